@@ -1,0 +1,67 @@
+"""anchorlens: did a transformer learn the rules, or memorise the answers?
+
+Train HookedTransformers with a gamma-scaled initialisation on two-anchor composite functions, and
+measure what they learnt. Names are imported when they are first used, so that `import anchorlens`
+costs nothing. The science is that of Zhang et al., arXiv 2405.05409 and 2501.08537.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anchorlens.behaviour import Behaviour, evaluate
+    from anchorlens.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+    from anchorlens.container import CheckpointError
+    from anchorlens.model import ModelConfig, build_model
+    from anchorlens.presets import preset
+    from anchorlens.task import AnchorTask
+    from anchorlens.training.config import TrainConfig
+    from anchorlens.training.run import TrainResult, train
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "AnchorTask": "task",
+    "Behaviour": "behaviour",
+    "Checkpoint": "checkpoint",
+    "CheckpointError": "container",
+    "ModelConfig": "model",
+    "TrainConfig": "training.config",
+    "TrainResult": "training.run",
+    "build_model": "model",
+    "evaluate": "behaviour",
+    "load_checkpoint": "checkpoint",
+    "preset": "presets",
+    "save_checkpoint": "checkpoint",
+    "train": "training.run",
+}
+
+__all__ = [
+    "AnchorTask",
+    "Behaviour",
+    "Checkpoint",
+    "CheckpointError",
+    "ModelConfig",
+    "TrainConfig",
+    "TrainResult",
+    "build_model",
+    "evaluate",
+    "load_checkpoint",
+    "preset",
+    "save_checkpoint",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'anchorlens' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"anchorlens.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,341 @@
+"""What a model answers: accuracies per split and pair, deviations, commutativity, and its phase.
+
+Every (pair, key, position) is asked; only the noise around it is sampled, several draws for each, so
+that the standard errors speak of noise alone. Sources: arXiv 2405.05409 section 4; 2501.08537
+sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from anchorlens.configuration import check_number
+from anchorlens.phases import Phase, phase_by_definition
+from anchorlens.randomness import generator
+from anchorlens.task import AnchorBatch, AnchorTask, Cells, Pair, Split
+
+Model = Callable[[Tensor], Tensor]
+"""Anything that maps tokens [batch, pos] to logits [batch, pos, d_vocab]; a HookedTransformer does."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """A share of sequences, with what it was measured on."""
+
+    value: float
+    """0..1."""
+    standard_error: float
+    """Of the noise draws (0 where every sequence there is was asked)."""
+    n_sequences: int
+    """Sequences asked."""
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ± {self.standard_error:.3f}"
+
+
+@dataclass(frozen=True)
+class PairAccuracy:
+    """Accuracy of one anchor pair."""
+
+    pair: Pair
+    """Anchor tokens in order."""
+    split: Split
+    """`id`: a seen pair on held-out (key, position); `ood`: an unseen pair on all of them."""
+    accuracy: Accuracy
+    """Against the trained target for seen pairs, the inferential one for unseen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Behaviour:
+    """Everything `evaluate` measured."""
+
+    train: Accuracy
+    """On sequences of the training set where it is known, else on fresh noise around trained cells."""
+    train_source: Literal["training set", "fresh noise"]
+    """Which of the two `train` is."""
+    train_fresh: Accuracy
+    """On every trained (pair, key, position) with fresh noise."""
+    id: Accuracy
+    """Seen pairs at held-out (key, position)."""
+    ood: Accuracy | None
+    """Unseen pairs against the inferential target; None where every pair is trained."""
+    symmetric: Accuracy | None
+    """Unseen pairs against their mirrored pair's trained target; None unless that target differs."""
+    commutativity: Accuracy | None
+    """Share of (key, position, noise) for which a mirrored pair gets the same answer in both orders,
+    over the pairs with an unseen order; None where there is none."""
+    pairs: tuple[PairAccuracy, ...]
+    """One for every pair."""
+    deviations: dict[Split, dict[int, float]]
+    """Split -> {answer - target: share of its sequences}; the target is inferential for `ood`."""
+    phase: Phase
+    """By definition, from the numbers above."""
+    finite: bool
+    """Whether every logit was finite."""
+    options: dict[str, Any]
+    """Noise draws, seed and the task's words."""
+
+    def __repr__(self) -> str:
+        ood = "no unseen pair" if self.ood is None else f"OOD {self.ood.value:.3f}"
+        return f"Behaviour({self.phase.label}; train {self.train.value:.3f}, ID {self.id.value:.3f}, {ood})"
+
+    def headline(self) -> dict[str, Any]:
+        """The few numbers that sum it up, JSON-ready: accuracies (0..1 or None) and the phase."""
+        names = ("train", "id", "ood", "symmetric", "commutativity")
+        values: dict[str, Any] = {}
+        for name in names:
+            accuracy = getattr(self, name)
+            values[name] = None if accuracy is None else accuracy.value
+        return {**values, "phase": self.phase.phase, "label": self.phase.label}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content."""
+        values = asdict(self)
+        values["phase"] = {"label": self.phase.label, **values["phase"]}
+        values["deviations"] = {
+            split: {str(deviation): share for deviation, share in shares.items()}
+            for split, shares in self.deviations.items()
+        }
+        values["pairs"] = [
+            {**row, "pair": list(p.pair)} for p, row in zip(self.pairs, values["pairs"], strict=True)
+        ]
+        return values
+
+
+def evaluate(
+    model: Model,
+    task: AnchorTask,
+    *,
+    training_set: AnchorBatch | None = None,
+    n_noise: int = 8,
+    max_train: int = 4096,
+    seed: int = 0,
+    batch_size: int = 1024,
+) -> Behaviour:
+    """Measure what a model answers and name its phase by definition.
+
+    Args:
+        model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
+            [batch, pos, d_vocab]. Its training mode and device are left as they are.
+        task: what it was trained on.
+        training_set: the sequences it was trained on (`Checkpoint.training_set()`), for the train
+            accuracy; without it that is measured on fresh noise, which a model that memorised a
+            small training set gets wrong.
+        n_noise: noise draws for every held-out and unseen (pair, key, position), >= 2 unless the
+            task has no noise.
+        max_train: sequences of the training set asked at most, >= 1.
+        seed: of the noise.
+        batch_size: sequences per forward pass, which bounds the memory.
+
+    Returns:
+        Accuracies (0..1) with standard errors, per pair, deviations, commutativity and the phase.
+
+    Raises:
+        ValueError: an unusable option, or logits of another shape than [batch, pos, d_vocab] with
+            room for every target.
+
+    Example:
+        >>> from anchorlens.model import ModelConfig, build_model
+        >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
+        'undecided: underfit'
+
+    Source: arXiv 2405.05409 section 4; 2501.08537 sections 2 and 3.
+    """
+    check_number("max_train", max_train, minimum=1, integer=True)
+    check_number("batch_size", batch_size, minimum=1, integer=True)
+    sampled = task.seq_len > task.chain_length + 1  # is there any noise?
+    check_number("n_noise", n_noise, minimum=2 if sampled else 1, integer=True)
+    n_noise = n_noise if sampled else 1
+    questions = _Questions(model, task, seed, batch_size)
+
+    train_cells = task.cells("train")
+    fresh = questions.ask(train_cells, min(2, n_noise)) == task.targets(train_cells)[:, None]
+    train_fresh = _accuracy(fresh, sampled)
+    train = train_fresh if training_set is None else questions.ask_batch(training_set, max_train)
+
+    id_cells = task.cells("id")
+    id_deviation = questions.ask(id_cells, n_noise) - task.targets(id_cells)[:, None]
+    deviations: dict[Split, dict[int, float]] = {"id": _shares(id_deviation)}
+    pairs = list(_pair_accuracies("id", id_cells, task.seen_pairs, id_deviation == 0, sampled))
+    id_accuracy = _accuracy(id_deviation == 0, sampled)
+
+    ood = symmetric = commutativity = None
+    unseen = tuple(task.unseen_pairs or ())
+    if unseen:
+        cells = task.cells("ood")
+        answers = questions.ask(cells, n_noise, noise_per_pair=len(unseen))
+        deviation = answers - task.targets(cells, kind="inferential")[:, None]
+        deviations["ood"] = _shares(deviation)
+        pairs += _pair_accuracies("ood", cells, unseen, deviation == 0, sampled)
+        ood = _accuracy(deviation == 0, sampled)
+
+        mirror = task.product([p[::-1] for p in unseen], *_places(cells, len(unseen)))
+        mirrored = questions.ask(mirror, n_noise, noise_per_pair=len(unseen))
+        commutativity = _accuracy_where(
+            answers == mirrored, (cells.pairs != mirror.pairs).any(axis=1), sampled
+        )
+        symmetric_targets = task.targets(cells, kind="mirrored")
+        is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(np.array(task.seen_pairs)))
+        differs = symmetric_targets != task.targets(cells, kind="inferential")
+        symmetric = _accuracy_where(answers == symmetric_targets[:, None], is_seen & differs, sampled)
+
+    return Behaviour(
+        train=train,
+        train_source="fresh noise" if training_set is None else "training set",
+        train_fresh=train_fresh,
+        id=id_accuracy,
+        ood=ood,
+        symmetric=symmetric,
+        commutativity=commutativity,
+        pairs=tuple(pairs),
+        deviations=deviations,
+        phase=phase_by_definition(
+            train=train.value if questions.finite else math.nan,
+            id=id_accuracy.value,
+            ood=None if ood is None else ood.value,
+            commutativity=None if commutativity is None else commutativity.value,
+        ),
+        finite=questions.finite,
+        options={"n_noise": n_noise, "max_train": max_train, "seed": seed, "task": task.describe()},
+    )
+
+
+def quick_accuracies(
+    model: Model, task: AnchorTask, training_set: AnchorBatch, *, seed: int = 0, max_train: int = 1024
+) -> dict[str, float | None]:
+    """Train, ID and OOD accuracy from one noise draw, for the log of a run.
+
+    Args:
+        model: as for `evaluate`.
+        task: as for `evaluate`.
+        training_set: the sequences it is trained on.
+        seed: of the noise.
+        max_train: sequences of the training set asked at most.
+
+    Returns:
+        `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1; None where every pair is trained.
+    """
+    questions = _Questions(model, task, seed, batch_size=1024)
+    accuracies: dict[str, float | None] = {
+        "train_accuracy": questions.ask_batch(training_set, max_train).value
+    }
+    for split in ("id", "ood"):
+        cells = task.cells(split)
+        kind = "inferential" if split == "ood" else "trained"
+        right = questions.ask(cells, 1)[:, 0] == task.targets(cells, kind=kind) if len(cells) else None
+        accuracies[f"{split}_accuracy"] = None if right is None else float(right.mean())
+    return accuracies
+
+
+class _Questions:
+    """Asks one model for its answers (argmax at the last position), in bounded batches."""
+
+    def __init__(self, model: Model, task: AnchorTask, seed: int, batch_size: int) -> None:
+        self.model, self.task, self.seed, self.batch_size = model, task, seed, batch_size
+        self.finite = True
+        self.rounds = 0
+        parameters = model.parameters() if isinstance(model, torch.nn.Module) else iter(())
+        self.device = next((p.device for p in parameters), torch.device("cpu"))
+
+    def ask(
+        self, cells: Cells, n_noise: int, *, noise_per_pair: int | None = None
+    ) -> Int[np.ndarray, "cell draw"]:
+        """Answers for every cell under `n_noise` draws of noise.
+
+        With `noise_per_pair` pairs in pair-major cells, every pair gets the same noise at the same
+        (key, position), and so does every later call of this kind: answers to mirrored pairs are then
+        comparable one by one.
+        """
+        if noise_per_pair is None:
+            self.rounds += 1
+            repeats, stream = 1, self.rounds
+        else:
+            repeats, stream = noise_per_pair, 0
+        rng = generator(self.seed, "evaluation", stream)
+        draws = []
+        for _ in range(n_noise):
+            noise = np.tile(self.task.noise(len(cells) // repeats, rng), (repeats, 1))
+            draws.append(self._answers(self.task.place(cells, noise).tokens))
+        return np.stack(draws, axis=1)
+
+    def ask_batch(self, batch: AnchorBatch, limit: int) -> Accuracy:
+        """Accuracy on the first `limit` sequences of a batch (they are in random order)."""
+        n = min(limit, len(batch))
+        right = self._answers(batch.tokens[:n]) == batch.targets[:n].numpy()
+        share = float(right.mean())
+        error = math.sqrt(share * (1 - share) / n * (1 - n / len(batch)))  # drawn without replacement
+        return Accuracy(share, error, n)
+
+    def _answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
+        training = getattr(self.model, "training", False)
+        answers = []
+        try:
+            if training:
+                self.model.eval()  # pyright: ignore[reportFunctionMemberAccess]
+            with torch.inference_mode():
+                for chunk in tokens.split(self.batch_size):
+                    logits = self.model(chunk.to(self.device))
+                    self._check(logits, chunk)
+                    last = logits[:, -1]  # [batch, d_vocab]
+                    self.finite = self.finite and bool(last.isfinite().all())
+                    answers.append(last.argmax(dim=-1).cpu().numpy())
+        finally:
+            if training:
+                self.model.train()  # pyright: ignore[reportFunctionMemberAccess]
+        return np.concatenate(answers)
+
+    def _check(self, logits: Any, tokens: Int[Tensor, "batch pos"]) -> None:
+        shape = tuple(getattr(logits, "shape", ()))
+        if len(shape) != 3 or shape[:2] != tuple(tokens.shape) or shape[2] < self.task.d_vocab:
+            raise ValueError(
+                f"model must give logits [batch, pos, d_vocab >= {self.task.d_vocab}] for tokens "
+                f"{list(tokens.shape)}, got {list(shape) or type(logits).__name__}; is it of this task?"
+            )
+
+
+def _accuracy(right: Bool[np.ndarray, "cell draw"], sampled: bool) -> Accuracy:
+    """Mean over cells and draws; the standard error is that of the draws within each cell."""
+    share = right.mean(axis=1)
+    n_cells, n_draws = right.shape
+    error = 0.0
+    if sampled and n_draws > 1:
+        variance = share * (1 - share) * n_draws / (n_draws - 1)  # of one draw, unbiased, per cell
+        error = math.sqrt(variance.sum() / n_draws) / n_cells
+    return Accuracy(float(share.mean()), error, right.size)
+
+
+def _accuracy_where(
+    right: Bool[np.ndarray, "cell draw"], where: Bool[np.ndarray, " cell"], sampled: bool
+) -> Accuracy | None:
+    return _accuracy(right[where], sampled) if where.any() else None
+
+
+def _pair_accuracies(
+    split: Split,
+    cells: Cells,
+    pairs: Iterable[Pair],
+    right: Bool[np.ndarray, "cell draw"],
+    sampled: bool,
+) -> Iterator[PairAccuracy]:
+    for pair in pairs:
+        rows = (cells.pairs == pair).all(axis=1)
+        yield PairAccuracy(pair, split, _accuracy(right[rows], sampled))
+
+
+def _places(cells: Cells, n_pairs: int) -> tuple[Int[np.ndarray, " place"], Int[np.ndarray, " place"]]:
+    """The (key, position) list that pair-major cells repeat for every pair."""
+    n = len(cells) // n_pairs
+    return cells.keys[:n], cells.positions[:n]
+
+
+def _shares(deviation: Int[np.ndarray, "cell draw"]) -> dict[int, float]:
+    values, counts = np.unique(deviation, return_counts=True)
+    return dict(zip(values.tolist(), (counts / deviation.size).tolist(), strict=True))

@@ -1,0 +1,92 @@
+"""The two transformer blocks that TransformerLens lacks, with its hook points at their usual places."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry
+from transformer_lens.components.transformer_block import TransformerBlock
+from transformer_lens.utilities.tensors import repeat_along_head_dimension
+
+
+class _Block(TransformerBlock):
+    def attention_inputs(
+        self, resid_pre: Float[Tensor, "batch pos d_model"]
+    ) -> tuple[Float[Tensor, ...], Float[Tensor, ...], Float[Tensor, ...]]:
+        """Query, key and value input, behind the hooks that TransformerLens' flags switch on."""
+        if self.cfg.use_split_qkv_input:
+            split = repeat_along_head_dimension(resid_pre, n_heads=self.cfg.n_heads)
+            return (
+                self.hook_q_input(split.clone()),
+                self.hook_k_input(split.clone()),
+                self.hook_v_input(split.clone()),
+            )
+        if self.cfg.use_attn_in:
+            split = repeat_along_head_dimension(resid_pre, n_heads=self.cfg.n_heads)
+            resid_pre = self.hook_attn_in(split)
+        return resid_pre, resid_pre, resid_pre
+
+    def mlp_input(self, resid_mid: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        return self.hook_mlp_in(resid_mid.clone()) if self.cfg.use_hook_mlp_in else resid_mid
+
+
+class PostNormBlock(_Block):
+    """x -> LN(x + attn(x)) -> LN(x + mlp(x)), arXiv 2405.05409 appendix A.
+
+    `hook_resid_mid` and `hook_resid_post` are the residual stream after its LayerNorm, that is, what
+    the next module reads; the sum before it is not a hook point.
+    """
+
+    def forward(
+        self,
+        resid_pre: Float[Tensor, "batch pos d_model"],
+        shortformer_pos_embed: Float[Tensor, "batch pos d_model"] | None = None,
+        past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
+        attention_mask: Int[Tensor, "batch offset_pos"] | None = None,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """Run the block; `shortformer_pos_embed` is never given by the models built here."""
+        resid_pre = self.hook_resid_pre(resid_pre)
+        query_input, key_input, value_input = self.attention_inputs(resid_pre)
+        attn_out = self.hook_attn_out(
+            self.attn(
+                query_input=query_input,
+                key_input=key_input,
+                value_input=value_input,
+                past_kv_cache_entry=past_kv_cache_entry,
+                attention_mask=attention_mask,
+            )
+        )  # [batch, pos, d_model]
+        resid_mid = self.hook_resid_mid(self.ln1(resid_pre + attn_out))  # [batch, pos, d_model]
+        mlp_out = self.apply_mlp(self.mlp_input(resid_mid))  # [batch, pos, d_model]
+        return self.hook_resid_post(self.ln2(resid_mid + mlp_out))
+
+
+class QueryNormBlock(_Block):
+    """The released code's block: `ln1` on the query input only, `ln2` before the MLP."""
+
+    def forward(
+        self,
+        resid_pre: Float[Tensor, "batch pos d_model"],
+        shortformer_pos_embed: Float[Tensor, "batch pos d_model"] | None = None,
+        past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
+        attention_mask: Int[Tensor, "batch offset_pos"] | None = None,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """Run the block; `shortformer_pos_embed` is never given by the models built here."""
+        resid_pre = self.hook_resid_pre(resid_pre)
+        query_input, key_input, value_input = self.attention_inputs(resid_pre)
+        attn_out = self.hook_attn_out(
+            self.attn(
+                query_input=self.ln1(query_input),
+                key_input=key_input,
+                value_input=value_input,
+                past_kv_cache_entry=past_kv_cache_entry,
+                attention_mask=attention_mask,
+            )
+        )  # [batch, pos, d_model]
+        resid_mid = self.hook_resid_mid(resid_pre + attn_out)  # [batch, pos, d_model]
+        mlp_out = self.apply_mlp(self.ln2(self.mlp_input(resid_mid)))  # [batch, pos, d_model]
+        return self.hook_resid_post(resid_mid + mlp_out)
+
+
+BLOCKS: dict[str, type[_Block]] = {"postnorm": PostNormBlock, "released": QueryNormBlock}
+"""Variant -> its block; a variant that is not here uses TransformerLens' own."""

@@ -1,0 +1,212 @@
+"""One checkpoint, one file: weights with everything needed to know what they are."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from anchorlens import container
+from anchorlens.container import CheckpointError
+from anchorlens.init import parameter_shapes
+from anchorlens.model import ModelConfig, build_model
+from anchorlens.randomness import generator
+from anchorlens.task import AnchorBatch, AnchorTask
+from anchorlens.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+FORMAT = "anchorlens checkpoint"
+FORMAT_VERSION = 1
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that the numbers depend on."""
+    names = ("anchorlens", "torch", "transformer-lens", "numpy")
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """The weights of one moment and what they are; what `save_checkpoint` writes.
+
+    Example:
+        >>> task, config = AnchorTask(), ModelConfig(gamma=0.5)
+        >>> checkpoint = Checkpoint.from_model(build_model(config), config, task)
+        >>> checkpoint
+        Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
+        >>> checkpoint.build_model().cfg.n_layers
+        2
+    """
+
+    model: ModelConfig
+    """Architecture and initialisation."""
+    task: AnchorTask
+    """What it was trained on."""
+    weights: Mapping[str, Tensor]
+    """Parameter name (HookedTransformer's) -> tensor on the CPU."""
+    train: TrainConfig | None = None
+    """How it was trained; None for a model that came from elsewhere."""
+    step: int = 0
+    """Optimizer steps taken."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """Loss, accuracies and status at that step, as far as they were measured; JSON-ready."""
+    versions: Mapping[str, str] = field(default_factory=library_versions)
+    """Versions of the libraries that made it."""
+
+    @classmethod
+    def from_model(
+        cls,
+        model: HookedTransformer,
+        config: ModelConfig,
+        task: AnchorTask,
+        *,
+        train: TrainConfig | None = None,
+        step: int = 0,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Checkpoint:
+        """Take a copy of a model's parameters as they are now.
+
+        Raises:
+            ValueError: the parameters are not those of `config`.
+        """
+        weights = {
+            name: parameter.detach().to("cpu", copy=True) for name, parameter in model.named_parameters()
+        }
+        problem = _mismatch(weights, config)
+        if problem:
+            raise ValueError(f"model does not fit its config: {problem}")
+        return cls(config, task, weights, train, step, dict(metrics or {}))
+
+    def build_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
+        """The HookedTransformer with these weights, in evaluation mode.
+
+        Args:
+            device: where it ends up.
+        """
+        dtype = "float64" if self.weights["embed.W_E"].dtype == torch.float64 else "float32"
+        model = build_model(self.model, dtype=dtype)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(self.weights[name])
+        model.cfg.device = str(device)
+        return model.to(device, print_details=False).eval()
+
+    def training_set(self) -> AnchorBatch | None:
+        """The sequences it was trained on, drawn again from the seed; None without a train config."""
+        return None if self.train is None else training_set(self.task, self.train)
+
+    def __repr__(self) -> str:
+        layers = f"{self.model.n_layers} layer{'s' if self.model.n_layers > 1 else ''}"
+        return f"Checkpoint({self.model.variant}, {layers}, gamma {self.model.gamma}, step {self.step})"
+
+
+def training_set(task: AnchorTask, config: TrainConfig) -> AnchorBatch:
+    """The training sequences of a run: a function of the task, the seed and their number alone."""
+    return task.sample(config.n_samples, split="train", seed=generator(config.seed, "data"))
+
+
+def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
+    """Write a checkpoint as one file, atomically.
+
+    Args:
+        path: ends in `.pt` or `.safetensors`, which chooses the format.
+        checkpoint: what to write.
+
+    Raises:
+        ValueError: another suffix.
+        OSError: the disk refuses; a file that was there before is untouched.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> config = ModelConfig(gamma=0.5)
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "ckpt.safetensors"
+        >>> save_checkpoint(path, Checkpoint.from_model(build_model(config), config, AnchorTask()))
+        >>> load_checkpoint(path)
+        Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
+    """
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "model": checkpoint.model.to_dict(),
+        "task": checkpoint.task.to_dict(),
+        "train": None if checkpoint.train is None else checkpoint.train.to_dict(),
+        "step": checkpoint.step,
+        "metrics": dict(checkpoint.metrics),
+        "versions": dict(checkpoint.versions),
+    }
+    container.write(path, header, checkpoint.weights)
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint; never executes code from the file, and verifies its checksum.
+
+    Args:
+        path: a file that `save_checkpoint` wrote; its format is told by content.
+
+    Returns:
+        The checkpoint, weights on the CPU; `.build_model()` makes the HookedTransformer.
+
+    Raises:
+        CheckpointError: missing, truncated, damaged, too new, foreign or unsafe; one line that names
+            the file and the cause.
+    """
+    header, weights = container.read(path)
+    check_format(path, header, FORMAT, FORMAT_VERSION)
+    try:
+        config = ModelConfig.from_dict(header["model"])
+        checkpoint = Checkpoint(
+            model=config,
+            task=AnchorTask.from_dict(header["task"]),
+            weights=weights,
+            train=None if header["train"] is None else TrainConfig.from_dict(header["train"]),
+            step=int(header["step"]),
+            metrics=dict(header["metrics"]),
+            versions=dict(header["versions"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(path, f"its configuration makes no sense: {error}") from None
+    problem = _mismatch(weights, config)
+    if problem:
+        raise CheckpointError(path, f"its weights do not fit its configuration: {problem}")
+    return checkpoint
+
+
+def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: str, version: int) -> None:
+    """Check that a header is of the format and of no later version than this library reads.
+
+    Raises:
+        CheckpointError: another format, or a later version.
+    """
+    if header.get("format") != name:
+        raise CheckpointError(path, f"not an {name}: its format is {header.get('format')!r}")
+    found = header.get("format_version")
+    if not isinstance(found, int) or found < 1:
+        raise CheckpointError(path, f"not an {name}: its format version is {found!r}")
+    if found > version:
+        raise CheckpointError(
+            path, f"too new: format version {found}, this anchorlens reads up to {version}; upgrade it"
+        )
+
+
+def _mismatch(weights: Mapping[str, Tensor], config: ModelConfig) -> str | None:
+    """What keeps `weights` from being the parameters of `config`, or None."""
+    shapes = parameter_shapes(config)
+    for name, shape in shapes.items():
+        if name not in weights:
+            return f"{name} is missing"
+        if tuple(weights[name].shape) != shape:
+            return f"{name} must have shape {list(shape)}, got {list(weights[name].shape)}"
+    for name, weight in weights.items():
+        if name not in shapes:
+            return f"{name} is not a parameter of the {config.variant} variant"
+        if weight.dtype not in (torch.float32, torch.float64) or weight.dtype != weights["embed.W_E"].dtype:
+            return f"{name} must be float32 or float64 like the others, got {weight.dtype}"
+    return None

@@ -1,0 +1,284 @@
+"""The command line: `anchorlens train`, `anchorlens evaluate`.
+
+Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 internal error or a run that
+failed, 2 usage, 3 unreadable or unsafe checkpoint. Nothing heavy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import sys
+import tomllib
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+import typer
+
+from anchorlens.configuration import field_docs
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from anchorlens.behaviour import Behaviour
+    from anchorlens.checkpoint import Checkpoint
+
+SCHEMA_VERSION = 1
+
+EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT = 1, 2, 3
+
+app = typer.Typer(
+    help="Did a transformer learn the rules, or memorise the answers?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_MEANING = {
+    "train": "answers to what it was trained on",
+    "id": "seen pairs, held-out (key, position)",
+    "ood": "unseen pairs, asked for the composition",
+    "symmetric": "unseen pairs, answered like their mirror",
+    "commutativity": "same answer for (.., a, b) and (.., b, a)",
+}
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo(f"anchorlens: {message}", err=True)
+    raise typer.Exit(code)
+
+
+def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn the errors that are the caller's or the disk's into one line and an exit code."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            _fail("interrupted; a run with --out continues with --resume", 130)
+        except ValueError as error:
+            code = EXIT_CHECKPOINT if type(error).__name__ == "CheckpointError" else EXIT_USAGE
+            _fail(str(error), code)
+        except OSError as error:
+            _fail(f"{error.filename or 'file'}: {error.strerror or error}", EXIT_FAILED)
+
+    return wrapped
+
+
+# -- train: one option for every field of the three configurations ---------------------------------
+
+
+def _options() -> list[inspect.Parameter]:
+    """A command line option for every field of AnchorTask, ModelConfig and TrainConfig."""
+    from anchorlens.presets import PART_CLASSES
+
+    parameters = []
+    for part, cls in PART_CLASSES.items():
+        hints = typing.get_type_hints(cls)
+        docs = field_docs(cls)
+        for name in cls.__dataclass_fields__:
+            kind = _option_type(hints[name])
+            text = docs[name] + (" As JSON." if kind is str and hints[name] is not str else "")
+            option = typer.Option(help=text, rich_help_panel=f"{part} ({cls.__name__})", show_default=False)
+            annotation = Annotated[kind | None, option]
+            parameters.append(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            )
+    return parameters
+
+
+def _option_type(hint: Any) -> Any:
+    """The type of an option: the field's own where the command line has it, else text (JSON)."""
+    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+    if typing.get_origin(hint) is Literal:
+        return hint
+    if len(kinds) == 1 and (kinds[0] in (int, float, str, bool) or typing.get_origin(kinds[0]) is Literal):
+        return kinds[0]
+    return str
+
+
+def _read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, with JSON read where a field is no plain value."""
+    from anchorlens.presets import PART_CLASSES
+
+    hints = {n: h for cls in PART_CLASSES.values() for n, h in typing.get_type_hints(cls).items()}
+    given = {}
+    for name, value in fields.items():
+        if value is None:
+            continue
+        if isinstance(value, str) and _option_type(hints[name]) is str and hints[name] is not str:
+            try:
+                value = json.loads(value)
+            except ValueError as error:
+                flag = name.replace("_", "-")
+                raise ValueError(f"--{flag} must be JSON, got {value!r} ({error})") from None
+        given[name] = value
+    return given
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a TOML file: {error}") from None
+
+
+def _train(
+    preset: Annotated[
+        str | None, typer.Option(help="quick (default), paper-2l1h, paper-gpt2 or a phase preset.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file: an optional preset, and tables [task], [model], [train].",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run: log and checkpoints.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out, or begin it there.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    **fields: Any,
+) -> None:
+    """Train a HookedTransformer on a two-anchor task, save it and measure it.
+
+    A flag beats the TOML file, which beats the preset.
+    """
+    from anchorlens.presets import RunConfig, merged, preset_parts, sorted_by_part
+
+    if out is None:
+        raise ValueError("--out is missing: name the folder of the run, for example --out runs/g0.7")
+    changes: Any = {} if config is None else _read_toml(config)
+    name = preset or changes.pop("preset", None)
+    changes = merged(changes, sorted_by_part(_read_fields(fields)))
+    run = None
+    if name is not None or changes or not (resume and (out / "config.json").exists()):
+        run = RunConfig.from_dict(merged(preset_parts(name or "quick"), changes))
+    from anchorlens.training.run import TrainingDiverged, train
+
+    try:
+        result = train(*(run or (None, None, None)), out=out, resume=resume)
+    except TrainingDiverged as error:
+        _fail(str(error), EXIT_FAILED)
+    path = out / "ckpt.pt"
+    typer.echo(f"{result.status} at step {result.checkpoint.step}; the model is in {path}", err=True)
+    _show(path, result.checkpoint, result.behaviour, as_json=as_json)
+
+
+def _install_train() -> None:
+    own = [p for p in inspect.signature(_train, eval_str=True).parameters.values() if p.name != "fields"]
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    command = _one_line_errors(_train)
+    parameters = [*own, *_options()]
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    del command.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
+    app.command("train")(command)
+
+
+# -- evaluate ---------------------------------------------------------------------------------------
+
+
+@_one_line_errors
+def _evaluate(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint file, .pt or .safetensors.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
+    n_noise: Annotated[int, typer.Option(help="Noise draws for every (pair, key, position).")] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Measure what a checkpoint answers, and name its phase by definition."""
+    from anchorlens.checkpoint import load_checkpoint
+
+    loaded = load_checkpoint(checkpoint)
+    from anchorlens.behaviour import evaluate
+    from anchorlens.training.numerics import choose_device
+
+    behaviour = evaluate(
+        loaded.build_model(choose_device(device)),
+        loaded.task,
+        training_set=loaded.training_set(),
+        n_noise=n_noise,
+        seed=seed,
+    )
+    _show(checkpoint, loaded, behaviour, as_json=as_json)
+
+
+_install_train()
+app.command("evaluate")(_evaluate)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from importlib import metadata
+
+        typer.echo(metadata.version("anchorlens"))
+        raise typer.Exit()
+
+
+# -- showing a result --------------------------------------------------------------------------------
+
+
+def _show(path: Path, checkpoint: Checkpoint, behaviour: Behaviour, *, as_json: bool) -> None:
+    """A checkpoint's behaviour on stdout, as one JSON object or as a table for people."""
+    if as_json:
+        content = {
+            "schema_version": SCHEMA_VERSION,
+            "checkpoint": {
+                "path": str(path),
+                "step": checkpoint.step,
+                "model": checkpoint.model.to_dict(),
+                "task": checkpoint.task.to_dict(),
+                "train": None if checkpoint.train is None else checkpoint.train.to_dict(),
+                "metrics": dict(checkpoint.metrics),
+                "versions": dict(checkpoint.versions),
+            },
+            "behaviour": behaviour.to_dict(),
+        }
+        sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+        return
+    from rich.console import Console
+
+    console = Console()
+    console.print(f"[bold]{checkpoint.task.describe()}[/bold]", highlight=False)
+    console.print(_table(behaviour))
+    console.print(f"[bold]{behaviour.phase.label}[/bold]: {_tail(behaviour.phase.reason)}", highlight=False)
+
+
+def _tail(reason: str) -> str:
+    return reason.removeprefix("underfit: ").removeprefix("inconsistent: ")
+
+
+def _table(behaviour: Behaviour) -> Table:
+    from rich.table import Table
+
+    table = Table("accuracy", "value", "± s.e.", "sequences", "meaning")
+    for name, meaning in _MEANING.items():
+        accuracy = getattr(behaviour, name)
+        if accuracy is None:
+            continue
+        if name == "train" and behaviour.train_source == "fresh noise":
+            meaning = "trained (pair, key, position), fresh noise"
+        table.add_row(
+            name.upper() if name in ("id", "ood") else name,
+            f"{accuracy.value:.3f}",
+            f"{accuracy.standard_error:.3f}",
+            f"{accuracy.n_sequences:,}",
+            meaning,
+        )
+    return table

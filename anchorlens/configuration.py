@@ -1,0 +1,90 @@
+"""What the configuration dataclasses share: strict reading, JSON-ready writing, and their field docs."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import functools
+import inspect
+import textwrap
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def from_mapping(cls: type[T], values: Mapping[str, Any]) -> T:
+    """Build the configuration dataclass `cls` from `values`; a key it does not have is refused.
+
+    Raises:
+        ValueError: an unknown key, with the closest known one.
+    """
+    known = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
+    for key in values:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(known)}"
+            raise ValueError(f"{cls.__name__} has no field {key!r}; {hint}")
+    return cls(**values)
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    integer: bool = False,
+) -> None:
+    """Check one number of a configuration.
+
+    Raises:
+        ValueError: `value` is no finite number of the kind asked for, or lies outside the range.
+    """
+    kind = "an integer" if integer else "a finite number"
+    good = isinstance(value, int if integer else (int, float)) and not isinstance(value, bool)
+    good = good and value == value and abs(value) != float("inf")
+    bounds = [
+        f"{sign} {bound}"
+        for sign, bound in ((">=", minimum), (">", above), ("<=", maximum))
+        if bound is not None
+    ]
+    if good and minimum is not None:
+        good = value >= minimum
+    if good and above is not None:
+        good = value > above
+    if good and maximum is not None:
+        good = value <= maximum
+    if not good:
+        limits = f" {' and '.join(bounds)}" if bounds else ""
+        raise ValueError(f"{name} must be {kind}{limits}, got {value!r}")
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Check that `value` is one of `choices`.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+@functools.cache
+def field_docs(cls: type) -> dict[str, str]:
+    """The docstring under each field of a configuration dataclass, as one line each."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    docs = {}
+    for field, doc in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(doc, ast.Expr)
+            and isinstance(doc.value, ast.Constant)
+            and isinstance(doc.value.value, str)
+        ):
+            docs[field.target.id] = " ".join(doc.value.value.split())
+    return docs

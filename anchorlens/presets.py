@@ -1,0 +1,155 @@
+"""Named configurations of a whole run: the quick one, the papers', and one for each phase."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from anchorlens.configuration import check_choice
+from anchorlens.model import ModelConfig
+from anchorlens.task import AnchorTask
+from anchorlens.training.config import TrainConfig
+
+Parts = Mapping[str, Mapping[str, Any]]
+"""Part (task, model, train) -> the fields that differ from the defaults."""
+
+
+class RunConfig(NamedTuple):
+    """Everything that decides a run: what is asked, of which model, trained how.
+
+    It unpacks into the arguments of `train`: `train(*preset("phase3"), out="runs/phase3")`.
+    """
+
+    task: AnchorTask
+    """What is asked."""
+    model: ModelConfig
+    """Of which model."""
+    train: TrainConfig
+    """Trained how."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content."""
+        return {part: config.to_dict() for part, config in zip(self._fields, self, strict=True)}
+
+    @classmethod
+    def from_dict(cls, values: Parts) -> RunConfig:
+        """Read a run from JSON or TOML data; what is left out takes its default.
+
+        The vocabulary and the context fit the task where they are not given.
+
+        Raises:
+            ValueError: an unknown part or field, or an unusable value.
+        """
+        for part in values:
+            check_choice("a part of the configuration", part, cls._fields)
+            if not isinstance(values[part], Mapping):
+                raise ValueError(f"{part} must be a table of fields, got {values[part]!r}")
+        task = AnchorTask.from_dict(values.get("task", {}))
+        return cls(
+            task,
+            ModelConfig.for_task(task, **values.get("model", {})),
+            TrainConfig.from_dict(values.get("train", {})),
+        )
+
+
+_PAPER = {
+    "n_samples": 900_000,
+    "batch_size": 2048,
+    "epochs": 210,
+    "warmup_epochs": 10,
+    "lr_end_factor": 1 / 15,
+    "lr_start_factor": 1 / 15,
+    "lr": 1.5e-4,
+    "eval_every": 1000,
+    "log_every": 100,
+    "n_checkpoints": 20,
+}
+"""The recipe of 2501.08537: 1e-5, warmed up to 15x, and back; 2405.05409 goes to 25x."""
+
+PRESETS: dict[str, Parts] = {
+    "quick": {},
+    "paper-2l1h": {
+        "model": {"variant": "postnorm", "d_model": 400, "d_head": 200, "d_mlp": 1200},
+        "train": _PAPER,
+    },
+    "paper-gpt2": {
+        "model": {
+            "variant": "gpt2",
+            "n_layers": 10,
+            "n_heads": 10,
+            "d_model": 640,
+            "d_head": 64,
+            "d_mlp": 1280,
+        },
+        "train": _PAPER,
+    },
+}
+"""Preset -> what it changes. An unnamed field has its default, which is the `quick` preset's value."""
+
+_SAME_DURATION = {
+    "steps": "epochs",
+    "epochs": "steps",
+    "warmup_steps": "warmup_epochs",
+    "warmup_epochs": "warmup_steps",
+}
+
+
+def preset(name: str = "quick", **fields: Any) -> RunConfig:
+    """A named run, with single fields of task, model or training replaced.
+
+    Args:
+        name: one of `PRESETS`.
+        **fields: any field of AnchorTask, ModelConfig or TrainConfig by its name.
+
+    Raises:
+        ValueError: an unknown preset or field, or an unusable value.
+
+    Example:
+        >>> preset("quick", gamma=0.5, seed=3).train.seed
+        3
+
+    Source: arXiv 2405.05409 appendix A; 2501.08537 methods.
+    """
+    return RunConfig.from_dict(merged(preset_parts(name), sorted_by_part(fields)))
+
+
+def preset_parts(name: str) -> Parts:
+    """What a preset changes.
+
+    Raises:
+        ValueError: no such preset.
+    """
+    check_choice("preset", name, tuple(PRESETS))
+    return PRESETS[name]
+
+
+def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Put each field under the part whose configuration has it; no two parts share a name.
+
+    Raises:
+        ValueError: no part has it.
+    """
+    parts: dict[str, dict[str, Any]] = {}
+    for name, value in fields.items():
+        owner = next((p for p, cls in PART_CLASSES.items() if name in cls.__dataclass_fields__), None)
+        if owner is None:
+            raise ValueError(f"no configuration has a field {name!r}; see help(preset)")
+        parts.setdefault(owner, {})[name] = value
+    return parts
+
+
+def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
+    """`base` with `changes` on top; a duration in steps replaces one in epochs, and the reverse."""
+    result = {part: dict(fields) for part, fields in base.items()}
+    for part, fields in changes.items():
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"{part} must be a table of fields, got {fields!r}")
+        target = result.setdefault(part, {})
+        for name in fields:
+            target.pop(_SAME_DURATION.get(name, name), None)
+        target.update(fields)
+    return result
+
+
+PART_CLASSES = {"task": AnchorTask, "model": ModelConfig, "train": TrainConfig}
+"""Part of a run -> the configuration class it is read into."""

@@ -1,0 +1,644 @@
+"""Two-anchor composite functions: the task, its splits and its sequences.
+
+A sequence holds one key token x, an anchor pair right behind it, and noise everywhere else. Each
+anchor is a function of one number, and the target is their composition,
+f(x; a1, a2) = g(g(x; a1); a2). Sources: Zhang et al., arXiv 2501.08537 section 2 (the `reasoning`
+regime), arXiv 2405.05409 section 3 (the `conflict` regime).
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from anchorlens.configuration import check_choice, check_number, from_mapping
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+AnchorFunction = int | Mapping[int, int] | Callable[[int], int]
+"""A function of one number: an int is a shift (x -> x + int), a mapping a table, or any callable."""
+
+Pair = tuple[int, ...]
+"""The anchors of one sequence in the order they stand; two of them in the papers."""
+
+Split = Literal["train", "id", "ood"]
+SPLITS: tuple[Split, ...] = ("train", "id", "ood")
+
+PAPER_SHIFTS: dict[int, AnchorFunction] = {1: +5, 2: +1, 3: -2, 4: -8}
+PAPER_UNSEEN = ((3, 4), (4, 3))
+CONFLICT_SHIFT = -6
+"""What (3, 4) is trained on in the `conflict` regime; its true total shift is -10 (2405.05409)."""
+
+COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
+    ((1, 2), +4),
+    ((1, 3), +1),
+    ((1, 4), -5),
+    ((2, 3), +5),
+    ((2, 4), -9),
+    ((3, 4), -6),
+)
+"""Wrong but symmetric total shifts, in the order in which reasoning complexity breaks the groups."""
+
+_MOST_PAIRS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Combinations of (pair, key, position): what a sequence is, apart from its noise."""
+
+    pairs: Int[np.ndarray, "cell k"]
+    """Anchor tokens in order."""
+    keys: Int[np.ndarray, " cell"]
+    """Key tokens."""
+    positions: Int[np.ndarray, " cell"]
+    """0-based position of the key; the anchors follow it."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[tuple[Pair, int, int]]:
+        """Yield (pair, key, position) as plain Python values."""
+        pairs = map(tuple, self.pairs.tolist())
+        return zip(pairs, self.keys.tolist(), self.positions.tolist(), strict=True)
+
+
+@dataclass(frozen=True, eq=False)
+class AnchorBatch:
+    """Sequences ready for a model, with what each of them asks."""
+
+    tokens: Int[Tensor, "batch pos"]
+    """Token ids, int64."""
+    targets: Int[Tensor, " batch"]
+    """The answers trained on (train, ID) or the inferential answers (OOD), int64."""
+    cells: Cells
+    """Pair, key and position of every sequence."""
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+@dataclass(frozen=True)
+class AnchorTask:
+    """The papers' task as a user's object; the defaults are the papers' values.
+
+    A task is immutable and holds data only: callables are tabulated when it is made, so that it can
+    be saved, compared and sent to another process.
+
+    Raises:
+        ValueError: any value that makes no task, with what was expected, what came and what to do.
+
+    Example:
+        >>> task = AnchorTask()
+        >>> task.inferential_target(key=23, pair=(1, 2))  # 23 + 5 + 1
+        29
+        >>> batch = task.sample(1000, split="id", seed=0)
+        >>> batch.tokens.shape
+        torch.Size([1000, 9])
+        >>> own = AnchorTask(anchors={1: lambda x: 3 * x % 97 + 10, 2: 1, 3: -2, 4: -8})
+        >>> own.inferential_target(key=50, pair=(1, 2))  # 150 mod 97 + 10 + 1
+        64
+
+    Source: arXiv 2501.08537 section 2; 2405.05409 section 3.
+    """
+
+    anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
+    """Anchor token -> its function: an int is a shift, a mapping a table, or a callable of one int."""
+    chain_length: int = 2
+    """Anchors per sequence, >= 2 (2 in the papers)."""
+    key_min: int = 20
+    """Smallest number token."""
+    key_max: int = 99
+    """Largest number token (inclusive)."""
+    seq_len: int = 9
+    """Tokens per sequence, n in the papers."""
+    regime: Literal["reasoning", "conflict"] = "reasoning"
+    """`reasoning`: both orders of the last two anchors unseen (2501.08537); `conflict`: one order is
+    trained on a non-inferential target, the other unseen (2405.05409)."""
+    complexity: int | None = None
+    """Reasoning complexity 0..6: so many groups get a wrong but symmetric shift, and every pair is
+    trained; unset for the regime's own targets."""
+    unseen_pairs: Sequence[Pair] | None = None
+    """Pairs left out of training; unset for the regime's own."""
+    overrides: Mapping[Pair, AnchorFunction] | None = None
+    """Pair -> function of the key that is trained on instead of the composition; an int is a total
+    shift. Added to the regime's own."""
+    split_modulus: int | None = None
+    """m: key x may stand at position i in training iff x mod m != i mod m; unset for seq_len."""
+    noise_obeys_split: bool = False
+    """Whether noise tokens obey the training rule too (2501.08537), or only the key (released code)."""
+
+    def __post_init__(self) -> None:
+        """Check every field, fill in the regime's own values and tabulate the callables."""
+        self._check_scalars()
+        anchors = {_token(a, "an anchor"): f for a, f in self.anchors.items()}
+        object.__setattr__(self, "anchors", anchors)
+        self._check_anchors()
+        object.__setattr__(self, "anchors", self._tabulate_anchors())
+        if self.split_modulus is None:
+            object.__setattr__(self, "split_modulus", self.seq_len)
+        unseen, overrides = self._regime()
+        if self.unseen_pairs is not None:
+            unseen = [self._pair(pair, "unseen_pairs") for pair in self.unseen_pairs]
+        for pair, function in (self.overrides or {}).items():
+            pair = self._pair(pair, "overrides")
+            overrides[pair] = _tabulate(function, self.keys.tolist(), f"the override of {pair}")
+        unseen = tuple(dict.fromkeys(unseen))
+        object.__setattr__(self, "unseen_pairs", unseen)
+        object.__setattr__(self, "overrides", overrides)
+        self._check_targets()
+
+    # -- what the task is ---------------------------------------------------------------------
+
+    @cached_property
+    def keys(self) -> Int[np.ndarray, " key"]:
+        """Every number token, ascending."""
+        return np.arange(self.key_min, self.key_max + 1)
+
+    @cached_property
+    def positions(self) -> Int[np.ndarray, " position"]:
+        """Every position the key can stand at, 0 .. seq_len - 1 - chain_length."""
+        return np.arange(self.seq_len - self.chain_length)
+
+    @property
+    def modulus(self) -> int:
+        """M of the split rule: `split_modulus`, settled."""
+        return self.seq_len if self.split_modulus is None else self.split_modulus
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every ordered anchor pair (chain), seen or not."""
+        return tuple(itertools.product(self.anchors, repeat=self.chain_length))
+
+    @cached_property
+    def seen_pairs(self) -> tuple[Pair, ...]:
+        """The pairs that are trained."""
+        unseen = set(self.unseen_pairs or ())
+        return tuple(pair for pair in self.pairs if pair not in unseen)
+
+    @cached_property
+    def d_vocab(self) -> int:
+        """Smallest vocabulary that holds every token and every target."""
+        largest = max(self._inferential.max(), self._trained.max(), self.key_max, *self.anchors)
+        return int(largest) + 1
+
+    def apply(self, anchor: int, x: int) -> int:
+        """g(x; anchor), the function of one anchor.
+
+        Raises:
+            ValueError: an unknown anchor, or a value its table does not hold.
+        """
+        if anchor not in self.anchors:
+            raise ValueError(f"anchor must be one of {list(self.anchors)}, got {anchor!r}")
+        function = self.anchors[anchor]
+        if isinstance(function, int):
+            return x + function
+        assert isinstance(function, Mapping)
+        if x not in function:
+            raise ValueError(f"anchor {anchor} has no value for {x}; it is defined where the task reaches")
+        return function[x]
+
+    def inferential_target(self, key: int, pair: Sequence[int]) -> int:
+        """f(x; a1, ..) = g(..g(x; a1)..), whatever is trained.
+
+        Raises:
+            ValueError: a key or a pair the task does not have.
+        """
+        return int(self._inferential[self._row(pair), self._column(key)])
+
+    def target(self, key: int, pair: Sequence[int]) -> int:
+        """What `pair` is (or would be) trained on: its override where it has one, else f.
+
+        Raises:
+            ValueError: a key or a pair the task does not have.
+        """
+        return int(self._trained[self._row(pair), self._column(key)])
+
+    def targets(
+        self, cells: Cells, *, kind: Literal["trained", "inferential", "mirrored"] = "trained"
+    ) -> Int[np.ndarray, " cell"]:
+        """Targets of many cells at once.
+
+        Args:
+            cells: which pairs and keys.
+            kind: `trained` (overrides apply), `inferential` (f itself), or `mirrored`: what the
+                pair in reverse order is trained on, the symmetric solution of 2405.05409.
+        """
+        pairs = cells.pairs[:, ::-1] if kind == "mirrored" else cells.pairs
+        table = self._inferential if kind == "inferential" else self._trained
+        return table[self.pair_index(pairs), cells.keys - self.key_min]
+
+    def cells(self, split: Split) -> Cells:
+        """Every (pair, key, position) of a split, each once, in a fixed order.
+
+        `train`: seen pairs where x mod m != i mod m; `id`: seen pairs where they are equal; `ood`:
+        unseen pairs with every key at every position. No two splits share a cell.
+
+        Raises:
+            ValueError: an unknown split.
+        """
+        check_choice("split", split, SPLITS)
+        key, position = np.meshgrid(self.keys, self.positions, indexing="ij")
+        in_split = self._allowed(split)[key - self.key_min, position]
+        return self.product(self._split_pairs(split), key[in_split], position[in_split])
+
+    def product(
+        self,
+        pairs: Sequence[Pair],
+        keys: Int[np.ndarray, " place"],
+        positions: Int[np.ndarray, " place"],
+    ) -> Cells:
+        """Cells of every pair with every (key, position) of two parallel arrays, pair-major."""
+        table = np.array(pairs, dtype=np.int64).reshape(len(pairs), self.chain_length)
+        return Cells(
+            pairs=np.repeat(table, len(keys), axis=0),
+            keys=np.tile(keys, len(pairs)),
+            positions=np.tile(positions, len(pairs)),
+        )
+
+    def sample(self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0) -> AnchorBatch:
+        """Draw `n` sequences: pair and position uniform, then the key uniform among those allowed.
+
+        Args:
+            n: number of sequences, >= 1.
+            split: `train`, `id` or `ood` (see `cells`).
+            seed: a seed, or a NumPy generator that is advanced.
+
+        Returns:
+            Tokens [n, seq_len] and targets [n]; for `ood` the inferential targets.
+
+        Raises:
+            ValueError: `n` < 1, an unknown split, or a split with nothing in it.
+        """
+        check_number("n", n, minimum=1, integer=True)
+        check_choice("split", split, SPLITS)
+        pairs = self._split_pairs(split)
+        if not pairs:
+            raise ValueError(f"split {split!r} of this task is empty: no pair is in it")
+        rng = np.random.default_rng(seed)
+        allowed = self._allowed(split)
+        positions = self.positions[allowed.any(axis=0)]
+        position = positions[rng.integers(0, len(positions), n)]
+        cells = Cells(
+            pairs=np.array(pairs)[rng.integers(0, len(pairs), n)],
+            keys=_choose(rng, self.keys, allowed, position),
+            positions=position,
+        )
+        return self.sequences(cells, rng)
+
+    def sequences(self, cells: Cells, noise: int | np.random.Generator = 0) -> AnchorBatch:
+        """Fill the noise around given cells.
+
+        Args:
+            cells: one per sequence.
+            noise: a seed or a NumPy generator for the noise tokens.
+
+        Returns:
+            Sequences in the order of `cells`; targets are the trained ones, for unseen pairs the
+            inferential ones.
+        """
+        return self.place(cells, self.noise(len(cells), noise))
+
+    def noise(self, n: int, seed: int | np.random.Generator = 0) -> Int[np.ndarray, "batch pos"]:
+        """Noise tokens for every position of `n` sequences, before key and anchors are placed."""
+        rng = np.random.default_rng(seed)
+        if not self.noise_obeys_split:
+            return rng.integers(self.key_min, self.key_max + 1, (n, self.seq_len))
+        where = np.arange(self.seq_len)
+        allowed = (self.keys[:, None] - where) % self.modulus != 0  # [key, pos]
+        return _choose(rng, self.keys, allowed, np.broadcast_to(where, (n, self.seq_len)))
+
+    def place(self, cells: Cells, noise: Int[np.ndarray, "batch pos"]) -> AnchorBatch:
+        """Write key and anchors of `cells` into `noise` tokens (a copy of them)."""
+        import torch
+
+        tokens = noise.astype(np.int64)
+        row = np.arange(len(cells))
+        tokens[row, cells.positions] = cells.keys
+        for place in range(self.chain_length):
+            tokens[row, cells.positions + 1 + place] = cells.pairs[:, place]
+        trained = self.targets(cells)
+        unseen = self._unseen_rows[self.pair_index(cells.pairs)]
+        targets = np.where(unseen, self.targets(cells, kind="inferential"), trained)
+        return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), cells)
+
+    def describe(self) -> str:
+        """Say in words what is trained and what is held out.
+
+        >>> print(AnchorTask(regime="conflict").describe())
+        Sequences of 9 tokens: key x in 20..99 at position 0..6, its 2 anchors next, else noise in 20..99.
+        Anchors: 1: x+5, 2: x+1, 3: x-2, 4: x-8.
+        Trained: 15 of 16 anchor pairs; not on the composition: (3, 4): x-6 (composition: x-10).
+        Never seen (OOD): (4, 3), asked for the composition.
+        Held out (ID test): seen pairs where x mod 9 equals position mod 9; noise is free.
+        """
+        overrides = [
+            f"{pair}: {_formula(function)} (composition: {self._composition_formula(pair)})"
+            for pair, function in (self.overrides or {}).items()
+        ]
+        unseen = ", ".join(map(str, self.unseen_pairs or ()))
+        noise = "noise obeys the training rule too" if self.noise_obeys_split else "noise is free"
+        anchors = ", ".join(f"{a}: {_formula(f)}" for a, f in self.anchors.items())
+        trained = f"{len(self.seen_pairs)} of {len(self.pairs)} anchor pairs"
+        numbers = f"{self.key_min}..{self.key_max}"
+        return "\n".join(
+            [
+                f"Sequences of {self.seq_len} tokens: key x in {numbers} at position "
+                f"0..{self.positions[-1]}, its {self.chain_length} anchors next, "
+                f"else noise in {numbers}.",
+                f"Anchors: {anchors}.",
+                f"Trained: {trained}"
+                + (f"; not on the composition: {'; '.join(overrides)}." if overrides else "."),
+                f"Never seen (OOD): {unseen}, asked for the composition."
+                if unseen
+                else "Never seen (OOD): nothing, every pair is trained.",
+                f"Held out (ID test): seen pairs where x mod {self.split_modulus} equals position mod "
+                f"{self.split_modulus}; {noise}.",
+            ]
+        )
+
+    # -- to and from data ---------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["anchors"] = {str(a): _as_json(f) for a, f in self.anchors.items()}
+        values["unseen_pairs"] = [list(pair) for pair in self.unseen_pairs or ()]
+        values["overrides"] = {
+            ",".join(map(str, pair)): _as_json(f) for pair, f in (self.overrides or {}).items()
+        }
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> AnchorTask:
+        """Read a task from JSON or TOML data (anchors and pairs may be keys such as "3" and "3,4").
+
+        Raises:
+            ValueError: an unknown field or an unusable value.
+        """
+        values = dict(values)
+        if "anchors" in values:
+            values["anchors"] = _read_functions(values["anchors"], "anchors", int)
+        if values.get("overrides") is not None:
+            values["overrides"] = _read_functions(values["overrides"], "overrides", _read_pair)
+        if values.get("unseen_pairs") is not None:
+            if isinstance(values["unseen_pairs"], str) or not isinstance(values["unseen_pairs"], Sequence):
+                raise ValueError(f"unseen_pairs must be a list of pairs, got {values['unseen_pairs']!r}")
+            values["unseen_pairs"] = [
+                _read_pair(pair) if isinstance(pair, str) else pair for pair in values["unseen_pairs"]
+            ]
+        return from_mapping(cls, values)
+
+    # -- checks -------------------------------------------------------------------------------
+
+    def _check_scalars(self) -> None:
+        check_number("chain_length", self.chain_length, minimum=2, integer=True)
+        check_number("key_min", self.key_min, minimum=0, integer=True)
+        check_number("key_max", self.key_max, minimum=self.key_min, integer=True)
+        check_number("seq_len", self.seq_len, minimum=self.chain_length + 1, integer=True)
+        check_choice("regime", self.regime, ("reasoning", "conflict"))
+        if self.split_modulus is not None:
+            check_number("split_modulus", self.split_modulus, minimum=2, integer=True)
+        if not isinstance(self.noise_obeys_split, bool):
+            raise ValueError(f"noise_obeys_split must be true or false, got {self.noise_obeys_split!r}")
+        if self.complexity is not None:
+            check_number("complexity", self.complexity, minimum=0, maximum=6, integer=True)
+        if not isinstance(self.anchors, Mapping):
+            raise ValueError(f"anchors must map tokens to functions, got {self.anchors!r}")
+
+    def _check_anchors(self) -> None:
+        if len(self.anchors) < 2:
+            raise ValueError(f"anchors must be 2 or more, got {len(self.anchors)}")
+        for anchor in self.anchors:
+            if self.key_min <= anchor <= self.key_max:
+                raise ValueError(
+                    f"anchor {anchor} lies in the key range {self.key_min}..{self.key_max}; "
+                    "choose tokens outside it"
+                )
+        if len(self.anchors) ** self.chain_length > _MOST_PAIRS:
+            raise ValueError(
+                f"{len(self.anchors)} anchors in chains of {self.chain_length} are more than "
+                f"{_MOST_PAIRS:,} chains; use fewer anchors or shorter chains"
+            )
+
+    def _check_targets(self) -> None:
+        if not self.seen_pairs:
+            raise ValueError("unseen_pairs leaves nothing to train on; leave some pairs out of it")
+        for name, table in (("composition", self._inferential), ("trained target", self._trained)):
+            if table.min() < 0:
+                pair, key = np.argwhere(table < 0)[0]
+                raise ValueError(
+                    f"the {name} of key {self.keys[key]} and pair {self.pairs[pair]} is "
+                    f"{table[pair, key]}, no token; raise key_min"
+                )
+        overlap = set(self.overrides or {}) & set(self.unseen_pairs or ())
+        if overlap:
+            raise ValueError(f"{sorted(overlap)[0]} is both in overrides and unseen; it can be one only")
+        for split in ("train", "id"):
+            if not self._allowed(split).any():
+                raise ValueError(
+                    f"split_modulus {self.split_modulus} leaves no (key, position) in the {split} split "
+                    f"for keys {self.key_min}..{self.key_max}; try a smaller one"
+                )
+        if self.noise_obeys_split and not self._allowed("train").any(axis=0).all():
+            raise ValueError("noise_obeys_split leaves a position without noise; widen the key range")
+
+    # -- the regime ---------------------------------------------------------------------------
+
+    def _regime(self) -> tuple[Sequence[Pair], dict[Pair, AnchorFunction]]:
+        """Unseen pairs and overrides that the regime or the complexity stands for."""
+        if self.complexity is not None:
+            if self.regime != "reasoning" or self.chain_length != 2 or dict(self.anchors) != PAPER_SHIFTS:
+                raise ValueError(
+                    "complexity is defined for the papers' four anchors, pairs and regime 'reasoning'; "
+                    "give overrides and unseen_pairs instead"
+                )
+            broken = COMPLEXITY_SHIFTS[: self.complexity]
+            return [], {p: shift for (a, b), shift in broken for p in ((a, b), (b, a))}
+        if self.unseen_pairs is not None and self.regime == "reasoning":
+            return self.unseen_pairs, {}
+        first, second = list(self.anchors)[-2:]
+        mirrored = {(first, second), (second, first)}
+        if self.regime == "reasoning":  # every chain with the two as neighbours; for pairs, just the two
+            return [p for p in self.pairs if mirrored & set(itertools.pairwise(p))], {}
+        if self.chain_length != 2 or dict(self.anchors) != PAPER_SHIFTS:
+            raise ValueError(
+                "regime 'conflict' is defined for the papers' four anchors; give unseen_pairs and "
+                "overrides with regime 'reasoning' instead"
+            )
+        return [(4, 3)], {(3, 4): CONFLICT_SHIFT}
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def _tabulate_anchors(self) -> dict[int, AnchorFunction]:
+        """Shifts stay as they are; tables and callables become tables over what can be reached."""
+        tables: dict[int, dict[int, int]] = {a: {} for a in self.anchors}
+        reached: set[int] = set(range(self.key_min, self.key_max + 1))
+        for _ in range(self.chain_length):
+            values: set[int] = set()
+            for anchor, function in self.anchors.items():
+                table = _tabulate(function, sorted(reached), f"anchor {anchor}")
+                if isinstance(table, int):
+                    values |= {x + table for x in reached}
+                else:
+                    tables[anchor] |= table
+                    values |= set(table.values())
+            reached = values
+        return {
+            a: int(f) if isinstance(f, int | np.integer) else dict(sorted(tables[a].items()))
+            for a, f in self.anchors.items()
+        }
+
+    @cached_property
+    def _inferential(self) -> Int[np.ndarray, "pair key"]:
+        table = np.empty((len(self.pairs), len(self.keys)), dtype=np.int64)
+        for row, pair in enumerate(self.pairs):
+            for column, value in enumerate(self.keys.tolist()):
+                for anchor in pair:
+                    value = self.apply(anchor, value)
+                table[row, column] = value
+        return table
+
+    @cached_property
+    def _trained(self) -> Int[np.ndarray, "pair key"]:
+        table = self._inferential.copy()
+        for pair, function in (self.overrides or {}).items():
+            if isinstance(function, int):
+                table[self._row(pair)] = self.keys + function
+            else:
+                assert isinstance(function, Mapping)
+                table[self._row(pair)] = [function[x] for x in self.keys.tolist()]
+        return table
+
+    @cached_property
+    def _unseen_rows(self) -> Bool[np.ndarray, " pair"]:
+        unseen = set(self.unseen_pairs or ())
+        return np.array([pair in unseen for pair in self.pairs])
+
+    def _allowed(self, split: Split) -> Bool[np.ndarray, "key position"]:
+        """Where the key may stand in a split."""
+        if split == "ood":
+            return np.ones((len(self.keys), len(self.positions)), dtype=bool)
+        train = (self.keys[:, None] - self.positions) % self.modulus != 0
+        return train if split == "train" else ~train
+
+    def _split_pairs(self, split: Split) -> Sequence[Pair]:
+        return (self.unseen_pairs or ()) if split == "ood" else self.seen_pairs
+
+    @cached_property
+    def _anchor_rank(self) -> Int[np.ndarray, " token"]:
+        rank = np.full(max(self.anchors) + 1, -1)
+        rank[list(self.anchors)] = np.arange(len(self.anchors))
+        return rank
+
+    def pair_index(self, pairs: Int[np.ndarray, "cell k"]) -> Int[np.ndarray, " cell"]:
+        """Where each pair stands in `pairs`, the property; anchors are taken to be the task's."""
+        index = np.zeros(len(pairs), dtype=np.int64)
+        for column in pairs.T:
+            index = index * len(self.anchors) + self._anchor_rank[column]
+        return index
+
+    def _pair(self, pair: Any, where: str) -> Pair:
+        if isinstance(pair, Sequence) and not isinstance(pair, str):
+            pair = tuple(pair)
+        if pair not in set(self.pairs):
+            raise ValueError(
+                f"{where} must hold {self.chain_length} anchors of {list(self.anchors)} each, got {pair!r}"
+            )
+        return pair
+
+    def _row(self, pair: Sequence[int]) -> int:
+        return self.pairs.index(self._pair(pair, "pair"))
+
+    def _column(self, key: int) -> int:
+        check_number("key", key, minimum=self.key_min, maximum=self.key_max, integer=True)
+        return key - self.key_min
+
+    def _composition_formula(self, pair: Pair) -> str:
+        shifts = [function for a in pair if isinstance(function := self.anchors[a], int)]
+        return _formula(sum(shifts)) if len(shifts) == len(pair) else "g(..g(x))"
+
+
+def _token(value: Any, what: str) -> int:
+    try:
+        token = operator.index(value)
+    except TypeError:
+        token = -1
+    if token < 0 or isinstance(value, bool):
+        raise ValueError(f"{what} must be a token id >= 0, got {value!r}")
+    return token
+
+
+def _tabulate(function: Any, inputs: Sequence[int], what: str) -> int | dict[int, int]:
+    """A shift as it is; a table or a callable as a table over `inputs`."""
+    if isinstance(function, int | np.integer) and not isinstance(function, bool):
+        return int(function)
+    if isinstance(function, Mapping):
+        missing = [x for x in inputs if x not in function]
+        if missing:
+            raise ValueError(
+                f"the table of {what} lacks {len(missing)} reachable values, the first is {missing[0]}; "
+                "add them or narrow the key range"
+            )
+        values = [function[x] for x in inputs]
+    elif callable(function):
+        values: list[Any] = [function(x) for x in inputs]
+    else:
+        raise ValueError(f"{what} must be a shift, a table or a callable, got {function!r}")
+    try:
+        return {x: operator.index(y) for x, y in zip(inputs, values, strict=True)}
+    except TypeError:
+        odd = next(y for y in values if not hasattr(y, "__index__"))
+        raise ValueError(f"{what} must give integers, got {odd!r}; round inside the function") from None
+
+
+def _choose(
+    rng: np.random.Generator,
+    values: Int[np.ndarray, " value"],
+    allowed: Bool[np.ndarray, "value column"],
+    columns: np.ndarray,
+) -> np.ndarray:
+    """For each entry of `columns` a uniform choice among the values allowed in that column."""
+    counts = allowed.sum(axis=0)
+    order = np.argsort(~allowed, axis=0, kind="stable")  # allowed values first, ascending
+    return values[order[rng.integers(0, counts[columns]), columns]]
+
+
+def _formula(function: AnchorFunction) -> str:
+    if isinstance(function, int):
+        return f"x{function:+d}"
+    assert isinstance(function, Mapping)
+    return f"a table of {len(function)} values"
+
+
+def _as_json(function: AnchorFunction) -> int | dict[str, int]:
+    if isinstance(function, int):
+        return function
+    assert isinstance(function, Mapping)
+    return {str(x): y for x, y in function.items()}
+
+
+def _read_pair(text: str) -> Pair:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
+    """Undo the string keys that JSON and TOML need; leave other keys alone."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{what} must be a table, got {values!r}")
+    try:
+        return {
+            (read_key(key) if isinstance(key, str) else key): (
+                {int(x): y for x, y in function.items()} if isinstance(function, Mapping) else function
+            )
+            for key, function in values.items()
+        }
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must have integer keys such as 3 or '3,4', got {list(values)}") from None

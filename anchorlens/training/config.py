@@ -1,0 +1,146 @@
+"""TrainConfig: data, optimizer, schedule and bookkeeping of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from anchorlens.configuration import check_choice, check_number, from_mapping
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The recipe: AdamW with decoupled weight decay on every parameter, clipping, warm-up, cosine.
+
+    The defaults are the `quick` preset. Durations are in steps or in epochs, never both; an epoch is
+    n_samples // batch_size steps over a fresh permutation of the training set.
+
+    Raises:
+        ValueError: any value that makes no recipe, with what was expected and what came.
+
+    Source: arXiv 2405.05409 appendix A; 2501.08537 methods, "training".
+    """
+
+    seed: int = 0
+    """Seed of initial weights, training data, their order and evaluation noise (independent streams)."""
+    n_samples: int = 100_000
+    """Training sequences, drawn once."""
+    batch_size: int = 512
+    """Sequences per step."""
+    steps: int | None = None
+    """Optimizer steps; unset for epochs, or 1500 when both are unset."""
+    epochs: int | None = None
+    """Passes over the training set, instead of steps."""
+    lr: float = 1e-3
+    """Peak learning rate."""
+    lr_start_factor: float = 0.0
+    """Learning rate before warm-up, as a fraction of the peak."""
+    lr_end_factor: float = 0.05
+    """Learning rate after the cosine, as a fraction of the peak."""
+    warmup_steps: int | None = None
+    """Steps of linear warm-up; unset for warmup_epochs, or 100 when both are unset."""
+    warmup_epochs: int | None = None
+    """Epochs of linear warm-up, instead of warmup_steps."""
+    weight_decay: float = 0.01
+    """AdamW's decoupled weight decay, on every parameter."""
+    beta1: float = 0.9
+    """AdamW's first beta."""
+    beta2: float = 0.999
+    """AdamW's second beta."""
+    eps: float = 1e-8
+    """AdamW's epsilon."""
+    clip_norm: float | None = 1.0
+    """Largest global gradient norm; unset for no clipping."""
+    early_stop_evaluations: int | None = None
+    """Stop when the training data are fit (train accuracy >= .99) and no accuracy has moved by more
+    than .01 over so many evaluations in a row; unset to train to the end."""
+    device: str = "auto"
+    """auto (CUDA where there is one), cpu, cuda or cuda:N."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Of weights and arithmetic."""
+    threads: int | None = None
+    """CPU threads while training; unset for torch's own choice. Bits repeat for one thread count."""
+    log_every: int = 10
+    """Steps between log lines."""
+    eval_every: int = 100
+    """Steps between evaluations."""
+    n_checkpoints: int = 10
+    """Checkpoints of the trajectory, log-spaced from step 1 to the last, and step 0; 0 for none."""
+    state_every_seconds: float = 30.0
+    """Seconds between saves of the state that --resume continues from; 0 for every step."""
+
+    def __post_init__(self) -> None:
+        """Check every field and settle the durations."""
+        for name, minimum in (
+            ("seed", 0),
+            ("n_samples", 1),
+            ("batch_size", 1),
+            ("log_every", 1),
+            ("eval_every", 1),
+            ("n_checkpoints", 0),
+        ):
+            check_number(name, getattr(self, name), minimum=minimum, integer=True)
+        if self.batch_size > self.n_samples:
+            raise ValueError(
+                f"batch_size must be <= n_samples ({self.n_samples}), got {self.batch_size}; "
+                "take a smaller batch or more samples"
+            )
+        self._settle("steps", "epochs", 1500, minimum=1)
+        self._settle("warmup_steps", "warmup_epochs", 100, minimum=0)
+        for name in ("early_stop_evaluations", "threads"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), minimum=1, integer=True)
+        check_number("lr", self.lr, above=0)
+        check_number("lr_start_factor", self.lr_start_factor, minimum=0, maximum=1)
+        check_number("lr_end_factor", self.lr_end_factor, minimum=0, maximum=1)
+        check_number("weight_decay", self.weight_decay, minimum=0)
+        check_number("eps", self.eps, minimum=0)
+        check_number("state_every_seconds", self.state_every_seconds, minimum=0)
+        for name in ("beta1", "beta2"):
+            check_number(name, getattr(self, name), minimum=0, maximum=0.999999)
+        if self.clip_norm is not None:
+            check_number("clip_norm", self.clip_norm, above=0)
+        check_choice("dtype", self.dtype, ("float32", "float64"))
+        if not isinstance(self.device, str):
+            raise ValueError(f"device must be a name such as 'auto', 'cpu' or 'cuda:0', got {self.device!r}")
+
+    def _settle(self, steps: str, epochs: str, default: int, *, minimum: int) -> None:
+        """Check that one of two durations is given at most, and default to steps."""
+        given = [name for name in (steps, epochs) if getattr(self, name) is not None]
+        if len(given) == 2:
+            raise ValueError(f"{steps} and {epochs} are the same thing in two units; give one of them")
+        if not given:
+            object.__setattr__(self, steps, default)
+        for name in given:
+            check_number(name, getattr(self, name), minimum=minimum, integer=True)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in the training set; the rest of a permutation is left out of its epoch."""
+        return self.n_samples // self.batch_size
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        return self.steps if self.steps is not None else (self.epochs or 0) * self.steps_per_epoch
+
+    @property
+    def total_warmup_steps(self) -> int:
+        """Optimizer steps of the warm-up."""
+        if self.warmup_steps is not None:
+            return self.warmup_steps
+        return (self.warmup_epochs or 0) * self.steps_per_epoch
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """Read a config from JSON or TOML data.
+
+        Raises:
+            ValueError: an unknown field or an unusable value.
+        """
+        return from_mapping(cls, values)

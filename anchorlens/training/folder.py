@@ -1,0 +1,189 @@
+"""The folder of one run: configuration, log, checkpoints, and the state that a killed run resumes from.
+
+| file                       | what                                                               |
+|----------------------------|--------------------------------------------------------------------|
+| config.json                | task, model and train configuration, library versions              |
+| log.jsonl                  | one JSON object a line: loss, learning rate, norms, accuracies     |
+| checkpoints/step_N.pt      | the trajectory                                                     |
+| ckpt.pt                    | the last weights; there once the run has ended                     |
+| state.pt                   | weights and optimizer moments of a run that has not ended          |
+
+Every file but the log appears atomically; the log is cut back to the state's step on resuming.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import filelock
+from torch import Tensor
+
+from anchorlens import container
+from anchorlens.checkpoint import Checkpoint, check_format, library_versions, save_checkpoint
+from anchorlens.presets import RunConfig
+
+STATE_FORMAT = "anchorlens training state"
+STATE_VERSION = 1
+
+MAY_DIFFER = ("device", "threads", "state_every_seconds")
+"""Fields of TrainConfig that a resumed run may set anew: where it runs, not what it computes."""
+
+
+class RunFolder:
+    """Reads and writes the folder of one run, which it holds locked until `close`."""
+
+    def __init__(self, path: str | os.PathLike[str], run: RunConfig, *, resume: bool) -> None:
+        """Open the folder for `run`.
+
+        Raises:
+            ValueError: it holds another run, or one and `resume` is not asked for.
+            OSError: it cannot be written.
+        """
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"out must be a folder, got the file {self.path}; choose another name")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = filelock.FileLock(self.path / ".lock")
+        try:
+            self._lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise ValueError(f"{self.path} is in use by another run; wait for it or choose another") from None
+        try:
+            self._prepare(run, resume=resume)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, run: RunConfig, *, resume: bool) -> None:
+        stored = stored_run(self.path)
+        if stored is not None and not resume:
+            raise ValueError(
+                f"{self.path} holds a run already; continue it with resume (--resume) or choose another"
+            )
+        if stored is None:
+            foreign = [f.name for f in self.path.iterdir() if not f.name.startswith(".")]
+            if foreign:
+                raise ValueError(f"{self.path} holds {foreign[0]!r} and no run; choose a new or empty folder")
+            config = {"format": "anchorlens run", "format_version": 1, **run.to_dict()}
+            text = json.dumps({**config, "versions": library_versions()}, indent=1)
+            self._write_text(self.path / "config.json", text)
+        else:
+            _check_same(stored, run)
+        for leftover in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".*.tmp")]:
+            leftover.unlink()
+        self._log = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended."""
+        return (self.path / "ckpt.pt").exists()
+
+    def save_trajectory(self, checkpoint: Checkpoint) -> Path:
+        """Write one checkpoint of the trajectory."""
+        folder = self.path / "checkpoints"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"step_{checkpoint.step:08d}.pt"
+        save_checkpoint(path, checkpoint)
+        return path
+
+    def save_final(self, checkpoint: Checkpoint) -> Path:
+        """Write the run's last checkpoint; the state for resuming goes, the run has ended."""
+        path = self.path / "ckpt.pt"
+        save_checkpoint(path, checkpoint)
+        (self.path / "state.pt").unlink(missing_ok=True)
+        return path
+
+    def save_state(self, step: int, threads: int, tensors: Mapping[str, Tensor]) -> None:
+        """Write what resuming needs. The order of the data is a function of seed and step."""
+        header = {"format": STATE_FORMAT, "format_version": STATE_VERSION, "step": step, "threads": threads}
+        container.write(self.path / "state.pt", header, tensors)
+
+    def load_state(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+        """What the last `save_state` wrote, or None before the first.
+
+        Raises:
+            CheckpointError: the file is damaged or foreign.
+        """
+        path = self.path / "state.pt"
+        if not path.exists():
+            return None
+        header, tensors = container.read(path)
+        check_format(path, header, STATE_FORMAT, STATE_VERSION)
+        return header, tensors
+
+    def open_log(self, step: int) -> list[dict[str, Any]]:
+        """Cut the log back to the lines up to `step`, open it for more, and return those lines."""
+        path = self.path / "log.jsonl"
+        kept = [line for line in read_log(path) if line["step"] <= step] if path.exists() else []
+        self._write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+        self._log = path.open("a", encoding="utf-8")
+        return kept
+
+    def write_log(self, line: Mapping[str, Any]) -> None:
+        """Append one line; it is on its way to the disk when this returns."""
+        assert self._log is not None
+        self._log.write(json.dumps(line, allow_nan=False) + "\n")
+        self._log.flush()
+
+    def close(self) -> None:
+        """Close the log and let the folder go."""
+        if getattr(self, "_log", None) is not None:
+            self._log.close()  # pyright: ignore[reportOptionalMemberAccess]
+        self._lock.release()
+
+    def _write_text(self, path: Path, text: str) -> None:
+        with container.atomic_write(path) as file:
+            file.write(text.encode())
+
+
+def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The lines of a run's log, oldest first; a last line cut off by a kill is left out.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    lines = []
+    for text in Path(path).read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except ValueError:
+            break
+    return lines
+
+
+def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
+    """The configuration of the run in a folder; None where there is none.
+
+    Raises:
+        CheckpointError: its config.json cannot be understood.
+    """
+    path = Path(path) / "config.json"
+    if not path.exists():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        check_format(path, values, "anchorlens run", 1)
+        return RunConfig.from_dict({part: values[part] for part in RunConfig._fields})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise container.CheckpointError(path, f"is no configuration of a run: {error}") from None
+
+
+def _check_same(stored: RunConfig, run: RunConfig) -> None:
+    """A resumed run computes what it began: every field but where it runs is the same."""
+    for part, old, new in zip(RunConfig._fields, stored, run, strict=True):
+        for name, value in new.to_dict().items():
+            was = old.to_dict()[name]
+            if value != was and name not in MAY_DIFFER:
+                raise ValueError(
+                    f"a resumed run keeps its configuration, but {part}.{name} was {was!r} and is now "
+                    f"{value!r}; leave it out, or start a new run in another folder"
+                )
+
+
+def evaluations(log: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The log lines that hold accuracies."""
+    return [line for line in log if "train_accuracy" in line]

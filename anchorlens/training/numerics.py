@@ -1,0 +1,52 @@
+"""The global numeric settings of a training run, put back when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def numeric_settings(threads: int | None) -> Iterator[None]:
+    """Flush denormal floats to zero (large initial weights make them, and they slow a CPU down 4x).
+
+    Args:
+        threads: CPU threads to compute with; None leaves torch's choice.
+    """
+    flushed, had = _flushes_denormals(), torch.get_num_threads()
+    try:
+        torch.set_flush_denormal(True)
+        if threads is not None:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        torch.set_flush_denormal(flushed)
+        torch.set_num_threads(had)
+
+
+def _flushes_denormals() -> bool:
+    """Whether this thread flushes denormals now; torch has no getter, so ask the arithmetic."""
+    return (torch.tensor(1e-310, dtype=torch.float64) * 1).item() == 0.0
+
+
+def choose_device(name: str) -> torch.device:
+    """The device a name stands for; `auto` is CUDA where there is one.
+
+    Raises:
+        ValueError: no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} is not there: torch sees no CUDA GPU; try auto or cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device {name!r} is not there: torch sees {torch.cuda.device_count()} CUDA GPUs")
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
+    return device

@@ -1,0 +1,72 @@
+"""What happens at which step: learning rate, batches, trajectory, early stop. Pure functions of the step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from anchorlens.randomness import generator
+from anchorlens.training.config import TrainConfig
+
+FIT = 0.99
+"""Train accuracy from which the training data count as fit, for early stopping."""
+STILL = 0.01
+"""Largest change of an accuracy that counts as no movement, for early stopping."""
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Learning rate of the update from `step` to `step + 1`.
+
+    Linear from lr_start_factor * lr to lr over the warm-up, then a half cosine to lr_end_factor * lr,
+    which the last step reaches (arXiv 2405.05409 appendix A).
+
+    >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
+    >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]
+    [0.01, 0.5, 1.0, 0.525, 0.05]
+    """
+    done = step + 1
+    warmup = config.total_warmup_steps
+    if done <= warmup:
+        start = config.lr_start_factor
+        return config.lr * (start + (1 - start) * done / warmup)
+    progress = (done - warmup) / max(1, config.total_steps - warmup)
+    cosine = (1 + math.cos(math.pi * min(1.0, progress))) / 2
+    return config.lr * (config.lr_end_factor + (1 - config.lr_end_factor) * cosine)
+
+
+def epoch_order(config: TrainConfig, epoch: int) -> Int[np.ndarray, " n_samples"]:
+    """The permutation of one epoch; a function of (seed, epoch), so a resumed run needs no RNG state."""
+    return generator(config.seed, "order", epoch).permutation(config.n_samples)
+
+
+def trajectory_steps(config: TrainConfig) -> list[int]:
+    """Steps at which a checkpoint of the trajectory is taken: 0, then log-spaced to the last.
+
+    >>> trajectory_steps(TrainConfig(steps=1000, n_checkpoints=4))
+    [0, 1, 10, 100, 1000]
+    """
+    if config.n_checkpoints == 0:
+        return []
+    spaced = np.geomspace(1, config.total_steps, config.n_checkpoints)
+    return sorted({0, config.total_steps, *(int(round(step)) for step in spaced)})
+
+
+def has_settled(evaluations: Sequence[Mapping[str, Any]], patience: int) -> bool:
+    """Whether the training data are fit and no accuracy has moved over `patience` evaluations.
+
+    Args:
+        evaluations: the log lines that hold accuracies, oldest first.
+        patience: evaluations in a row, >= 1.
+    """
+    recent = evaluations[-(patience + 1) :]
+    if len(recent) <= patience or any(line["train_accuracy"] < FIT for line in recent):
+        return False
+    for name in ("train_accuracy", "id_accuracy", "ood_accuracy"):
+        values = [line[name] for line in recent if line.get(name) is not None]
+        if values and max(values) - min(values) > STILL:
+            return False
+    return True

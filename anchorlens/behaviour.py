@@ -55,7 +55,7 @@ class PairAccuracy:
 
 @dataclass(frozen=True, eq=False)
 class Behaviour:
-    """Everything `evaluate` measured."""
+    """Everything `evaluate` measured: accuracies (0..1) with standard errors, and the phase."""
 
     train: Accuracy
     """On sequences of the training set where it is known, else on fresh noise around trained cells."""

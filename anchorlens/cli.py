@@ -140,7 +140,7 @@ def _train(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="TOML file: an optional preset, and tables [task], [model], [train].",
+            help="TOML file: an optional preset, and tables task, model, train.",
             exists=True,
             dir_okay=False,
         ),

@@ -8,7 +8,7 @@ import difflib
 import functools
 import inspect
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -23,10 +23,14 @@ def from_mapping(cls: type[T], values: Mapping[str, Any]) -> T:
     known = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
     for key in values:
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(known)}"
-            raise ValueError(f"{cls.__name__} has no field {key!r}; {hint}")
+            raise ValueError(f"{cls.__name__} has no field {key!r}; {suggestion(key, known)}")
     return cls(**values)
+
+
+def suggestion(name: Any, known: Sequence[str]) -> str:
+    """What somebody who wrote `name` may have meant."""
+    close = difflib.get_close_matches(str(name), known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(known)}"
 
 
 def check_number(

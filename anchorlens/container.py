@@ -121,7 +121,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
     return header, tensors
 
 
-def _read_pt(path: Path, size: int) -> tuple[str, str, dict[str, Tensor]]:
+def _read_pt(path: Path, size: int) -> tuple[str, str, dict[str, Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -133,7 +133,8 @@ def _read_pt(path: Path, size: int) -> tuple[str, str, dict[str, Tensor]]:
     ):
         raise CheckpointError(path, "unsafe: a compressed zip is never written by torch.save; refused")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with path.open("rb") as file:  # by name, torch.load would go by the suffix
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         code = re.search(r"GLOBAL (\S+)", str(error))
         if code:

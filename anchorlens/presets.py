@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from anchorlens.configuration import check_choice
+from anchorlens.configuration import check_choice, suggestion
 from anchorlens.model import ModelConfig
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
@@ -101,6 +101,9 @@ def preset(name: str = "quick", **fields: Any) -> RunConfig:
         name: one of `PRESETS`.
         **fields: any field of AnchorTask, ModelConfig or TrainConfig by its name.
 
+    Returns:
+        Task, model and training configuration; it unpacks into the arguments of `train`.
+
     Raises:
         ValueError: an unknown preset or field, or an unusable value.
 
@@ -133,7 +136,8 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for name, value in fields.items():
         owner = next((p for p, cls in PART_CLASSES.items() if name in cls.__dataclass_fields__), None)
         if owner is None:
-            raise ValueError(f"no configuration has a field {name!r}; see help(preset)")
+            known = [field for cls in PART_CLASSES.values() for field in cls.__dataclass_fields__]
+            raise ValueError(f"no configuration has a field {name!r}; {suggestion(name, known)}")
         parts.setdefault(owner, {})[name] = value
     return parts
 

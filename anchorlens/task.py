@@ -47,7 +47,9 @@ COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
 )
 """Wrong but symmetric total shifts, in the order in which reasoning complexity breaks the groups."""
 
-_MOST_PAIRS = 1_000_000
+_MOST_KEYS = 100_000
+_MOST_PAIRS = 100_000
+_MOST_TARGETS = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,6 +405,11 @@ class AnchorTask:
         check_number("key_min", self.key_min, minimum=0, integer=True)
         check_number("key_max", self.key_max, minimum=self.key_min, integer=True)
         check_number("seq_len", self.seq_len, minimum=self.chain_length + 1, integer=True)
+        if (n_keys := self.key_max - self.key_min + 1) > _MOST_KEYS or self.seq_len > _MOST_KEYS:
+            raise ValueError(
+                f"{n_keys:,} number tokens and {self.seq_len:,} positions are more than "
+                f"{_MOST_KEYS:,}; narrow the key range or the sequence"
+            )
         check_choice("regime", self.regime, ("reasoning", "conflict"))
         if self.split_modulus is not None:
             check_number("split_modulus", self.split_modulus, minimum=2, integer=True)
@@ -426,6 +433,11 @@ class AnchorTask:
             raise ValueError(
                 f"{len(self.anchors)} anchors in chains of {self.chain_length} are more than "
                 f"{_MOST_PAIRS:,} chains; use fewer anchors or shorter chains"
+            )
+        if len(self.anchors) ** self.chain_length * len(self.keys) > _MOST_TARGETS:
+            raise ValueError(
+                f"{len(self.anchors) ** self.chain_length:,} chains of {len(self.keys):,} keys are more "
+                f"than {_MOST_TARGETS:,} targets; use fewer anchors, keys or shorter chains"
             )
 
     def _check_targets(self) -> None:

@@ -50,8 +50,8 @@ class TrainConfig:
     """AdamW's second beta."""
     eps: float = 1e-8
     """AdamW's epsilon."""
-    clip_norm: float | None = 1.0
-    """Largest global gradient norm; unset for no clipping."""
+    clip_norm: float = 1.0
+    """Largest global gradient norm; 0 for no clipping."""
     early_stop_evaluations: int | None = None
     """Stop when the training data are fit (train accuracy >= .99) and no accuracy has moved by more
     than .01 over so many evaluations in a row; unset to train to the end."""
@@ -99,8 +99,7 @@ class TrainConfig:
         check_number("state_every_seconds", self.state_every_seconds, minimum=0)
         for name in ("beta1", "beta2"):
             check_number(name, getattr(self, name), minimum=0, maximum=0.999999)
-        if self.clip_norm is not None:
-            check_number("clip_norm", self.clip_norm, above=0)
+        check_number("clip_norm", self.clip_norm, minimum=0)
         check_choice("dtype", self.dtype, ("float32", "float64"))
         if not isinstance(self.device, str):
             raise ValueError(f"device must be a name such as 'auto', 'cpu' or 'cuda:0', got {self.device!r}")

@@ -1,0 +1,104 @@
+"""The shape of the house: which way imports point, what importing costs, what is documented."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import anchorlens
+
+ROOT = Path(anchorlens.__file__).parent
+
+ORDER = [
+    "configuration",
+    "randomness",
+    "phases",
+    "task",
+    "model",
+    "blocks",
+    "init",
+    "training.config",
+    "presets",
+    "container",
+    "checkpoint",
+    "behaviour",
+    "training.schedule",
+    "training.numerics",
+    "training.progress",
+    "training.fitter",
+    "training.folder",
+    "training.run",
+    "cli",
+    "__main__",
+]
+"""A module imports only from those before it; `model` builds with `blocks` and `init` when it is called."""
+
+LATE = {("model", "blocks"), ("model", "init")}
+
+
+def module_name(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+MODULES = {module_name(path): path for path in ROOT.rglob("*.py") if path.name != "__init__.py"}
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_every_module_has_its_place_in_the_order():
+    assert set(MODULES) == set(ORDER)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_one_way(name):
+    for imported in imports(MODULES[name]):
+        other = imported.removeprefix("anchorlens.")
+        if imported.startswith("anchorlens.") and (name, other) not in LATE:
+            assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
+
+
+def test_one_place_builds_hooked_transformers():
+    users = {
+        name
+        for name, path in MODULES.items()
+        if "HookedTransformer(" in path.read_text() or "HookedTransformerConfig(" in path.read_text()
+    }
+    assert users == {"model"}
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, anchorlens; assert not {'torch', 'transformer_lens', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class TestPublicNames:
+    def test_are_all_there(self):
+        promised = {"AnchorTask", "ModelConfig", "TrainConfig", "build_model", "train", "evaluate"}
+        promised |= {"save_checkpoint", "load_checkpoint"}
+        assert promised <= set(anchorlens.__all__) <= set(dir(anchorlens))
+        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+            anchorlens.nothing  # noqa: B018
+
+    @pytest.mark.parametrize("name", anchorlens.__all__)
+    def test_have_help(self, name):
+        value = getattr(anchorlens, name)
+        text = inspect.getdoc(value)
+        assert text and len(text) > 40
+        if inspect.isfunction(value):
+            assert ("Returns:" in text or value.__annotations__["return"] == "None") and "Raises:" in text
+            assert ">>>" in text or name == "load_checkpoint"
+
+    def test_every_field_of_a_configuration_has_a_line(self):
+        from anchorlens.configuration import field_docs
+
+        for cls in (anchorlens.AnchorTask, anchorlens.ModelConfig, anchorlens.TrainConfig):
+            assert set(field_docs(cls)) == set(cls.__dataclass_fields__)

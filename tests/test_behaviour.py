@@ -1,0 +1,260 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from anchorlens.behaviour import Behaviour, _accuracy, evaluate, quick_accuracies
+from anchorlens.model import ModelConfig, build_model
+from anchorlens.phases import phase_by_definition
+from anchorlens.task import AnchorTask
+
+KEYS = range(20, 100)
+
+
+def oracle(answer):
+    """A model that finds key and anchors by itself and answers `answer(x, a1, a2, i, tokens)`."""
+
+    def model(tokens):
+        logits = torch.zeros(*tokens.shape, 201)
+        for row, sequence in enumerate(tokens.tolist()):
+            i = next(p for p, token in enumerate(sequence) if token < 20) - 1
+            reply = answer(sequence[i], sequence[i + 1], sequence[i + 2], i, sequence)
+            logits[row, -1, reply] = 1.0
+        return logits
+
+    return model
+
+
+SHIFT = {1: 5, 2: 1, 3: -2, 4: -8}
+
+
+def rules(x, a, b, i, tokens):
+    return x + SHIFT[a] + SHIFT[b]
+
+
+def no_unseen(x, a, b, i, tokens):
+    """Right on seen pairs; on (3, 4) and (4, 3) the same wrong answer."""
+    return x - 6 if {a, b} == {3, 4} else rules(x, a, b, i, tokens)
+
+
+def two_ways(x, a, b, i, tokens):
+    """Right on seen pairs; on (3, 4) and (4, 3) two different wrong answers."""
+    return {(3, 4): x - 6, (4, 3): x - 7}.get((a, b), rules(x, a, b, i, tokens))
+
+
+def memoriser(x, a, b, i, tokens):
+    """Knows the trained cells only."""
+    return rules(x, a, b, i, tokens) if x % 9 != i % 9 and {a, b} != {3, 4} else 0
+
+
+def inconsistent(x, a, b, i, tokens):
+    """Wrong on a fifth of the held-out cells, right on unseen pairs."""
+    held_out = x % 9 == i % 9 and {a, b} != {3, 4}
+    return 0 if held_out and x % 5 == 0 else rules(x, a, b, i, tokens)
+
+
+@pytest.mark.parametrize(
+    ("answer", "label", "numbers"),
+    [
+        (rules, "Phase 3", (1, 1, 1, 1)),
+        (no_unseen, "Phase 2 with commutativity", (1, 1, 0, 1)),
+        (two_ways, "Phase 2 without commutativity", (1, 1, 0, 0)),
+        (memoriser, "Phase 1", (1, 0, 0, 1)),
+        (inconsistent, "undecided: inconsistent", (1, 0.8, 1, 1)),
+        (lambda *_: 0, "undecided: underfit", (0, 0, 0, 1)),
+    ],
+)
+def test_known_solutions_get_their_phase(answer, label, numbers):
+    result = evaluate(oracle(answer), AnchorTask(), n_noise=2)
+    assert result.phase.label == label
+    found = [result.train.value, result.id.value, result.ood.value, result.commutativity.value]
+    assert found == pytest.approx(numbers, abs=0.05)
+    assert result.symmetric is None  # both orders are unseen: there is no trained mirror
+
+
+@pytest.mark.parametrize(
+    ("unseen_answer", "symmetric", "ood", "label"),
+    [
+        (-6, 1.0, 0.0, "Phase 2 with commutativity"),
+        (-10, 0.0, 1.0, "Phase 3"),
+        (-9, 0.0, 0.0, "Phase 2 without commutativity"),
+    ],
+)
+def test_symmetric_solution_of_the_conflict_regime(unseen_answer, symmetric, ood, label):
+    def answer(x, a, b, i, tokens):
+        return {(3, 4): x - 6, (4, 3): x + unseen_answer}.get((a, b), rules(x, a, b, i, tokens))
+
+    result = evaluate(oracle(answer), AnchorTask(regime="conflict"), n_noise=2)
+    assert (result.symmetric.value, result.ood.value) == (symmetric, ood)
+    assert result.symmetric.n_sequences == 80 * 7 * 2  # keys x positions x noise of (4, 3) alone
+    assert result.commutativity.value == symmetric
+    assert result.phase.label == label
+
+
+def test_symmetric_accuracy_needs_a_mirror_with_another_target():
+    # (3, 4) is trained on the composition: mirrored and inferential targets are the same number
+    assert evaluate(oracle(rules), AnchorTask(unseen_pairs=[(4, 3)]), n_noise=2).symmetric is None
+
+
+def test_every_cell_is_asked():
+    task = AnchorTask()
+    asked = []
+
+    def recording(x, a, b, i, tokens):
+        asked.append(((a, b), x, i))
+        return rules(x, a, b, i, tokens)
+
+    evaluate(oracle(recording), task, n_noise=2)
+    assert set(asked) == {cell for split in ("train", "id", "ood") for cell in task.cells(split)}
+
+
+def test_accuracy_of_a_pair_and_of_its_splits():
+    def one_bad_pair(x, a, b, i, tokens):
+        return 0 if (a, b) == (1, 2) else rules(x, a, b, i, tokens)
+
+    result = evaluate(oracle(one_bad_pair), AnchorTask(), n_noise=2)
+    by_pair = {(p.pair, p.split): p.accuracy.value for p in result.pairs}
+    assert len(by_pair) == 16
+    assert by_pair[(1, 2), "id"] == 0 and by_pair[(2, 1), "id"] == 1 and by_pair[(3, 4), "ood"] == 1
+    assert result.id.value == pytest.approx(13 / 14)
+
+
+def test_deviations_are_answer_minus_target():
+    def three_too_many(x, a, b, i, tokens):
+        return rules(x, a, b, i, tokens) + (3 if {a, b} == {3, 4} else 0)
+
+    off = evaluate(oracle(three_too_many), AnchorTask(), n_noise=2)
+    assert off.deviations["id"] == {0: 1.0}
+    assert off.deviations["ood"] == {3: 1.0}
+
+
+def test_standard_error_by_hand():
+    # two cells with 2 draws: shares 1/2 and 1. Variance of one draw in the first cell, unbiased:
+    # 1/2 * 1/2 * 2/1 = 1/2; of the mean of its 2 draws 1/4; of the mean of 2 cells (1/4 + 0) / 4 = 1/16
+    accuracy = _accuracy(np.array([[True, False], [True, True]]), True)
+    assert (accuracy.value, accuracy.standard_error, accuracy.n_sequences) == (0.75, 0.25, 4)
+
+
+def test_standard_error_covers_the_truth():
+    # right where the first token is even, when that is noise: the truth is 1/2 there
+    def noisy(x, a, b, i, tokens):
+        return rules(x, a, b, i, tokens) if i == 0 or tokens[0] % 2 == 0 else 0
+
+    truth = 1 / 7 + 6 / 7 / 2  # position 0 is one of seven
+    errors = []
+    for seed in range(20):
+        ood = evaluate(oracle(noisy), AnchorTask(), n_noise=2, seed=seed).ood
+        errors.append((ood.value - truth) / ood.standard_error)
+    assert 0.5 < np.std(errors) < 1.6  # a correct standard error gives 1, up to the chance of 20 draws
+
+
+def test_without_noise_the_numbers_are_exact():
+    task = AnchorTask(seq_len=3, split_modulus=4)
+    result = evaluate(oracle(rules), task)
+    assert result.ood.standard_error == result.id.standard_error == 0
+    assert result.ood.n_sequences == 2 * 80
+
+
+def test_mirrored_pairs_get_the_same_noise():
+    result = evaluate(oracle(lambda x, a, b, i, tokens: sum(tokens) % 201), AnchorTask(), n_noise=2)
+    assert result.commutativity.value == 1.0  # the sum is the same in both orders only for equal noise
+    by_order = evaluate(oracle(lambda x, a, b, i, t: (sum(t) + a) % 201), AnchorTask(), n_noise=2)
+    assert by_order.commutativity.value == 0.0
+
+
+def test_train_accuracy_is_on_the_training_set_when_it_is_known():
+    task = AnchorTask()
+    data = task.sample(500, seed=7)
+    known = {tuple(tokens) for tokens in data.tokens.tolist()}
+
+    def by_heart(x, a, b, i, tokens):
+        return rules(x, a, b, i, tokens) if tuple(tokens) in known else 0
+
+    result = evaluate(oracle(by_heart), task, training_set=data, n_noise=2)
+    assert (result.train.value, result.train.standard_error) == (1.0, 0.0)
+    assert result.train_fresh.value == 0.0
+    assert result.phase.label == "Phase 1"
+    fresh = evaluate(oracle(by_heart), task, n_noise=2)
+    assert fresh.train_source == "fresh noise" and fresh.phase.label == "undecided: underfit"
+
+
+def test_a_task_without_unseen_pairs_has_no_phase():
+    result = evaluate(oracle(rules), AnchorTask(complexity=0), n_noise=2)
+    assert result.ood is result.commutativity is result.symmetric is None
+    assert result.phase.label == "undecided: no unseen pair"
+
+
+def test_a_pair_of_equal_anchors_has_no_mirror():
+    result = evaluate(oracle(rules), AnchorTask(unseen_pairs=[(3, 3)]), n_noise=2)
+    assert result.commutativity is None and result.phase.label == "Phase 3"
+
+
+def test_logits_that_are_not_finite_give_no_phase():
+    result = evaluate(lambda tokens: oracle(rules)(tokens) / 0.0 * 0.0, AnchorTask(), n_noise=2)
+    assert not result.finite and result.phase.label == "undecided: not finite"
+
+
+def test_a_model_is_left_as_it_was():
+    model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)).train()
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    state = torch.get_rng_state()
+    evaluate(model, AnchorTask(), n_noise=2)
+    assert model.training and all(p.grad is None for p in model.parameters())
+    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_repeats_bit_for_bit_and_is_json_ready():
+    model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.2))
+    a, b, c = (evaluate(model, AnchorTask(), n_noise=2, seed=s).to_dict() for s in (0, 0, 1))
+    assert a == b and a != c
+    assert json.loads(json.dumps(a, allow_nan=False)) == a
+
+
+def test_quick_accuracies_are_the_same_numbers():
+    data = AnchorTask().sample(300, seed=0)
+    numbers = quick_accuracies(oracle(two_ways), AnchorTask(), data)
+    assert numbers == {"train_accuracy": 1.0, "id_accuracy": 1.0, "ood_accuracy": 0.0}
+    none = quick_accuracies(oracle(rules), AnchorTask(complexity=0), data)
+    assert none["ood_accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    ("train", "id", "ood", "commutativity", "label"),
+    [
+        (0.90, 0.90, 0.50, 0.70, "Phase 2 with commutativity"),  # every threshold itself
+        (0.90, 0.90, 0.50, 0.6999, "Phase 2 without commutativity"),
+        (0.90, 0.90, 0.5001, 0.0, "Phase 3"),
+        (0.90, 0.8999, 0.50, 1.0, "Phase 1"),
+        (0.90, 0.8999, 0.5001, 1.0, "undecided: inconsistent"),
+        (0.8999, 1.0, 1.0, 1.0, "undecided: underfit"),
+        (1.0, 1.0, None, None, "undecided: no unseen pair"),
+        (1.0, 1.0, 0.1, None, "Phase 2"),
+        (1.0, math.nan, 0.1, 0.1, "undecided: not finite"),
+    ],
+)
+def test_the_definition_at_its_thresholds(train, id, ood, commutativity, label):
+    assert phase_by_definition(train, id, ood, commutativity).label == label
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (lambda tokens: tokens, {}, "model must give logits [batch, pos, d_vocab >= 110]"),
+        (lambda tokens: torch.zeros(*tokens.shape, 50), {}, "d_vocab >= 110] for tokens [868, 9]"),
+        (oracle(rules), {"n_noise": 1}, "n_noise must be an integer >= 2, got 1"),
+        (oracle(rules), {"batch_size": 0}, "batch_size must be an integer >= 1, got 0"),
+    ],
+)
+def test_bad_input_says_what_is_wrong(model, options, message):
+    with pytest.raises(ValueError) as error:
+        evaluate(model, AnchorTask(), **{"batch_size": 868, **options})
+    assert message in str(error.value)
+
+
+def test_repr_is_one_line_with_the_phase():
+    result = evaluate(oracle(rules), AnchorTask(), n_noise=2)
+    assert isinstance(result, Behaviour)
+    assert repr(result) == "Behaviour(Phase 3; train 1.000, ID 1.000, OOD 1.000)"

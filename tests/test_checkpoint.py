@@ -1,0 +1,345 @@
+import io
+import json
+import os
+import pickle
+import random
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from anchorlens import container
+from anchorlens.checkpoint import FORMAT, Checkpoint, load_checkpoint, save_checkpoint
+from anchorlens.container import CheckpointError
+from anchorlens.model import ModelConfig, build_model
+from anchorlens.task import AnchorTask
+from anchorlens.training.config import TrainConfig
+
+TINY = ModelConfig(n_layers=1, d_model=8, d_head=4, d_mlp=8, d_vocab=110, gamma=0.5)
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    return Checkpoint.from_model(
+        build_model(TINY, seed=1),
+        TINY,
+        AnchorTask(regime="conflict", overrides={(1, 2): lambda x: 2 * x % 90}),
+        train=TrainConfig(n_samples=600, steps=7),
+        step=7,
+        metrics={"loss": 0.25, "ood": None},
+    )
+
+
+@pytest.fixture(params=[".pt", ".safetensors"])
+def path(request, tmp_path, checkpoint):
+    path = tmp_path / f"ckpt{request.param}"
+    save_checkpoint(path, checkpoint)
+    return path
+
+
+def same(a, b):
+    return (a.model, a.task, a.train, a.step, a.metrics, a.versions) == (
+        b.model,
+        b.task,
+        b.train,
+        b.step,
+        b.metrics,
+        b.versions,
+    ) and all(torch.equal(a.weights[name], b.weights[name]) for name in {*a.weights, *b.weights})
+
+
+def test_everything_comes_back(path, checkpoint):
+    loaded = load_checkpoint(path)
+    assert same(loaded, checkpoint)
+    tokens = AnchorTask().sample(8).tokens
+    assert torch.equal(loaded.build_model()(tokens), checkpoint.build_model()(tokens))
+    assert (loaded.training_set().tokens == checkpoint.training_set().tokens).all()
+
+
+def test_the_two_formats_hold_the_same(tmp_path, checkpoint):
+    for suffix in container.SUFFIXES:
+        save_checkpoint(tmp_path / f"a{suffix}", checkpoint)
+    assert same(*(load_checkpoint(tmp_path / f"a{suffix}") for suffix in container.SUFFIXES))
+
+
+def test_the_format_is_told_by_content(path, checkpoint):
+    other = path.with_suffix(".safetensors" if path.suffix == ".pt" else ".pt")
+    path.rename(other)
+    assert same(load_checkpoint(other), checkpoint)
+
+
+@pytest.mark.parametrize("variant", ["gpt2", "postnorm", "released"])
+def test_every_variant_and_float64_come_back(tmp_path, variant):
+    config = ModelConfig(variant=variant, n_layers=2, n_heads=2, d_model=8, d_head=4, d_mlp=8)
+    model = build_model(config, dtype="float64")
+    save_checkpoint(tmp_path / "a.pt", Checkpoint.from_model(model, config, AnchorTask()))
+    tokens = AnchorTask().sample(8).tokens
+    assert torch.equal(load_checkpoint(tmp_path / "a.pt").build_model()(tokens), model(tokens))
+
+
+def test_a_checkpoint_is_a_copy_of_the_moment():
+    model = build_model(TINY)
+    taken = Checkpoint.from_model(model, TINY, AnchorTask())
+    before = taken.weights["embed.W_E"].clone()
+    with torch.no_grad():
+        model.embed.W_E.zero_()
+    assert torch.equal(taken.weights["embed.W_E"], before)
+
+
+def test_holds_weights_and_no_optimizer_or_random_state(path):
+    header, tensors = container.read(path)
+    assert set(tensors) == {name for name, _ in build_model(TINY).named_parameters()}
+    assert set(header) == {
+        "format",
+        "format_version",
+        "model",
+        "task",
+        "train",
+        "step",
+        "metrics",
+        "versions",
+    }
+    assert {"anchorlens", "torch", "transformer-lens", "python", "numpy"} == set(header["versions"])
+
+
+class TestWriting:
+    def test_another_suffix_is_refused(self, tmp_path, checkpoint):
+        with pytest.raises(ValueError, match=r"must end in .pt or .safetensors, got 'a.ckpt'"):
+            save_checkpoint(tmp_path / "a.ckpt", checkpoint)
+        assert not list(tmp_path.iterdir())
+
+    def test_a_failed_write_leaves_the_old_file_and_nothing_else(self, path, checkpoint):
+        before = path.read_bytes()
+        broken = Checkpoint(
+            checkpoint.model, checkpoint.task, checkpoint.weights, metrics={"loss": float("nan")}
+        )
+        with pytest.raises(ValueError, match="Out of range float"):
+            save_checkpoint(path, broken)
+        assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
+
+    def test_a_full_disk_leaves_the_old_file_and_nothing_else(self, path):
+        before = path.read_bytes()
+        with pytest.raises(OSError, match="No space left"), container.atomic_write(path) as file:
+            file.write(b"half")
+            with open("/dev/full", "wb", buffering=0) as full:
+                full.write(b"x")
+        assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
+
+    def test_weights_of_another_shape_are_refused(self):
+        with pytest.raises(ValueError, match="model does not fit its config: embed.W_E must have shape"):
+            Checkpoint.from_model(build_model(TINY), ModelConfig(d_model=16), AnchorTask())
+
+
+def refused(path, cause):
+    """The one line that a file gets: it names the file and the cause."""
+    with pytest.raises(CheckpointError) as error:
+        load_checkpoint(path)
+    line = str(error.value)
+    assert line.startswith(f"{path}: ") and "\n" not in line
+    assert cause in line, line
+
+
+def rewrite(path, change):
+    """Write the file again with a changed header and a checksum that is right."""
+    header, tensors = container.read(path)
+    change(header, tensors)
+    container.write(path, header, tensors)
+
+
+class TestBadFiles:
+    def test_missing(self, tmp_path):
+        refused(tmp_path / "no.pt", "cannot be read: No such file")
+
+    def test_a_folder(self, tmp_path):
+        refused(tmp_path, "cannot be read: Is a directory")
+
+    def test_empty(self, tmp_path):
+        (tmp_path / "a.pt").touch()
+        refused(tmp_path / "a.pt", "it is empty")
+
+    def test_something_else(self, tmp_path):
+        (tmp_path / "a.pt").write_text("hello, I am no checkpoint")
+        refused(tmp_path / "a.pt", "neither a .pt zip nor a .safetensors file")
+
+    @pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.99, 0.9999])
+    def test_truncated(self, path, share):
+        path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+        with pytest.raises(CheckpointError, match=str(path)):
+            load_checkpoint(path)
+
+    def test_a_flipped_weight_bit_is_found(self, path, checkpoint):
+        data = bytearray(path.read_bytes())
+        weight = checkpoint.weights["embed.W_E"].numpy().tobytes()
+        data[data.find(weight) + 100] ^= 1
+        path.write_bytes(data)
+        refused(path, "does not match its checksum")
+
+    def test_too_new(self, path):
+        rewrite(path, lambda header, tensors: header.update(format_version=99))
+        refused(path, "too new: format version 99, this anchorlens reads up to 1; upgrade it")
+
+    def test_another_of_our_formats(self, path):
+        rewrite(path, lambda header, tensors: header.update(format="anchorlens training state"))
+        refused(path, f"not an {FORMAT}")
+
+    def test_a_bare_state_dict(self, tmp_path):
+        torch.save(build_model(TINY).state_dict(), tmp_path / "a.pt")
+        refused(tmp_path / "a.pt", "it has no anchorlens header")
+
+    def test_a_foreign_safetensors_file(self, tmp_path):
+        safetensors.torch.save_file({"x": torch.ones(2)}, tmp_path / "a.safetensors")
+        refused(tmp_path / "a.safetensors", "it has no anchorlens header")
+
+    @pytest.mark.parametrize(
+        ("change", "cause"),
+        [
+            (lambda h, t: h["model"].update(n_layers=2), "blocks.1.attn.W_Q is missing"),
+            (lambda h, t: h["model"].update(n_layers=10**8), "n_layers must be an integer"),
+            (lambda h, t: h["model"].update(d_vocab=10**12), "embed.W_E must have shape"),
+            (lambda h, t: h["model"].update(variant="rnn"), "variant must be one of"),
+            (lambda h, t: h["task"].update(key_max=10**12), "narrow the key range"),
+            (lambda h, t: h["task"].update(anchors={"1": "x"}), "configuration makes no sense"),
+            (lambda h, t: h["train"].update(moon=1), "TrainConfig has no field 'moon'"),
+            (lambda h, t: h.pop("task"), "configuration makes no sense: 'task'"),
+            (lambda h, t: h.update(step="x"), "configuration makes no sense"),
+            (lambda h, t: t.update(extra=torch.ones(1)), "extra is not a parameter"),
+            (lambda h, t: t.pop("unembed.b_U"), "unembed.b_U is missing"),
+            (
+                lambda h, t: t.update({"ln_final.w": torch.ones(8, dtype=torch.int32)}),
+                "ln_final.w must be float32 or float64",
+            ),
+        ],
+    )
+    def test_content_that_does_not_fit_together(self, path, change, cause):
+        rewrite(path, change)
+        refused(path, cause)
+
+    def test_fuzzed_files_are_refused_or_whole(self, path, checkpoint):
+        """Flips, cuts and splices anywhere: an error of one line, or the content unchanged."""
+        rng = random.Random(0)
+        original = path.read_bytes()
+        outcomes = {"refused": 0, "whole": 0}
+        for _ in range(250):
+            data = bytearray(original)
+            kind = rng.choice(["flip", "flip", "cut", "splice"])
+            if kind == "flip":
+                for _ in range(rng.choice([1, 1, 8])):
+                    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            elif kind == "cut":
+                start = rng.randrange(len(data))
+                del data[start : start + rng.randrange(1, 200)]
+            else:
+                start, source = rng.randrange(len(data)), rng.randrange(len(data))
+                data[start : start + 50] = data[source : source + 50]
+            path.write_bytes(data)
+            try:
+                loaded = load_checkpoint(path)
+            except CheckpointError as error:
+                assert str(error).startswith(f"{path}: ") and "\n" not in str(error)
+                outcomes["refused"] += 1
+            else:
+                assert same(loaded, checkpoint)  # the change was where nothing is read from
+                outcomes["whole"] += 1
+        assert outcomes["refused"] > 100
+
+
+class _RunsCode:
+    """Pickles to a call of `os.system`."""
+
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+class TestMalice:
+    @pytest.fixture
+    def marker(self, tmp_path):
+        marker = tmp_path / "marker"
+        yield marker
+        assert not marker.exists(), "the file ran code"
+
+    def test_the_payload_would_work(self, tmp_path):
+        # the negative control: unpickled without protection, it does run
+        pickle.loads(pickle.dumps(_RunsCode(f"touch {tmp_path}/ran")))
+        assert (tmp_path / "ran").exists()
+
+    def test_code_in_a_zip(self, tmp_path, marker):
+        torch.save({"anchorlens": _RunsCode(f"touch {marker}")}, tmp_path / "a.pt")
+        refused(tmp_path / "a.pt", "unsafe: it asks to run posix.system; refused, nothing ran")
+
+    def test_code_beside_good_content(self, tmp_path, marker, checkpoint):
+        save_checkpoint(tmp_path / "a.pt", checkpoint)
+        content = torch.load(tmp_path / "a.pt", weights_only=True)
+        torch.save({**content, "more": _RunsCode(f"touch {marker}")}, tmp_path / "a.pt")
+        refused(tmp_path / "a.pt", "unsafe: it asks to run")
+
+    def test_a_bare_pickle(self, tmp_path, marker):
+        (tmp_path / "a.pt").write_bytes(pickle.dumps(_RunsCode(f"touch {marker}")))
+        refused(tmp_path / "a.pt", "neither a .pt zip nor a .safetensors file")
+
+    def test_a_whole_module(self, tmp_path):
+        torch.save(build_model(TINY), tmp_path / "a.pt")
+        refused(tmp_path / "a.pt", "unsafe: it asks to run transformer_lens")
+
+    def test_a_numpy_reduce(self, tmp_path):
+        torch.save({"anchorlens": np.zeros(2)}, tmp_path / "a.pt")
+        refused(tmp_path / "a.pt", "unsafe")
+
+    def test_a_zip_bomb(self, path):
+        if path.suffix != ".pt":
+            pytest.skip("a safetensors file has no compression")
+        with zipfile.ZipFile(path) as archive:
+            entries = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in entries:
+                archive.writestr(name, data + bytes(50_000_000 if name.endswith("data/0") else 0))
+        assert path.stat().st_size < 1_000_000
+        refused(path, "unsafe: a compressed zip")
+
+    def test_one_number_posing_as_many(self, tmp_path):
+        huge = torch.zeros(1).expand(10**12)
+        torch.save({"anchorlens": "{}", "sha256": "", "tensors": {"x": huge}}, tmp_path / "a.pt")
+        refused(tmp_path / "a.pt", "'x' is no plain tensor")
+
+    def test_tensors_that_are_not_there(self, tmp_path):
+        for odd in (torch.zeros(3, device="meta"), torch.eye(3).to_sparse(), "text", torch.eye(3).T[1:]):
+            torch.save({"anchorlens": "{}", "sha256": "", "tensors": {"x": odd}}, tmp_path / "a.pt")
+            refused(tmp_path / "a.pt", "")
+
+    def test_a_giant_safetensors_header(self, tmp_path):
+        for length in (2**62, 90_000_000, 40):
+            (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", length) + b'{"' + b" " * 100)
+            refused(tmp_path / "a.safetensors", "")
+
+    def test_deeply_nested_json(self, tmp_path):
+        buffer = io.BytesIO()
+        text = "[" * 100_000
+        digest = container._digest(text, {})
+        torch.save({"anchorlens": text, "sha256": digest, "tensors": {}}, buffer)
+        (tmp_path / "a.pt").write_bytes(buffer.getvalue())
+        refused(tmp_path / "a.pt", "its header is not a JSON object")
+
+    def test_a_name_with_line_breaks_stays_on_one_line(self, tmp_path):
+        text = json.dumps({"format": "x\ny\x1b[31m", "format_version": 1})
+        digest = container._digest(text, {})
+        torch.save({"anchorlens": text, "sha256": digest, "tensors": {}}, tmp_path / "a.pt")
+        refused(tmp_path / "a.pt", r"its format is 'x\ny\x1b[31m'")
+
+
+def test_a_checkpoint_loads_without_transformer_lens(tmp_path, checkpoint):
+    import subprocess
+    import sys
+
+    save_checkpoint(tmp_path / "a.pt", checkpoint)
+    code = (
+        "import sys; from anchorlens import load_checkpoint; load_checkpoint(sys.argv[1]);"
+        "assert 'transformer_lens' not in sys.modules"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "a.pt")]
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[1])

@@ -1,0 +1,182 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint
+from anchorlens.presets import PRESETS
+
+ROOT = Path(__file__).parents[1]
+WIDE = {**os.environ, "COLUMNS": "200"}
+SMALL = ["--n-layers", "1", "--d-model", "16", "--d-head", "8", "--d-mlp", "16"]
+FAST = [*SMALL, "--steps", "4", "--n-samples", "600", "--n-checkpoints", "0"]
+
+
+def run(*arguments, code=0):
+    """The real command in a process of its own; stderr is free of tracebacks."""
+    command = [sys.executable, "-m", "anchorlens", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, env=WIDE)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    out = tmp_path_factory.mktemp("cli") / "run"
+    return run("train", "--preset", "quick", "--gamma", 0.3, "--seed", 5, *FAST, "--out", out), out
+
+
+class TestTrain:
+    def test_saves_a_checkpoint_and_prints_accuracies_with_their_meaning(self, trained):
+        done, out = trained
+        checkpoint = load_checkpoint(out / "ckpt.pt")
+        assert (checkpoint.model.gamma, checkpoint.train.seed, checkpoint.step) == (0.3, 5, 4)
+        for words in ("train", "ID", "OOD", "commutativity", "undecided: underfit", "seen pairs, held-out"):
+            assert words in done.stdout
+        assert done.stderr == f"finished at step 4; the model is in {out}/ckpt.pt\n"  # and no progress bar
+
+    def test_every_field_is_an_option(self):
+        text = run("train", "--help").stdout
+        for cls in (AnchorTask, ModelConfig, TrainConfig):
+            for name in cls.__dataclass_fields__:
+                flag = f"--{name.replace('_', '-')}"
+                assert flag in text, flag
+
+    def test_toml_and_flags(self, tmp_path):
+        (tmp_path / "run.toml").write_text(
+            """
+            preset = "paper-2l1h"
+            [task]
+            regime = "conflict"
+            anchors = {1 = 5, 2 = 1, 3 = -2, 4 = -8}
+            overrides = {"1,2" = 9}
+            [model]
+            gamma = 0.9
+            [train]
+            steps = 4
+            """
+        )
+        flags = ["--d-model", 16, "--d-head", 8, "--d-mlp", 16, "--n-samples", 300, "--batch-size", 32]
+        toml = ["--config", tmp_path / "run.toml", "--warmup-steps", 2]
+        run("train", *toml, *flags, "--gamma-qk", 0.2, "--anchors", '{"1": 4, "2": 1, "3": -2, "4": -8}',
+            "--regime", "reasoning", "--unseen-pairs", "[[3, 3]]", "--out", tmp_path / "run")  # fmt: skip
+        checkpoint = load_checkpoint(tmp_path / "run/ckpt.pt")
+        model = checkpoint.model
+        assert (model.variant, model.gamma, model.gamma_qk) == ("postnorm", 0.9, 0.2)
+        assert checkpoint.train.steps == 4 and checkpoint.train.epochs is None
+        assert checkpoint.task.anchors[1] == 4 and checkpoint.task.unseen_pairs == ((3, 3),)
+        assert checkpoint.task.overrides == {(1, 2): 9}
+
+    def test_resume(self, trained):
+        _, out = trained
+        done = run("train", "--resume", "--json", "--out", out)
+        assert json.loads(done.stdout)["checkpoint"]["step"] == 4
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["train"], "--out is missing"),
+            (["train", "--out", "{out}"], "holds a run already"),
+            (["train", "--out", "{new}", "--preset", "slow"], "preset must be one of quick, paper-2l1h"),
+            (["train", "--out", "{new}", "--gama", "1"], "No such option: --gama"),
+            (["train", "--out", "{new}", "--d-model", "x"], "unable to parse string as an integer"),
+            (["train", "--out", "{new}", "--variant", "rnn"], "'rnn' is not one of 'gpt2'"),
+            (["train", "--out", "{new}", "--anchors", "3,4"], "--anchors must be JSON, got '3,4'"),
+            (["train", "--out", "{new}", "--lr", "-1"], "lr must be a finite number > 0, got -1.0"),
+            (["train", "--out", "{new}", "--epochs", "3", "--steps", "3"], "give one of them"),
+            (["train", "--out", "{new}", "--config", "/no.toml"], "does not exist"),
+            (["train", "--out", "{new}", "--device", "gpu"], "device must be auto, cpu, cuda or cuda:N"),
+            (["evaluate"], "Missing argument"),
+            (["classify"], "No such command"),
+        ],
+    )
+    def test_wrong_usage_is_exit_2_and_one_clear_message(self, trained, tmp_path, arguments, message):
+        filled = [a.format(out=trained[1], new=tmp_path / "new") for a in arguments]
+        done = run(*filled, code=2)
+        assert message in " ".join(done.stderr.replace("│", " ").split())
+        assert done.stdout == "" and not (tmp_path / "new").exists()
+
+    def test_unusable_toml(self, tmp_path):
+        (tmp_path / "a.toml").write_text("gamma = ")
+        done = run("train", "--out", tmp_path / "new", "--config", tmp_path / "a.toml", code=2)
+        assert "a.toml: not a TOML file" in done.stderr
+        (tmp_path / "a.toml").write_text("[modle]\ngamma = 1.0")
+        done = run("train", "--out", tmp_path / "new", "--config", tmp_path / "a.toml", code=2)
+        assert "must be one of task, model, train, got 'modle'" in done.stderr
+
+    def test_a_diverging_run_is_exit_1_with_a_message(self, tmp_path):
+        done = run("train", *FAST, "--lr", 1e38, "--warmup-steps", 1, "--out", tmp_path / "run", code=1)
+        assert done.stderr.startswith("anchorlens: training diverged: ")
+
+
+class TestEvaluate:
+    def test_json_is_one_object_and_everything_else_is_elsewhere(self, trained):
+        content = json.loads(run("evaluate", trained[1] / "ckpt.pt", "--json", "--n-noise", 2).stdout)
+        assert content["schema_version"] == 1
+        assert content["checkpoint"]["step"] == 4
+        assert content["checkpoint"]["model"]["gamma"] == 0.3
+        behaviour = content["behaviour"]
+        assert behaviour["phase"]["label"] == "undecided: underfit"
+        assert set(behaviour) >= {"train", "id", "ood", "symmetric", "commutativity", "pairs", "deviations"}
+        assert behaviour["symmetric"] is None and 0 <= behaviour["ood"]["value"] <= 1
+        assert len(behaviour["pairs"]) == 16
+
+    def test_agrees_with_what_training_reported(self, trained):
+        content = json.loads(run("evaluate", trained[1] / "ckpt.pt", "--json").stdout)
+        metrics = load_checkpoint(trained[1] / "ckpt.pt").metrics
+        for name in ("train", "id", "ood", "commutativity"):
+            assert content["behaviour"][name]["value"] == metrics[name]
+
+    @pytest.mark.parametrize(
+        ("content", "cause"), [(b"", "it is empty"), (b"PK\x03\x04 no zip at all", "truncated or damaged")]
+    )
+    def test_an_unreadable_checkpoint_is_exit_3_and_one_line(self, tmp_path, content, cause):
+        (tmp_path / "a.pt").write_bytes(content)
+        done = run("evaluate", tmp_path / "a.pt", "--json", code=3)
+        assert done.stdout == "" and done.stderr.count("\n") == 1
+        assert done.stderr.startswith(f"anchorlens: {tmp_path}/a.pt: ") and cause in done.stderr
+
+    def test_a_missing_checkpoint_is_exit_3(self, tmp_path):
+        assert "cannot be read: No such file" in run("evaluate", tmp_path / "a.pt", code=3).stderr
+
+
+class TestLightness:
+    """Help and wrong arguments must not pay for torch or transformer_lens."""
+
+    CODE = """
+import sys
+sys.argv = ["anchorlens", *{arguments}]
+from anchorlens.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+print(sorted({{"torch", "transformer_lens"}} & set(sys.modules)), file=sys.stderr)
+"""
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["--help"],
+            ["--version"],
+            ["train", "--help"],
+            ["train", "--gama"],
+            ["train", "--lr", "-1", "--out", "x"],
+        ],
+    )
+    def test_no_heavy_import(self, arguments):
+        code = self.CODE.format(arguments=arguments)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+        )
+        assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_help_names_the_commands():
+    text = run("--help").stdout
+    assert "train" in text and "evaluate" in text
+    assert all(name in run("train", "--help").stdout for name in ("quick", "paper-2l1h")) and PRESETS

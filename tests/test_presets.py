@@ -1,0 +1,59 @@
+import pytest
+
+from anchorlens import preset
+from anchorlens.model import ModelConfig
+from anchorlens.presets import PRESETS, RunConfig, merged, sorted_by_part
+from anchorlens.task import AnchorTask
+from anchorlens.training.config import TrainConfig
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_whole_run_and_survives_json(name):
+    run = preset(name)
+    assert RunConfig.from_dict(run.to_dict()) == run
+    run.model.check_task(run.task)
+
+
+def test_the_quick_preset_is_the_defaults():
+    assert preset("quick") == (AnchorTask(), ModelConfig(), TrainConfig())
+
+
+def test_the_quick_preset_is_the_specified_one():
+    run = preset("quick")
+    assert (run.model.n_layers, run.model.n_heads, run.model.d_model) == (2, 1, 128)
+    assert (run.model.d_head, run.model.d_mlp, run.train.batch_size) == (64, 256, 512)
+    assert (run.train.lr, run.train.total_warmup_steps, run.train.lr_end_factor) == (1e-3, 100, 0.05)
+
+
+def test_the_papers_recipe():
+    train = preset("paper-2l1h").train
+    assert (train.n_samples, train.epochs, train.batch_size) == (900_000, 210, 2048)
+    assert train.lr * train.lr_start_factor == pytest.approx(1e-5)
+    assert train.lr * train.lr_end_factor == pytest.approx(1e-5)
+    assert train.total_warmup_steps == 10 * 439
+
+
+def test_fields_are_replaced_wherever_they_belong():
+    run = preset("quick", gamma=0.5, seed=3, regime="conflict", key_max=300)
+    assert (run.model.gamma, run.train.seed, run.task.regime) == (0.5, 3, "conflict")
+    assert run.model.d_vocab == 311  # 300 + 5 + 5, and zero
+
+
+def test_steps_replace_epochs_and_the_reverse():
+    assert preset("paper-2l1h", steps=10, warmup_steps=2).train.total_steps == 10
+    assert merged({"train": {"steps": 4}}, {"train": {"epochs": 2}}) == {"train": {"epochs": 2}}
+
+
+def test_no_two_configurations_share_a_field():
+    names = [n for cls in (AnchorTask, ModelConfig, TrainConfig) for n in cls.__dataclass_fields__]
+    assert len(names) == len(set(names))
+    assert sorted_by_part({"lr": 1}) == {"train": {"lr": 1}}
+
+
+def test_unknown_names_say_what_is_wrong():
+    with pytest.raises(ValueError, match="preset must be one of quick, "):
+        preset("fast")
+    with pytest.raises(ValueError, match="no configuration has a field 'gama'; did you mean 'gamma'"):
+        preset("quick", gama=1)
+    with pytest.raises(ValueError, match="a part of the configuration must be one of"):
+        RunConfig.from_dict({"tarin": {}})

@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+
+from anchorlens.training.config import TrainConfig
+from anchorlens.training.schedule import epoch_order, has_settled, learning_rate, trajectory_steps
+
+
+class TestLearningRate:
+    def test_the_papers_recipe(self):
+        # 1e-5, up over 10 epochs to 25x, back over 200 epochs (2405.05409 appendix A)
+        config = TrainConfig(
+            lr=2.5e-4,
+            lr_start_factor=1 / 25,
+            lr_end_factor=1 / 25,
+            n_samples=1000,
+            batch_size=100,
+            epochs=210,
+            warmup_epochs=10,
+        )
+        assert config.total_steps == 2100 and config.total_warmup_steps == 100
+        rates = [learning_rate(config, step) for step in range(2100)]
+        assert rates[0] == pytest.approx(1e-5 + (2.5e-4 - 1e-5) / 100)
+        assert max(rates) == rates[99] == pytest.approx(2.5e-4)
+        assert rates[99 + 1000] == pytest.approx((2.5e-4 + 1e-5) / 2)  # half-way down the cosine
+        assert rates[-1] == pytest.approx(1e-5)
+        assert (np.diff(rates[:100]) > 0).all() and (np.diff(rates[99:]) < 0).all()
+
+    def test_no_warm_up(self):
+        config = TrainConfig(lr=1.0, steps=10, warmup_steps=0, lr_end_factor=0.0)
+        assert learning_rate(config, 0) < 1.0 and learning_rate(config, 9) == pytest.approx(0.0)
+
+    def test_a_run_that_is_all_warm_up(self):
+        config = TrainConfig(lr=1.0, steps=10, warmup_steps=10)
+        assert learning_rate(config, 9) == 1.0
+
+
+class TestOrder:
+    def test_an_epoch_is_a_permutation_and_epochs_differ(self):
+        config = TrainConfig(n_samples=1000, batch_size=10)
+        first, second = epoch_order(config, 0), epoch_order(config, 1)
+        assert sorted(first) == sorted(second) == list(range(1000))
+        assert (first != second).any() and (first == epoch_order(config, 0)).all()
+
+    def test_seeds_differ(self):
+        a, b = (epoch_order(TrainConfig(seed=s), 0) for s in (0, 1))
+        assert (a != b).any()
+
+
+class TestTrajectory:
+    def test_is_log_spaced_from_the_first_step_to_the_last(self):
+        steps = trajectory_steps(TrainConfig(steps=1024, n_checkpoints=11))
+        assert steps == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+
+    def test_none(self):
+        assert trajectory_steps(TrainConfig(n_checkpoints=0)) == []
+
+    def test_more_than_there_are_steps(self):
+        assert trajectory_steps(TrainConfig(steps=3, n_checkpoints=50)) == [0, 1, 2, 3]
+
+
+class TestEarlyStop:
+    @staticmethod
+    def lines(train, held_out, ood):
+        return [
+            {"train_accuracy": t, "id_accuracy": i, "ood_accuracy": o}
+            for t, i, o in zip(train, held_out, ood, strict=True)
+        ]
+
+    def test_settles_when_fit_and_still(self):
+        assert has_settled(self.lines([0.5, 1, 1, 1], [0.5, 1, 1, 1], [0, 0.3, 0.3, 0.305]), 2)
+
+    @pytest.mark.parametrize(
+        ("train", "held_out", "ood"),
+        [
+            ([0.98, 1, 1], [1, 1, 1], [0, 0, 0]),  # not fit at the start of the window
+            ([1, 1, 1], [0.9, 0.95, 1], [0, 0, 0]),  # ID still moves
+            ([1, 1, 1], [1, 1, 1], [0, 0.1, 0]),  # OOD moved and came back
+            ([1, 1], [1, 1], [0, 0]),  # too few
+        ],
+    )
+    def test_goes_on_otherwise(self, train, held_out, ood):
+        assert not has_settled(self.lines(train, held_out, ood), 2)
+
+    def test_without_unseen_pairs(self):
+        assert has_settled(self.lines([1, 1], [1, 1], [None, None]), 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"steps": 10, "epochs": 1}, "steps and epochs are the same thing in two units"),
+        ({"warmup_steps": 10, "warmup_epochs": 1}, "warmup_steps and warmup_epochs are the same"),
+        ({"steps": 0}, "steps must be an integer >= 1, got 0"),
+        ({"batch_size": 600, "n_samples": 500}, "batch_size must be <= n_samples (500), got 600"),
+        ({"lr": 0}, "lr must be a finite number > 0, got 0"),
+        ({"lr": float("inf")}, "lr must be a finite number > 0, got inf"),
+        ({"weight_decay": -1}, "weight_decay must be a finite number >= 0, got -1"),
+        ({"clip_norm": -1}, "clip_norm must be a finite number >= 0, got -1"),
+        ({"seed": 1.5}, "seed must be an integer >= 0, got 1.5"),
+        ({"dtype": "int8"}, "dtype must be one of float32, float64"),
+        ({"beta1": 1}, "beta1 must be"),
+        ({"early_stop_evaluations": 0}, "early_stop_evaluations must be an integer >= 1"),
+        ({"device": 0}, "device must be a name"),
+    ],
+)
+def test_bad_configs_say_what_is_wrong(fields, message):
+    with pytest.raises(ValueError) as error:
+        TrainConfig(**fields)
+    assert message in str(error.value)

@@ -1,0 +1,237 @@
+import json
+import pickle
+import random
+
+import numpy as np
+import pytest
+
+from anchorlens.task import COMPLEXITY_SHIFTS, SPLITS, AnchorTask
+
+TASKS = {
+    "reasoning": AnchorTask(),
+    "conflict": AnchorTask(regime="conflict"),
+    "complexity": AnchorTask(complexity=4),
+    "noise": AnchorTask(noise_obeys_split=True),
+    "modulus": AnchorTask(split_modulus=5, seq_len=12),
+    "chain": AnchorTask(chain_length=3, seq_len=7, key_min=30, key_max=50),
+    "no noise": AnchorTask(seq_len=3, split_modulus=4),
+    "tables": AnchorTask(anchors={0: lambda x: 5 * x % 97, 1: {x: 150 - x for x in range(-10, 140)}, 2: 3}),
+}
+
+
+def cells_of(task, split):
+    return set(task.cells(split))
+
+
+class TestTargets:
+    def test_the_papers_example(self):
+        # (23, 1, 2, ...) -> 23 + 5 + 1 = 29
+        assert AnchorTask().inferential_target(23, (1, 2)) == 29
+
+    @pytest.mark.parametrize(
+        ("pair", "total"), [((1, 1), 10), ((1, 4), -3), ((3, 4), -10), ((4, 3), -10), ((4, 4), -16)]
+    )
+    def test_shifts_add_up(self, pair, total):
+        task = AnchorTask()
+        assert all(task.inferential_target(x, pair) == x + total for x in (20, 57, 99))
+
+    def test_conflict_trains_one_order_on_the_wrong_target(self):
+        task = AnchorTask(regime="conflict")
+        assert task.target(50, (3, 4)) == 44
+        assert task.inferential_target(50, (3, 4)) == 40
+        assert task.unseen_pairs == ((4, 3),)
+        cells = task.cells("ood")
+        assert (task.targets(cells, kind="mirrored") == cells.keys - 6).all()
+        assert (task.targets(cells, kind="inferential") == cells.keys - 10).all()
+
+    @pytest.mark.parametrize("k", range(7))
+    def test_complexity_breaks_the_first_k_groups(self, k):
+        task = AnchorTask(complexity=k)
+        assert task.unseen_pairs == () and len(task.seen_pairs) == 16
+        true = {(1, 2): 6, (1, 3): 3, (1, 4): -3, (2, 3): -1, (2, 4): -7, (3, 4): -10}
+        for index, (pair, wrong) in enumerate(COMPLEXITY_SHIFTS):
+            assert wrong != true[pair]
+            shift = wrong if index < k else true[pair]
+            assert task.target(60, pair) == task.target(60, pair[::-1]) == 60 + shift
+            assert task.inferential_target(60, pair) == 60 + true[pair]
+
+    def test_functions_beyond_shifts(self):
+        task = AnchorTask(anchors={0: lambda x: 5 * x % 97, 1: {x: 150 - x for x in range(-10, 140)}, 2: 3})
+        # 5 * 20 mod 97 = 3; 150 - 3 = 147
+        assert task.inferential_target(20, (0, 1)) == 147
+        # 20 + 3 = 23; 115 mod 97 = 18
+        assert task.inferential_target(20, (2, 0)) == 18
+
+    def test_chains_compose_in_order(self):
+        task = AnchorTask(anchors={1: lambda x: 2 * x, 2: 1, 3: 0, 4: 7}, chain_length=3)
+        assert task.inferential_target(20, (1, 2, 1)) == 82  # (2 * 20 + 1) * 2
+        assert task.inferential_target(20, (2, 1, 1)) == 84  # (20 + 1) * 4
+
+    def test_an_override_changes_training_only(self):
+        task = AnchorTask(overrides={(1, 2): 9, (2, 1): lambda x: 2 * x})
+        assert (task.target(30, (1, 2)), task.target(30, (2, 1))) == (39, 60)
+        assert task.inferential_target(30, (1, 2)) == 36
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
+class TestSplits:
+    def test_no_two_splits_share_a_cell_and_together_they_are_everything(self, task):
+        train, held_out, ood = (cells_of(task, split) for split in SPLITS)
+        assert not train & held_out and not train & ood and not held_out & ood
+        everything = {
+            (pair, key, position)
+            for pair in task.pairs
+            for key in range(task.key_min, task.key_max + 1)
+            for position in range(task.seq_len - task.chain_length)
+        }
+        assert train | held_out | ood == everything
+
+    def test_the_rule_decides_every_cell(self, task):
+        m = task.split_modulus
+        assert all(x % m != i % m and p in task.seen_pairs for p, x, i in task.cells("train"))
+        assert all(x % m == i % m and p in task.seen_pairs for p, x, i in task.cells("id"))
+        assert all(p in task.unseen_pairs for p, _, _ in task.cells("ood"))
+
+    @pytest.mark.parametrize("split", SPLITS)
+    def test_samples_say_what_their_cells_say(self, task, split):
+        if split == "ood" and not task.unseen_pairs:
+            with pytest.raises(ValueError, match="empty"):
+                task.sample(10, split=split)
+            return
+        batch = task.sample(4000, split=split, seed=1)
+        allowed = cells_of(task, split)
+        for tokens, target, (pair, key, position) in zip(
+            batch.tokens.tolist(), batch.targets.tolist(), batch.cells, strict=True
+        ):
+            assert (pair, key, position) in allowed
+            assert tokens[position] == key
+            assert tuple(tokens[position + 1 : position + 1 + len(pair)]) == pair
+            noise = tokens[:position] + tokens[position + 1 + len(pair) :]
+            assert all(task.key_min <= token <= task.key_max for token in noise)
+            value = key
+            for anchor in pair:
+                value = task.apply(anchor, value)
+            assert target == (
+                value if split == "ood" or pair not in task.overrides else task.target(key, pair)
+            )
+
+    def test_survives_json_and_pickle(self, task):
+        assert AnchorTask.from_dict(json.loads(json.dumps(task.to_dict()))) == task
+        assert pickle.loads(pickle.dumps(task)) == task
+
+
+class TestSampling:
+    def test_same_seed_same_sequences(self):
+        a, b, c = (AnchorTask().sample(100, seed=s) for s in (3, 3, 4))
+        assert (a.tokens == b.tokens).all() and (a.tokens != c.tokens).any()
+
+    def test_positions_and_pairs_are_uniform(self):
+        batch = AnchorTask().sample(70_000, seed=0)
+        counts = np.bincount(batch.cells.positions)
+        assert len(counts) == 7
+        assert abs(counts - 10_000).max() < 5 * np.sqrt(10_000)  # 5 sigma of a binomial
+        pairs = np.unique(batch.cells.pairs, axis=0, return_counts=True)[1]
+        assert len(pairs) == 14
+        assert abs(pairs - 5_000).max() < 5 * np.sqrt(5_000)
+
+    def test_keys_are_uniform_among_those_allowed(self):
+        batch = AnchorTask().sample(200_000, split="train", seed=0)
+        at_0 = batch.cells.keys[batch.cells.positions == 0]
+        counts = np.bincount(at_0, minlength=100)[20:]
+        allowed = np.arange(20, 100) % 9 != 0
+        assert (counts[~allowed] == 0).all()
+        expected = len(at_0) / allowed.sum()
+        assert abs(counts[allowed] - expected).max() < 5 * np.sqrt(expected)
+
+    @pytest.mark.parametrize("split", SPLITS)
+    def test_noise_obeys_the_rule_only_where_asked(self, split):
+        def broken(task):
+            batch = task.sample(2000, split=split, seed=2)
+            tokens = batch.tokens.numpy()
+            rule = tokens % 9 == np.arange(9) % 9
+            rows = np.arange(len(tokens))
+            for offset in range(3):
+                rule[rows, batch.cells.positions + offset] = False  # key and anchors are not noise
+            return rule.sum()
+
+        assert broken(AnchorTask(noise_obeys_split=True)) == 0
+        assert broken(AnchorTask()) > 0
+
+    def test_global_random_state_is_untouched(self):
+        before = random.getstate(), np.random.get_state()[1].tolist()
+        AnchorTask().sample(100)
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+
+
+class TestDescription:
+    def test_says_what_is_trained_and_held_out(self):
+        words = AnchorTask(regime="conflict").describe()
+        assert "15 of 16" in words and "(3, 4): x-6" in words and "Never seen (OOD): (4, 3)" in words
+        assert "x mod 9 equals position mod 9" in words
+
+    def test_says_that_nothing_is_unseen(self):
+        assert "every pair is trained" in AnchorTask(complexity=2).describe()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"anchors": {1: 5}}, "anchors must be 2 or more, got 1"),
+        ({"anchors": {1: 5, 30: 1}}, "anchor 30 lies in the key range 20..99"),
+        ({"anchors": {1: 5, -2: 1}}, "an anchor must be a token id >= 0, got -2"),
+        ({"anchors": {1: 5, 2: "x"}}, "anchor 2 must be a shift, a table or a callable, got 'x'"),
+        ({"anchors": {1: 5, 2: {20: 3}}}, "the table of anchor 2 lacks 79 reachable values, the first is 21"),
+        ({"anchors": {1: 5, 2: lambda x: x / 2}}, "anchor 2 must give integers, got 10.0"),
+        (
+            {"anchors": {1: 5, 2: -30}},
+            "the composition of key 20 and pair (1, 2) is -5, no token; raise key_min",
+        ),
+        ({"key_min": 30, "key_max": 20}, "key_max must be an integer >= 30, got 20"),
+        ({"seq_len": 2}, "seq_len must be an integer >= 3, got 2"),
+        ({"chain_length": 1}, "chain_length must be an integer >= 2, got 1"),
+        ({"chain_length": 11, "seq_len": 20}, "use fewer anchors or shorter chains"),
+        ({"regime": "both"}, "regime must be one of reasoning, conflict, got 'both'"),
+        ({"complexity": 7}, "complexity must be an integer >= 0 and <= 6, got 7"),
+        ({"complexity": 1, "regime": "conflict"}, "complexity is defined for"),
+        ({"regime": "conflict", "anchors": {1: 1, 2: 2}}, "regime 'conflict' is defined for"),
+        ({"unseen_pairs": [(1, 5)]}, "unseen_pairs must hold 2 anchors of [1, 2, 3, 4] each, got (1, 5)"),
+        ({"unseen_pairs": [(1, 2, 3)]}, "unseen_pairs must hold 2 anchors"),
+        ({"overrides": {(3, 4): 1}}, "(3, 4) is both in overrides and unseen"),
+        ({"split_modulus": 1}, "split_modulus must be an integer >= 2, got 1"),
+        ({"split_modulus": 500}, "leaves no (key, position) in the id split"),
+        ({"key_max": 10**12}, "more than"),
+        ({"seq_len": True}, "seq_len must be an integer"),
+        ({"noise_obeys_split": 1}, "noise_obeys_split must be true or false, got 1"),
+    ],
+)
+def test_bad_tasks_say_what_is_wrong(fields, message):
+    with pytest.raises(ValueError) as error:
+        AnchorTask(**fields)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"seqlen": 9}, "AnchorTask has no field 'seqlen'; did you mean 'seq_len'?"),
+        ({"anchors": {"one": 1}}, "anchors must have integer keys"),
+        ({"overrides": {"3;4": 1}}, "overrides must have integer keys such as 3 or '3,4'"),
+        ({"unseen_pairs": "3,4"}, "unseen_pairs must be a list of pairs"),
+    ],
+)
+def test_bad_data_says_what_is_wrong(values, message):
+    with pytest.raises(ValueError) as error:
+        AnchorTask.from_dict(values)
+    assert message in str(error.value)
+
+
+def test_bad_questions_say_what_is_wrong():
+    task = AnchorTask()
+    with pytest.raises(ValueError, match="key must be an integer >= 20 and <= 99, got 19"):
+        task.target(19, (1, 2))
+    with pytest.raises(ValueError, match="pair must hold 2 anchors"):
+        task.inferential_target(20, (1, 9))
+    with pytest.raises(ValueError, match="split must be one of train, id, ood, got 'test'"):
+        task.cells("test")
+    with pytest.raises(ValueError, match="n must be an integer >= 1, got 0"):
+        task.sample(0)

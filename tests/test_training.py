@@ -1,0 +1,368 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from anchorlens.checkpoint import load_checkpoint, training_set
+from anchorlens.container import CheckpointError
+from anchorlens.model import ModelConfig, build_model
+from anchorlens.task import AnchorTask
+from anchorlens.training.config import TrainConfig
+from anchorlens.training.fitter import Fitter
+from anchorlens.training.folder import RunFolder, read_log
+from anchorlens.training.numerics import numeric_settings
+from anchorlens.training.run import TrainingDiverged, train
+
+ROOT = Path(__file__).parents[1]
+TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
+SHORT = TrainConfig(
+    n_samples=256, batch_size=64, steps=20, warmup_steps=5, log_every=5, eval_every=10, threads=1
+)
+
+
+def config(**changes):
+    values = SHORT.to_dict() | changes
+    return TrainConfig.from_dict(values)
+
+
+def weights_of(path):
+    return load_checkpoint(path).weights
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def without_time(log):
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in log]
+
+
+class TestLearning:
+    def test_fits_a_small_training_set(self):
+        """Sixty-four sequences and a model large enough to know them by heart."""
+        model = ModelConfig(n_layers=1, d_model=64, d_head=32, d_mlp=128, gamma=0.5)
+        recipe = config(n_samples=64, batch_size=64, steps=150, lr=3e-3, eval_every=150)
+        result = train(model=model, config=recipe)
+        assert result.behaviour.train.value == 1.0
+        assert result.behaviour.phase.phase == 1
+        assert result.log[-1]["loss"] < 0.1 < 4.0 < result.log[0]["loss"]
+
+    def test_the_loss_is_cross_entropy_at_the_last_position(self):
+        task = AnchorTask()
+        model = build_model(TINY, seed=0)
+        data = task.sample(64, seed=0)
+        expected = torch.nn.functional.cross_entropy(model(data.tokens)[:, -1], data.targets).item()
+        fitter = Fitter(model, data, config(n_samples=64))
+        assert fitter.update().loss == pytest.approx(expected, rel=1e-6)
+
+    def test_one_update_by_hand(self):
+        """AdamW's first step moves each weight by lr * (sign of its gradient) and decays it by lr * wd."""
+        task, recipe = AnchorTask(), config(n_samples=64, lr=1e-2, weight_decay=0.5, warmup_steps=0, eps=0)
+        model = build_model(TINY, seed=0, dtype="float64")
+        data = task.sample(64, seed=0)
+        before = model.W_in.detach().clone()
+        loss = torch.nn.functional.cross_entropy(model(data.tokens)[:, -1], data.targets)
+        gradient = torch.autograd.grad(loss, model.blocks[0].mlp.W_in)[0]
+        lr = Fitter(model, data, recipe).update().lr
+        expected = before[0] * (1 - lr * 0.5) - lr * gradient.sign()
+        assert torch.allclose(model.W_in[0], expected, atol=1e-9)
+
+    def test_clipping_bounds_the_gradient_and_reports_it_unclipped(self):
+        updates = {}
+        for clip in (0, 1e-3):
+            fitter = Fitter(build_model(TINY), AnchorTask().sample(64), config(n_samples=64, clip_norm=clip))
+            updates[clip] = fitter.update().grad_norm
+            norms = torch.stack([p.grad.norm() for p in fitter.model.parameters()]).norm().item()
+            assert norms == pytest.approx(clip or updates[clip], rel=1e-3)
+        assert updates[0] == updates[1e-3] > 1e-3
+
+    def test_frozen_biases_of_postnorm_stay_zero(self):
+        model = ModelConfig(variant="postnorm", n_layers=1, d_model=16, d_head=8, d_mlp=16)
+        weights = train(model=model, config=config(weight_decay=1.0)).checkpoint.weights
+        assert all((weights[f"blocks.0.{name}"] == 0).all() for name in ("attn.b_Q", "attn.b_O", "mlp.b_in"))
+        assert (weights["unembed.b_U"] != 0).any()
+
+    def test_gamma_changes_the_weights_and_not_the_data(self):
+        seen = {}
+        for gamma in (0.3, 0.8):
+            model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=gamma), seed=4)
+            recipe = config(seed=4)
+            fitter = Fitter(model, training_set(AnchorTask(), recipe), recipe)
+            batches = []
+            model.embed.register_forward_pre_hook(lambda module, args, into=batches: into.append(args[0]))
+            for _ in range(9):  # over the end of two epochs of four batches
+                fitter.update()
+            seen[gamma] = torch.stack(batches)
+        assert torch.equal(seen[0.3], seen[0.8])
+        first, second = seen[0.3][:4].flatten(0, 1), seen[0.3][4:8].flatten(0, 1)
+        assert not torch.equal(first, second)
+        assert sorted(first.tolist()) == sorted(second.tolist())  # each epoch shows every sequence once
+
+    def test_epochs_and_steps_are_the_same_run(self):
+        a = train(model=TINY, config=config(steps=None, epochs=2, warmup_steps=4))
+        b = train(model=TINY, config=config(steps=8, warmup_steps=4))
+        assert equal(a.checkpoint.weights, b.checkpoint.weights)
+
+    def test_float64(self):
+        result = train(model=TINY, config=config(dtype="float64", steps=3))
+        assert result.model.W_E.dtype == torch.float64
+
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+    def test_on_a_gpu_as_on_the_cpu(self):
+        gpu, cpu = (train(model=TINY, config=config(device=d, dtype="float64")) for d in ("cuda", "cpu"))
+        assert gpu.model.W_E.is_cuda
+        assert torch.allclose(
+            gpu.checkpoint.weights["embed.W_E"], cpu.checkpoint.weights["embed.W_E"], atol=1e-6
+        )
+
+
+class TestFolder:
+    def test_log_and_checkpoints(self, tmp_path):
+        result = train(model=TINY, config=config(n_checkpoints=3), out=tmp_path / "run")
+        log = read_log(tmp_path / "run/log.jsonl")
+        assert log == list(result.log)
+        assert [line["step"] for line in log] == [5, 10, 15, 20]
+        always = {"step", "loss", "lr", "grad_norm", "weight_norm", "seconds"}
+        accuracies = {"train_accuracy", "id_accuracy", "ood_accuracy"}
+        assert [set(line) for line in log] == [always, always | accuracies] * 2
+        names = sorted(path.name for path in (tmp_path / "run/checkpoints").iterdir())
+        assert names == [f"step_{step:08d}.pt" for step in (0, 1, 4, 20)]
+        assert {path.name for path in (tmp_path / "run").iterdir()} == {
+            ".lock",
+            "checkpoints",
+            "ckpt.pt",
+            "config.json",
+            "log.jsonl",
+        }
+        final = load_checkpoint(tmp_path / "run/ckpt.pt")
+        assert final.step == 20 and final.metrics["status"] == "finished"
+        assert final.metrics["id"] == result.behaviour.id.value
+        assert equal(final.weights, weights_of(tmp_path / "run/checkpoints/step_00000020.pt"))
+        start = load_checkpoint(tmp_path / "run/checkpoints/step_00000000.pt")
+        assert equal(start.weights, dict(build_model(TINY, seed=0).named_parameters()))
+
+    def test_nothing_is_written_without_a_folder(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        result = train(model=TINY, config=SHORT)
+        assert result.out is None and not list(tmp_path.iterdir())
+
+    def test_the_same_run_twice_is_the_same_bits(self, tmp_path):
+        a, b = (train(model=TINY, config=SHORT, out=tmp_path / name) for name in "ab")
+        assert equal(a.checkpoint.weights, b.checkpoint.weights)
+        assert without_time(a.log) == without_time(b.log)
+
+    def test_a_used_folder_is_not_overwritten(self, tmp_path):
+        train(model=TINY, config=SHORT, out=tmp_path)
+        before = (tmp_path / "ckpt.pt").read_bytes()
+        with pytest.raises(ValueError, match="holds a run already; continue it with resume"):
+            train(model=TINY, config=SHORT, out=tmp_path)
+        with pytest.raises(
+            ValueError, match=r"keeps its configuration, but train.lr was 0.001 and is now 0.1"
+        ):
+            train(model=TINY, config=config(lr=0.1), out=tmp_path, resume=True)
+        assert (tmp_path / "ckpt.pt").read_bytes() == before
+
+    def test_a_folder_with_other_files_is_left_alone(self, tmp_path):
+        (tmp_path / "thesis.tex").write_text("precious")
+        with pytest.raises(ValueError, match=r"holds 'thesis.tex' and no run; choose a new or empty folder"):
+            train(model=TINY, config=SHORT, out=tmp_path)
+        with pytest.raises(ValueError, match="out must be a folder, got the file"):
+            train(model=TINY, config=SHORT, out=tmp_path / "thesis.tex")
+        assert {path.name for path in tmp_path.iterdir()} <= {"thesis.tex", ".lock"}
+
+    def test_two_runs_cannot_share_a_folder(self, tmp_path):
+        from anchorlens.presets import RunConfig
+
+        folder = RunFolder(tmp_path, RunConfig(AnchorTask(), TINY, SHORT), resume=False)
+        try:
+            with pytest.raises(ValueError, match="is in use by another run"):
+                train(model=TINY, config=SHORT, out=tmp_path, resume=True)
+        finally:
+            folder.close()
+        assert train(out=tmp_path, resume=True).status == "finished"
+
+
+class TestEnding:
+    def test_early_stop(self, tmp_path):
+        recipe = config(
+            n_samples=64, steps=2000, lr=3e-3, log_every=50, eval_every=50, early_stop_evaluations=2
+        )
+        model = ModelConfig(n_layers=1, d_model=64, d_head=32, d_mlp=128)
+        result = train(model=model, config=recipe, out=tmp_path)
+        assert result.status == "stopped early" and result.checkpoint.step < 1000
+        assert result.log[-1]["train_accuracy"] == 1.0
+        assert load_checkpoint(tmp_path / "ckpt.pt").metrics["status"] == "stopped early"
+
+    def test_a_diverging_run_ends_and_keeps_the_last_good_weights(self, tmp_path):
+        recipe = config(lr=1e38, steps=50, warmup_steps=10, n_checkpoints=0)
+        with pytest.raises(TrainingDiverged) as error:
+            train(model=TINY, config=recipe, out=tmp_path)
+        message = str(error.value)
+        assert "training diverged" in message and "smaller lr" in message and str(tmp_path) in message
+        good = load_checkpoint(tmp_path / "ckpt.pt")
+        assert good.metrics["status"] == "diverged"
+        assert all(weight.isfinite().all() for weight in good.weights.values())
+        data = good.training_set()
+        assert good.build_model()(data.tokens).isfinite().all()
+        with pytest.raises(TrainingDiverged, match="start anew in another folder"):
+            train(out=tmp_path, resume=True)
+
+    def test_resuming_a_finished_run_measures_it_again(self, tmp_path):
+        a = train(model=TINY, config=SHORT, out=tmp_path)
+        b = train(out=tmp_path, resume=True)
+        assert equal(a.checkpoint.weights, b.checkpoint.weights)
+        assert a.behaviour.to_dict() == b.behaviour.to_dict()
+        assert list(a.log) == list(b.log)
+
+    def test_the_callers_settings_come_back(self):
+        threads, state = torch.get_num_threads(), torch.get_rng_state()
+        numpy_state = np.random.get_state()[1].tolist()
+        tiny = torch.tensor(1e-310, dtype=torch.float64)
+        with numeric_settings(1):
+            assert (tiny * 1).item() == 0.0 and torch.get_num_threads() == 1
+        with pytest.raises(RuntimeError, match="inside"), numeric_settings(1):
+            raise RuntimeError("inside")
+        train(model=TINY, config=SHORT)
+        assert (tiny * 1).item() == 1e-310
+        assert torch.get_num_threads() == threads
+        assert torch.equal(torch.get_rng_state(), state)
+        assert np.random.get_state()[1].tolist() == numpy_state
+
+
+RUN = """
+import sys
+from anchorlens import ModelConfig, TrainConfig, train
+import json
+spec = json.loads(sys.argv[2])
+train(model=ModelConfig(**spec["model"]), config=TrainConfig(**spec["train"]), out=sys.argv[1], resume=True)
+"""
+
+
+RESUMED = {
+    "model": TINY.to_dict(),
+    "train": config(
+        steps=300, n_samples=640, log_every=7, eval_every=40, n_checkpoints=6, state_every_seconds=0.02
+    ).to_dict(),
+}
+
+
+def start(out, spec):
+    """A training process of its own, which begins or continues the run in `out`."""
+    command = [sys.executable, "-c", RUN, str(out), json.dumps(spec)]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole") / "run"
+    process = start(out, RESUMED)
+    assert process.communicate()[1] == b"" and process.returncode == 0
+    return out
+
+
+class TestResume:
+    """Real processes, killed with SIGKILL at random moments, then resumed to the end."""
+
+    @pytest.mark.parametrize("seed", [1, 2])
+    def test_bit_equal_whatever_the_moment_of_the_kill(self, tmp_path, uninterrupted, seed):
+        rng = random.Random(seed)
+        seconds = read_log(uninterrupted / "log.jsonl")[-1]["seconds"]
+        out, kills, log = tmp_path / "run", 0, tmp_path / "run/log.jsonl"
+        for _ in range(3):
+            process = start(out, RESUMED)
+            while not log.exists() and process.poll() is None:
+                time.sleep(0.002)
+            time.sleep(rng.random() * seconds * 0.6)
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+                kills += 1
+            process.communicate()
+        assert kills >= 1, "no process lived long enough to be killed"
+        process = start(out, RESUMED)
+        assert process.communicate()[1] == b"" and process.returncode == 0
+        assert equal(weights_of(out / "ckpt.pt"), weights_of(uninterrupted / "ckpt.pt"))
+        logs = [without_time(read_log(folder / "log.jsonl")) for folder in (out, uninterrupted)]
+        assert logs[0] == logs[1]
+        for path in (uninterrupted / "checkpoints").iterdir():
+            assert equal(weights_of(out / "checkpoints" / path.name), weights_of(path))
+        assert {p.name for p in out.iterdir()} == {p.name for p in uninterrupted.iterdir()}
+
+    def test_killed_before_anything_was_saved(self, tmp_path, uninterrupted):
+        """A half-made folder of any age is no obstacle."""
+        (tmp_path / "log.jsonl").write_text('{"step": 3, "lo')
+        config_text = json.loads((uninterrupted / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps(config_text))
+        (tmp_path / ".state.pt.abc.tmp").write_bytes(b"half")
+        result = train(out=tmp_path, resume=True)
+        assert equal(result.checkpoint.weights, weights_of(uninterrupted / "ckpt.pt"))
+        assert not list(tmp_path.glob(".*.tmp"))
+
+    def test_a_damaged_state_is_refused_and_kept(self, tmp_path, uninterrupted):
+        (tmp_path / "config.json").write_bytes((uninterrupted / "config.json").read_bytes())
+        (tmp_path / "state.pt").write_bytes(b"PK\x03\x04 damaged")
+        with pytest.raises(CheckpointError, match=r"state.pt: truncated or damaged"):
+            train(out=tmp_path, resume=True)
+        assert (tmp_path / "state.pt").read_bytes() == b"PK\x03\x04 damaged"
+
+    def test_a_damaged_configuration_is_refused(self, tmp_path):
+        (tmp_path / "config.json").write_text("{")
+        with pytest.raises(CheckpointError, match=r"config.json: is no configuration of a run"):
+            train(out=tmp_path, resume=True)
+
+    def test_early_stop_decides_the_same_after_a_resume(self, tmp_path):
+        """The patience is counted from the log, which survives a kill."""
+        recipe = config(
+            n_samples=64,
+            steps=2000,
+            lr=3e-3,
+            log_every=50,
+            eval_every=50,
+            early_stop_evaluations=2,
+            state_every_seconds=0,
+        )
+        model = ModelConfig(n_layers=1, d_model=64, d_head=32, d_mlp=128)
+        whole = train(model=model, config=recipe, out=tmp_path / "whole")
+        process = start(tmp_path / "cut", {"model": model.to_dict(), "train": recipe.to_dict()})
+        log = tmp_path / "cut/log.jsonl"
+        while not (log.exists() and len(read_log(log)) >= len(whole.log) - 2):
+            assert process.poll() is None
+            time.sleep(0.002)
+        process.kill()
+        process.communicate()
+        resumed = train(out=tmp_path / "cut", resume=True)
+        assert (resumed.status, resumed.checkpoint.step) == ("stopped early", whole.checkpoint.step)
+
+    def test_other_threads_are_said(self, tmp_path):
+        from anchorlens.presets import RunConfig
+
+        folder = RunFolder(tmp_path, RunConfig(AnchorTask(), TINY, SHORT), resume=False)
+        data = training_set(AnchorTask(), SHORT)
+        fitter = Fitter(build_model(TINY, seed=0), data, SHORT)
+        fitter.update()
+        folder.save_state(fitter.step, 5, fitter.state())
+        folder.close()
+        with pytest.warns(UserWarning, match="resuming with 1 threads a run begun with 5"):
+            assert train(out=tmp_path, resume=True).checkpoint.step == 20
+
+
+def test_bad_devices_say_what_is_wrong():
+    with pytest.raises(ValueError, match="device must be auto, cpu, cuda or cuda:N, got 'gpu'"):
+        train(model=TINY, config=config(device="gpu"))
+    with pytest.raises(ValueError, match="device must be auto, cpu, cuda or cuda:N, got 'meta'"):
+        train(model=TINY, config=config(device="meta"))
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="torch sees no CUDA GPU; try auto or cpu"):
+            train(model=TINY, config=config(device="cuda"))
+
+
+def test_a_model_too_small_for_the_task_is_refused():
+    with pytest.raises(ValueError, match="the task needs d_vocab >= 311, got 201"):
+        train(AnchorTask(key_max=300), TINY, SHORT)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from anchorlens.configuration import check_number
+from anchorlens.configuration import check_number, documented
 from anchorlens.phases import Phase, phase_by_definition
 from anchorlens.randomness import generator
 from anchorlens.task import AnchorBatch, AnchorTask, Cells, Pair, Split
@@ -26,6 +26,7 @@ Model = Callable[[Tensor], Tensor]
 """Anything that maps tokens [batch, pos] to logits [batch, pos, d_vocab]; a HookedTransformer does."""
 
 
+@documented
 @dataclass(frozen=True)
 class Accuracy:
     """A share of sequences, with what it was measured on."""
@@ -41,6 +42,7 @@ class Accuracy:
         return f"{self.value:.3f} ± {self.standard_error:.3f}"
 
 
+@documented
 @dataclass(frozen=True)
 class PairAccuracy:
     """Accuracy of one anchor pair."""
@@ -53,6 +55,7 @@ class PairAccuracy:
     """Against the trained target for seen pairs, the inferential one for unseen."""
 
 
+@documented
 @dataclass(frozen=True, eq=False)
 class Behaviour:
     """Everything `evaluate` measured: accuracies (0..1) with standard errors, and the phase."""

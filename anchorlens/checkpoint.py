@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from anchorlens import container
+from anchorlens.configuration import documented
 from anchorlens.container import CheckpointError
 from anchorlens.init import parameter_shapes
 from anchorlens.model import ModelConfig, build_model
@@ -33,6 +34,7 @@ def library_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
 
 
+@documented
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """The weights of one moment and what they are; what `save_checkpoint` writes.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import sys
 import tomllib
 import typing
 from collections.abc import Callable, Mapping
@@ -21,12 +20,8 @@ import typer
 from anchorlens.configuration import field_docs
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from anchorlens.behaviour import Behaviour
     from anchorlens.checkpoint import Checkpoint
-
-SCHEMA_VERSION = 1
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT = 1, 2, 3
 
@@ -37,14 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-_MEANING = {
-    "train": "answers to what it was trained on",
-    "id": "seen pairs, held-out (key, position)",
-    "ood": "unseen pairs, asked for the composition",
-    "symmetric": "unseen pairs, answered like their mirror",
-    "commutativity": "same answer for (.., a, b) and (.., b, a)",
-}
 
 
 def main() -> None:
@@ -73,6 +60,15 @@ def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             _fail(f"{error.filename or 'file'}: {error.strerror or error}", EXIT_FAILED)
 
     return wrapped
+
+
+def _show(path: Path, checkpoint: Checkpoint, behaviour: Behaviour, as_json: bool) -> None:
+    from anchorlens.printing import print_json, print_tables
+
+    if as_json:
+        print_json(path, checkpoint, behaviour)
+    else:
+        print_tables(checkpoint, behaviour)
 
 
 # -- train: one option for every field of the three configurations ---------------------------------
@@ -174,7 +170,7 @@ def _train(
         _fail(str(error), EXIT_FAILED)
     path = out / "ckpt.pt"
     typer.echo(f"{result.status} at step {result.checkpoint.step}; the model is in {path}", err=True)
-    _show(path, result.checkpoint, result.behaviour, as_json=as_json)
+    _show(path, result.checkpoint, result.behaviour, as_json)
 
 
 def _install_train() -> None:
@@ -213,7 +209,7 @@ def _evaluate(
         n_noise=n_noise,
         seed=seed,
     )
-    _show(checkpoint, loaded, behaviour, as_json=as_json)
+    _show(checkpoint, loaded, behaviour, as_json)
 
 
 _install_train()
@@ -229,56 +225,3 @@ def _root(
 
         typer.echo(metadata.version("anchorlens"))
         raise typer.Exit()
-
-
-# -- showing a result --------------------------------------------------------------------------------
-
-
-def _show(path: Path, checkpoint: Checkpoint, behaviour: Behaviour, *, as_json: bool) -> None:
-    """A checkpoint's behaviour on stdout, as one JSON object or as a table for people."""
-    if as_json:
-        content = {
-            "schema_version": SCHEMA_VERSION,
-            "checkpoint": {
-                "path": str(path),
-                "step": checkpoint.step,
-                "model": checkpoint.model.to_dict(),
-                "task": checkpoint.task.to_dict(),
-                "train": None if checkpoint.train is None else checkpoint.train.to_dict(),
-                "metrics": dict(checkpoint.metrics),
-                "versions": dict(checkpoint.versions),
-            },
-            "behaviour": behaviour.to_dict(),
-        }
-        sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
-        return
-    from rich.console import Console
-
-    console = Console()
-    console.print(f"[bold]{checkpoint.task.describe()}[/bold]", highlight=False)
-    console.print(_table(behaviour))
-    console.print(f"[bold]{behaviour.phase.label}[/bold]: {_tail(behaviour.phase.reason)}", highlight=False)
-
-
-def _tail(reason: str) -> str:
-    return reason.removeprefix("underfit: ").removeprefix("inconsistent: ")
-
-
-def _table(behaviour: Behaviour) -> Table:
-    from rich.table import Table
-
-    table = Table("accuracy", "value", "± s.e.", "sequences", "meaning")
-    for name, meaning in _MEANING.items():
-        accuracy = getattr(behaviour, name)
-        if accuracy is None:
-            continue
-        if name == "train" and behaviour.train_source == "fresh noise":
-            meaning = "trained (pair, key, position), fresh noise"
-        table.add_row(
-            name.upper() if name in ("id", "ood") else name,
-            f"{accuracy.value:.3f}",
-            f"{accuracy.standard_error:.3f}",
-            f"{accuracy.n_sequences:,}",
-            meaning,
-        )
-    return table

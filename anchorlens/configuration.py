@@ -76,6 +76,15 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
+def documented(cls: type[T]) -> type[T]:
+    """Put the docstring under each field into the class docstring too, where `help()` shows it."""
+    lines = [f"    {name}: {doc}" for name, doc in field_docs(cls).items()]
+    wrapped = [textwrap.fill(line, 100, subsequent_indent=" " * 8) for line in lines]
+    text = inspect.cleandoc(cls.__doc__ or "")
+    cls.__doc__ = "\n".join([text, "", "Attributes:", *wrapped])
+    return cls
+
+
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
     """The docstring under each field of a configuration dataclass, as one line each."""

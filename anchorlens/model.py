@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from anchorlens.configuration import check_choice, check_number, from_mapping
+from anchorlens.configuration import check_choice, check_number, documented, from_mapping
 from anchorlens.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _MOST_LAYERS = 10_000
 _ACT_FN: dict[Variant, str] = {"gpt2": "gelu", "postnorm": "relu", "released": "gelu"}
 
 
+@documented
 @dataclass(frozen=True)
 class ModelConfig:
     """Shape, variant and initialisation of a HookedTransformer; the defaults are the `quick` preset.

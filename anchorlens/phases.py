@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from anchorlens.configuration import documented
+
 FIT_THRESHOLD = 0.90
 """Train accuracy below this: underfit, no phase."""
 ID_THRESHOLD = 0.90
@@ -19,6 +21,7 @@ COMMUTATIVITY_THRESHOLD = 0.70
 """Commutativity from this on: Phase 2 is `with commutativity`."""
 
 
+@documented
 @dataclass(frozen=True)
 class Phase:
     """The phase by definition, or why there is none."""

@@ -9,25 +9,26 @@ regime), arXiv 2405.05409 section 3 (the `conflict` regime).
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from anchorlens.configuration import check_choice, check_number, from_mapping
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-AnchorFunction = int | Mapping[int, int] | Callable[[int], int]
-"""A function of one number: an int is a shift (x -> x + int), a mapping a table, or any callable."""
-
-Pair = tuple[int, ...]
-"""The anchors of one sequence in the order they stand; two of them in the papers."""
+from anchorlens.anchor_functions import (
+    AnchorFunction,
+    Pair,
+    as_json,
+    formula,
+    read_functions,
+    read_pair,
+    tabulate,
+    token,
+)
+from anchorlens.configuration import check_choice, check_number, documented, from_mapping
+from anchorlens.sequences import AnchorBatch, Cells, choose
 
 Split = Literal["train", "id", "ood"]
 SPLITS: tuple[Split, ...] = ("train", "id", "ood")
@@ -52,41 +53,7 @@ _MOST_PAIRS = 100_000
 _MOST_TARGETS = 10_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Combinations of (pair, key, position): what a sequence is, apart from its noise."""
-
-    pairs: Int[np.ndarray, "cell k"]
-    """Anchor tokens in order."""
-    keys: Int[np.ndarray, " cell"]
-    """Key tokens."""
-    positions: Int[np.ndarray, " cell"]
-    """0-based position of the key; the anchors follow it."""
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def __iter__(self) -> Iterator[tuple[Pair, int, int]]:
-        """Yield (pair, key, position) as plain Python values."""
-        pairs = map(tuple, self.pairs.tolist())
-        return zip(pairs, self.keys.tolist(), self.positions.tolist(), strict=True)
-
-
-@dataclass(frozen=True, eq=False)
-class AnchorBatch:
-    """Sequences ready for a model, with what each of them asks."""
-
-    tokens: Int[Tensor, "batch pos"]
-    """Token ids, int64."""
-    targets: Int[Tensor, " batch"]
-    """The answers trained on (train, ID) or the inferential answers (OOD), int64."""
-    cells: Cells
-    """Pair, key and position of every sequence."""
-
-    def __len__(self) -> int:
-        return len(self.cells)
-
-
+@documented
 @dataclass(frozen=True)
 class AnchorTask:
     """The papers' task as a user's object; the defaults are the papers' values.
@@ -140,7 +107,7 @@ class AnchorTask:
     def __post_init__(self) -> None:
         """Check every field, fill in the regime's own values and tabulate the callables."""
         self._check_scalars()
-        anchors = {_token(a, "an anchor"): f for a, f in self.anchors.items()}
+        anchors = {token(a, "an anchor"): f for a, f in self.anchors.items()}
         object.__setattr__(self, "anchors", anchors)
         self._check_anchors()
         object.__setattr__(self, "anchors", self._tabulate_anchors())
@@ -151,7 +118,7 @@ class AnchorTask:
             unseen = [self._pair(pair, "unseen_pairs") for pair in self.unseen_pairs]
         for pair, function in (self.overrides or {}).items():
             pair = self._pair(pair, "overrides")
-            overrides[pair] = _tabulate(function, self.keys.tolist(), f"the override of {pair}")
+            overrides[pair] = tabulate(function, self.keys.tolist(), f"the override of {pair}")
         unseen = tuple(dict.fromkeys(unseen))
         object.__setattr__(self, "unseen_pairs", unseen)
         object.__setattr__(self, "overrides", overrides)
@@ -290,7 +257,7 @@ class AnchorTask:
         position = positions[rng.integers(0, len(positions), n)]
         cells = Cells(
             pairs=np.array(pairs)[rng.integers(0, len(pairs), n)],
-            keys=_choose(rng, self.keys, allowed, position),
+            keys=choose(rng, self.keys, allowed, position),
             positions=position,
         )
         return self.sequences(cells, rng)
@@ -315,7 +282,7 @@ class AnchorTask:
             return rng.integers(self.key_min, self.key_max + 1, (n, self.seq_len))
         where = np.arange(self.seq_len)
         allowed = (self.keys[:, None] - where) % self.modulus != 0  # [key, pos]
-        return _choose(rng, self.keys, allowed, np.broadcast_to(where, (n, self.seq_len)))
+        return choose(rng, self.keys, allowed, np.broadcast_to(where, (n, self.seq_len)))
 
     def place(self, cells: Cells, noise: Int[np.ndarray, "batch pos"]) -> AnchorBatch:
         """Write key and anchors of `cells` into `noise` tokens (a copy of them)."""
@@ -342,12 +309,12 @@ class AnchorTask:
         Held out (ID test): seen pairs where x mod 9 equals position mod 9; noise is free.
         """
         overrides = [
-            f"{pair}: {_formula(function)} (composition: {self._composition_formula(pair)})"
+            f"{pair}: {formula(function)} (composition: {self._composition_formula(pair)})"
             for pair, function in (self.overrides or {}).items()
         ]
         unseen = ", ".join(map(str, self.unseen_pairs or ()))
         noise = "noise obeys the training rule too" if self.noise_obeys_split else "noise is free"
-        anchors = ", ".join(f"{a}: {_formula(f)}" for a, f in self.anchors.items())
+        anchors = ", ".join(f"{a}: {formula(f)}" for a, f in self.anchors.items())
         trained = f"{len(self.seen_pairs)} of {len(self.pairs)} anchor pairs"
         numbers = f"{self.key_min}..{self.key_max}"
         return "\n".join(
@@ -371,10 +338,10 @@ class AnchorTask:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        values["anchors"] = {str(a): _as_json(f) for a, f in self.anchors.items()}
+        values["anchors"] = {str(a): as_json(f) for a, f in self.anchors.items()}
         values["unseen_pairs"] = [list(pair) for pair in self.unseen_pairs or ()]
         values["overrides"] = {
-            ",".join(map(str, pair)): _as_json(f) for pair, f in (self.overrides or {}).items()
+            ",".join(map(str, pair)): as_json(f) for pair, f in (self.overrides or {}).items()
         }
         return values
 
@@ -387,14 +354,14 @@ class AnchorTask:
         """
         values = dict(values)
         if "anchors" in values:
-            values["anchors"] = _read_functions(values["anchors"], "anchors", int)
+            values["anchors"] = read_functions(values["anchors"], "anchors", int)
         if values.get("overrides") is not None:
-            values["overrides"] = _read_functions(values["overrides"], "overrides", _read_pair)
+            values["overrides"] = read_functions(values["overrides"], "overrides", read_pair)
         if values.get("unseen_pairs") is not None:
             if isinstance(values["unseen_pairs"], str) or not isinstance(values["unseen_pairs"], Sequence):
                 raise ValueError(f"unseen_pairs must be a list of pairs, got {values['unseen_pairs']!r}")
             values["unseen_pairs"] = [
-                _read_pair(pair) if isinstance(pair, str) else pair for pair in values["unseen_pairs"]
+                read_pair(pair) if isinstance(pair, str) else pair for pair in values["unseen_pairs"]
             ]
         return from_mapping(cls, values)
 
@@ -496,7 +463,7 @@ class AnchorTask:
         for _ in range(self.chain_length):
             values: set[int] = set()
             for anchor, function in self.anchors.items():
-                table = _tabulate(function, sorted(reached), f"anchor {anchor}")
+                table = tabulate(function, sorted(reached), f"anchor {anchor}")
                 if isinstance(table, int):
                     values |= {x + table for x in reached}
                 else:
@@ -575,82 +542,4 @@ class AnchorTask:
 
     def _composition_formula(self, pair: Pair) -> str:
         shifts = [function for a in pair if isinstance(function := self.anchors[a], int)]
-        return _formula(sum(shifts)) if len(shifts) == len(pair) else "g(..g(x))"
-
-
-def _token(value: Any, what: str) -> int:
-    try:
-        token = operator.index(value)
-    except TypeError:
-        token = -1
-    if token < 0 or isinstance(value, bool):
-        raise ValueError(f"{what} must be a token id >= 0, got {value!r}")
-    return token
-
-
-def _tabulate(function: Any, inputs: Sequence[int], what: str) -> int | dict[int, int]:
-    """A shift as it is; a table or a callable as a table over `inputs`."""
-    if isinstance(function, int | np.integer) and not isinstance(function, bool):
-        return int(function)
-    if isinstance(function, Mapping):
-        missing = [x for x in inputs if x not in function]
-        if missing:
-            raise ValueError(
-                f"the table of {what} lacks {len(missing)} reachable values, the first is {missing[0]}; "
-                "add them or narrow the key range"
-            )
-        values = [function[x] for x in inputs]
-    elif callable(function):
-        values: list[Any] = [function(x) for x in inputs]
-    else:
-        raise ValueError(f"{what} must be a shift, a table or a callable, got {function!r}")
-    try:
-        return {x: operator.index(y) for x, y in zip(inputs, values, strict=True)}
-    except TypeError:
-        odd = next(y for y in values if not hasattr(y, "__index__"))
-        raise ValueError(f"{what} must give integers, got {odd!r}; round inside the function") from None
-
-
-def _choose(
-    rng: np.random.Generator,
-    values: Int[np.ndarray, " value"],
-    allowed: Bool[np.ndarray, "value column"],
-    columns: np.ndarray,
-) -> np.ndarray:
-    """For each entry of `columns` a uniform choice among the values allowed in that column."""
-    counts = allowed.sum(axis=0)
-    order = np.argsort(~allowed, axis=0, kind="stable")  # allowed values first, ascending
-    return values[order[rng.integers(0, counts[columns]), columns]]
-
-
-def _formula(function: AnchorFunction) -> str:
-    if isinstance(function, int):
-        return f"x{function:+d}"
-    assert isinstance(function, Mapping)
-    return f"a table of {len(function)} values"
-
-
-def _as_json(function: AnchorFunction) -> int | dict[str, int]:
-    if isinstance(function, int):
-        return function
-    assert isinstance(function, Mapping)
-    return {str(x): y for x, y in function.items()}
-
-
-def _read_pair(text: str) -> Pair:
-    return tuple(int(part) for part in text.split(","))
-
-
-def _read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
-    """Undo the string keys that JSON and TOML need; leave other keys alone."""
-    if not isinstance(values, Mapping):
-        raise ValueError(f"{what} must be a table, got {values!r}")
-    try:
-        return {
-            (read_key(key) if isinstance(key, str) else key): (
-                {int(x): y for x, y in function.items()} if isinstance(function, Mapping) else function
-            )
-            for key, function in values.items()
-        }
-    except (TypeError, ValueError):
-        raise ValueError(f"{what} must have integer keys such as 3 or '3,4', got {list(values)}") from None
+        return formula(sum(shifts)) if len(shifts) == len(pair) else "g(..g(x))"

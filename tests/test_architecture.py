@@ -15,6 +15,8 @@ ROOT = Path(anchorlens.__file__).parent
 ORDER = [
     "configuration",
     "randomness",
+    "anchor_functions",
+    "sequences",
     "phases",
     "task",
     "model",
@@ -31,6 +33,7 @@ ORDER = [
     "training.fitter",
     "training.folder",
     "training.run",
+    "printing",
     "cli",
     "__main__",
 ]

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from anchorlens.configuration import check_choice, check_number, from_mapping
+from anchorlens.configuration import check_choice, check_number, documented, from_mapping
 
 
+@documented
 @dataclass(frozen=True)
 class TrainConfig:
     """The recipe: AdamW with decoupled weight decay on every parameter, clipping, warm-up, cosine.

@@ -14,6 +14,7 @@ import torch
 
 from anchorlens.behaviour import Behaviour, evaluate, quick_accuracies
 from anchorlens.checkpoint import Checkpoint, load_checkpoint, training_set
+from anchorlens.configuration import documented
 from anchorlens.model import ModelConfig, build_model
 from anchorlens.presets import RunConfig
 from anchorlens.task import AnchorTask
@@ -34,6 +35,7 @@ class TrainingDiverged(RuntimeError):  # noqa: N818 - an outcome of the run, not
     """The loss or its gradient became NaN or infinite; the message says where the last good weights are."""
 
 
+@documented
 @dataclass(frozen=True, eq=False)
 class TrainResult:
     """A trained model with what was measured on the way."""

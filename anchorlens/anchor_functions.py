@@ -1,0 +1,93 @@
+"""Functions of one number as data: shifts and tables, from callables and from JSON."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+AnchorFunction = int | Mapping[int, int] | Callable[[int], int]
+"""A function of one number: an int is a shift (x -> x + int), a mapping a table, or any callable."""
+
+Pair = tuple[int, ...]
+"""The anchors of one sequence in the order they stand; two of them in the papers."""
+
+
+def token(value: Any, what: str) -> int:
+    """A token id as a plain int.
+
+    Raises:
+        ValueError: it is none; the message begins with `what`.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0 or isinstance(value, bool):
+        raise ValueError(f"{what} must be a token id >= 0, got {value!r}")
+    return number
+
+
+def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | dict[int, int]:
+    """A shift as it is; a table or a callable as a table over `inputs`.
+
+    Raises:
+        ValueError: neither of the three, a table with gaps, or values that are no integers.
+    """
+    if isinstance(function, int | np.integer) and not isinstance(function, bool):
+        return int(function)
+    if isinstance(function, Mapping):
+        missing = [x for x in inputs if x not in function]
+        if missing:
+            raise ValueError(
+                f"the table of {what} lacks {len(missing)} reachable values, the first is {missing[0]}; "
+                "add them or narrow the key range"
+            )
+        values = [function[x] for x in inputs]
+    elif callable(function):
+        values: list[Any] = [function(x) for x in inputs]
+    else:
+        raise ValueError(f"{what} must be a shift, a table or a callable, got {function!r}")
+    try:
+        return {x: operator.index(y) for x, y in zip(inputs, values, strict=True)}
+    except TypeError:
+        odd = next(y for y in values if not hasattr(y, "__index__"))
+        raise ValueError(f"{what} must give integers, got {odd!r}; round inside the function") from None
+
+
+def formula(function: AnchorFunction) -> str:
+    """A tabulated function in words."""
+    if isinstance(function, int):
+        return f"x{function:+d}"
+    assert isinstance(function, Mapping)
+    return f"a table of {len(function)} values"
+
+
+def as_json(function: AnchorFunction) -> int | dict[str, int]:
+    """A tabulated function as JSON data."""
+    if isinstance(function, int):
+        return function
+    assert isinstance(function, Mapping)
+    return {str(x): y for x, y in function.items()}
+
+
+def read_pair(text: str) -> Pair:
+    """A pair written as in "3,4"."""
+    return tuple(int(part) for part in text.split(","))
+
+
+def read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
+    """Undo the string keys that JSON and TOML need; leave other keys alone."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{what} must be a table, got {values!r}")
+    try:
+        return {
+            (read_key(key) if isinstance(key, str) else key): (
+                {int(x): y for x, y in function.items()} if isinstance(function, Mapping) else function
+            )
+            for key, function in values.items()
+        }
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must have integer keys such as 3 or '3,4', got {list(values)}") from None

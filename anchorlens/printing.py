@@ -1,0 +1,93 @@
+"""A checkpoint's behaviour on stdout: a table for people, or one JSON object for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from anchorlens.behaviour import Accuracy, Behaviour
+from anchorlens.checkpoint import Checkpoint
+
+SCHEMA_VERSION = 1
+"""Of the JSON object; it grows by one when a key changes its meaning or goes."""
+
+MEANING = {
+    "train": "answers to what it was trained on",
+    "id": "seen pairs, held-out (key, position)",
+    "ood": "unseen pairs, asked for the composition",
+    "symmetric": "unseen pairs, answered like their mirror",
+    "commutativity": "same answer for (.., a, b) and (.., b, a)",
+}
+
+
+def print_json(path: Path, checkpoint: Checkpoint, behaviour: Behaviour) -> None:
+    """Print exactly one JSON object, on one line."""
+    content: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "checkpoint": {
+            "path": str(path),
+            "step": checkpoint.step,
+            "model": checkpoint.model.to_dict(),
+            "task": checkpoint.task.to_dict(),
+            "train": None if checkpoint.train is None else checkpoint.train.to_dict(),
+            "metrics": dict(checkpoint.metrics),
+            "versions": dict(checkpoint.versions),
+        },
+        "behaviour": behaviour.to_dict(),
+    }
+    sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+
+
+def print_tables(checkpoint: Checkpoint, behaviour: Behaviour) -> None:
+    """Print the task, the accuracies with their meaning, those of each pair, and the phase."""
+    console = Console(highlight=False, markup=False)
+    console.print(checkpoint.task.describe())
+    console.print(_accuracies(behaviour))
+    if checkpoint.task.chain_length == 2:
+        console.print(_pairs(behaviour, list(checkpoint.task.anchors)))
+    if "ood" in behaviour.deviations:
+        console.print(f"OOD answers minus target: {_most_frequent(behaviour.deviations['ood'])}")
+    phase = behaviour.phase
+    console.print(f"{phase.label if phase.phase else 'undecided'}: {phase.reason}", style="bold")
+
+
+def _accuracies(behaviour: Behaviour) -> Table:
+    table = Table("accuracy", "value", "± s.e.", "sequences", "meaning")
+    for name, meaning in MEANING.items():
+        accuracy: Accuracy | None = getattr(behaviour, name)
+        if accuracy is None:
+            continue
+        if name == "train" and behaviour.train_source == "fresh noise":
+            meaning = "trained (pair, key, position), fresh noise"
+        table.add_row(
+            name.upper() if name in ("id", "ood") else name,
+            f"{accuracy.value:.3f}",
+            f"{accuracy.standard_error:.3f}",
+            f"{accuracy.n_sequences:,}",
+            meaning,
+        )
+    return table
+
+
+def _pairs(behaviour: Behaviour, anchors: list[int]) -> Table:
+    """Accuracy of every pair: first anchor down, second across, a star where it was never seen."""
+    cells = {
+        pair.pair: f"{pair.accuracy.value:.3f}{'*' if pair.split == 'ood' else ' '}"
+        for pair in behaviour.pairs
+    }
+    table = Table("pair", *(f".., {anchor}" for anchor in anchors), title="ID by pair (* unseen: OOD)")
+    for first in anchors:
+        table.add_row(f"{first}, ..", *(cells[first, second] for second in anchors))
+    return table
+
+
+def _most_frequent(shares: dict[int, float], most: int = 4) -> str:
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
+    rest = 1 - sum(share for _, share in ranked[:most])
+    return ", ".join(named) + (f", others in {rest:.0%}" if len(ranked) > most else "")

@@ -190,7 +190,11 @@ def build_model(
 def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
     """The modules of a variant, on the CPU, their weights not yet drawn."""
     from torch import nn
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)  # in a notebook without ipywidgets bars are plain
+        from transformer_lens import HookedTransformer, HookedTransformerConfig
 
     from anchorlens.blocks import BLOCKS
 

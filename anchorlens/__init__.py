@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from anchorlens.behaviour import Behaviour, evaluate
     from anchorlens.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
     from anchorlens.container import CheckpointError
-    from anchorlens.model import ModelConfig, build_model
+    from anchorlens.model import build_model
+    from anchorlens.model_config import ModelConfig
     from anchorlens.presets import preset
     from anchorlens.task import AnchorTask
     from anchorlens.training.config import TrainConfig
@@ -27,7 +28,7 @@ _HOME = {
     "Behaviour": "behaviour",
     "Checkpoint": "checkpoint",
     "CheckpointError": "container",
-    "ModelConfig": "model",
+    "ModelConfig": "model_config",
     "TrainConfig": "training.config",
     "TrainResult": "training.run",
     "build_model": "model",

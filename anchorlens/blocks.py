@@ -8,11 +8,50 @@ from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValue
 from transformer_lens.components.transformer_block import TransformerBlock
 from transformer_lens.utilities.tensors import repeat_along_head_dimension
 
+Residual = Float[Tensor, "batch pos d_model"]
+PerHead = Float[Tensor, "batch pos *head_index d_model"]
+
 
 class _Block(TransformerBlock):
-    def attention_inputs(
-        self, resid_pre: Float[Tensor, "batch pos d_model"]
-    ) -> tuple[Float[Tensor, ...], Float[Tensor, ...], Float[Tensor, ...]]:
+    """A block without LayerNorms; a variant says where its two stand by overriding the `norm_` methods."""
+
+    def norm_query_input(self, x: PerHead) -> PerHead:
+        return x
+
+    def norm_resid_mid(self, x: Residual) -> Residual:
+        return x
+
+    def norm_mlp_input(self, x: Residual) -> Residual:
+        return x
+
+    def norm_resid_post(self, x: Residual) -> Residual:
+        return x
+
+    def forward(
+        self,
+        resid_pre: Residual,
+        shortformer_pos_embed: Residual | None = None,
+        past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
+        attention_mask: Int[Tensor, "batch offset_pos"] | None = None,
+    ) -> Residual:
+        """Run the block; `shortformer_pos_embed` is never given by the models built here."""
+        resid_pre = self.hook_resid_pre(resid_pre)
+        query_input, key_input, value_input = self.attention_inputs(resid_pre)
+        attn_out = self.hook_attn_out(
+            self.attn(
+                query_input=self.norm_query_input(query_input),
+                key_input=key_input,
+                value_input=value_input,
+                past_kv_cache_entry=past_kv_cache_entry,
+                attention_mask=attention_mask,
+            )
+        )  # [batch, pos, d_model]
+        resid_mid = self.hook_resid_mid(self.norm_resid_mid(resid_pre + attn_out))  # [batch, pos, d_model]
+        mlp_in = self.hook_mlp_in(resid_mid.clone()) if self.cfg.use_hook_mlp_in else resid_mid
+        mlp_out = self.apply_mlp(self.norm_mlp_input(mlp_in))  # [batch, pos, d_model]
+        return self.hook_resid_post(self.norm_resid_post(resid_mid + mlp_out))
+
+    def attention_inputs(self, resid_pre: Residual) -> tuple[PerHead, PerHead, PerHead]:
         """Query, key and value input, behind the hooks that TransformerLens' flags switch on."""
         if self.cfg.use_split_qkv_input:
             split = repeat_along_head_dimension(resid_pre, n_heads=self.cfg.n_heads)
@@ -26,9 +65,6 @@ class _Block(TransformerBlock):
             resid_pre = self.hook_attn_in(split)
         return resid_pre, resid_pre, resid_pre
 
-    def mlp_input(self, resid_mid: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        return self.hook_mlp_in(resid_mid.clone()) if self.cfg.use_hook_mlp_in else resid_mid
-
 
 class PostNormBlock(_Block):
     """x -> LN(x + attn(x)) -> LN(x + mlp(x)), arXiv 2405.05409 appendix A.
@@ -37,55 +73,25 @@ class PostNormBlock(_Block):
     the next module reads; the sum before it is not a hook point.
     """
 
-    def forward(
-        self,
-        resid_pre: Float[Tensor, "batch pos d_model"],
-        shortformer_pos_embed: Float[Tensor, "batch pos d_model"] | None = None,
-        past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
-        attention_mask: Int[Tensor, "batch offset_pos"] | None = None,
-    ) -> Float[Tensor, "batch pos d_model"]:
-        """Run the block; `shortformer_pos_embed` is never given by the models built here."""
-        resid_pre = self.hook_resid_pre(resid_pre)
-        query_input, key_input, value_input = self.attention_inputs(resid_pre)
-        attn_out = self.hook_attn_out(
-            self.attn(
-                query_input=query_input,
-                key_input=key_input,
-                value_input=value_input,
-                past_kv_cache_entry=past_kv_cache_entry,
-                attention_mask=attention_mask,
-            )
-        )  # [batch, pos, d_model]
-        resid_mid = self.hook_resid_mid(self.ln1(resid_pre + attn_out))  # [batch, pos, d_model]
-        mlp_out = self.apply_mlp(self.mlp_input(resid_mid))  # [batch, pos, d_model]
-        return self.hook_resid_post(self.ln2(resid_mid + mlp_out))
+    def norm_resid_mid(self, x: Residual) -> Residual:
+        """`ln1`, behind the attention."""
+        return self.ln1(x)
+
+    def norm_resid_post(self, x: Residual) -> Residual:
+        """`ln2`, behind the MLP."""
+        return self.ln2(x)
 
 
 class QueryNormBlock(_Block):
-    """The released code's block: `ln1` on the query input only, `ln2` before the MLP."""
+    """The released code's block: keys and values read the raw residual stream."""
 
-    def forward(
-        self,
-        resid_pre: Float[Tensor, "batch pos d_model"],
-        shortformer_pos_embed: Float[Tensor, "batch pos d_model"] | None = None,
-        past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
-        attention_mask: Int[Tensor, "batch offset_pos"] | None = None,
-    ) -> Float[Tensor, "batch pos d_model"]:
-        """Run the block; `shortformer_pos_embed` is never given by the models built here."""
-        resid_pre = self.hook_resid_pre(resid_pre)
-        query_input, key_input, value_input = self.attention_inputs(resid_pre)
-        attn_out = self.hook_attn_out(
-            self.attn(
-                query_input=self.ln1(query_input),
-                key_input=key_input,
-                value_input=value_input,
-                past_kv_cache_entry=past_kv_cache_entry,
-                attention_mask=attention_mask,
-            )
-        )  # [batch, pos, d_model]
-        resid_mid = self.hook_resid_mid(resid_pre + attn_out)  # [batch, pos, d_model]
-        mlp_out = self.apply_mlp(self.ln2(self.mlp_input(resid_mid)))  # [batch, pos, d_model]
-        return self.hook_resid_post(resid_mid + mlp_out)
+    def norm_query_input(self, x: PerHead) -> PerHead:
+        """`ln1`, before the queries only."""
+        return self.ln1(x)
+
+    def norm_mlp_input(self, x: Residual) -> Residual:
+        """`ln2`, before the MLP."""
+        return self.ln2(x)
 
 
 BLOCKS: dict[str, type[_Block]] = {"postnorm": PostNormBlock, "released": QueryNormBlock}

@@ -16,7 +16,8 @@ from anchorlens import container
 from anchorlens.configuration import documented
 from anchorlens.container import CheckpointError
 from anchorlens.init import parameter_shapes
-from anchorlens.model import ModelConfig, build_model
+from anchorlens.model import build_model
+from anchorlens.model_config import ModelConfig
 from anchorlens.randomness import generator
 from anchorlens.task import AnchorBatch, AnchorTask
 from anchorlens.training.config import TrainConfig

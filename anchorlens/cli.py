@@ -131,7 +131,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _train(
     preset: Annotated[
-        str | None, typer.Option(help="quick (default), paper-2l1h, paper-gpt2 or a phase preset.")
+        str | None,
+        typer.Option(
+            help="quick (default), paper-2l1h, paper-gpt2, phase1, phase2, phase2-commutative or phase3."
+        ),
     ] = None,
     config: Annotated[
         Path | None,

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from anchorlens.model import ModelConfig, Part
+from anchorlens.model_config import ModelConfig, Part
 from anchorlens.randomness import seed_sequence
 
 if TYPE_CHECKING:

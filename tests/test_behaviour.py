@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from anchorlens.behaviour import Behaviour, _accuracy, evaluate, quick_accuracies
-from anchorlens.model import ModelConfig, build_model
+from anchorlens.model import build_model
+from anchorlens.model_config import ModelConfig
 from anchorlens.phases import phase_by_definition
 from anchorlens.task import AnchorTask
 

@@ -15,7 +15,8 @@ import torch
 from anchorlens import container
 from anchorlens.checkpoint import FORMAT, Checkpoint, load_checkpoint, save_checkpoint
 from anchorlens.container import CheckpointError
-from anchorlens.model import ModelConfig, build_model
+from anchorlens.model import build_model
+from anchorlens.model_config import ModelConfig
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
 

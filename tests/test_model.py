@@ -10,7 +10,8 @@ from torch.nn import functional
 from transformer_lens import HookedTransformer
 
 from anchorlens.init import init_table, parameter_shapes
-from anchorlens.model import PARTS, VARIANTS, ModelConfig, build_model
+from anchorlens.model import build_model
+from anchorlens.model_config import PARTS, VARIANTS, ModelConfig
 from anchorlens.task import AnchorTask
 
 RELEASED = Path(__file__).parents[2] / "shared/data/released_code_checkpoints"

@@ -1,7 +1,7 @@
 import pytest
 
 from anchorlens import preset
-from anchorlens.model import ModelConfig
+from anchorlens.model_config import ModelConfig
 from anchorlens.presets import PRESETS, RunConfig, merged, sorted_by_part
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig

@@ -13,7 +13,8 @@ import torch
 
 from anchorlens.checkpoint import load_checkpoint, training_set
 from anchorlens.container import CheckpointError
-from anchorlens.model import ModelConfig, build_model
+from anchorlens.model import build_model
+from anchorlens.model_config import ModelConfig
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
 from anchorlens.training.fitter import Fitter

@@ -15,7 +15,8 @@ import torch
 from anchorlens.behaviour import Behaviour, evaluate, quick_accuracies
 from anchorlens.checkpoint import Checkpoint, load_checkpoint, training_set
 from anchorlens.configuration import documented
-from anchorlens.model import ModelConfig, build_model
+from anchorlens.model import build_model
+from anchorlens.model_config import ModelConfig
 from anchorlens.presets import RunConfig
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig

@@ -1,0 +1,136 @@
+"""ModelConfig: shape, variant and initialisation of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from anchorlens.configuration import check_choice, check_number, documented, from_mapping
+from anchorlens.task import AnchorTask
+
+Variant = Literal["gpt2", "postnorm", "released"]
+VARIANTS: tuple[Variant, ...] = ("gpt2", "postnorm", "released")
+
+Part = Literal["embedding", "qk", "vo", "mlp"]
+PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
+
+_MOST_LAYERS = 10_000
+
+_ACT_FN: dict[Variant, str] = {"gpt2": "gelu", "postnorm": "relu", "released": "gelu"}
+
+
+@documented
+@dataclass(frozen=True)
+class ModelConfig:
+    """Shape, variant and initialisation of a HookedTransformer; the defaults are the `quick` preset.
+
+    Variants (the block equations of the papers):
+
+    - `gpt2`: pre-norm and a final LayerNorm, GELU, biases.
+    - `postnorm`: LN(x + attn), LN(x + mlp), no final LayerNorm, ReLU, a bias at the unembedding only.
+    - `released`: LayerNorm on the query input only (keys and values read the raw residual), LayerNorm
+      before the MLP, final LayerNorm, exact GELU, biases.
+
+    Raises:
+        ValueError: any value that makes no model, with what was expected and what came.
+
+    Source: arXiv 2405.05409 appendix A, 2501.08537 methods, and the authors' released code.
+    """
+
+    variant: Variant = "gpt2"
+    """Architecture: gpt2, postnorm or released."""
+    n_layers: int = 2
+    """Transformer blocks, >= 1."""
+    n_heads: int = 1
+    """Attention heads per block, >= 1."""
+    d_model: int = 128
+    """Width of the residual stream."""
+    d_head: int = 64
+    """Width of a head."""
+    d_mlp: int = 256
+    """Neurons of an MLP."""
+    d_vocab: int = 201
+    """Tokens, inputs and answers alike (201 in the released code)."""
+    n_ctx: int = 9
+    """Longest sequence, in tokens."""
+    act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
+    """MLP activation; unset for the variant's own (gelu is the exact one, gelu_new GPT-2's tanh form)."""
+    gamma: float = 0.7
+    """Initialization rate: weight std = d_in^-gamma; larger = smaller weights."""
+    gamma_embedding: float | None = None
+    """Gamma of token, position and unembedding; unset for gamma."""
+    gamma_qk: float | None = None
+    """Gamma of W_Q and W_K; unset for gamma."""
+    gamma_vo: float | None = None
+    """Gamma of W_V and W_O; unset for gamma."""
+    gamma_mlp: float | None = None
+    """Gamma of W_in and W_out; unset for gamma."""
+    init_distribution: Literal["normal", "uniform"] = "normal"
+    """normal: N(0, std = d_in^-gamma); uniform: U(-d_in^-gamma, +d_in^-gamma)."""
+    scale_residual_writers: bool | None = None
+    """Divide W_O and W_out by sqrt(2 n_layers); unset for the variant's own (released only)."""
+
+    def __post_init__(self) -> None:
+        """Check every field and fill in the variant's own values."""
+        check_choice("variant", self.variant, VARIANTS)
+        for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "d_vocab", "n_ctx"):
+            limit = _MOST_LAYERS if name == "n_layers" else None
+            check_number(name, getattr(self, name), minimum=1, maximum=limit, integer=True)
+        check_number("gamma", self.gamma)
+        for part in PARTS:
+            if getattr(self, f"gamma_{part}") is not None:
+                check_number(f"gamma_{part}", getattr(self, f"gamma_{part}"))
+        check_choice("init_distribution", self.init_distribution, ("normal", "uniform"))
+        if self.act_fn is None:
+            object.__setattr__(self, "act_fn", _ACT_FN[self.variant])
+        check_choice("act_fn", self.act_fn, ("gelu", "gelu_new", "relu"))
+        if self.scale_residual_writers is None:
+            object.__setattr__(self, "scale_residual_writers", self.variant == "released")
+        if not isinstance(self.scale_residual_writers, bool):
+            raise ValueError(
+                f"scale_residual_writers must be true or false, got {self.scale_residual_writers!r}"
+            )
+
+    @classmethod
+    def for_task(cls, task: AnchorTask, **fields: Any) -> ModelConfig:
+        """A config whose vocabulary and context hold `task`, unless `fields` says otherwise.
+
+        >>> ModelConfig.for_task(AnchorTask(key_max=400), gamma=0.5).d_vocab
+        411
+        """
+        defaults = {"d_vocab": max(cls.d_vocab, task.d_vocab), "n_ctx": max(cls.n_ctx, task.seq_len)}
+        return from_mapping(cls, {**defaults, **fields})
+
+    def check_task(self, task: AnchorTask) -> None:
+        """Check that the model can read `task`.
+
+        Raises:
+            ValueError: the vocabulary or the context is too small.
+        """
+        for name, have, need in (
+            ("d_vocab", self.d_vocab, task.d_vocab),
+            ("n_ctx", self.n_ctx, task.seq_len),
+        ):
+            if have < need:
+                raise ValueError(
+                    f"the task needs {name} >= {need}, got {have}; try ModelConfig.for_task(task)"
+                )
+
+    def gamma_of(self, part: Part) -> float:
+        """The initialization rate of one part: its own, or the common one."""
+        own = getattr(self, f"gamma_{part}")
+        return self.gamma if own is None else own
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
+        """Read a config from JSON or TOML data.
+
+        Raises:
+            ValueError: an unknown field or an unusable value.
+        """
+        return from_mapping(cls, values)

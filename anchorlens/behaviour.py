@@ -1,8 +1,8 @@
 """What a model answers: accuracies per split and pair, deviations, commutativity, and its phase.
 
 Every (pair, key, position) is asked; only the noise around it is sampled, several draws for each, so
-that the standard errors speak of noise alone. Sources: arXiv 2405.05409 section 4; 2501.08537
-sections 2 and 3.
+that the standard errors speak of noise alone. Sources: arXiv 2405.05409 (inferential
+and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ def evaluate(
         >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
         'undecided: underfit'
 
-    Source: arXiv 2405.05409 section 4; 2501.08537 sections 2 and 3.
+    Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
+    2501.08537.
     """
     check_number("max_train", max_train, minimum=1, integer=True)
     check_number("batch_size", batch_size, minimum=1, integer=True)

@@ -67,7 +67,7 @@ class _Block(TransformerBlock):
 
 
 class PostNormBlock(_Block):
-    """x -> LN(x + attn(x)) -> LN(x + mlp(x)), arXiv 2405.05409 appendix A.
+    """x -> LN(x + attn(x)) -> LN(x + mlp(x)), the equations of arXiv 2405.05409.
 
     `hook_resid_mid` and `hook_resid_post` are the residual stream after its LayerNorm, that is, what
     the next module reads; the sum before it is not a hook point.

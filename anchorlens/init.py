@@ -1,6 +1,6 @@
 """The gamma table: every weight matrix, its part, its d_in and so its standard deviation.
 
-std = d_in^-gamma (arXiv 2405.05409 section 2.2; 2501.08537 methods). What counts as d_in:
+std = d_in^-gamma (the initialization rate of arXiv 2405.05409 and 2501.08537). What counts as d_in:
 
 | matrix         | shape                      | part      | gpt2, postnorm   | released |
 |----------------|----------------------------|-----------|------------------|----------|

@@ -50,7 +50,7 @@ def build_model(
         >>> round(model.W_Q.std().item() * 128**0.5, 1)
         1.0
 
-    Source: arXiv 2405.05409 section 2.2; 2501.08537 methods, "initialization".
+    Source: weight std = d_in^-gamma, the initialization rate of arXiv 2405.05409 and 2501.08537.
     """
     check_choice("dtype", dtype, ("float32", "float64"))
     model = _assemble(config, getattr(torch, dtype))

@@ -35,7 +35,7 @@ class ModelConfig:
     Raises:
         ValueError: any value that makes no model, with what was expected and what came.
 
-    Source: arXiv 2405.05409 appendix A, 2501.08537 methods, and the authors' released code.
+    Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`).
     """
 
     variant: Variant = "gpt2"

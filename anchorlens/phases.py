@@ -1,6 +1,6 @@
 """The definition of the phases: four accuracies in, a phase or the reason for none out.
 
-Sources: arXiv 2501.08537 section 3; 2405.05409 section 4.
+Sources: the phases of arXiv 2405.05409 and 2501.08537, with thresholds in numbers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def phase_by_definition(train: float, id: float, ood: float | None, commutativit
     >>> phase_by_definition(train=0.99, id=0.86, ood=0.96, commutativity=0.9).label
     'undecided: inconsistent'
 
-    Source: arXiv 2501.08537 section 3; 2405.05409 section 4.
+    Source: the phases of arXiv 2405.05409 and 2501.08537.
     """
     if not all(math.isfinite(value) for value in (train, id, ood, commutativity) if value is not None):
         return Phase(None, None, "not finite: the model's numbers are NaN or infinite")

@@ -119,7 +119,7 @@ def preset(name: str = "quick", **fields: Any) -> RunConfig:
         >>> preset("quick", gamma=0.5, seed=3).train.seed
         3
 
-    Source: arXiv 2405.05409 appendix A; 2501.08537 methods.
+    Source: models and recipe of arXiv 2405.05409 and 2501.08537; the phase presets are our own.
     """
     return RunConfig.from_dict(merged(preset_parts(name), sorted_by_part(fields)))
 

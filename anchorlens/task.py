@@ -2,8 +2,8 @@
 
 A sequence holds one key token x, an anchor pair right behind it, and noise everywhere else. Each
 anchor is a function of one number, and the target is their composition,
-f(x; a1, a2) = g(g(x; a1); a2). Sources: Zhang et al., arXiv 2501.08537 section 2 (the `reasoning`
-regime), arXiv 2405.05409 section 3 (the `conflict` regime).
+f(x; a1, a2) = g(g(x; a1); a2). Sources: Zhang et al., arXiv 2501.08537 (the `reasoning`
+regime) and 2405.05409 (the `conflict` regime).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class AnchorTask:
         >>> own.inferential_target(key=50, pair=(1, 2))  # 150 mod 97 + 10 + 1
         64
 
-    Source: arXiv 2501.08537 section 2; 2405.05409 section 3.
+    Source: f(x; a1, a2) = g(g(x; a1); a2), arXiv 2501.08537 (`reasoning`) and 2405.05409 (`conflict`).
     """
 
     anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))

@@ -7,7 +7,7 @@ from anchorlens.training.schedule import epoch_order, has_settled, learning_rate
 
 class TestLearningRate:
     def test_the_papers_recipe(self):
-        # 1e-5, up over 10 epochs to 25x, back over 200 epochs (2405.05409 appendix A)
+        # 1e-5, up over 10 epochs to 25x, back over 200 epochs (2405.05409)
         config = TrainConfig(
             lr=2.5e-4,
             lr_start_factor=1 / 25,

@@ -20,7 +20,7 @@ class TrainConfig:
     Raises:
         ValueError: any value that makes no recipe, with what was expected and what came.
 
-    Source: arXiv 2405.05409 appendix A; 2501.08537 methods, "training".
+    Source: the training recipe of arXiv 2405.05409 and 2501.08537.
     """
 
     seed: int = 0

@@ -95,7 +95,7 @@ def train(
         >>> train(model=tiny, config=TrainConfig(steps=2, n_samples=512, n_checkpoints=0)).status
         'finished'
 
-    Source: arXiv 2405.05409 appendix A; 2501.08537 methods, "training".
+    Source: cross-entropy at the last position, the training recipe of arXiv 2405.05409 and 2501.08537.
     """
     stored = stored_run(out) if resume and out is not None else None
     if stored is not None:

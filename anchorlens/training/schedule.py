@@ -22,7 +22,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     """Learning rate of the update from `step` to `step + 1`.
 
     Linear from lr_start_factor * lr to lr over the warm-up, then a half cosine to lr_end_factor * lr,
-    which the last step reaches (arXiv 2405.05409 appendix A).
+    which the last step reaches (the recipe of arXiv 2405.05409 and 2501.08537).
 
     >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
     >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]

@@ -1,7 +1,7 @@
 """What a model answers: accuracies per split and pair, deviations, commutativity, and its phase.
 
-Every (pair, key, position) is asked; only the noise around it is sampled, several draws for each, so
-that the standard errors speak of noise alone. Sources: arXiv 2405.05409 (inferential
+Every (pair, key, position) is asked (up to `max_cells`); only the noise around it is sampled, several
+draws for each, so that the standard errors speak of noise alone. Sources: arXiv 2405.05409 (inferential
 and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -120,6 +120,7 @@ def evaluate(
     training_set: AnchorBatch | None = None,
     n_noise: int = 8,
     max_train: int = 4096,
+    max_cells: int = 20_000,
     seed: int = 0,
     batch_size: int = 1024,
 ) -> Behaviour:
@@ -135,7 +136,9 @@ def evaluate(
         n_noise: noise draws for every held-out and unseen (pair, key, position), >= 2 unless the
             task has no noise.
         max_train: sequences of the training set asked at most, >= 1.
-        seed: of the noise.
+        max_cells: (pair, key, position) asked at most per split, >= 2; a split with more (the papers'
+            have 6,972, 868 and 1,120) is asked on a random choice, and the standard errors grow.
+        seed: of the noise, and of that choice.
         batch_size: sequences per forward pass, which bounds the memory.
 
     Returns:
@@ -155,42 +158,44 @@ def evaluate(
     """
     check_number("max_train", max_train, minimum=1, integer=True)
     check_number("batch_size", batch_size, minimum=1, integer=True)
-    sampled = task.seq_len > task.chain_length + 1  # is there any noise?
-    check_number("n_noise", n_noise, minimum=2 if sampled else 1, integer=True)
-    n_noise = n_noise if sampled else 1
-    questions = _Questions(model, task, seed, batch_size)
+    check_number("max_cells", max_cells, minimum=2, integer=True)
+    has_noise = task.seq_len > task.chain_length + 1
+    check_number("n_noise", n_noise, minimum=2 if has_noise else 1, integer=True)
+    n_noise = n_noise if has_noise else 1
+    questions = _Questions(model, task, seed, batch_size, max_cells)
 
-    train_cells = task.cells("train")
-    fresh = questions.ask(train_cells, min(2, n_noise)) == task.targets(train_cells)[:, None]
-    train_fresh = _accuracy(fresh, sampled)
+    ask = questions.ask
+    train_cells = questions.cells("train")
+    fresh = ask(train_cells, min(2, n_noise)) == task.targets(train_cells)[:, None]
+    train_fresh = questions.accuracy("train", fresh)
     train = train_fresh if training_set is None else questions.ask_batch(training_set, max_train)
 
-    id_cells = task.cells("id")
-    id_deviation = questions.ask(id_cells, n_noise) - task.targets(id_cells)[:, None]
+    id_cells = questions.cells("id")
+    id_deviation = ask(id_cells, n_noise) - task.targets(id_cells)[:, None]
     deviations: dict[Split, dict[int, float]] = {"id": _shares(id_deviation)}
-    pairs = list(_pair_accuracies("id", id_cells, task.seen_pairs, id_deviation == 0, sampled))
-    id_accuracy = _accuracy(id_deviation == 0, sampled)
+    pairs = list(questions.pair_accuracies("id", id_cells, task.seen_pairs, id_deviation == 0))
+    id_accuracy = questions.accuracy("id", id_deviation == 0)
 
     ood = symmetric = commutativity = None
     unseen = tuple(task.unseen_pairs or ())
     if unseen:
-        cells = task.cells("ood")
-        answers = questions.ask(cells, n_noise, noise_per_pair=len(unseen))
-        deviation = answers - task.targets(cells, kind="inferential")[:, None]
+        cells = questions.cells("ood")
+        mirror = replace(cells, pairs=cells.pairs[:, ::-1])
+        answers, mirrored = ask(cells, n_noise), ask(mirror, n_noise)  # the same noise for both
+        inferential = task.targets(cells, kind="inferential")
+        deviation = answers - inferential[:, None]
         deviations["ood"] = _shares(deviation)
-        pairs += _pair_accuracies("ood", cells, unseen, deviation == 0, sampled)
-        ood = _accuracy(deviation == 0, sampled)
+        pairs += questions.pair_accuracies("ood", cells, unseen, deviation == 0)
+        ood = questions.accuracy("ood", deviation == 0)
 
-        mirror = task.product([p[::-1] for p in unseen], *_places(cells, len(unseen)))
-        mirrored = questions.ask(mirror, n_noise, noise_per_pair=len(unseen))
-        commutativity = _accuracy_where(
-            answers == mirrored, (cells.pairs != mirror.pairs).any(axis=1), sampled
-        )
+        has_mirror = (cells.pairs != mirror.pairs).any(axis=1)
+        commutativity = questions.accuracy("ood", (answers == mirrored)[has_mirror])
         symmetric_targets = task.targets(cells, kind="mirrored")
-        is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(np.array(task.seen_pairs)))
-        differs = symmetric_targets != task.targets(cells, kind="inferential")
-        symmetric = _accuracy_where(answers == symmetric_targets[:, None], is_seen & differs, sampled)
+        mirror_is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(np.array(task.seen_pairs)))
+        differs = mirror_is_seen & (symmetric_targets != inferential)
+        symmetric = questions.accuracy("ood", (answers == symmetric_targets[:, None])[differs])
 
+    assert train_fresh is not None and train is not None and id_accuracy is not None
     return Behaviour(
         train=train,
         train_source="fresh noise" if training_set is None else "training set",
@@ -208,7 +213,13 @@ def evaluate(
             commutativity=None if commutativity is None else commutativity.value,
         ),
         finite=questions.finite,
-        options={"n_noise": n_noise, "max_train": max_train, "seed": seed, "task": task.describe()},
+        options={
+            "n_noise": n_noise,
+            "max_train": max_train,
+            "max_cells": max_cells,
+            "seed": seed,
+            "task": task.describe(),
+        },
     )
 
 
@@ -227,14 +238,14 @@ def quick_accuracies(
     Returns:
         `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1; None where every pair is trained.
     """
-    questions = _Questions(model, task, seed, batch_size=1024)
+    questions = _Questions(model, task, seed, batch_size=1024, max_cells=2048)
     accuracies: dict[str, float | None] = {
         "train_accuracy": questions.ask_batch(training_set, max_train).value
     }
     for split in ("id", "ood"):
-        cells = task.cells(split)
-        kind = "inferential" if split == "ood" else "trained"
-        right = questions.ask(cells, 1)[:, 0] == task.targets(cells, kind=kind) if len(cells) else None
+        cells = questions.cells(split)
+        targets = task.targets(cells, kind="inferential" if split == "ood" else "trained")
+        right = questions.ask(cells, 1)[:, 0] == targets if len(cells) else None
         accuracies[f"{split}_accuracy"] = None if right is None else float(right.mean())
     return accuracies
 
@@ -242,33 +253,49 @@ def quick_accuracies(
 class _Questions:
     """Asks one model for its answers (argmax at the last position), in bounded batches."""
 
-    def __init__(self, model: Model, task: AnchorTask, seed: int, batch_size: int) -> None:
-        self.model, self.task, self.seed, self.batch_size = model, task, seed, batch_size
+    def __init__(self, model: Model, task: AnchorTask, seed: int, batch_size: int, max_cells: int) -> None:
+        self.model, self.task, self.seed = model, task, seed
+        self.batch_size, self.max_cells = batch_size, max_cells
         self.finite = True
-        self.rounds = 0
         parameters = model.parameters() if isinstance(model, torch.nn.Module) else iter(())
         self.device = next((p.device for p in parameters), torch.device("cpu"))
 
-    def ask(
-        self, cells: Cells, n_noise: int, *, noise_per_pair: int | None = None
-    ) -> Int[np.ndarray, "cell draw"]:
+    def cells(self, split: Split) -> Cells:
+        """Every cell of a split, or a random choice of `max_cells` of them."""
+        cells = self.task.cells(split)
+        if len(cells) <= self.max_cells:
+            return cells
+        rng = generator(self.seed, "evaluation", 1)
+        chosen = rng.choice(len(cells), self.max_cells, replace=False)
+        return Cells(cells.pairs[chosen], cells.keys[chosen], cells.positions[chosen])
+
+    def ask(self, cells: Cells, n_noise: int) -> Int[np.ndarray, "cell draw"]:
         """Answers for every cell under `n_noise` draws of noise.
 
-        With `noise_per_pair` pairs in pair-major cells, every pair gets the same noise at the same
-        (key, position), and so does every later call of this kind: answers to mirrored pairs are then
-        comparable one by one.
+        The noise is a function of the seed and of how many cells there are: pairs and their mirrors,
+        asked with the same keys and positions, get the same noise and are comparable one by one.
         """
-        if noise_per_pair is None:
-            self.rounds += 1
-            repeats, stream = 1, self.rounds
-        else:
-            repeats, stream = noise_per_pair, 0
-        rng = generator(self.seed, "evaluation", stream)
+        rng = generator(self.seed, "evaluation")
         draws = []
         for _ in range(n_noise):
-            noise = np.tile(self.task.noise(len(cells) // repeats, rng), (repeats, 1))
+            noise = self.task.noise(len(cells), rng)
             draws.append(self._answers(self.task.place(cells, noise).tokens))
         return np.stack(draws, axis=1)
+
+    def accuracy(self, split: Split, right: Bool[np.ndarray, "cell draw"]) -> Accuracy | None:
+        """Mean over cells and draws; None where there is no cell."""
+        if not right.size:
+            return None
+        return _accuracy(right, whole=len(self.task.cells(split)) <= self.max_cells)
+
+    def pair_accuracies(
+        self, split: Split, cells: Cells, pairs: Iterable[Pair], right: Bool[np.ndarray, "cell draw"]
+    ) -> Iterator[PairAccuracy]:
+        """The accuracy of each pair that is among the cells."""
+        for pair in pairs:
+            accuracy = self.accuracy(split, right[(cells.pairs == pair).all(axis=1)])
+            if accuracy is not None:
+                yield PairAccuracy(pair, split, accuracy)
 
     def ask_batch(self, batch: AnchorBatch, limit: int) -> Accuracy:
         """Accuracy on the first `limit` sequences of a batch (they are in random order)."""
@@ -305,39 +332,21 @@ class _Questions:
             )
 
 
-def _accuracy(right: Bool[np.ndarray, "cell draw"], sampled: bool) -> Accuracy:
-    """Mean over cells and draws; the standard error is that of the draws within each cell."""
+def _accuracy(right: Bool[np.ndarray, "cell draw"], *, whole: bool = True) -> Accuracy:
+    """Mean over cells and draws.
+
+    Where every cell is there (`whole`), the standard error is that of the noise draws within the
+    cells; where they are a random choice, that of the cells' means, which holds both.
+    """
     share = right.mean(axis=1)
     n_cells, n_draws = right.shape
     error = 0.0
-    if sampled and n_draws > 1:
+    if not whole:
+        error = float(share.std(ddof=1)) / math.sqrt(n_cells) if n_cells > 1 else 0.5
+    elif n_draws > 1:
         variance = share * (1 - share) * n_draws / (n_draws - 1)  # of one draw, unbiased, per cell
         error = math.sqrt(variance.sum() / n_draws) / n_cells
     return Accuracy(float(share.mean()), error, right.size)
-
-
-def _accuracy_where(
-    right: Bool[np.ndarray, "cell draw"], where: Bool[np.ndarray, " cell"], sampled: bool
-) -> Accuracy | None:
-    return _accuracy(right[where], sampled) if where.any() else None
-
-
-def _pair_accuracies(
-    split: Split,
-    cells: Cells,
-    pairs: Iterable[Pair],
-    right: Bool[np.ndarray, "cell draw"],
-    sampled: bool,
-) -> Iterator[PairAccuracy]:
-    for pair in pairs:
-        rows = (cells.pairs == pair).all(axis=1)
-        yield PairAccuracy(pair, split, _accuracy(right[rows], sampled))
-
-
-def _places(cells: Cells, n_pairs: int) -> tuple[Int[np.ndarray, " place"], Int[np.ndarray, " place"]]:
-    """The (key, position) list that pair-major cells repeat for every pair."""
-    n = len(cells) // n_pairs
-    return cells.keys[:n], cells.positions[:n]
 
 
 def _shares(deviation: Int[np.ndarray, "cell draw"]) -> dict[int, float]:

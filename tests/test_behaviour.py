@@ -134,7 +134,7 @@ def test_deviations_are_answer_minus_target():
 def test_standard_error_by_hand():
     # two cells with 2 draws: shares 1/2 and 1. Variance of one draw in the first cell, unbiased:
     # 1/2 * 1/2 * 2/1 = 1/2; of the mean of its 2 draws 1/4; of the mean of 2 cells (1/4 + 0) / 4 = 1/16
-    accuracy = _accuracy(np.array([[True, False], [True, True]]), True)
+    accuracy = _accuracy(np.array([[True, False], [True, True]]))
     assert (accuracy.value, accuracy.standard_error, accuracy.n_sequences) == (0.75, 0.25, 4)
 
 
@@ -156,6 +156,24 @@ def test_without_noise_the_numbers_are_exact():
     result = evaluate(oracle(rules), task)
     assert result.ood.standard_error == result.id.standard_error == 0
     assert result.ood.n_sequences == 2 * 80
+
+
+def test_a_large_task_is_asked_on_a_random_choice_of_cells():
+    task = AnchorTask(chain_length=3, seq_len=8, key_min=40)
+
+    def wrong_for_even_keys(tokens):
+        logits = torch.zeros(*tokens.shape, 201)
+        for row, sequence in enumerate(tokens.tolist()):
+            i = next(p for p, token in enumerate(sequence) if token < 40) - 1
+            key, chain = sequence[i], tuple(sequence[i + 1 : i + 4])
+            logits[row, -1, 0 if key % 2 == 0 else task.inferential_target(key, chain)] = 1.0
+        return logits
+
+    result = evaluate(wrong_for_even_keys, task, n_noise=2, max_cells=500)
+    assert result.id.n_sequences == result.ood.n_sequences == 1000
+    # the draws of a cell agree, so the error is that of 500 coins: sqrt(1/4 / 500) = .022
+    assert result.ood.standard_error == pytest.approx(0.5 / np.sqrt(500), rel=0.02)
+    assert abs(result.ood.value - 0.5) < 5 * result.ood.standard_error
 
 
 def test_mirrored_pairs_get_the_same_noise():

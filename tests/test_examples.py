@@ -24,7 +24,7 @@ def test_demo_trains_saves_and_explains(tmp_path, capsys):
 def test_seeds_prints_a_row_for_each_seed():
     seeds = example("seeds")
     tiny = {"steps": 2, "n_samples": 600, "d_model": 16, "d_head": 8, "d_mlp": 16}
-    results = [seeds.run("quick", {**tiny, "seed": seed}) for seed in (0, 1)]
+    results = [seeds.run("quick", {**tiny, "seed": seed}, None) for seed in (0, 1)]
     assert seeds.table("quick", [0, 1], results).row_count == 3
     assert results[0][0].id.value != results[1][0].id.value
 

@@ -82,9 +82,12 @@ def _options() -> list[inspect.Parameter]:
     for part, cls in PART_CLASSES.items():
         hints = typing.get_type_hints(cls)
         docs = field_docs(cls)
-        for name in cls.__dataclass_fields__:
+        for name, field in cls.__dataclass_fields__.items():
             kind = _option_type(hints[name])
             text = docs[name] + (" As JSON." if kind is str and hints[name] is not str else "")
+            default = field.default
+            if isinstance(default, int | float | str) and not isinstance(default, bool):
+                text += f" Default {default}."
             option = typer.Option(help=text, rich_help_panel=f"{part} ({cls.__name__})", show_default=False)
             annotation = Annotated[kind | None, option]
             parameters.append(

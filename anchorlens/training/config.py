@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from anchorlens.configuration import check_choice, check_number, documented, from_mapping
 
+_MOST_SAMPLES = 100_000_000
+
 
 @documented
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class TrainConfig:
             ("eval_every", 1),
             ("n_checkpoints", 0),
         ):
-            check_number(name, getattr(self, name), minimum=minimum, integer=True)
+            limit = _MOST_SAMPLES if name == "n_samples" else None
+            check_number(name, getattr(self, name), minimum=minimum, maximum=limit, integer=True)
         if self.batch_size > self.n_samples:
             raise ValueError(
                 f"batch_size must be <= n_samples ({self.n_samples}), got {self.batch_size}; "

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 from transformer_lens import HookedTransformer
 
+from anchorlens.behaviour import evaluate
 from anchorlens.init import init_table, parameter_shapes
 from anchorlens.model import build_model
 from anchorlens.model_config import PARTS, VARIANTS, ModelConfig
@@ -209,9 +210,8 @@ def test_hooks_can_edit_and_the_edit_reaches_the_logits_once():
     assert torch.equal(model(tokens), plain)
 
 
-@pytest.mark.skipif(not RELEASED.exists(), reason=f"no released-code checkpoints at {RELEASED}")
-@pytest.mark.parametrize("folder", sorted(p.name for p in RELEASED.glob("g*")))
-def test_released_variant_gives_the_released_codes_logits(folder):
+def released_model(folder):
+    """A model of the `released` variant with the weights of a checkpoint of the released code."""
     given = json.loads((RELEASED / folder / "config.json").read_text())
     state = torch.load(RELEASED / folder / "model/model_1500.pt", weights_only=True)
     heads, d_head, d_model = given["n_heads"], given["d_k"], given["d_model"]
@@ -254,9 +254,29 @@ def test_released_variant_gives_the_released_codes_logits(folder):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
-    truth = json.loads((RELEASED / folder / "logits.json").read_text())
-    logits = model(torch.tensor(truth["tokens"]))[:, -1]
-    assert (logits - torch.tensor(truth["logits"])).abs().max() < 1e-4
+    return model
+
+
+@pytest.mark.skipif(not RELEASED.exists(), reason=f"no released-code checkpoints at {RELEASED}")
+@pytest.mark.parametrize("folder", sorted(p.name for p in RELEASED.glob("g*")))
+class TestReleasedCheckpoints:
+    def test_logits(self, folder):
+        truth = json.loads((RELEASED / folder / "logits.json").read_text())
+        logits = released_model(folder)(torch.tensor(truth["tokens"]))[:, -1]
+        assert (logits - torch.tensor(truth["logits"])).abs().max() < 1e-4
+
+    def test_behaviour(self, folder):
+        truth = json.loads((RELEASED / folder / "measured.json").read_text())
+        behaviour = evaluate(released_model(folder), AnchorTask(), n_noise=2)
+        last_pair = next(p.accuracy for p in behaviour.pairs if p.pair == (4, 3))  # their OOD
+        for found, name in (
+            (behaviour.train, "train_acc"),
+            (behaviour.id, "id_acc"),
+            (last_pair, "ood_acc"),
+            (behaviour.commutativity, "commutativity"),
+        ):
+            assert abs(found.value - truth[name]) < 0.03, name  # theirs are samples of some thousands
+        assert behaviour.phase.phase == truth["phase"]
 
 
 @pytest.mark.parametrize(

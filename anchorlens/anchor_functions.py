@@ -14,6 +14,25 @@ AnchorFunction = int | Mapping[int, int] | Callable[[int], int]
 Pair = tuple[int, ...]
 """The anchors of one sequence in the order they stand; two of them in the papers."""
 
+LARGEST = 1_000_000
+"""Largest token, value and shift, so that tables and vocabularies stay in memory."""
+
+
+class FrozenDict(dict[Any, Any]):
+    """A dict that cannot be changed, can be hashed and pickled, and equals any dict of its content."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a task cannot be changed; make a new one with dataclasses.replace(task, ...)")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
+    clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> Any:
+        return FrozenDict, (dict(self),)
+
 
 def token(value: Any, what: str) -> int:
     """A token id as a plain int.
@@ -25,18 +44,20 @@ def token(value: Any, what: str) -> int:
         number = operator.index(value)
     except TypeError:
         number = -1
-    if number < 0 or isinstance(value, bool):
-        raise ValueError(f"{what} must be a token id >= 0, got {value!r}")
+    if not 0 <= number <= LARGEST or isinstance(value, bool):
+        raise ValueError(f"{what} must be a token id 0..{LARGEST}, got {value!r}")
     return number
 
 
-def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | dict[int, int]:
+def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDict:
     """A shift as it is; a table or a callable as a table over `inputs`.
 
     Raises:
         ValueError: neither of the three, a table with gaps, or values that are no integers.
     """
     if isinstance(function, int | np.integer) and not isinstance(function, bool):
+        if abs(function) > LARGEST:
+            raise ValueError(f"{what} must be a shift of at most {LARGEST}, got {function}")
         return int(function)
     if isinstance(function, Mapping):
         missing = [x for x in inputs if x not in function]
@@ -51,7 +72,10 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | dict[int,
     else:
         raise ValueError(f"{what} must be a shift, a table or a callable, got {function!r}")
     try:
-        return {x: operator.index(y) for x, y in zip(inputs, values, strict=True)}
+        table = FrozenDict({x: operator.index(y) for x, y in zip(inputs, values, strict=True)})
+        if any(abs(y) > LARGEST for y in table.values()):
+            raise ValueError(f"{what} must give values up to {LARGEST}, got {max(table.values(), key=abs)}")
+        return table
     except TypeError:
         odd = next(y for y in values if not hasattr(y, "__index__"))
         raise ValueError(f"{what} must give integers, got {odd!r}; round inside the function") from None

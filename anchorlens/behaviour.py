@@ -7,6 +7,7 @@ and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -58,7 +59,10 @@ class PairAccuracy:
 @documented
 @dataclass(frozen=True, eq=False)
 class Behaviour:
-    """Everything `evaluate` measured: accuracies (0..1) with standard errors, and the phase."""
+    """Everything `evaluate` measured: accuracies (0..1) with standard errors, and the phase.
+
+    Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
+    """
 
     train: Accuracy
     """On sequences of the training set where it is known, else on fresh noise around trained cells."""
@@ -135,7 +139,7 @@ def evaluate(
             small training set gets wrong.
         n_noise: noise draws for every held-out and unseen (pair, key, position), >= 2 unless the
             task has no noise.
-        max_train: sequences of the training set asked at most, >= 1.
+        max_train: sequences of the training set asked at most, >= 1; of a larger one a random choice.
         max_cells: (pair, key, position) asked at most per split, >= 2; a split with more (the papers'
             have 6,972, 868 and 1,120) is asked on a random choice, and the standard errors grow.
         seed: of the noise, and of that choice.
@@ -145,8 +149,8 @@ def evaluate(
         Accuracies (0..1) with standard errors, per pair, deviations, commutativity and the phase.
 
     Raises:
-        ValueError: an unusable option, or logits of another shape than [batch, pos, d_vocab] with
-            room for every target.
+        ValueError: an unusable option, a vocabulary or context too small for the task, or logits of
+            another shape than [batch, pos, d_vocab] with room for every target.
 
     Example:
         >>> from anchorlens.model import ModelConfig, build_model
@@ -177,15 +181,14 @@ def evaluate(
     id_accuracy = questions.accuracy("id", id_deviation == 0)
 
     ood = symmetric = commutativity = None
-    unseen = tuple(task.unseen_pairs or ())
-    if unseen:
+    if task.ood_pairs:
         cells = questions.cells("ood")
         mirror = replace(cells, pairs=cells.pairs[:, ::-1])
         answers, mirrored = ask(cells, n_noise), ask(mirror, n_noise)  # the same noise for both
         inferential = task.targets(cells, kind="inferential")
         deviation = answers - inferential[:, None]
         deviations["ood"] = _shares(deviation)
-        pairs += questions.pair_accuracies("ood", cells, unseen, deviation == 0)
+        pairs += questions.pair_accuracies("ood", cells, task.ood_pairs, deviation == 0)
         ood = questions.accuracy("ood", deviation == 0)
 
         has_mirror = (cells.pairs != mirror.pairs).any(axis=1)
@@ -250,10 +253,25 @@ def quick_accuracies(
     return accuracies
 
 
+@contextlib.contextmanager
+def _evaluation_mode(model: Model) -> Iterator[None]:
+    """Every submodule in evaluation mode, and afterwards each in the mode it was in."""
+    modules = list(model.modules()) if isinstance(model, torch.nn.Module) else []
+    modes = [module.training for module in modules]
+    try:
+        for module in modules:
+            module.training = False
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
+
+
 class _Questions:
     """Asks one model for its answers (argmax at the last position), in bounded batches."""
 
     def __init__(self, model: Model, task: AnchorTask, seed: int, batch_size: int, max_cells: int) -> None:
+        _check_capacity(model, task)
         self.model, self.task, self.seed = model, task, seed
         self.batch_size, self.max_cells = batch_size, max_cells
         self.finite = True
@@ -298,29 +316,23 @@ class _Questions:
                 yield PairAccuracy(pair, split, accuracy)
 
     def ask_batch(self, batch: AnchorBatch, limit: int) -> Accuracy:
-        """Accuracy on the first `limit` sequences of a batch (they are in random order)."""
+        """Accuracy on a batch, or on a random choice of `limit` of its sequences."""
         n = min(limit, len(batch))
-        right = self._answers(batch.tokens[:n]) == batch.targets[:n].numpy()
+        rows = generator(self.seed, "evaluation", 2).permutation(len(batch))[:n]
+        right = self._answers(batch.tokens[rows]) == batch.targets[rows].numpy()
         share = float(right.mean())
         error = math.sqrt(share * (1 - share) / n * (1 - n / len(batch)))  # drawn without replacement
         return Accuracy(share, error, n)
 
     def _answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
-        training = getattr(self.model, "training", False)
         answers = []
-        try:
-            if training:
-                self.model.eval()  # pyright: ignore[reportFunctionMemberAccess]
-            with torch.inference_mode():
-                for chunk in tokens.split(self.batch_size):
-                    logits = self.model(chunk.to(self.device))
-                    self._check(logits, chunk)
-                    last = logits[:, -1]  # [batch, d_vocab]
-                    self.finite = self.finite and bool(last.isfinite().all())
-                    answers.append(last.argmax(dim=-1).cpu().numpy())
-        finally:
-            if training:
-                self.model.train()  # pyright: ignore[reportFunctionMemberAccess]
+        with _evaluation_mode(self.model), torch.inference_mode():
+            for chunk in tokens.split(self.batch_size):
+                logits = self.model(chunk.to(self.device))
+                self._check(logits, chunk)
+                last = logits[:, -1]  # [batch, d_vocab]
+                self.finite = self.finite and bool(last.isfinite().all())
+                answers.append(last.argmax(dim=-1).cpu().numpy())
         return np.concatenate(answers)
 
     def _check(self, logits: Any, tokens: Int[Tensor, "batch pos"]) -> None:
@@ -329,6 +341,17 @@ class _Questions:
             raise ValueError(
                 f"model must give logits [batch, pos, d_vocab >= {self.task.d_vocab}] for tokens "
                 f"{list(tokens.shape)}, got {list(shape) or type(logits).__name__}; is it of this task?"
+            )
+
+
+def _check_capacity(model: Model, task: AnchorTask) -> None:
+    """Refuse a HookedTransformer whose vocabulary or context is too small for the task."""
+    config = getattr(model, "cfg", None)
+    for name, need in (("d_vocab", task.d_vocab), ("n_ctx", task.seq_len)):
+        have = getattr(config, name, None)
+        if isinstance(have, int) and have < need:
+            raise ValueError(
+                f"model must have {name} >= {need} for this task, got {have}; is it of this task?"
             )
 
 

@@ -70,7 +70,8 @@ class PostNormBlock(_Block):
     """x -> LN(x + attn(x)) -> LN(x + mlp(x)), the equations of arXiv 2405.05409.
 
     `hook_resid_mid` and `hook_resid_post` are the residual stream after its LayerNorm, that is, what
-    the next module reads; the sum before it is not a hook point.
+    the next module reads; the sum before it is not a hook point. The residual stream is therefore no
+    sum of its parts, and TransformerLens' `decompose_resid` and `logit_attrs` do not apply.
     """
 
     def norm_resid_mid(self, x: Residual) -> Residual:

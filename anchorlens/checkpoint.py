@@ -78,15 +78,14 @@ class Checkpoint:
         """Take a copy of a model's parameters as they are now.
 
         Raises:
-            ValueError: the parameters are not those of `config`.
+            ValueError: the parameters are not those of `config`, or it is too small for `task`.
         """
         weights = {
             name: parameter.detach().to("cpu", copy=True) for name, parameter in model.named_parameters()
         }
-        problem = _mismatch(weights, config)
-        if problem:
-            raise ValueError(f"model does not fit its config: {problem}")
-        return cls(config, task, weights, train, step, dict(metrics or {}))
+        checkpoint = cls(config, task, weights, train, step, dict(metrics or {}))
+        _check_whole(checkpoint)
+        return checkpoint
 
     def build_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
         """The HookedTransformer with these weights, in evaluation mode.
@@ -124,7 +123,8 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
         checkpoint: what to write.
 
     Raises:
-        ValueError: another suffix.
+        ValueError: another suffix, weights that do not fit the configuration, or metrics that are
+            not JSON-ready.
         OSError: the disk refuses; a file that was there before is untouched.
 
     Example:
@@ -135,6 +135,7 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
         >>> load_checkpoint(path)
         Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
     """
+    _check_whole(checkpoint)
     header = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -174,7 +175,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
             metrics=dict(header["metrics"]),
             versions=dict(header["versions"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        config.check_task(checkpoint.task)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise CheckpointError(path, f"its configuration makes no sense: {error}") from None
     problem = _mismatch(weights, config)
     if problem:
@@ -199,6 +201,14 @@ def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: 
         )
 
 
+def _check_whole(checkpoint: Checkpoint) -> None:
+    """Refuse what `load_checkpoint` would refuse."""
+    checkpoint.model.check_task(checkpoint.task)
+    problem = _mismatch(checkpoint.weights, checkpoint.model)
+    if problem:
+        raise ValueError(f"model does not fit its config: {problem}")
+
+
 def _mismatch(weights: Mapping[str, Tensor], config: ModelConfig) -> str | None:
     """What keeps `weights` from being the parameters of `config`, or None."""
     shapes = parameter_shapes(config)
@@ -209,7 +219,7 @@ def _mismatch(weights: Mapping[str, Tensor], config: ModelConfig) -> str | None:
             return f"{name} must have shape {list(shape)}, got {list(weights[name].shape)}"
     for name, weight in weights.items():
         if name not in shapes:
-            return f"{name} is not a parameter of the {config.variant} variant"
+            return f"{name!r} is not a parameter of the {config.variant} variant"
         if weight.dtype not in (torch.float32, torch.float64) or weight.dtype != weights["embed.W_E"].dtype:
             return f"{name} must be float32 or float64 like the others, got {weight.dtype}"
     return None

@@ -1,7 +1,8 @@
 """The command line: `anchorlens train`, `anchorlens evaluate`.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 internal error or a run that
-failed, 2 usage, 3 unreadable or unsafe checkpoint. Nothing heavy is imported before it is needed.
+failed, 2 usage, 3 unreadable or unsafe checkpoint, 130 interrupted. Nothing heavy is imported before
+it is needed.
 """
 
 from __future__ import annotations
@@ -163,15 +164,22 @@ def _train(
     if out is None:
         raise ValueError("--out is missing: name the folder of the run, for example --out runs/g0.7")
     changes: Any = {} if config is None else _read_toml(config)
-    name = preset or changes.pop("preset", None)
+    named = changes.pop("preset", None)
     changes = merged(changes, sorted_by_part(_read_fields(fields)))
-    run = None
-    if name is not None or changes or not (resume and (out / "config.json").exists()):
-        run = RunConfig.from_dict(merged(preset_parts(name or "quick"), changes))
+    stored = None
+    if resume:
+        from anchorlens.training.folder import stored_run
+
+        stored = stored_run(out)
+    if stored is not None and preset is None and named is None:
+        base = stored.to_dict()  # a flag changes that field alone; train says whether it may
+    else:
+        base = preset_parts(preset or named or "quick")
+    run = RunConfig.from_dict(merged(base, changes))
     from anchorlens.training.run import TrainingDiverged, train
 
     try:
-        result = train(*(run or (None, None, None)), out=out, resume=resume)
+        result = train(*run, out=out, resume=resume)
     except TrainingDiverged as error:
         _fail(str(error), EXIT_FAILED)
     path = out / "ckpt.pt"

@@ -7,9 +7,12 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import numbers
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
+
+import numpy as np
 
 T = TypeVar("T")
 
@@ -48,22 +51,31 @@ def check_number(
         ValueError: `value` is no finite number of the kind asked for, or lies outside the range.
     """
     kind = "an integer" if integer else "a finite number"
-    good = isinstance(value, int if integer else (int, float)) and not isinstance(value, bool)
+    good = isinstance(value, numbers.Integral if integer else numbers.Real) and not isinstance(value, bool)
     good = good and value == value and abs(value) != float("inf")
+    number: Any = value
     bounds = [
         f"{sign} {bound}"
         for sign, bound in ((">=", minimum), (">", above), ("<=", maximum))
         if bound is not None
     ]
     if good and minimum is not None:
-        good = value >= minimum
+        good = number >= minimum
     if good and above is not None:
-        good = value > above
+        good = number > above
     if good and maximum is not None:
-        good = value <= maximum
+        good = number <= maximum
     if not good:
         limits = f" {' and '.join(bounds)}" if bounds else ""
         raise ValueError(f"{name} must be {kind}{limits}, got {value!r}")
+
+
+def make_plain(config: Any) -> None:
+    """Turn the NumPy scalars among the fields of a frozen dataclass into Python's own numbers."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(config, field.name, value.item())
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

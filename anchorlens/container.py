@@ -75,8 +75,11 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
         OSError: the disk refuses; a file that was there before is untouched.
     """
     path = check_suffix(path)
-    text = json.dumps(header, allow_nan=False, sort_keys=True)
-    tensors = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    try:
+        text = json.dumps(header, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path.name} must have JSON-ready metrics and configuration: {error}") from None
+    tensors = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     digest = _digest(text, tensors)
     with atomic_write(path) as file:
         if path.suffix == ".pt":

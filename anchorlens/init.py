@@ -13,7 +13,7 @@ std = d_in^-gamma (the initialization rate of arXiv 2405.05409 and 2501.08537). 
 | W_out          | [d_mlp, d_model]           | mlp       | d_mlp            | d_model  |
 | W_U            | [d_model, d_vocab]         | embedding | d_model          | d_model  |
 
-W_O and W_out are divided by sqrt(2 n_layers) where `scale_residual_writers` is on (`released`).
+W_O and W_out are divided by sqrt(2 n_layers) where `scales_residual_writers` is true (`released`).
 Biases are zero, but in `released` PyTorch's Linear default U(-1/sqrt(fan_in), +1/sqrt(fan_in)).
 LayerNorms start at weight 1 and bias 0.
 """
@@ -57,7 +57,7 @@ def init_table(config: ModelConfig) -> dict[str, WeightInit]:
     def add(name: str, part: Part, fan_in: int, *, writes_residual: bool = False) -> None:
         d_in = config.d_model if config.variant == "released" else fan_in
         scale = float(d_in) ** -config.gamma_of(part)
-        if writes_residual and config.scale_residual_writers:
+        if writes_residual and config.scales_residual_writers:
             scale /= math.sqrt(2 * config.n_layers)
         table[name] = WeightInit(part, fan_in, d_in, scale)
 

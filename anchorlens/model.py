@@ -75,7 +75,7 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
         n_heads=config.n_heads,
         d_mlp=config.d_mlp,
         d_vocab=config.d_vocab,
-        act_fn=str(config.act_fn),
+        act_fn=config.activation,
         normalization_type="LN",
         attention_dir="causal",
         init_weights=False,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from anchorlens.configuration import check_choice, check_number, documented, from_mapping
+from anchorlens.configuration import check_choice, check_number, documented, from_mapping, make_plain
 from anchorlens.task import AnchorTask
 
 Variant = Literal["gpt2", "postnorm", "released"]
@@ -16,8 +16,7 @@ Part = Literal["embedding", "qk", "vo", "mlp"]
 PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
 
 _MOST_LAYERS = 10_000
-
-_ACT_FN: dict[Variant, str] = {"gpt2": "gelu", "postnorm": "relu", "released": "gelu"}
+_LARGEST_GAMMA = 10
 
 
 @documented
@@ -72,25 +71,39 @@ class ModelConfig:
     """Divide W_O and W_out by sqrt(2 n_layers); unset for the variant's own (released only)."""
 
     def __post_init__(self) -> None:
-        """Check every field and fill in the variant's own values."""
+        """Check every field."""
+        make_plain(self)
         check_choice("variant", self.variant, VARIANTS)
         for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "d_vocab", "n_ctx"):
             limit = _MOST_LAYERS if name == "n_layers" else None
             check_number(name, getattr(self, name), minimum=1, maximum=limit, integer=True)
-        check_number("gamma", self.gamma)
+        check_number("gamma", self.gamma, minimum=-_LARGEST_GAMMA, maximum=_LARGEST_GAMMA)
         for part in PARTS:
             if getattr(self, f"gamma_{part}") is not None:
-                check_number(f"gamma_{part}", getattr(self, f"gamma_{part}"))
+                check_number(
+                    f"gamma_{part}",
+                    getattr(self, f"gamma_{part}"),
+                    minimum=-_LARGEST_GAMMA,
+                    maximum=_LARGEST_GAMMA,
+                )
         check_choice("init_distribution", self.init_distribution, ("normal", "uniform"))
-        if self.act_fn is None:
-            object.__setattr__(self, "act_fn", _ACT_FN[self.variant])
-        check_choice("act_fn", self.act_fn, ("gelu", "gelu_new", "relu"))
-        if self.scale_residual_writers is None:
-            object.__setattr__(self, "scale_residual_writers", self.variant == "released")
-        if not isinstance(self.scale_residual_writers, bool):
+        if self.act_fn is not None:
+            check_choice("act_fn", self.act_fn, ("gelu", "gelu_new", "relu"))
+        if self.scale_residual_writers is not None and not isinstance(self.scale_residual_writers, bool):
             raise ValueError(
                 f"scale_residual_writers must be true or false, got {self.scale_residual_writers!r}"
             )
+
+    @property
+    def activation(self) -> str:
+        """The MLP's activation: `act_fn`, or the variant's own (gelu; relu in postnorm)."""
+        return self.act_fn or ("relu" if self.variant == "postnorm" else "gelu")
+
+    @property
+    def scales_residual_writers(self) -> bool:
+        """Whether W_O and W_out start divided by sqrt(2 n_layers)."""
+        own = self.scale_residual_writers
+        return self.variant == "released" if own is None else own
 
     @classmethod
     def for_task(cls, task: AnchorTask, **fields: Any) -> ModelConfig:

@@ -24,7 +24,10 @@ COMMUTATIVITY_THRESHOLD = 0.70
 @documented
 @dataclass(frozen=True)
 class Phase:
-    """The phase by definition, or why there is none."""
+    """The phase by definition, or why there is none.
+
+    Source: the phases of arXiv 2405.05409 and 2501.08537.
+    """
 
     phase: Literal[1, 2, 3] | None
     """1 memorises, 2 generalises in distribution, 3 composes rules; None: undecided."""

@@ -9,7 +9,8 @@ regime) and 2405.05409 (the `conflict` regime).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from jaxtyping import Bool, Int
 
 from anchorlens.anchor_functions import (
     AnchorFunction,
+    FrozenDict,
     Pair,
     as_json,
     formula,
@@ -27,7 +29,7 @@ from anchorlens.anchor_functions import (
     tabulate,
     token,
 )
-from anchorlens.configuration import check_choice, check_number, documented, from_mapping
+from anchorlens.configuration import check_choice, check_number, documented, from_mapping, make_plain
 from anchorlens.sequences import AnchorBatch, Cells, choose
 
 Split = Literal["train", "id", "ood"]
@@ -59,7 +61,7 @@ class AnchorTask:
     """The papers' task as a user's object; the defaults are the papers' values.
 
     A task is immutable and holds data only: callables are tabulated when it is made, so that it can
-    be saved, compared and sent to another process.
+    be saved, compared and sent to another process. `dataclasses.replace` makes a variation of it.
 
     Raises:
         ValueError: any value that makes no task, with what was expected, what came and what to do.
@@ -89,16 +91,16 @@ class AnchorTask:
     seq_len: int = 9
     """Tokens per sequence, n in the papers."""
     regime: Literal["reasoning", "conflict"] = "reasoning"
-    """`reasoning`: both orders of the last two anchors unseen (2501.08537); `conflict`: one order is
+    """`reasoning`: both orders of the two largest anchors unseen (2501.08537); `conflict`: one order is
     trained on a non-inferential target, the other unseen (2405.05409)."""
     complexity: int | None = None
     """Reasoning complexity 0..6: so many groups get a wrong but symmetric shift, and every pair is
     trained; unset for the regime's own targets."""
     unseen_pairs: Sequence[Pair] | None = None
-    """Pairs left out of training; unset for the regime's own."""
+    """Pairs left out of training; unset for the regime's own (`ood_pairs` has them either way)."""
     overrides: Mapping[Pair, AnchorFunction] | None = None
     """Pair -> function of the key that is trained on instead of the composition; an int is a total
-    shift. Added to the regime's own."""
+    shift. Added to the regime's own (`trained_overrides` has them together)."""
     split_modulus: int | None = None
     """m: key x may stand at position i in training iff x mod m != i mod m; unset for seq_len."""
     noise_obeys_split: bool = False
@@ -106,22 +108,22 @@ class AnchorTask:
 
     def __post_init__(self) -> None:
         """Check every field, fill in the regime's own values and tabulate the callables."""
+        make_plain(self)
         self._check_scalars()
-        anchors = {token(a, "an anchor"): f for a, f in self.anchors.items()}
-        object.__setattr__(self, "anchors", anchors)
+        # ascending, so that tasks that are equal also draw the same sequences
+        anchors = sorted((token(a, "an anchor"), f) for a, f in self.anchors.items())
+        object.__setattr__(self, "anchors", FrozenDict(anchors))
         self._check_anchors()
-        object.__setattr__(self, "anchors", self._tabulate_anchors())
-        if self.split_modulus is None:
-            object.__setattr__(self, "split_modulus", self.seq_len)
-        unseen, overrides = self._regime()
+        object.__setattr__(self, "anchors", FrozenDict(self._tabulate_anchors()))
         if self.unseen_pairs is not None:
-            unseen = [self._pair(pair, "unseen_pairs") for pair in self.unseen_pairs]
-        for pair, function in (self.overrides or {}).items():
-            pair = self._pair(pair, "overrides")
-            overrides[pair] = tabulate(function, self.keys.tolist(), f"the override of {pair}")
-        unseen = tuple(dict.fromkeys(unseen))
-        object.__setattr__(self, "unseen_pairs", unseen)
-        object.__setattr__(self, "overrides", overrides)
+            unseen = dict.fromkeys(self._pair(pair, "unseen_pairs") for pair in self.unseen_pairs)
+            object.__setattr__(self, "unseen_pairs", tuple(unseen))
+        if self.overrides is not None:
+            overrides = {self._pair(pair, "overrides"): f for pair, f in self.overrides.items()}
+            tables = {
+                p: tabulate(f, self.keys.tolist(), f"the override of {p}") for p, f in overrides.items()
+            }
+            object.__setattr__(self, "overrides", FrozenDict(tables))
         self._check_targets()
 
     # -- what the task is ---------------------------------------------------------------------
@@ -147,10 +149,20 @@ class AnchorTask:
         return tuple(itertools.product(self.anchors, repeat=self.chain_length))
 
     @cached_property
+    def ood_pairs(self) -> tuple[Pair, ...]:
+        """The pairs never seen in training: `unseen_pairs`, or the regime's own."""
+        return tuple(self._regime[0] if self.unseen_pairs is None else self.unseen_pairs)
+
+    @cached_property
     def seen_pairs(self) -> tuple[Pair, ...]:
         """The pairs that are trained."""
-        unseen = set(self.unseen_pairs or ())
+        unseen = set(self.ood_pairs)
         return tuple(pair for pair in self.pairs if pair not in unseen)
+
+    @cached_property
+    def trained_overrides(self) -> Mapping[Pair, AnchorFunction]:
+        """Pair -> function that is trained instead of the composition: the regime's and your own."""
+        return FrozenDict({**self._regime[1], **(self.overrides or {})})
 
     @cached_property
     def d_vocab(self) -> int:
@@ -199,9 +211,16 @@ class AnchorTask:
             cells: which pairs and keys.
             kind: `trained` (overrides apply), `inferential` (f itself), or `mirrored`: what the
                 pair in reverse order is trained on, the symmetric solution of 2405.05409.
+
+        Raises:
+            ValueError: keys that the task does not have.
         """
         pairs = cells.pairs[:, ::-1] if kind == "mirrored" else cells.pairs
         table = self._inferential if kind == "inferential" else self._trained
+        if len(cells) and not self.key_min <= cells.keys.min() <= cells.keys.max() <= self.key_max:
+            raise ValueError(
+                f"keys must lie in {self.key_min}..{self.key_max}, got {cells.keys.min()}..{cells.keys.max()}"
+            )
         return table[self.pair_index(pairs), cells.keys - self.key_min]
 
     def cells(self, split: Split) -> Cells:
@@ -310,9 +329,15 @@ class AnchorTask:
         """
         overrides = [
             f"{pair}: {formula(function)} (composition: {self._composition_formula(pair)})"
-            for pair, function in (self.overrides or {}).items()
+            for pair, function in self.trained_overrides.items()
         ]
-        unseen = ", ".join(map(str, self.unseen_pairs or ()))
+        unseen = ", ".join(map(str, self.ood_pairs))
+        trained_anchors = set(itertools.chain.from_iterable(self.seen_pairs))
+        untrained = [
+            f"No pair with anchor {a} is trained: OOD cannot be inferred."
+            for a in self.anchors
+            if a not in trained_anchors
+        ]
         noise = "noise obeys the training rule too" if self.noise_obeys_split else "noise is free"
         anchors = ", ".join(f"{a}: {formula(f)}" for a, f in self.anchors.items())
         trained = f"{len(self.seen_pairs)} of {len(self.pairs)} anchor pairs"
@@ -328,8 +353,13 @@ class AnchorTask:
                 f"Never seen (OOD): {unseen}, asked for the composition."
                 if unseen
                 else "Never seen (OOD): nothing, every pair is trained.",
-                f"Held out (ID test): seen pairs where x mod {self.split_modulus} equals position mod "
-                f"{self.split_modulus}; {noise}.",
+                *(
+                    [f"No pair with anchor {untrained} is trained: OOD cannot be inferred."]
+                    if untrained
+                    else []
+                ),
+                f"Held out (ID test): seen pairs where x mod {self.modulus} equals position mod "
+                f"{self.modulus}; {noise}.",
             ]
         )
 
@@ -339,10 +369,10 @@ class AnchorTask:
         """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["anchors"] = {str(a): as_json(f) for a, f in self.anchors.items()}
-        values["unseen_pairs"] = [list(pair) for pair in self.unseen_pairs or ()]
-        values["overrides"] = {
-            ",".join(map(str, pair)): as_json(f) for pair, f in (self.overrides or {}).items()
-        }
+        if self.unseen_pairs is not None:
+            values["unseen_pairs"] = [list(pair) for pair in self.unseen_pairs]
+        if self.overrides is not None:
+            values["overrides"] = {",".join(map(str, p)): as_json(f) for p, f in self.overrides.items()}
         return values
 
     @classmethod
@@ -386,6 +416,10 @@ class AnchorTask:
             check_number("complexity", self.complexity, minimum=0, maximum=6, integer=True)
         if not isinstance(self.anchors, Mapping):
             raise ValueError(f"anchors must map tokens to functions, got {self.anchors!r}")
+        if self.overrides is not None and not isinstance(self.overrides, Mapping):
+            raise ValueError(f"overrides must map pairs to functions, got {self.overrides!r}")
+        if self.unseen_pairs is not None and not isinstance(self.unseen_pairs, Iterable):
+            raise ValueError(f"unseen_pairs must be a list of pairs, got {self.unseen_pairs!r}")
 
     def _check_anchors(self) -> None:
         if len(self.anchors) < 2:
@@ -417,13 +451,13 @@ class AnchorTask:
                     f"the {name} of key {self.keys[key]} and pair {self.pairs[pair]} is "
                     f"{table[pair, key]}, no token; raise key_min"
                 )
-        overlap = set(self.overrides or {}) & set(self.unseen_pairs or ())
+        overlap = set(self.trained_overrides) & set(self.ood_pairs)
         if overlap:
             raise ValueError(f"{sorted(overlap)[0]} is both in overrides and unseen; it can be one only")
         for split in ("train", "id"):
             if not self._allowed(split).any():
                 raise ValueError(
-                    f"split_modulus {self.split_modulus} leaves no (key, position) in the {split} split "
+                    f"split_modulus {self.modulus} leaves no (key, position) in the {split} split "
                     f"for keys {self.key_min}..{self.key_max}; try a smaller one"
                 )
         if self.noise_obeys_split and not self._allowed("train").any(axis=0).all():
@@ -431,6 +465,7 @@ class AnchorTask:
 
     # -- the regime ---------------------------------------------------------------------------
 
+    @cached_property
     def _regime(self) -> tuple[Sequence[Pair], dict[Pair, AnchorFunction]]:
         """Unseen pairs and overrides that the regime or the complexity stands for."""
         if self.complexity is not None:
@@ -441,8 +476,6 @@ class AnchorTask:
                 )
             broken = COMPLEXITY_SHIFTS[: self.complexity]
             return [], {p: shift for (a, b), shift in broken for p in ((a, b), (b, a))}
-        if self.unseen_pairs is not None and self.regime == "reasoning":
-            return self.unseen_pairs, {}
         first, second = list(self.anchors)[-2:]
         mirrored = {(first, second), (second, first)}
         if self.regime == "reasoning":  # every chain with the two as neighbours; for pairs, just the two
@@ -471,7 +504,7 @@ class AnchorTask:
                     values |= set(table.values())
             reached = values
         return {
-            a: int(f) if isinstance(f, int | np.integer) else dict(sorted(tables[a].items()))
+            a: int(f) if isinstance(f, int | np.integer) else FrozenDict(sorted(tables[a].items()))
             for a, f in self.anchors.items()
         }
 
@@ -488,7 +521,7 @@ class AnchorTask:
     @cached_property
     def _trained(self) -> Int[np.ndarray, "pair key"]:
         table = self._inferential.copy()
-        for pair, function in (self.overrides or {}).items():
+        for pair, function in self.trained_overrides.items():
             if isinstance(function, int):
                 table[self._row(pair)] = self.keys + function
             else:
@@ -498,7 +531,7 @@ class AnchorTask:
 
     @cached_property
     def _unseen_rows(self) -> Bool[np.ndarray, " pair"]:
-        unseen = set(self.unseen_pairs or ())
+        unseen = set(self.ood_pairs)
         return np.array([pair in unseen for pair in self.pairs])
 
     def _allowed(self, split: Split) -> Bool[np.ndarray, "key position"]:
@@ -509,7 +542,7 @@ class AnchorTask:
         return train if split == "train" else ~train
 
     def _split_pairs(self, split: Split) -> Sequence[Pair]:
-        return (self.unseen_pairs or ()) if split == "ood" else self.seen_pairs
+        return self.ood_pairs if split == "ood" else self.seen_pairs
 
     @cached_property
     def _anchor_rank(self) -> Int[np.ndarray, " token"]:
@@ -525,20 +558,22 @@ class AnchorTask:
         return index
 
     def _pair(self, pair: Any, where: str) -> Pair:
-        if isinstance(pair, Sequence) and not isinstance(pair, str):
-            pair = tuple(pair)
-        if pair not in set(self.pairs):
+        try:
+            anchors = tuple(operator.index(anchor) for anchor in pair)
+        except TypeError:
+            anchors = ()
+        if len(anchors) != self.chain_length or not set(anchors) <= set(self.anchors):
             raise ValueError(
                 f"{where} must hold {self.chain_length} anchors of {list(self.anchors)} each, got {pair!r}"
             )
-        return pair
+        return anchors
 
     def _row(self, pair: Sequence[int]) -> int:
         return self.pairs.index(self._pair(pair, "pair"))
 
     def _column(self, key: int) -> int:
         check_number("key", key, minimum=self.key_min, maximum=self.key_max, integer=True)
-        return key - self.key_min
+        return int(key) - self.key_min
 
     def _composition_formula(self, pair: Pair) -> str:
         shifts = [function for a in pair if isinstance(function := self.anchors[a], int)]

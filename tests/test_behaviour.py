@@ -138,17 +138,31 @@ def test_standard_error_by_hand():
     assert (accuracy.value, accuracy.standard_error, accuracy.n_sequences) == (0.75, 0.25, 4)
 
 
-def test_standard_error_covers_the_truth():
-    # right where the first token is even, when that is noise: the truth is 1/2 there
-    def noisy(x, a, b, i, tokens):
-        return rules(x, a, b, i, tokens) if i == 0 or tokens[0] % 2 == 0 else 0
+@pytest.mark.parametrize("name", ["id", "ood", "commutativity"])
+def test_standard_error_is_the_spread_over_seeds(name, noisy_runs):
+    values = np.array([getattr(run, name).value for run in noisy_runs])
+    stated = np.mean([getattr(run, name).standard_error for run in noisy_runs])
+    # the spread of 60 values is itself known to 1 / sqrt(2 * 60) = 9 %: three of these
+    assert values.std(ddof=1) == pytest.approx(stated, rel=0.28)
 
-    truth = 1 / 7 + 6 / 7 / 2  # position 0 is one of seven
-    errors = []
-    for seed in range(20):
-        ood = evaluate(oracle(noisy), AnchorTask(), n_noise=2, seed=seed).ood
-        errors.append((ood.value - truth) / ood.standard_error)
-    assert 0.5 < np.std(errors) < 1.6  # a correct standard error gives 1, up to the chance of 20 draws
+
+@pytest.fixture(scope="module")
+def noisy_runs():
+    """A model that looks at the noise: right for an even sum of all tokens, else off by the second anchor."""
+    task = AnchorTask()
+    rows = torch.arange(100_000)
+
+    def model(tokens):
+        n = rows[: len(tokens)]
+        first = (tokens < 20).int().argmax(dim=1)  # position of the first anchor
+        x, a, b = (tokens[n, first + offset] for offset in (-1, 0, 1))
+        shift = torch.tensor([0, 5, 1, -2, -8])
+        answer = x + shift[a] + shift[b] + b * (tokens.sum(dim=1) % 2)
+        logits = torch.zeros(*tokens.shape, 201)
+        logits[n, -1, answer] = 1.0
+        return logits
+
+    return [evaluate(model, task, n_noise=2, seed=seed) for seed in range(60)]
 
 
 def test_without_noise_the_numbers_are_exact():
@@ -213,6 +227,37 @@ def test_a_pair_of_equal_anchors_has_no_mirror():
 def test_logits_that_are_not_finite_give_no_phase():
     result = evaluate(lambda tokens: oracle(rules)(tokens) / 0.0 * 0.0, AnchorTask(), n_noise=2)
     assert not result.finite and result.phase.label == "undecided: not finite"
+
+
+def test_every_submodule_keeps_its_mode():
+    model = build_model(ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)).train()
+    model.blocks[0].eval()
+    model.extra = torch.nn.Dropout(0.5)
+    modes = [module.training for module in model.modules()]
+    asked = []
+    model.embed.register_forward_pre_hook(lambda *_: asked.append(any(m.training for m in model.modules())))
+    evaluate(model, AnchorTask(), n_noise=2)
+    assert asked and not any(asked)
+    assert [module.training for module in model.modules()] == modes
+
+
+def test_the_training_set_may_be_in_any_order():
+    task = AnchorTask()
+    sequences = task.sequences(task.cells("train"))  # pair after pair
+    result = evaluate(
+        oracle(lambda x, a, *rest: 0 if a == 4 else rules(x, a, *rest)), task, training_set=sequences
+    )
+    truth = np.mean(sequences.cells.pairs[:, 0] != 4)
+    assert abs(result.train.value - truth) < 5 * result.train.standard_error
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"), [({"key_max": 400}, "d_vocab >= 411"), ({"seq_len": 12}, "n_ctx >= 12")]
+)
+def test_a_model_too_small_for_the_task_is_refused(fields, message):
+    model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16))
+    with pytest.raises(ValueError, match=message):
+        evaluate(model, AnchorTask(**fields), n_noise=2)
 
 
 def test_a_model_is_left_as_it_was():

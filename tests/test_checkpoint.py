@@ -118,7 +118,7 @@ class TestWriting:
         broken = Checkpoint(
             checkpoint.model, checkpoint.task, checkpoint.weights, metrics={"loss": float("nan")}
         )
-        with pytest.raises(ValueError, match="Out of range float"):
+        with pytest.raises(ValueError, match="must have JSON-ready metrics and configuration"):
             save_checkpoint(path, broken)
         assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
 
@@ -129,6 +129,19 @@ class TestWriting:
             with open("/dev/full", "wb", buffering=0) as full:
                 full.write(b"x")
         assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
+
+    def test_what_could_not_be_read_is_not_written(self, tmp_path, checkpoint):
+        half = {name: weight.half() for name, weight in checkpoint.weights.items()}
+        with pytest.raises(ValueError, match="must be float32 or float64"):
+            save_checkpoint(tmp_path / "a.pt", Checkpoint(checkpoint.model, checkpoint.task, half))
+        with pytest.raises(ValueError, match="the task needs d_vocab >= 411"):
+            Checkpoint.from_model(build_model(TINY), TINY, AnchorTask(key_max=400))
+        assert not list(tmp_path.iterdir())
+
+    def test_tensors_that_share_memory(self, tmp_path, checkpoint):
+        shared = {**checkpoint.weights, "ln_final.b": checkpoint.weights["blocks.0.ln1.b"]}
+        save_checkpoint(tmp_path / "a.safetensors", Checkpoint(checkpoint.model, checkpoint.task, shared))
+        assert load_checkpoint(tmp_path / "a.safetensors").weights.keys() == checkpoint.weights.keys()
 
     def test_weights_of_another_shape_are_refused(self):
         with pytest.raises(ValueError, match="model does not fit its config: embed.W_E must have shape"):
@@ -204,10 +217,15 @@ class TestBadFiles:
             (lambda h, t: h["model"].update(variant="rnn"), "variant must be one of"),
             (lambda h, t: h["task"].update(key_max=10**12), "narrow the key range"),
             (lambda h, t: h["task"].update(anchors={"1": "x"}), "configuration makes no sense"),
+            (lambda h, t: h["task"].update(anchors={"1": 10**30, "2": 1}), "must be a shift of at most"),
+            (lambda h, t: h["task"].update(seq_len=12), "the task needs n_ctx >= 12"),
+            (lambda h, t: h["model"].update(gamma=-1000), "gamma must be a finite number"),
+            (lambda h, t: h["train"].update(n_samples=10**15), "n_samples must be an integer"),
+            (lambda h, t: t.update({"\x1b[31m": torch.ones(1)}), "'\\x1b[31m' is not a parameter"),
             (lambda h, t: h["train"].update(moon=1), "TrainConfig has no field 'moon'"),
             (lambda h, t: h.pop("task"), "configuration makes no sense: 'task'"),
             (lambda h, t: h.update(step="x"), "configuration makes no sense"),
-            (lambda h, t: t.update(extra=torch.ones(1)), "extra is not a parameter"),
+            (lambda h, t: t.update(extra=torch.ones(1)), "'extra' is not a parameter"),
             (lambda h, t: t.pop("unembed.b_U"), "unembed.b_U is missing"),
             (
                 lambda h, t: t.update({"ln_final.w": torch.ones(8, dtype=torch.int32)}),

@@ -68,13 +68,25 @@ class TestTrain:
         model = checkpoint.model
         assert (model.variant, model.gamma, model.gamma_qk) == ("postnorm", 0.9, 0.2)
         assert checkpoint.train.steps == 4 and checkpoint.train.epochs is None
-        assert checkpoint.task.anchors[1] == 4 and checkpoint.task.unseen_pairs == ((3, 3),)
+        assert checkpoint.task.anchors[1] == 4 and checkpoint.task.ood_pairs == ((3, 3),)
         assert checkpoint.task.overrides == {(1, 2): 9}
 
     def test_resume(self, trained):
         _, out = trained
         done = run("train", "--resume", "--json", "--out", out)
         assert json.loads(done.stdout)["checkpoint"]["step"] == 4
+
+    def test_resume_takes_the_rest_from_the_run(self, trained):
+        _, out = trained
+        run("train", "--resume", "--out", out, "--threads", 1)  # where it runs may change
+        done = run("train", "--resume", "--out", out, "--gamma", 0.9, code=2)
+        assert "model.gamma was 0.3 and is now 0.9" in done.stderr
+
+    def test_a_preset_by_flag_beats_the_one_in_the_file(self, tmp_path):
+        (tmp_path / "run.toml").write_text('preset = "paper-gpt2"\n[train]\nbatch_size = 100')
+        run("train", "--preset", "quick", "--config", tmp_path / "run.toml", *FAST, "--out", tmp_path / "run")
+        checkpoint = load_checkpoint(tmp_path / "run/ckpt.pt")
+        assert (checkpoint.train.batch_size, checkpoint.train.epochs) == (100, None)
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

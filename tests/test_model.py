@@ -1,6 +1,7 @@
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ def attention(p, block, q_in, k_in, v_in):
 
 def reference_logits(config, p, tokens):
     """The three variants written from the papers' equations, without TransformerLens."""
-    act = {"gelu": functional.gelu, "relu": functional.relu}[config.act_fn]
+    act = {"gelu": functional.gelu, "relu": functional.relu}[config.activation]
     x = p["embed.W_E"][tokens] + p["pos_embed.W_pos"][: tokens.shape[1]]
     for layer in range(config.n_layers):
         b = f"blocks.{layer}"
@@ -286,8 +287,8 @@ class TestReleasedCheckpoints:
         ({"n_layers": 0}, "n_layers must be an integer >= 1"),
         ({"n_layers": 10**9}, "n_layers must be an integer >= 1 and <= 10000"),
         ({"d_model": 12.5}, "d_model must be an integer >= 1, got 12.5"),
-        ({"gamma": float("nan")}, "gamma must be a finite number, got nan"),
-        ({"gamma_qk": "big"}, "gamma_qk must be a finite number, got 'big'"),
+        ({"gamma": float("nan")}, "gamma must be a finite number >= -10 and <= 10, got nan"),
+        ({"gamma_qk": -1000}, "gamma_qk must be a finite number >= -10 and <= 10, got -1000"),
         ({"init_distribution": "cauchy"}, "init_distribution must be one of normal, uniform"),
         ({"act_fn": "swish"}, "act_fn must be one of gelu, gelu_new, relu"),
         ({"scale_residual_writers": "yes"}, "scale_residual_writers must be true or false"),
@@ -313,6 +314,17 @@ def test_bad_seeds_and_dtypes_say_what_is_wrong():
         build_model(ModelConfig(**SMALL), seed=-1)
     with pytest.raises(ValueError, match="dtype must be one of float32, float64"):
         build_model(ModelConfig(**SMALL), dtype="int8")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_variation_is_made_with_replace():
+    postnorm, released = (replace(ModelConfig(), variant=v) for v in ("postnorm", "released"))
+    assert (postnorm.activation, released.activation) == ("relu", "gelu")
+    assert released.scales_residual_writers and not postnorm.scales_residual_writers
+
+
+def test_numpy_values_are_numbers_too():
+    config = ModelConfig(gamma=np.float64(0.5), n_layers=np.int64(3))
+    assert config == ModelConfig(gamma=0.5, n_layers=3) and json.dumps(config.to_dict())
 
 
 def test_gamma_of_a_part():

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,11 @@ class TestLearningRate:
     def test_a_run_that_is_all_warm_up(self):
         config = TrainConfig(lr=1.0, steps=10, warmup_steps=10)
         assert learning_rate(config, 9) == 1.0
+
+
+def test_a_variation_is_made_with_replace():
+    assert replace(TrainConfig(), epochs=3).total_steps == 3 * (100_000 // 512)
+    assert replace(TrainConfig(epochs=3), epochs=None, steps=7).total_steps == 7
 
 
 class TestOrder:
@@ -96,6 +103,9 @@ class TestEarlyStop:
         ({"lr": float("inf")}, "lr must be a finite number > 0, got inf"),
         ({"weight_decay": -1}, "weight_decay must be a finite number >= 0, got -1"),
         ({"clip_norm": -1}, "clip_norm must be a finite number >= 0, got -1"),
+        ({"eps": 0}, "eps must be a finite number > 0, got 0"),
+        ({"threads": 10**11}, "threads must be an integer >= 1 and <= 1024"),
+        ({"n_samples": 10**15}, "n_samples must be an integer >= 1 and <= 100000000"),
         ({"seed": 1.5}, "seed must be an integer >= 0, got 1.5"),
         ({"dtype": "int8"}, "dtype must be one of float32, float64"),
         ({"beta1": 1}, "beta1 must be"),

@@ -1,6 +1,7 @@
 import json
 import pickle
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ class TestTargets:
         task = AnchorTask(regime="conflict")
         assert task.target(50, (3, 4)) == 44
         assert task.inferential_target(50, (3, 4)) == 40
-        assert task.unseen_pairs == ((4, 3),)
+        assert task.ood_pairs == ((4, 3),)
         cells = task.cells("ood")
         assert (task.targets(cells, kind="mirrored") == cells.keys - 6).all()
         assert (task.targets(cells, kind="inferential") == cells.keys - 10).all()
@@ -47,7 +48,7 @@ class TestTargets:
     @pytest.mark.parametrize("k", range(7))
     def test_complexity_breaks_the_first_k_groups(self, k):
         task = AnchorTask(complexity=k)
-        assert task.unseen_pairs == () and len(task.seen_pairs) == 16
+        assert task.ood_pairs == () and len(task.seen_pairs) == 16
         true = {(1, 2): 6, (1, 3): 3, (1, 4): -3, (2, 3): -1, (2, 4): -7, (3, 4): -10}
         for index, (pair, wrong) in enumerate(COMPLEXITY_SHIFTS):
             assert wrong != true[pair]
@@ -87,14 +88,14 @@ class TestSplits:
         assert train | held_out | ood == everything
 
     def test_the_rule_decides_every_cell(self, task):
-        m = task.split_modulus
+        m = task.modulus
         assert all(x % m != i % m and p in task.seen_pairs for p, x, i in task.cells("train"))
         assert all(x % m == i % m and p in task.seen_pairs for p, x, i in task.cells("id"))
-        assert all(p in task.unseen_pairs for p, _, _ in task.cells("ood"))
+        assert all(p in task.ood_pairs for p, _, _ in task.cells("ood"))
 
     @pytest.mark.parametrize("split", SPLITS)
     def test_samples_say_what_their_cells_say(self, task, split):
-        if split == "ood" and not task.unseen_pairs:
+        if split == "ood" and not task.ood_pairs:
             with pytest.raises(ValueError, match="empty"):
                 task.sample(10, split=split)
             return
@@ -111,13 +112,49 @@ class TestSplits:
             value = key
             for anchor in pair:
                 value = task.apply(anchor, value)
-            assert target == (
-                value if split == "ood" or pair not in task.overrides else task.target(key, pair)
-            )
+            if split != "ood" and pair in task.trained_overrides:
+                value = task.target(key, pair)
+            assert target == value
 
     def test_survives_json_and_pickle(self, task):
         assert AnchorTask.from_dict(json.loads(json.dumps(task.to_dict()))) == task
         assert pickle.loads(pickle.dumps(task)) == task
+
+
+class TestSameness:
+    """Tasks that are equal are the same task: they draw the same sequences."""
+
+    def test_the_order_of_the_anchors_does_not_matter(self):
+        anchors = {9: 5, 10: 1, 11: -2, 12: -8}
+        tasks = [AnchorTask(anchors=anchors), AnchorTask(anchors=dict(reversed(anchors.items())))]
+        tasks.append(AnchorTask.from_dict(json.loads(json.dumps(tasks[0].to_dict(), sort_keys=True))))
+        batches = [task.sample(200, seed=1) for task in tasks]
+        assert tasks[0] == tasks[1] == tasks[2] and len({hash(task) for task in tasks}) == 1
+        assert all((batch.tokens == batches[0].tokens).all() for batch in batches)
+
+    def test_a_task_cannot_be_changed(self):
+        task = AnchorTask(anchors={1: lambda x: x, 2: 3}, overrides={(1, 1): 4})
+        for table in (task.anchors, task.anchors[1], task.overrides, task.trained_overrides):
+            with pytest.raises(TypeError, match="a task cannot be changed"):
+                table[1] = 50
+        assert pickle.loads(pickle.dumps(task)) == task
+
+    def test_a_variation_is_made_with_replace(self):
+        assert replace(AnchorTask(), complexity=3) == AnchorTask(complexity=3)
+        assert replace(AnchorTask(), regime="conflict").ood_pairs == ((4, 3),)
+        assert replace(AnchorTask(), seq_len=12).modulus == 12
+
+    def test_numpy_values_are_numbers_too(self):
+        task = AnchorTask(key_min=np.int64(20), anchors={np.int64(1): np.int64(5), 2: 1, 3: -2, 4: -8})
+        assert task == AnchorTask() and json.dumps(task.to_dict())
+        cells = task.cells("id")
+        assert task.target(cells.keys[0], cells.pairs[0]) == task.targets(cells)[0]
+        assert len(task.sample(np.int64(3))) == 3
+
+    def test_cells_of_another_key_range_are_refused(self):
+        cells = AnchorTask(key_min=30).product([(1, 2)], np.array([10]), np.array([0]))
+        with pytest.raises(ValueError, match=r"keys must lie in 20..99, got 10..10"):
+            AnchorTask().targets(cells)
 
 
 class TestSampling:
@@ -169,6 +206,11 @@ class TestDescription:
         assert "15 of 16" in words and "(3, 4): x-6" in words and "Never seen (OOD): (4, 3)" in words
         assert "x mod 9 equals position mod 9" in words
 
+    def test_says_that_an_anchor_is_never_trained(self):
+        pairs = [(a, b) for a in (1, 2, 3, 4) for b in (1, 2, 3, 4) if 4 in (a, b)]
+        words = AnchorTask(unseen_pairs=pairs).describe()
+        assert "No pair with anchor 4 is trained: OOD cannot be inferred." in words
+
     def test_says_that_nothing_is_unseen(self):
         assert "every pair is trained" in AnchorTask(complexity=2).describe()
 
@@ -178,7 +220,13 @@ class TestDescription:
     [
         ({"anchors": {1: 5}}, "anchors must be 2 or more, got 1"),
         ({"anchors": {1: 5, 30: 1}}, "anchor 30 lies in the key range 20..99"),
-        ({"anchors": {1: 5, -2: 1}}, "an anchor must be a token id >= 0, got -2"),
+        ({"anchors": {1: 5, -2: 1}}, "an anchor must be a token id 0..1000000, got -2"),
+        ({"anchors": {1: 5, 10**13: 1}}, "an anchor must be a token id 0..1000000, got 10000000000000"),
+        ({"anchors": {1: 5, 2: 10**30}}, "anchor 2 must be a shift of at most 1000000"),
+        ({"anchors": {1: 5, 2: lambda x: 10**30}}, "anchor 2 must give values up to 1000000"),
+        ({"unseen_pairs": 5}, "unseen_pairs must be a list of pairs, got 5"),
+        ({"unseen_pairs": [([3], 4)]}, "unseen_pairs must hold 2 anchors"),
+        ({"overrides": [(3, 4)]}, "overrides must map pairs to functions"),
         ({"anchors": {1: 5, 2: "x"}}, "anchor 2 must be a shift, a table or a callable, got 'x'"),
         ({"anchors": {1: 5, 2: {20: 3}}}, "the table of anchor 2 lacks 79 reachable values, the first is 21"),
         ({"anchors": {1: 5, 2: lambda x: x / 2}}, "anchor 2 must give integers, got 10.0"),

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 import torch
 
+from anchorlens import container
 from anchorlens.checkpoint import load_checkpoint, training_set
 from anchorlens.container import CheckpointError
 from anchorlens.model import build_model
 from anchorlens.model_config import ModelConfig
+from anchorlens.presets import RunConfig
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
-from anchorlens.training.fitter import Fitter
+from anchorlens.training.fitter import Fitter, NotFiniteError
 from anchorlens.training.folder import RunFolder, read_log
 from anchorlens.training.numerics import numeric_settings
 from anchorlens.training.run import TrainingDiverged, train
@@ -66,7 +68,10 @@ class TestLearning:
 
     def test_one_update_by_hand(self):
         """AdamW's first step moves each weight by lr * (sign of its gradient) and decays it by lr * wd."""
-        task, recipe = AnchorTask(), config(n_samples=64, lr=1e-2, weight_decay=0.5, warmup_steps=0, eps=0)
+        task, recipe = (
+            AnchorTask(),
+            config(n_samples=64, lr=1e-2, weight_decay=0.5, warmup_steps=0, eps=1e-30),
+        )
         model = build_model(TINY, seed=0, dtype="float64")
         data = task.sample(64, seed=0)
         before = model.W_in.detach().clone()
@@ -150,6 +155,14 @@ class TestFolder:
         start = load_checkpoint(tmp_path / "run/checkpoints/step_00000000.pt")
         assert equal(start.weights, dict(build_model(TINY, seed=0).named_parameters()))
 
+    def test_the_training_set_comes_back_from_the_checkpoint(self, tmp_path):
+        """Also with anchors whose names sort differently as text and as numbers."""
+        task = AnchorTask(anchors={9: 5, 10: 1, 11: -2, 12: -8})
+        trained = train(task, TINY, SHORT, out=tmp_path)
+        loaded = load_checkpoint(tmp_path / "ckpt.pt")
+        assert (loaded.training_set().tokens == training_set(task, SHORT).tokens).all()
+        assert train(out=tmp_path, resume=True).behaviour.to_dict() == trained.behaviour.to_dict()
+
     def test_nothing_is_written_without_a_folder(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         result = train(model=TINY, config=SHORT)
@@ -177,12 +190,11 @@ class TestFolder:
             train(model=TINY, config=SHORT, out=tmp_path)
         with pytest.raises(ValueError, match="out must be a folder, got the file"):
             train(model=TINY, config=SHORT, out=tmp_path / "thesis.tex")
-        assert {path.name for path in tmp_path.iterdir()} <= {"thesis.tex", ".lock"}
+        assert {path.name for path in tmp_path.iterdir()} == {"thesis.tex"}
 
     def test_two_runs_cannot_share_a_folder(self, tmp_path):
-        from anchorlens.presets import RunConfig
-
         folder = RunFolder(tmp_path, RunConfig(AnchorTask(), TINY, SHORT), resume=False)
+        folder.begin()
         try:
             with pytest.raises(ValueError, match="is in use by another run"):
                 train(model=TINY, config=SHORT, out=tmp_path, resume=True)
@@ -215,6 +227,26 @@ class TestEnding:
         assert good.build_model()(data.tokens).isfinite().all()
         with pytest.raises(TrainingDiverged, match="start anew in another folder"):
             train(out=tmp_path, resume=True)
+
+    @pytest.mark.parametrize("gamma", [0.5, -9.0])
+    def test_a_run_that_diverges_at_once_says_so_and_keeps_what_it_began_from(self, tmp_path, gamma):
+        """gamma -9: the first loss is infinite; lr 1e38 without warm-up: the first update is."""
+        model = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=gamma)
+        recipe = config(lr=1e38, warmup_steps=0, n_checkpoints=0, log_every=1)
+        with pytest.raises(TrainingDiverged, match=r"step 0\) are in"):
+            train(model=model, config=recipe, out=tmp_path)
+        assert load_checkpoint(tmp_path / "ckpt.pt").metrics["status"] == "diverged"
+
+    def test_the_weight_norm_is_exact_for_huge_weights_and_refuses_nan(self):
+        fitter = Fitter(build_model(TINY), AnchorTask().sample(64), config(n_samples=64))
+        norm = fitter.weight_norm()
+        with torch.no_grad():
+            for parameter in fitter.model.parameters():
+                parameter *= 1e30  # the square of it overflows float32
+        assert fitter.weight_norm() == pytest.approx(norm * 1e30, rel=1e-5)
+        fitter.model.embed.W_E.data[0, 0] = float("nan")
+        with pytest.raises(NotFiniteError, match="a weight is NaN or infinite after step 0"):
+            fitter.weight_norm()
 
     def test_resuming_a_finished_run_measures_it_again(self, tmp_path):
         a = train(model=TINY, config=SHORT, out=tmp_path)
@@ -286,15 +318,58 @@ class TestResume:
                 os.kill(process.pid, signal.SIGKILL)
                 kills += 1
             process.communicate()
+            kept = self.saved(out)
         assert kills >= 1, "no process lived long enough to be killed"
         process = start(out, RESUMED)
         assert process.communicate()[1] == b"" and process.returncode == 0
         assert equal(weights_of(out / "ckpt.pt"), weights_of(uninterrupted / "ckpt.pt"))
         logs = [without_time(read_log(folder / "log.jsonl")) for folder in (out, uninterrupted)]
         assert logs[0] == logs[1]
+        # it went on from where it was: the lines up to the saved state are the very ones, times and all
+        assert kept and read_log(log)[: len(kept)] == kept
         for path in (uninterrupted / "checkpoints").iterdir():
             assert equal(weights_of(out / "checkpoints" / path.name), weights_of(path))
         assert {p.name for p in out.iterdir()} == {p.name for p in uninterrupted.iterdir()}
+
+    @staticmethod
+    def saved(out):
+        """The log lines up to the step of the state that is saved."""
+        state = out / "state.pt"
+        step = container.read(state)[0]["step"] if state.exists() else 0
+        return [line for line in read_log(out / "log.jsonl") if line["step"] <= step]
+
+    def test_the_state_is_what_decides(self):
+        """Restored, a fitter goes on to the same bits; with one moment of Adam lost, to others."""
+        data = training_set(AnchorTask(), SHORT)
+
+        def fitter(steps, state=None):
+            new = Fitter(build_model(TINY, seed=0), data, SHORT)
+            if state is not None:
+                new.restore(3, state)
+            for _ in range(steps):
+                new.update()
+            return new
+
+        state = {name: tensor.clone() for name, tensor in fitter(3).state().items()}
+        whole, resumed = fitter(6).weights(), fitter(3, state)
+        assert resumed.step == 6 and equal(resumed.weights(), whole)
+        lost = {**state, "exp_avg.unembed.W_U": torch.zeros_like(state["exp_avg.unembed.W_U"])}
+        assert not equal(fitter(3, lost).weights(), whole)
+        with pytest.raises(ValueError, match="the saved state is of another model"):
+            fitter(0, {**state, "more": torch.zeros(1)})
+
+    def test_the_state_of_another_run_is_refused(self, tmp_path):
+        for name, seed in (("a", 0), ("b", 1)):
+            run = RunConfig(AnchorTask(), TINY, config(seed=seed))
+            folder = RunFolder(tmp_path / name, run, resume=False)
+            folder.begin()
+            fitter = Fitter(build_model(TINY, seed=seed), training_set(run.task, run.train), run.train)
+            fitter.update()
+            folder.save_state(1, 1, fitter.state())
+            folder.close()
+        (tmp_path / "a/state.pt").replace(tmp_path / "b/state.pt")
+        with pytest.raises(CheckpointError, match=r"state.pt: is the state of another run"):
+            train(out=tmp_path / "b", resume=True)
 
     def test_killed_before_anything_was_saved(self, tmp_path, uninterrupted):
         """A half-made folder of any age is no obstacle."""
@@ -342,12 +417,11 @@ class TestResume:
         assert (resumed.status, resumed.checkpoint.step) == ("stopped early", whole.checkpoint.step)
 
     def test_other_threads_are_said(self, tmp_path):
-        from anchorlens.presets import RunConfig
-
         folder = RunFolder(tmp_path, RunConfig(AnchorTask(), TINY, SHORT), resume=False)
         data = training_set(AnchorTask(), SHORT)
         fitter = Fitter(build_model(TINY, seed=0), data, SHORT)
         fitter.update()
+        folder.begin()
         folder.save_state(fitter.step, 5, fitter.state())
         folder.close()
         with pytest.warns(UserWarning, match="resuming with 1 threads a run begun with 5"):

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from anchorlens.configuration import check_choice, check_number, documented, from_mapping
+from anchorlens.configuration import check_choice, check_number, documented, from_mapping, make_plain
 
 _MOST_SAMPLES = 100_000_000
+_STEPS = 1500
+_WARMUP_STEPS = 100
 
 
 @documented
@@ -42,7 +44,8 @@ class TrainConfig:
     lr_end_factor: float = 0.05
     """Learning rate after the cosine, as a fraction of the peak."""
     warmup_steps: int | None = None
-    """Steps of linear warm-up; unset for warmup_epochs, or 100 when both are unset."""
+    """Steps of linear warm-up; unset for warmup_epochs, or 100 when both are unset. A run shorter than
+    its warm-up never reaches the peak."""
     warmup_epochs: int | None = None
     """Epochs of linear warm-up, instead of warmup_steps."""
     weight_decay: float = 0.01
@@ -74,7 +77,8 @@ class TrainConfig:
     """Seconds between saves of the state that --resume continues from; 0 for every step."""
 
     def __post_init__(self) -> None:
-        """Check every field and settle the durations."""
+        """Check every field."""
+        make_plain(self)
         for name, minimum in (
             ("seed", 0),
             ("n_samples", 1),
@@ -90,16 +94,17 @@ class TrainConfig:
                 f"batch_size must be <= n_samples ({self.n_samples}), got {self.batch_size}; "
                 "take a smaller batch or more samples"
             )
-        self._settle("steps", "epochs", 1500, minimum=1)
-        self._settle("warmup_steps", "warmup_epochs", 100, minimum=0)
-        for name in ("early_stop_evaluations", "threads"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), minimum=1, integer=True)
+        self._check_duration("steps", "epochs", minimum=1)
+        self._check_duration("warmup_steps", "warmup_epochs", minimum=0)
+        if self.early_stop_evaluations is not None:
+            check_number("early_stop_evaluations", self.early_stop_evaluations, minimum=1, integer=True)
+        if self.threads is not None:
+            check_number("threads", self.threads, minimum=1, maximum=1024, integer=True)
         check_number("lr", self.lr, above=0)
         check_number("lr_start_factor", self.lr_start_factor, minimum=0, maximum=1)
         check_number("lr_end_factor", self.lr_end_factor, minimum=0, maximum=1)
         check_number("weight_decay", self.weight_decay, minimum=0)
-        check_number("eps", self.eps, minimum=0)
+        check_number("eps", self.eps, above=0)
         check_number("state_every_seconds", self.state_every_seconds, minimum=0)
         for name in ("beta1", "beta2"):
             check_number(name, getattr(self, name), minimum=0, maximum=0.999999)
@@ -108,13 +113,10 @@ class TrainConfig:
         if not isinstance(self.device, str):
             raise ValueError(f"device must be a name such as 'auto', 'cpu' or 'cuda:0', got {self.device!r}")
 
-    def _settle(self, steps: str, epochs: str, default: int, *, minimum: int) -> None:
-        """Check that one of two durations is given at most, and default to steps."""
+    def _check_duration(self, steps: str, epochs: str, *, minimum: int) -> None:
         given = [name for name in (steps, epochs) if getattr(self, name) is not None]
         if len(given) == 2:
             raise ValueError(f"{steps} and {epochs} are the same thing in two units; give one of them")
-        if not given:
-            object.__setattr__(self, steps, default)
         for name in given:
             check_number(name, getattr(self, name), minimum=minimum, integer=True)
 
@@ -126,14 +128,17 @@ class TrainConfig:
     @property
     def total_steps(self) -> int:
         """Optimizer steps of the whole run."""
-        return self.steps if self.steps is not None else (self.epochs or 0) * self.steps_per_epoch
+        return self._in_steps(self.steps, self.epochs, _STEPS)
 
     @property
     def total_warmup_steps(self) -> int:
         """Optimizer steps of the warm-up."""
-        if self.warmup_steps is not None:
-            return self.warmup_steps
-        return (self.warmup_epochs or 0) * self.steps_per_epoch
+        return self._in_steps(self.warmup_steps, self.warmup_epochs, _WARMUP_STEPS)
+
+    def _in_steps(self, steps: int | None, epochs: int | None, default: int) -> int:
+        if epochs is not None:
+            return epochs * self.steps_per_epoch
+        return default if steps is None else steps
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""

@@ -84,10 +84,17 @@ class Fitter:
         return Update(value, lr, norm)
 
     def weight_norm(self) -> float:
-        """Global L2 norm of all parameters."""
+        """Global L2 norm of all parameters.
+
+        Raises:
+            NotFiniteError: a weight is NaN or infinite.
+        """
         with torch.no_grad():
-            norms = [parameter.norm() for parameter in self.model.parameters()]
-            return torch.stack(norms).norm().item()
+            norms = [parameter.double().norm() for parameter in self.model.parameters()]
+            norm = torch.stack(norms).norm().item()
+        if not norm < float("inf"):
+            raise NotFiniteError(f"a weight is NaN or infinite after step {self.step}")
+        return norm
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of every parameter as it is now."""

@@ -13,6 +13,7 @@ Every file but the log appears atomically; the log is cut back to the state's st
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -46,7 +47,10 @@ class RunFolder:
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"out must be a folder, got the file {self.path}; choose another name")
-        self.path.mkdir(parents=True, exist_ok=True)
+        if not self.path.exists() or not any(self.path.iterdir()):
+            self.path.mkdir(parents=True, exist_ok=True)
+        elif not resume or not (self.path / "config.json").exists():
+            self._check_free()
         self._lock = filelock.FileLock(self.path / ".lock")
         try:
             self._lock.acquire(timeout=0)
@@ -59,23 +63,32 @@ class RunFolder:
             raise
 
     def _prepare(self, run: RunConfig, *, resume: bool) -> None:
+        self._run = run
+        self._log = None
         stored = stored_run(self.path)
-        if stored is not None and not resume:
-            raise ValueError(
-                f"{self.path} holds a run already; continue it with resume (--resume) or choose another"
-            )
-        if stored is None:
-            foreign = [f.name for f in self.path.iterdir() if not f.name.startswith(".")]
-            if foreign:
-                raise ValueError(f"{self.path} holds {foreign[0]!r} and no run; choose a new or empty folder")
-            config = {"format": "anchorlens run", "format_version": 1, **run.to_dict()}
-            text = json.dumps({**config, "versions": library_versions()}, indent=1)
-            self._write_text(self.path / "config.json", text)
+        if stored is None or not resume:
+            self._check_free()
         else:
             _check_same(stored, run)
         for leftover in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".*.tmp")]:
             leftover.unlink()
-        self._log = None
+
+    def _check_free(self) -> None:
+        """Refuse a folder that holds a run or anything else."""
+        if (self.path / "config.json").exists():
+            raise ValueError(
+                f"{self.path} holds a run already; continue it with resume (--resume) or choose another"
+            )
+        foreign = [f.name for f in self.path.iterdir() if not f.name.startswith(".")]
+        if foreign:
+            raise ValueError(f"{self.path} holds {foreign[0]!r} and no run; choose a new or empty folder")
+
+    def begin(self) -> None:
+        """Write the run's configuration, unless it is there from before."""
+        if not (self.path / "config.json").exists():
+            config = {"format": "anchorlens run", "format_version": 1, **self._run.to_dict()}
+            text = json.dumps({**config, "versions": library_versions()}, indent=1)
+            self._write_text(self.path / "config.json", text)
 
     @property
     def finished(self) -> bool:
@@ -99,26 +112,35 @@ class RunFolder:
 
     def save_state(self, step: int, threads: int, tensors: Mapping[str, Tensor]) -> None:
         """Write what resuming needs. The order of the data is a function of seed and step."""
-        header = {"format": STATE_FORMAT, "format_version": STATE_VERSION, "step": step, "threads": threads}
+        header = {
+            "format": STATE_FORMAT,
+            "format_version": STATE_VERSION,
+            "run": _identity(self._run),
+            "step": step,
+            "threads": threads,
+        }
         container.write(self.path / "state.pt", header, tensors)
 
     def load_state(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         """What the last `save_state` wrote, or None before the first.
 
         Raises:
-            CheckpointError: the file is damaged or foreign.
+            CheckpointError: the file is damaged, foreign, or the state of another run.
         """
         path = self.path / "state.pt"
         if not path.exists():
             return None
         header, tensors = container.read(path)
         check_format(path, header, STATE_FORMAT, STATE_VERSION)
+        step = header.get("step")
+        if header.get("run") != _identity(self._run) or not isinstance(step, int):
+            raise container.CheckpointError(path, "is the state of another run; remove it to begin anew")
         return header, tensors
 
     def open_log(self, step: int) -> list[dict[str, Any]]:
         """Cut the log back to the lines up to `step`, open it for more, and return those lines."""
         path = self.path / "log.jsonl"
-        kept = [line for line in read_log(path) if line["step"] <= step] if path.exists() else []
+        kept = [line for line in read_log(path) if line["step"] <= step]
         self._write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
         self._log = path.open("a", encoding="utf-8")
         return kept
@@ -141,17 +163,20 @@ class RunFolder:
 
 
 def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The lines of a run's log, oldest first; a last line cut off by a kill is left out.
+    """The lines of a run's log, oldest first; none where there is no log.
 
-    Raises:
-        OSError: there is no such file.
+    What follows a line that is no JSON object with a step (one cut off by a kill) is left out.
     """
-    lines = []
-    for text in Path(path).read_text(encoding="utf-8").splitlines():
+    path = Path(path)
+    lines: list[dict[str, Any]] = []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
-            lines.append(json.loads(text))
+            line = json.loads(text)
         except ValueError:
             break
+        if not isinstance(line, dict) or not isinstance(line.get("step"), int):
+            break
+        lines.append(line)
     return lines
 
 
@@ -170,6 +195,14 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
         return RunConfig.from_dict({part: values[part] for part in RunConfig._fields})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise container.CheckpointError(path, f"is no configuration of a run: {error}") from None
+
+
+def _identity(run: RunConfig) -> str:
+    """A hash of everything that decides what a run computes."""
+    values = run.to_dict()
+    for name in MAY_DIFFER:
+        values["train"].pop(name)
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _check_same(stored: RunConfig, run: RunConfig) -> None:

@@ -108,7 +108,7 @@ def train(
     try:
         with numeric_settings(run.train.threads):
             if folder is not None and folder.finished:
-                return _finished(folder)
+                return _finished(folder, device)
             return _Training(run, folder, device).go(progress)
     finally:
         if folder is not None:
@@ -129,6 +129,8 @@ class _Training:
         self.data = training_set(self.run.task, config)
         model = build_model(self.run.model, seed=config.seed, device=self.device, dtype=config.dtype)
         self.fitter = Fitter(model, self.data, config)
+        if self.folder is not None:
+            self.folder.begin()
         self._resume()
         self.started = time.monotonic() - (self.log[-1]["seconds"] if self.log else 0.0)
         self.state_saved = time.monotonic()
@@ -171,12 +173,12 @@ class _Training:
         weights = self.fitter.weights() if due or self.good is None else None
         try:
             update = self.fitter.update()
+            if weights is not None:  # they gave a finite loss: the last that are known to be good
+                self.good = self._checkpoint({"status": "diverged"}, weights, before)
+            evaluate_now = (before + 1) % config.eval_every == 0 or before + 1 == config.total_steps
+            return self._log_line(update, evaluate_now) if due or evaluate_now else {"step": before + 1}
         except NotFiniteError as error:
             self._diverged(error)
-        if weights is not None:  # they gave a finite loss: the last that are known to be good
-            self.good = self._checkpoint({"status": "diverged"}, weights, before)
-        evaluate_now = self.fitter.step % config.eval_every == 0 or self.fitter.step == config.total_steps
-        return self._log_line(update, evaluate_now) if due or evaluate_now else {"step": self.fitter.step}
 
     def _log_line(self, update: Update, evaluate_now: bool) -> dict[str, Any]:
         line: dict[str, Any] = {
@@ -227,13 +229,18 @@ class _Training:
 
     def _diverged(self, error: NotFiniteError) -> NoReturn:
         message = f"training diverged: {error}; try a smaller lr or a larger gamma"
-        if self.folder is not None and self.good is not None:
-            path = self.folder.save_final(self.good)
-            message += f"; the last good weights (step {self.good.step}) are in {path}"
+        if self.folder is not None:
+            # without a good update to look back on, what the failed one began from
+            last = self.good or self._checkpoint(
+                {"status": "diverged"}, self.fitter.weights(), self.fitter.step
+            )
+            path = self.folder.save_final(last)
+            what = "last good weights" if self.good else "weights it began from"
+            message += f"; the {what} (step {last.step}) are in {path}"
         raise TrainingDiverged(message) from error
 
 
-def _finished(folder: RunFolder) -> TrainResult:
+def _finished(folder: RunFolder, device: torch.device) -> TrainResult:
     """The result of a run that had ended before, measured again from its last checkpoint."""
     checkpoint = load_checkpoint(folder.path / "ckpt.pt")
     if checkpoint.metrics.get("status") == "diverged":
@@ -241,8 +248,7 @@ def _finished(folder: RunFolder) -> TrainResult:
             f"training diverged after step {checkpoint.step}; the last good weights are in "
             f"{folder.path / 'ckpt.pt'}; start anew in another folder with a smaller lr or a larger gamma"
         )
-    assert checkpoint.train is not None
-    model = checkpoint.build_model(choose_device(checkpoint.train.device))
+    model = checkpoint.build_model(device)
     behaviour = evaluate(model, checkpoint.task, training_set=checkpoint.training_set())
     log = read_log(folder.path / "log.jsonl")
     return TrainResult(model, checkpoint, behaviour, tuple(log), checkpoint.metrics["status"], folder.path)

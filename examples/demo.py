@@ -5,6 +5,7 @@ Run it with `make demo`, or: python examples/demo.py [folder]
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -20,7 +21,8 @@ def main(out: Path, **fields: object) -> None:
     result = train(*run, out=out)
     print_tables(result.checkpoint, result.behaviour)
     print(f"\nThe model is in {out / 'ckpt.pt'}, its log in {out / 'log.jsonl'}.")
-    print(f"Measure it again with: anchorlens evaluate {out / 'ckpt.pt'}")
+    command = os.path.relpath(Path(sys.executable).parent / "anchorlens")
+    print(f"Measure it again with: {command} evaluate {out / 'ckpt.pt'}")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.utils import deterministic as torch_deterministic
 
 from anchorlens import container
 from anchorlens.checkpoint import load_checkpoint, training_set
@@ -173,6 +174,12 @@ class TestFolder:
         assert equal(a.checkpoint.weights, b.checkpoint.weights)
         assert without_time(a.log) == without_time(b.log)
 
+    def test_the_same_bits_with_two_threads(self):
+        """At the size of the quick preset, where the threads share the gradient of the embedding."""
+        recipe = TrainConfig(n_samples=512, steps=3, n_checkpoints=0, threads=2)
+        first, *others = (train(config=recipe).checkpoint.weights for _ in range(3))
+        assert all(equal(first, other) for other in others)
+
     def test_a_used_folder_is_not_overwritten(self, tmp_path):
         train(model=TINY, config=SHORT, out=tmp_path)
         before = (tmp_path / "ckpt.pt").read_bytes()
@@ -259,13 +266,15 @@ class TestEnding:
         threads, state = torch.get_num_threads(), torch.get_rng_state()
         numpy_state = np.random.get_state()[1].tolist()
         tiny = torch.tensor(1e-310, dtype=torch.float64)
-        with numeric_settings(1):
+        with numeric_settings(torch.device("cpu"), 1):
             assert (tiny * 1).item() == 0.0 and torch.get_num_threads() == 1
-        with pytest.raises(RuntimeError, match="inside"), numeric_settings(1):
+        with pytest.raises(RuntimeError, match="inside"), numeric_settings(torch.device("cpu"), 1):
             raise RuntimeError("inside")
         train(model=TINY, config=SHORT)
         assert (tiny * 1).item() == 1e-310
         assert torch.get_num_threads() == threads
+        assert not torch.are_deterministic_algorithms_enabled()
+        assert torch_deterministic.fill_uninitialized_memory
         assert torch.equal(torch.get_rng_state(), state)
         assert np.random.get_state()[1].tolist() == numpy_state
 

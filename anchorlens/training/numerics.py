@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
+_MEMORY: Any = torch.utils.deterministic  # a module with a property, which type checkers cannot see
+
 
 @contextlib.contextmanager
-def numeric_settings(threads: int | None) -> Iterator[None]:
-    """Flush denormal floats to zero (large initial weights make them, and they slow a CPU down 4x).
+def numeric_settings(device: torch.device, threads: int | None) -> Iterator[None]:
+    """Settings under which a run is fast and repeats bit for bit.
+
+    Denormal floats are flushed to zero: large initial weights make them, and they slow a CPU down 4x.
+    On the CPU torch's deterministic algorithms are used: without them the gradient of the embedding
+    is summed in an order that depends on the timing of the threads.
 
     Args:
+        device: what the run computes on.
         threads: CPU threads to compute with; None leaves torch's choice.
     """
-    flushed, had = _flushes_denormals(), torch.get_num_threads()
+    flushed, had_threads = _flushes_denormals(), torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = _MEMORY.fill_uninitialized_memory
     try:
         torch.set_flush_denormal(True)
+        if device.type == "cpu":
+            torch.use_deterministic_algorithms(True)
+            _MEMORY.fill_uninitialized_memory = False  # costs time, finds no error here
         if threads is not None:
             torch.set_num_threads(threads)
         yield
     finally:
         torch.set_flush_denormal(flushed)
-        torch.set_num_threads(had)
+        torch.set_num_threads(had_threads)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        _MEMORY.fill_uninitialized_memory = filled
 
 
 def _flushes_denormals() -> bool:

@@ -106,7 +106,7 @@ def train(
     device = choose_device(run.train.device)
     folder = RunFolder(out, run, resume=resume) if out is not None else None
     try:
-        with numeric_settings(run.train.threads):
+        with numeric_settings(device, run.train.threads):
             if folder is not None and folder.finished:
                 return _finished(folder, device)
             return _Training(run, folder, device).go(progress)

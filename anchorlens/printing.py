@@ -80,7 +80,7 @@ def _pairs(behaviour: Behaviour, anchors: list[int]) -> Table:
         pair.pair: f"{pair.accuracy.value:.3f}{'*' if pair.split == 'ood' else ' '}"
         for pair in behaviour.pairs
     }
-    table = Table("pair", *(f".., {anchor}" for anchor in anchors), title="ID by pair (* unseen: OOD)")
+    table = Table("pair", *(f".., {anchor}" for anchor in anchors), title="accuracy by pair: ID (*: OOD)")
     for first in anchors:
         table.add_row(f"{first}, ..", *(cells[first, second] for second in anchors))
     return table

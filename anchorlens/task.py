@@ -353,11 +353,7 @@ class AnchorTask:
                 f"Never seen (OOD): {unseen}, asked for the composition."
                 if unseen
                 else "Never seen (OOD): nothing, every pair is trained.",
-                *(
-                    [f"No pair with anchor {untrained} is trained: OOD cannot be inferred."]
-                    if untrained
-                    else []
-                ),
+                *untrained,
                 f"Held out (ID test): seen pairs where x mod {self.modulus} equals position mod "
                 f"{self.modulus}; {noise}.",
             ]

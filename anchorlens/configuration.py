@@ -10,7 +10,7 @@ import inspect
 import numbers
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,23 @@ def from_mapping(cls: type[T], values: Mapping[str, Any]) -> T:
         if key not in known:
             raise ValueError(f"{cls.__name__} has no field {key!r}; {suggestion(key, known)}")
     return cls(**values)
+
+
+class Config:
+    """What a configuration dataclass whose fields are plain values needs to travel as data."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return dataclasses.asdict(self)  # pyright: ignore[reportArgumentType]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read a configuration from JSON or TOML data.
+
+        Raises:
+            ValueError: an unknown field or an unusable value.
+        """
+        return from_mapping(cls, values)
 
 
 def suggestion(name: Any, known: Sequence[str]) -> str:

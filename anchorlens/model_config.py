@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from anchorlens.configuration import check_choice, check_number, documented, from_mapping, make_plain
+from anchorlens.configuration import Config, check_choice, check_number, documented, from_mapping, make_plain
 from anchorlens.task import AnchorTask
 
 Variant = Literal["gpt2", "postnorm", "released"]
@@ -21,7 +20,7 @@ _LARGEST_GAMMA = 10
 
 @documented
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Config):
     """Shape, variant and initialisation of a HookedTransformer; the defaults are the `quick` preset.
 
     Variants (the block equations of the papers):
@@ -134,16 +133,3 @@ class ModelConfig:
         """The initialization rate of one part: its own, or the common one."""
         own = getattr(self, f"gamma_{part}")
         return self.gamma if own is None else own
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
-        """Read a config from JSON or TOML data.
-
-        Raises:
-            ValueError: an unknown field or an unusable value.
-        """
-        return from_mapping(cls, values)

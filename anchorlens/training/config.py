@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from anchorlens.configuration import check_choice, check_number, documented, from_mapping, make_plain
+from anchorlens.configuration import Config, check_choice, check_number, documented, make_plain
 
 _MOST_SAMPLES = 100_000_000
 _STEPS = 1500
@@ -15,7 +14,7 @@ _WARMUP_STEPS = 100
 
 @documented
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Config):
     """The recipe: AdamW with decoupled weight decay on every parameter, clipping, warm-up, cosine.
 
     The defaults are the `quick` preset. Durations are in steps or in epochs, never both; an epoch is
@@ -139,16 +138,3 @@ class TrainConfig:
         if epochs is not None:
             return epochs * self.steps_per_epoch
         return default if steps is None else steps
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
-        """Read a config from JSON or TOML data.
-
-        Raises:
-            ValueError: an unknown field or an unusable value.
-        """
-        return from_mapping(cls, values)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from anchorlens.presets import preset
     from anchorlens.task import AnchorTask
     from anchorlens.training.config import TrainConfig
-    from anchorlens.training.run import TrainResult, train
+    from anchorlens.training.result import TrainResult
+    from anchorlens.training.run import train, train_many
 
 __version__ = "0.1.0"
 
@@ -30,13 +31,14 @@ _HOME = {
     "CheckpointError": "container",
     "ModelConfig": "model_config",
     "TrainConfig": "training.config",
-    "TrainResult": "training.run",
+    "TrainResult": "training.result",
     "build_model": "model",
     "evaluate": "behaviour",
     "load_checkpoint": "checkpoint",
     "preset": "presets",
     "save_checkpoint": "checkpoint",
     "train": "training.run",
+    "train_many": "training.run",
 }
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "preset",
     "save_checkpoint",
     "train",
+    "train_many",
 ]
 
 

@@ -24,7 +24,8 @@ from anchorlens.randomness import generator
 from anchorlens.task import AnchorBatch, AnchorTask, Cells, Pair, Split
 
 Model = Callable[[Tensor], Tensor]
-"""Anything that maps tokens [batch, pos] to logits [batch, pos, d_vocab]; a HookedTransformer does."""
+"""Anything that maps tokens [batch, pos] to logits [batch, pos, d_vocab], as a HookedTransformer does, or
+to [batch, 1, d_vocab], those of the last position alone."""
 
 
 @documented
@@ -337,7 +338,13 @@ class _Questions:
 
     def _check(self, logits: Any, tokens: Int[Tensor, "batch pos"]) -> None:
         shape = tuple(getattr(logits, "shape", ()))
-        if len(shape) != 3 or shape[:2] != tuple(tokens.shape) or shape[2] < self.task.d_vocab:
+        n_sequences, n_pos = tokens.shape
+        if (
+            len(shape) != 3
+            or shape[0] != n_sequences
+            or shape[1] not in (1, n_pos)
+            or shape[2] < self.task.d_vocab
+        ):
             raise ValueError(
                 f"model must give logits [batch, pos, d_vocab >= {self.task.d_vocab}] for tokens "
                 f"{list(tokens.shape)}, got {list(shape) or type(logits).__name__}; is it of this task?"

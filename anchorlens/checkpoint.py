@@ -19,6 +19,8 @@ from anchorlens.init import parameter_shapes
 from anchorlens.model import build_model
 from anchorlens.model_config import ModelConfig
 from anchorlens.randomness import generator
+from anchorlens.stacked.forward import LastPosition
+from anchorlens.stacked.layout import Layout
 from anchorlens.task import AnchorBatch, AnchorTask
 from anchorlens.training.config import TrainConfig
 
@@ -100,6 +102,17 @@ class Checkpoint:
                 parameter.copy_(self.weights[name])
         model.cfg.device = str(device)
         return model.to(device, print_details=False).eval()
+
+    def last_position_model(self, device: str | torch.device = "cpu") -> LastPosition:
+        """These weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
+
+        They are HookedTransformer's logits at the last position, sooner and without importing it.
+
+        Args:
+            device: where it computes.
+        """
+        layout = Layout(self.model)
+        return LastPosition(self.model, layout.merged(layout.row(self.weights).to(device).unsqueeze(0)))
 
     def training_set(self) -> AnchorBatch | None:
         """The sequences it was trained on, drawn again from the seed; None without a train config."""

@@ -176,7 +176,8 @@ def _train(
     else:
         base = preset_parts(preset or named or "quick")
     run = RunConfig.from_dict(merged(base, changes))
-    from anchorlens.training.run import TrainingDiverged, train
+    from anchorlens.training.result import TrainingDiverged
+    from anchorlens.training.run import train
 
     try:
         result = train(*run, out=out, resume=resume)

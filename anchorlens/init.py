@@ -23,15 +23,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from anchorlens.model_config import ModelConfig, Part
 from anchorlens.randomness import seed_sequence
-
-if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
 
 
 @dataclass(frozen=True)
@@ -102,8 +98,19 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def initialise(model: HookedTransformer, config: ModelConfig, seed: int) -> None:
-    """Draw every parameter of `model` in place, from `seed` alone.
+def is_frozen(config: ModelConfig, name: str) -> bool:
+    """Whether a parameter is there for HookedTransformer's sake alone: zero, and never trained.
+
+    `postnorm` has no bias but the unembedding's (the equations of arXiv 2405.05409).
+    """
+    biases = ("b_Q", "b_K", "b_V", "b_O", "b_in", "b_out")
+    return config.variant == "postnorm" and name.endswith(biases)
+
+
+def initial_weights(
+    config: ModelConfig, seed: int, dtype: torch.dtype = torch.float32
+) -> dict[str, torch.Tensor]:
+    """Every parameter of a config as it starts, by HookedTransformer's names, from `seed` alone.
 
     Raises:
         ValueError: an unusable seed.
@@ -111,19 +118,16 @@ def initialise(model: HookedTransformer, config: ModelConfig, seed: int) -> None
     state = seed_sequence(seed, "initialisation").generate_state(1, "uint64")
     generator = torch.Generator().manual_seed(int(state[0]) >> 1)
     table = init_table(config)
-    parameters = dict(model.named_parameters())
-    with torch.no_grad():
-        for name, weight in table.items():
-            _draw(parameters.pop(name), weight.scale, config.init_distribution, generator)
+    weights = {name: torch.zeros(shape, dtype=dtype) for name, shape in parameter_shapes(config).items()}
+    for name, weight in table.items():
+        _draw(weights[name], weight.scale, config.init_distribution, generator)
+    if config.variant == "released":
         for name, fan_in in _biases(table):
-            bias = parameters.pop(name)
-            if config.variant == "released":
-                _draw(bias, 1 / math.sqrt(fan_in), "uniform", generator)
-            else:
-                bias.zero_()
-        for name, parameter in parameters.items():
-            assert name.endswith((".w", ".b")), f"{name} has no initialisation"
-            parameter.fill_(1.0 if name.endswith(".w") else 0.0)
+            _draw(weights[name], 1 / math.sqrt(fan_in), "uniform", generator)
+    for name, weight in weights.items():
+        if name.endswith(".w"):
+            weight.fill_(1.0)
+    return weights
 
 
 def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
@@ -134,8 +138,8 @@ def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
             yield f"{owner}.{matrix.replace('W_', 'b_')}", weight.fan_in
 
 
-def _draw(parameter: torch.Tensor, scale: float, distribution: str, generator: torch.Generator) -> None:
+def _draw(weight: torch.Tensor, scale: float, distribution: str, generator: torch.Generator) -> None:
     if distribution == "normal":
-        parameter.normal_(0.0, scale, generator=generator)
+        weight.normal_(0.0, scale, generator=generator)
     else:
-        parameter.uniform_(-scale, scale, generator=generator)
+        weight.uniform_(-scale, scale, generator=generator)

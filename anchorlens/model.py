@@ -10,7 +10,7 @@ from torch import nn
 from tqdm import TqdmWarning
 
 from anchorlens.configuration import check_choice
-from anchorlens.init import initialise
+from anchorlens.init import initial_weights, is_frozen
 from anchorlens.model_config import ModelConfig
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ def build_model(
     Source: weight std = d_in^-gamma, the initialization rate of arXiv 2405.05409 and 2501.08537.
     """
     check_choice("dtype", dtype, ("float32", "float64"))
+    weights = initial_weights(config, seed, getattr(torch, dtype))
     model = _assemble(config, getattr(torch, dtype))
-    initialise(model, config, seed)
+    model.load_state_dict(weights, strict=False)  # all but the attention masks, which are no parameters
     model.cfg.device = str(device)
     return model.to(device, print_details=False)
 
@@ -91,8 +92,7 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
             model.blocks[layer] = block_class(cfg, layer)
     if config.variant == "postnorm":
         model.ln_final = nn.Identity()
-        for name, parameter in model.named_parameters():
-            if name.split(".")[-1] in ("b_Q", "b_K", "b_V", "b_O", "b_in", "b_out"):
-                parameter.requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not is_frozen(config, name))
     model.setup()  # names the hook points anew, now that the blocks are the variant's own
     return model

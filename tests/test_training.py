@@ -15,15 +15,17 @@ from torch.utils import deterministic as torch_deterministic
 from anchorlens import container
 from anchorlens.checkpoint import load_checkpoint, training_set
 from anchorlens.container import CheckpointError
+from anchorlens.init import init_table
 from anchorlens.model import build_model
 from anchorlens.model_config import ModelConfig
 from anchorlens.presets import RunConfig
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
-from anchorlens.training.fitter import Fitter, NotFiniteError
 from anchorlens.training.folder import RunFolder, read_log
 from anchorlens.training.numerics import numeric_settings
-from anchorlens.training.run import TrainingDiverged, train
+from anchorlens.training.result import TrainingDiverged
+from anchorlens.training.run import train
+from anchorlens.training.stack import Stack
 
 ROOT = Path(__file__).parents[1]
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
@@ -35,6 +37,13 @@ SHORT = TrainConfig(
 def config(**changes):
     values = SHORT.to_dict() | changes
     return TrainConfig.from_dict(values)
+
+
+def stack(model=TINY, recipe=SHORT, data=None):
+    """A stack of one member."""
+    task = AnchorTask()
+    data = training_set(task, recipe) if data is None else data
+    return Stack([RunConfig(task, model, recipe)], [data], torch.device("cpu"))
 
 
 def weights_of(path):
@@ -64,32 +73,36 @@ class TestLearning:
         model = build_model(TINY, seed=0)
         data = task.sample(64, seed=0)
         expected = torch.nn.functional.cross_entropy(model(data.tokens)[:, -1], data.targets).item()
-        fitter = Fitter(model, data, config(n_samples=64))
-        assert fitter.update().loss == pytest.approx(expected, rel=1e-6)
+        (update,) = stack(recipe=config(n_samples=64), data=data).advance(1)
+        assert update.loss == pytest.approx(expected, rel=1e-6)
 
     def test_one_update_by_hand(self):
         """AdamW's first step moves each weight by lr * (sign of its gradient) and decays it by lr * wd."""
         task, recipe = (
             AnchorTask(),
-            config(n_samples=64, lr=1e-2, weight_decay=0.5, warmup_steps=0, eps=1e-30),
+            config(n_samples=64, lr=1e-2, weight_decay=0.5, warmup_steps=0, eps=1e-30, dtype="float64"),
         )
         model = build_model(TINY, seed=0, dtype="float64")
         data = task.sample(64, seed=0)
         before = model.W_in.detach().clone()
         loss = torch.nn.functional.cross_entropy(model(data.tokens)[:, -1], data.targets)
         gradient = torch.autograd.grad(loss, model.blocks[0].mlp.W_in)[0]
-        lr = Fitter(model, data, recipe).update().lr
+        one = stack(recipe=recipe, data=data)
+        lr = one.advance(1)[0].lr
         expected = before[0] * (1 - lr * 0.5) - lr * gradient.sign()
-        assert torch.allclose(model.W_in[0], expected, atol=1e-9)
+        assert torch.allclose(one.parameters["blocks.0.mlp.W_in"][0], expected, atol=1e-9)
 
     def test_clipping_bounds_the_gradient_and_reports_it_unclipped(self):
-        updates = {}
+        """Adam's first moment after one step is (1 - beta1) times the gradient it was given."""
+        norms = {}
         for clip in (0, 1e-3):
-            fitter = Fitter(build_model(TINY), AnchorTask().sample(64), config(n_samples=64, clip_norm=clip))
-            updates[clip] = fitter.update().grad_norm
-            norms = torch.stack([p.grad.norm() for p in fitter.model.parameters()]).norm().item()
-            assert norms == pytest.approx(clip or updates[clip], rel=1e-3)
-        assert updates[0] == updates[1e-3] > 1e-3
+            one = stack(recipe=config(n_samples=64, clip_norm=clip), data=AnchorTask().sample(64))
+            (update,) = one.advance(1)
+            moments = [value for name, value in one.state(0).items() if name.startswith("exp_avg.")]
+            given = torch.stack([moment.norm() for moment in moments]).norm().item() / (1 - 0.9)
+            assert given == pytest.approx(clip or update.grad_norm, rel=1e-3)
+            norms[clip] = update.grad_norm
+        assert norms[0] == norms[1e-3] > 1e-3
 
     def test_frozen_biases_of_postnorm_stay_zero(self):
         model = ModelConfig(variant="postnorm", n_layers=1, d_model=16, d_head=8, d_mlp=16)
@@ -98,20 +111,20 @@ class TestLearning:
         assert (weights["unembed.b_U"] != 0).any()
 
     def test_gamma_changes_the_weights_and_not_the_data(self):
-        seen = {}
-        for gamma in (0.3, 0.8):
-            model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=gamma), seed=4)
-            recipe = config(seed=4)
-            fitter = Fitter(model, training_set(AnchorTask(), recipe), recipe)
-            batches = []
-            model.embed.register_forward_pre_hook(lambda module, args, into=batches: into.append(args[0]))
-            for _ in range(9):  # over the end of two epochs of four batches
-                fitter.update()
-            seen[gamma] = torch.stack(batches)
-        assert torch.equal(seen[0.3], seen[0.8])
-        first, second = seen[0.3][:4].flatten(0, 1), seen[0.3][4:8].flatten(0, 1)
-        assert not torch.equal(first, second)
-        assert sorted(first.tolist()) == sorted(second.tolist())  # each epoch shows every sequence once
+        tiny = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16}
+        stacks = [stack(ModelConfig(gamma=gamma, **tiny), config(seed=4)) for gamma in (0.3, 0.8)]
+        table = init_table(stacks[0].runs[0].model)
+        for name, small in table.items():
+            ratio = init_table(stacks[1].runs[0].model)[name].scale / small.scale
+            weights = [s.parameters[name] for s in stacks]
+            assert torch.allclose(weights[0] * ratio, weights[1], rtol=1e-5)
+        batches = [[s._order[0, i].tolist() for i in range(4)] for s in stacks if s.advance(1)]
+        assert batches[0] == batches[1] and torch.equal(stacks[0]._cells, stacks[1]._cells)
+        first = batches[0]
+        stacks[0].advance(5)  # into the second epoch of four batches
+        second = [stacks[0]._order[0, i].tolist() for i in range(4)]
+        assert first != second
+        assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(256))
 
     def test_epochs_and_steps_are_the_same_run(self):
         a = train(model=TINY, config=config(steps=None, epochs=2, warmup_steps=4))
@@ -244,16 +257,12 @@ class TestEnding:
             train(model=model, config=recipe, out=tmp_path)
         assert load_checkpoint(tmp_path / "ckpt.pt").metrics["status"] == "diverged"
 
-    def test_the_weight_norm_is_exact_for_huge_weights_and_refuses_nan(self):
-        fitter = Fitter(build_model(TINY), AnchorTask().sample(64), config(n_samples=64))
-        norm = fitter.weight_norm()
+    def test_the_weight_norm_is_exact_for_huge_weights(self):
+        one = stack()
+        norm = one.weight_norm(0)
         with torch.no_grad():
-            for parameter in fitter.model.parameters():
-                parameter *= 1e30  # the square of it overflows float32
-        assert fitter.weight_norm() == pytest.approx(norm * 1e30, rel=1e-5)
-        fitter.model.embed.W_E.data[0, 0] = float("nan")
-        with pytest.raises(NotFiniteError, match="a weight is NaN or infinite after step 0"):
-            fitter.weight_norm()
+            one._rows.mul_(1e30)  # the square of it overflows float32
+        assert one.weight_norm(0) == pytest.approx(norm * 1e30, rel=1e-5)
 
     def test_resuming_a_finished_run_measures_it_again(self, tmp_path):
         a = train(model=TINY, config=SHORT, out=tmp_path)
@@ -291,7 +300,7 @@ train(model=ModelConfig(**spec["model"]), config=TrainConfig(**spec["train"]), o
 RESUMED = {
     "model": TINY.to_dict(),
     "train": config(
-        steps=300, n_samples=640, log_every=7, eval_every=40, n_checkpoints=6, state_every_seconds=0.02
+        steps=900, n_samples=640, log_every=7, eval_every=40, n_checkpoints=6, state_every_seconds=0.02
     ).to_dict(),
 }
 
@@ -322,7 +331,7 @@ class TestResume:
             process = start(out, RESUMED)
             while not log.exists() and process.poll() is None:
                 time.sleep(0.002)
-            time.sleep(rng.random() * seconds * 0.6)
+            time.sleep((0.1 + 0.5 * rng.random()) * seconds)
             if process.poll() is None:
                 os.kill(process.pid, signal.SIGKILL)
                 kills += 1
@@ -348,33 +357,30 @@ class TestResume:
         return [line for line in read_log(out / "log.jsonl") if line["step"] <= step]
 
     def test_the_state_is_what_decides(self):
-        """Restored, a fitter goes on to the same bits; with one moment of Adam lost, to others."""
-        data = training_set(AnchorTask(), SHORT)
+        """Restored, a stack goes on to the same bits; with one moment of Adam lost, to others."""
 
-        def fitter(steps, state=None):
-            new = Fitter(build_model(TINY, seed=0), data, SHORT)
+        def advanced(stop, state=None):
+            new = stack()
             if state is not None:
-                new.restore(3, state)
-            for _ in range(steps):
-                new.update()
+                new.restore(3, [state])
+            new.advance(stop)
             return new
 
-        state = {name: tensor.clone() for name, tensor in fitter(3).state().items()}
-        whole, resumed = fitter(6).weights(), fitter(3, state)
-        assert resumed.step == 6 and equal(resumed.weights(), whole)
+        state = advanced(3).state(0)
+        whole, resumed = advanced(6).weights(0), advanced(6, state)
+        assert resumed.step == 6 and equal(resumed.weights(0), whole)
         lost = {**state, "exp_avg.unembed.W_U": torch.zeros_like(state["exp_avg.unembed.W_U"])}
-        assert not equal(fitter(3, lost).weights(), whole)
+        assert not equal(advanced(6, lost).weights(0), whole)
         with pytest.raises(ValueError, match="the saved state is of another model"):
-            fitter(0, {**state, "more": torch.zeros(1)})
+            advanced(6, {**state, "more": torch.zeros(1)})
 
     def test_the_state_of_another_run_is_refused(self, tmp_path):
         for name, seed in (("a", 0), ("b", 1)):
-            run = RunConfig(AnchorTask(), TINY, config(seed=seed))
-            folder = RunFolder(tmp_path / name, run, resume=False)
+            one = stack(recipe=config(seed=seed))
+            folder = RunFolder(tmp_path / name, one.runs[0], resume=False)
             folder.begin()
-            fitter = Fitter(build_model(TINY, seed=seed), training_set(run.task, run.train), run.train)
-            fitter.update()
-            folder.save_state(1, 1, fitter.state())
+            one.advance(1)
+            folder.save_state(1, 1, one.state(0))
             folder.close()
         (tmp_path / "a/state.pt").replace(tmp_path / "b/state.pt")
         with pytest.raises(CheckpointError, match=r"state.pt: is the state of another run"):
@@ -427,11 +433,10 @@ class TestResume:
 
     def test_other_threads_are_said(self, tmp_path):
         folder = RunFolder(tmp_path, RunConfig(AnchorTask(), TINY, SHORT), resume=False)
-        data = training_set(AnchorTask(), SHORT)
-        fitter = Fitter(build_model(TINY, seed=0), data, SHORT)
-        fitter.update()
+        one = stack()
+        one.advance(1)
         folder.begin()
-        folder.save_state(fitter.step, 5, fitter.state())
+        folder.save_state(one.step, 5, one.state(0))
         folder.close()
         with pytest.warns(UserWarning, match="resuming with 1 threads a run begun with 5"):
             assert train(out=tmp_path, resume=True).checkpoint.step == 20

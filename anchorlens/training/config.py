@@ -64,6 +64,9 @@ class TrainConfig(Config):
     """auto (CUDA where there is one), cpu, cuda or cuda:N."""
     dtype: Literal["float32", "float64"] = "float32"
     """Of weights and arithmetic."""
+    matmul: Literal["float32", "tf32", "bf16"] = "float32"
+    """Precision of a float32 run's matrix products: float32; or, where the hardware has them faster and
+    other digits are welcome, tf32 (CUDA alone) or bf16 (operands and results rounded to bfloat16)."""
     threads: int | None = None
     """CPU threads while training; unset for torch's own choice. Bits repeat for one thread count."""
     log_every: int = 10
@@ -109,6 +112,11 @@ class TrainConfig(Config):
             check_number(name, getattr(self, name), minimum=0, maximum=0.999999)
         check_number("clip_norm", self.clip_norm, minimum=0)
         check_choice("dtype", self.dtype, ("float32", "float64"))
+        check_choice("matmul", self.matmul, ("float32", "tf32", "bf16"))
+        if self.dtype == "float64" and self.matmul != "float32":
+            raise ValueError(
+                f"matmul {self.matmul!r} goes with dtype 'float32', got 'float64'; leave matmul out"
+            )
         if not isinstance(self.device, str):
             raise ValueError(f"device must be a name such as 'auto', 'cpu' or 'cuda:0', got {self.device!r}")
 

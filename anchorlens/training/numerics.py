@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,35 +13,64 @@ import torch
 _MEMORY: Any = torch.utils.deterministic  # a module with a property, which type checkers cannot see
 
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # malloc.h
+_GLIBC_MMAP_MAX, _GLIBC_THRESHOLD_MAX = 65536, 32 << 20  # its defaults: mapped blocks, largest threshold
+
+
 @contextlib.contextmanager
-def numeric_settings(device: torch.device, threads: int | None) -> Iterator[None]:
+def numeric_settings(
+    device: torch.device, threads: int | None = None, *, tf32: bool = False
+) -> Iterator[None]:
     """Settings under which a run is fast and repeats bit for bit.
 
     Denormal floats are flushed to zero: large initial weights make them, and they slow a CPU down 4x.
-    On the CPU torch's deterministic algorithms are used: without them the gradient of the embedding
-    is summed in an order that depends on the timing of the threads.
+    On the CPU torch's deterministic algorithms are used (without them a gradient may be summed in an
+    order that depends on the timing of the threads), and memory that an update frees is kept for the
+    next one: to give it back and get it again costs a quarter of an update.
 
     Args:
         device: what the run computes on.
         threads: CPU threads to compute with; None leaves torch's choice.
+        tf32: let CUDA round the operands of float32 matrix products to TF32.
     """
     flushed, had_threads = _flushes_denormals(), torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    filled = _MEMORY.fill_uninitialized_memory
+    filled, precision = _MEMORY.fill_uninitialized_memory, torch.get_float32_matmul_precision()
     try:
         torch.set_flush_denormal(True)
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
         if device.type == "cpu":
             torch.use_deterministic_algorithms(True)
             _MEMORY.fill_uninitialized_memory = False  # costs time, finds no error here
+            _keep_freed_memory(True)
         if threads is not None:
             torch.set_num_threads(threads)
         yield
     finally:
         torch.set_flush_denormal(flushed)
+        torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(had_threads)
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         _MEMORY.fill_uninitialized_memory = filled
+        if device.type == "cpu":
+            _keep_freed_memory(False)
+
+
+def _keep_freed_memory(keep: bool) -> None:
+    """Have glibc keep freed memory, or give it back and go on as after one large array was freed.
+
+    Other C libraries are left as they are.
+    """
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if not hasattr(libc, "mallopt") or not hasattr(libc, "malloc_trim"):
+        return
+    assert libc is not None
+    libc.mallopt(_M_MMAP_MAX, 0 if keep else _GLIBC_MMAP_MAX)
+    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1 if keep else 2 * _GLIBC_THRESHOLD_MAX)
+    if not keep:
+        libc.mallopt(_M_MMAP_THRESHOLD, _GLIBC_THRESHOLD_MAX)
+        libc.malloc_trim(0)
 
 
 def _flushes_denormals() -> bool:

@@ -1,63 +1,31 @@
-"""`train`: from a task, a model and a recipe to a trained, saved and measured HookedTransformer."""
+"""`train` and `train_many`: from task, model and recipe to trained, saved and measured HookedTransformers."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import torch
 
-from anchorlens.behaviour import Behaviour, evaluate, quick_accuracies
-from anchorlens.checkpoint import Checkpoint, load_checkpoint, training_set
-from anchorlens.configuration import documented
-from anchorlens.model import build_model
+from anchorlens.behaviour import evaluate
+from anchorlens.checkpoint import load_checkpoint, training_set
+from anchorlens.configuration import check_number
 from anchorlens.model_config import ModelConfig
 from anchorlens.presets import RunConfig
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
-from anchorlens.training.fitter import Fitter, NotFiniteError, Update
-from anchorlens.training.folder import RunFolder, evaluations, read_log, stored_run
+from anchorlens.training.folder import RunFolder, read_log, stored_run
+from anchorlens.training.loop import Loop, Member, Show
 from anchorlens.training.numerics import choose_device, numeric_settings
+from anchorlens.training.plan import members_at_once, processes
 from anchorlens.training.progress import progress_bar
-from anchorlens.training.schedule import has_settled, trajectory_steps
+from anchorlens.training.result import TrainingDiverged, TrainResult
+from anchorlens.training.stack import stack_key
 
-if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
-
-Status = Literal["finished", "stopped early", "diverged"]
-
-
-class TrainingDiverged(RuntimeError):  # noqa: N818 - an outcome of the run, not a fault of the program
-    """The loss or its gradient became NaN or infinite; the message says where the last good weights are."""
-
-
-@documented
-@dataclass(frozen=True, eq=False)
-class TrainResult:
-    """A trained model with what was measured on the way."""
-
-    model: HookedTransformer
-    """In evaluation mode, on the device it was trained on."""
-    checkpoint: Checkpoint
-    """Its weights and configurations, for `save_checkpoint`."""
-    behaviour: Behaviour
-    """Accuracies and phase at the end."""
-    log: Sequence[Mapping[str, Any]]
-    """Log lines: `step`, `loss` (nats, of the last batch), `lr`, `grad_norm` (before clipping),
-    `weight_norm`, `seconds`; every `eval_every` steps also `train_accuracy`, `id_accuracy` and
-    `ood_accuracy` (0..1, one noise draw)."""
-    status: Status
-    """`finished` or `stopped early`."""
-    out: Path | None
-    """The run's folder, if it has one."""
-
-    def __repr__(self) -> str:
-        return f"TrainResult({self.status} at step {self.checkpoint.step}; {self.behaviour!r})"
+Folder = str | os.PathLike[str]
 
 
 def train(
@@ -65,7 +33,7 @@ def train(
     model: ModelConfig | None = None,
     config: TrainConfig | None = None,
     *,
-    out: str | os.PathLike[str] | None = None,
+    out: Folder | None = None,
     resume: bool = False,
     progress: bool | None = None,
 ) -> TrainResult:
@@ -102,161 +70,213 @@ def train(
         task, model, config = task or stored.task, model or stored.model, config or stored.train
     task = task or AnchorTask()
     run = RunConfig(task, model or ModelConfig.for_task(task), config or TrainConfig())
-    run.model.check_task(run.task)
-    device = choose_device(run.train.device)
-    folder = RunFolder(out, run, resume=resume) if out is not None else None
+    outs = None if out is None else [out]
+    (result,) = train_many([run], outs=outs, resume=resume, progress=progress)
+    if result.status == "diverged":
+        assert result.message is not None
+        raise TrainingDiverged(result.message)
+    return result
+
+
+def train_many(
+    runs: Iterable[RunConfig],
+    *,
+    outs: Sequence[Folder] | None = None,
+    resume: bool = False,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> list[TrainResult]:
+    """Train many models, as many at once as the hardware takes.
+
+    On CUDA, runs of equal shape and duration are members of one stack, which takes all its updates at
+    once and is split where the memory asks for it. On the CPU each run has a process of its own, as
+    many at a time as there are cores; that was measured to be faster than a stack or threads.
+
+    Args:
+        runs: task, model and recipe of each, as `preset` gives them; any mixture.
+        outs: a new or empty folder for each run, as for `train`; without it nothing is written.
+        resume: continue the runs that are in their folders; those that have ended are read, not trained.
+        workers: processes on the CPU; None for one per core (and `threads` of the runs). 1 trains
+            one run after another in this process.
+        progress: None shows a bar in a terminal or a notebook; False never does.
+
+    Returns:
+        One result for each run, in order. A run whose loss became NaN or infinite has the status
+        `diverged`, a message, and the last weights that are known to be good; the others are as they
+        would be without it.
+
+    Raises:
+        ValueError: unusable or contradicting configurations, folders that hold something else, or
+            another number of folders than of runs.
+        CheckpointError: a state to resume from is damaged.
+        RuntimeError: a worker process was killed; runs with folders continue with `resume`.
+
+    Example:
+        >>> from anchorlens.presets import preset
+        >>> small = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 512, "steps": 2}
+        >>> runs = [preset("quick", gamma=gamma, **small) for gamma in (0.3, 0.7)]
+        >>> [result.checkpoint.model.gamma for result in train_many(runs, workers=1)]
+        [0.3, 0.7]
+
+    Source: the grids of arXiv 2405.05409 and 2501.08537; the training recipe is theirs.
+    """
+    runs = list(runs)
+    if outs is not None and (isinstance(outs, str | os.PathLike) or len(outs) != len(runs)):
+        raise ValueError(f"outs must be a list of {len(runs)} folders, one for each run, got {outs!r}")
+    folders: list[Path | None] = [None] * len(runs) if outs is None else [Path(out) for out in outs]
+    if len({f.resolve() for f in folders if f is not None}) < len([f for f in folders if f is not None]):
+        raise ValueError("outs must be different folders, one for each run, got one of them twice")
+    if workers is not None:
+        check_number("workers", workers, minimum=1, integer=True)
+    for run in runs:
+        run.model.check_task(run.task)
+        if run.train.matmul == "tf32" and choose_device(run.train.device).type != "cuda":
+            raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")
+    jobs = _jobs(runs)
+    n_processes = processes(runs, workers)
+    total = sum(run.train.total_steps for run in runs)
+    with progress_bar(total, enabled=progress) as show:
+        if n_processes == 1:
+            return _in_this_process(runs, folders, jobs, resume, show)
+        return _in_processes(runs, folders, n_processes, resume, show)
+
+
+def _jobs(runs: Sequence[RunConfig]) -> list[list[int]]:
+    """Which runs are trained together: on CUDA those of equal shape, as many as fit; else each alone."""
+    jobs: dict[object, list[int]] = {}
+    for k, run in enumerate(runs):
+        together = choose_device(run.train.device).type == "cuda"
+        jobs.setdefault((run.train.device, stack_key(run)) if together else k, []).append(k)
+    split = []
+    for members in jobs.values():
+        at_once = members_at_once(runs[members[0]], len(members))
+        split += [members[start : start + at_once] for start in range(0, len(members), at_once)]
+    return split
+
+
+def _in_this_process(
+    runs: Sequence[RunConfig],
+    folders: Sequence[Path | None],
+    jobs: Sequence[Sequence[int]],
+    resume: bool,
+    show: Show,
+) -> list[TrainResult]:
+    results: dict[int, TrainResult] = {}
+    before = 0
+    for job in jobs:
+
+        def shown(done: int, text: str, before: int = before) -> None:
+            show(before + done, text)
+
+        trained = _train_together([runs[k] for k in job], [folders[k] for k in job], resume, shown)
+        results |= dict(zip(job, trained, strict=True))
+        before += sum(runs[k].train.total_steps for k in job)
+    return [results[k] for k in range(len(runs))]
+
+
+def _in_processes(
+    runs: Sequence[RunConfig], folders: Sequence[Path | None], n_processes: int, resume: bool, show: Show
+) -> list[TrainResult]:
+    """Each run alone, in one of several processes."""
+    from concurrent.futures import Future, as_completed
+
+    from loky import ProcessPoolExecutor
+    from loky.process_executor import TerminatedWorkerError
+
+    # OpenMP threads that wait for work would take the cores from the other processes
+    executor = ProcessPoolExecutor(n_processes, env={"OMP_NUM_THREADS": "1"})
     try:
-        with numeric_settings(device, run.train.threads):
-            if folder is not None and folder.finished:
-                return _finished(folder, device)
-            return _Training(run, folder, device).go(progress)
-    finally:
-        if folder is not None:
-            folder.close()
-
-
-@dataclass
-class _Training:
-    """The loop and its bookkeeping: log, trajectory, state, early stop, divergence."""
-
-    run: RunConfig
-    folder: RunFolder | None
-    device: torch.device
-    log: list[dict[str, Any]] = field(default_factory=list)
-
-    def go(self, progress: bool | None) -> TrainResult:
-        config = self.run.train
-        self.data = training_set(self.run.task, config)
-        model = build_model(self.run.model, seed=config.seed, device=self.device, dtype=config.dtype)
-        self.fitter = Fitter(model, self.data, config)
-        if self.folder is not None:
-            self.folder.begin()
-        self._resume()
-        self.started = time.monotonic() - (self.log[-1]["seconds"] if self.log else 0.0)
-        self.state_saved = time.monotonic()
-        self.good: Checkpoint | None = None
-        trajectory = set(trajectory_steps(config))
-        if self.fitter.step == 0 and 0 in trajectory:
-            self._save_trajectory({})
-        status: Status = "finished"
-        with progress_bar(config.total_steps, enabled=progress) as show:
-            while self.fitter.step < config.total_steps:
-                if self._settled():
-                    status = "stopped early"
-                    break
-                line = self._advance()
-                if self.fitter.step in trajectory:
-                    self._save_trajectory(line)
-                self._save_state()
-                if "seconds" in line:
-                    show(self.fitter.step, _summary(line))
-        return self._end(status)
-
-    def _resume(self) -> None:
-        state = None if self.folder is None else self.folder.load_state()
-        if state is not None:
-            header, tensors = state
-            if self.device.type == "cpu" and header["threads"] != torch.get_num_threads():
-                warnings.warn(
-                    f"resuming with {torch.get_num_threads()} threads a run begun with "
-                    f"{header['threads']}: the last digits will differ from an uninterrupted run",
-                    stacklevel=4,
-                )
-            self.fitter.restore(header["step"], tensors)
-        if self.folder is not None:
-            self.log = self.folder.open_log(self.fitter.step)
-
-    def _advance(self) -> dict[str, Any]:
-        """Make one update; return its log line (only the step where none is due)."""
-        config, before = self.run.train, self.fitter.step
-        due = (before + 1) % config.log_every == 0 or before + 1 == config.total_steps
-        weights = self.fitter.weights() if due or self.good is None else None
-        try:
-            update = self.fitter.update()
-            if weights is not None:  # they gave a finite loss: the last that are known to be good
-                self.good = self._checkpoint({"status": "diverged"}, weights, before)
-            evaluate_now = (before + 1) % config.eval_every == 0 or before + 1 == config.total_steps
-            return self._log_line(update, evaluate_now) if due or evaluate_now else {"step": before + 1}
-        except NotFiniteError as error:
-            self._diverged(error)
-
-    def _log_line(self, update: Update, evaluate_now: bool) -> dict[str, Any]:
-        line: dict[str, Any] = {
-            "step": self.fitter.step,
-            **update._asdict(),
-            "weight_norm": self.fitter.weight_norm(),
+        futures: dict[Future[TrainResult], int] = {
+            executor.submit(_train_alone, run, folder, resume): k
+            for k, (run, folder) in enumerate(zip(runs, folders, strict=True))
         }
-        if evaluate_now:
-            line |= quick_accuracies(self.fitter.model, self.run.task, self.data, seed=self.run.train.seed)
-        line["seconds"] = round(time.monotonic() - self.started, 3)
-        self.log.append(line)
-        if self.folder is not None:
-            self.folder.write_log(line)
-        return line
+        results, done = {}, 0
+        for future in as_completed(futures):
+            k = futures[future]
+            results[k] = future.result()
+            done += runs[k].train.total_steps
+            show(done, f"{len(results)} of {len(runs)} models")
+        return [results[k] for k in range(len(runs))]
+    except TerminatedWorkerError as error:
+        raise RuntimeError(
+            "a worker process was killed (by hand, or for want of memory: try fewer workers); "
+            "runs with folders continue with resume"
+        ) from error
+    finally:
+        executor.shutdown(kill_workers=True)
 
-    def _settled(self) -> bool:
-        patience = self.run.train.early_stop_evaluations
-        return (
-            patience is not None
-            and bool(self.log)
-            and self.log[-1]["step"] == self.fitter.step
-            and has_settled(evaluations(self.log), patience)
-        )
 
-    def _save_trajectory(self, line: Mapping[str, Any]) -> None:
-        if self.folder is not None:
-            self.folder.save_trajectory(self._checkpoint(line, self.fitter.weights(), self.fitter.step))
+def _train_alone(run: RunConfig, folder: Path | None, resume: bool) -> TrainResult:
+    """One run in a process beside others: on one thread (OMP_NUM_THREADS) unless it asks for more."""
+    (result,) = _train_together([run], [folder], resume, lambda done, text: None)
+    return result
 
-    def _save_state(self) -> None:
-        due = time.monotonic() - self.state_saved >= self.run.train.state_every_seconds
-        if self.folder is not None and due:
-            self.folder.save_state(self.fitter.step, torch.get_num_threads(), self.fitter.state())
-            self.state_saved = time.monotonic()
 
-    def _checkpoint(self, metrics: Mapping[str, Any], weights: Mapping[str, Any], step: int) -> Checkpoint:
-        on_cpu = {name: weight.to("cpu") for name, weight in weights.items()}
-        return Checkpoint(self.run.model, self.run.task, on_cpu, self.run.train, step, dict(metrics))
+def _train_together(
+    runs: Sequence[RunConfig], paths: Sequence[Path | None], resume: bool, show: Show
+) -> list[TrainResult]:
+    """Train runs of equal shape in stacks; those that have ended before are read."""
+    train = runs[0].train
+    device = choose_device(train.device)
+    with contextlib.ExitStack() as held:
+        folders = [
+            None if path is None else _held(held, RunFolder(path, run, resume=resume))
+            for run, path in zip(runs, paths, strict=True)
+        ]
+        held.enter_context(numeric_settings(device, train.threads, tf32=train.matmul == "tf32"))
+        members = list(_members(runs, folders, device))
+        for step in sorted({member.step for member in members if member.result is None}):
+            Loop([m for m in members if m.result is None and m.step == step], device).go(show)
+        return [member.result for member in members if member.result is not None]
 
-    def _end(self, status: Status) -> TrainResult:
-        model = self.fitter.model.eval()
-        behaviour = evaluate(model, self.run.task, training_set=self.data)
-        metrics = {**(self.log[-1] if self.log else {}), "status": status, **behaviour.headline()}
-        checkpoint = self._checkpoint(metrics, self.fitter.weights(), self.fitter.step)
-        if self.folder is not None:
-            self.folder.save_final(checkpoint)
-        out = None if self.folder is None else self.folder.path
-        return TrainResult(model, checkpoint, behaviour, tuple(self.log), status, out)
 
-    def _diverged(self, error: NotFiniteError) -> NoReturn:
-        message = f"training diverged: {error}; try a smaller lr or a larger gamma"
-        if self.folder is not None:
-            # without a good update to look back on, what the failed one began from
-            last = self.good or self._checkpoint(
-                {"status": "diverged"}, self.fitter.weights(), self.fitter.step
+def _held(held: contextlib.ExitStack, folder: RunFolder) -> RunFolder:
+    held.callback(folder.close)
+    return folder
+
+
+def _members(
+    runs: Sequence[RunConfig], folders: Sequence[RunFolder | None], device: torch.device
+) -> Iterator[Member]:
+    """The runs as members, where they stand: at the start, at a saved state, or at their end."""
+    sets = {}
+    for run, folder in zip(runs, folders, strict=True):
+        source = (run.task, run.train.seed, run.train.n_samples)
+        if source not in sets:
+            sets[source] = training_set(run.task, run.train)
+        member = Member(run, sets[source], folder)
+        if folder is not None and folder.finished:
+            member.result = _finished(folder, device)
+        elif folder is not None:
+            _resume(member, folder, device)
+        yield member
+
+
+def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
+    state = folder.load_state()
+    folder.begin()
+    if state is not None:
+        header, member.state = state
+        member.step = header["step"]
+        if device.type == "cpu" and header["threads"] != torch.get_num_threads():
+            warnings.warn(
+                f"resuming with {torch.get_num_threads()} threads a run begun with "
+                f"{header['threads']}: the last digits will differ from an uninterrupted run",
+                stacklevel=6,
             )
-            path = self.folder.save_final(last)
-            what = "last good weights" if self.good else "weights it began from"
-            message += f"; the {what} (step {last.step}) are in {path}"
-        raise TrainingDiverged(message) from error
+    member.log = folder.open_log(member.step)
 
 
 def _finished(folder: RunFolder, device: torch.device) -> TrainResult:
     """The result of a run that had ended before, measured again from its last checkpoint."""
     checkpoint = load_checkpoint(folder.path / "ckpt.pt")
-    if checkpoint.metrics.get("status") == "diverged":
-        raise TrainingDiverged(
+    status, message = checkpoint.metrics["status"], None
+    if status == "diverged":
+        message = (
             f"training diverged after step {checkpoint.step}; the last good weights are in "
             f"{folder.path / 'ckpt.pt'}; start anew in another folder with a smaller lr or a larger gamma"
         )
-    model = checkpoint.build_model(device)
+    model = checkpoint.last_position_model(device)
     behaviour = evaluate(model, checkpoint.task, training_set=checkpoint.training_set())
     log = read_log(folder.path / "log.jsonl")
-    return TrainResult(model, checkpoint, behaviour, tuple(log), checkpoint.metrics["status"], folder.path)
-
-
-def _summary(line: Mapping[str, Any]) -> str:
-    parts = [f"loss {line['loss']:.4f}"]
-    for name in ("train", "id", "ood"):
-        if line.get(f"{name}_accuracy") is not None:
-            parts.append(f"{name} {line[f'{name}_accuracy']:.2f}")
-    return "  ".join(parts)
+    return TrainResult(checkpoint, behaviour, tuple(log), status, folder.path, message)

@@ -1,0 +1,73 @@
+"""Attention over the short sequences of anchor tasks: one product for the scores, one softmax, one mix.
+
+torch's fused kernels are made for long sequences; on nine tokens they take three times as long on a CPU
+as the plain products, because their softmax goes row by row (README: speed).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    Queries = Float[Tensor, "sequence query head_index d_head"]
+    KeysValues = Float[Tensor, "sequence pos 2 head_index d_head"]
+
+
+def attention(q: Queries, kv: KeysValues, *, causal: bool) -> Queries:
+    """softmax(q k^T / sqrt(d_head)) v for each head.
+
+    Args:
+        q: [sequence, query, head_index, d_head].
+        kv: keys beside values, [sequence, pos, 2, head_index, d_head].
+        causal: mask the positions behind each query (query = pos); without it every query sees all.
+
+    Returns:
+        The mixed values, as q.
+    """
+    if q.device.type == "cpu":
+        return _Attention.apply(q, kv, causal)  # pyright: ignore[reportReturnType]
+    heads_first, k, v = (x.transpose(1, 2) for x in (q, *kv.unbind(2)))
+    return functional.scaled_dot_product_attention(heads_first, k, v, is_causal=causal).transpose(1, 2)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Queries, kv: KeysValues, causal: bool) -> Queries:
+        scale = 1 / math.sqrt(q.shape[-1])
+        mask = q.new_zeros(1)
+        if causal:
+            mask = q.new_full((q.shape[1], kv.shape[1]), -math.inf).triu(1)
+        mixed, patterns = torch.empty_like(q), []
+        for head in range(q.shape[2]):
+            k, v = kv[:, :, 0, head], kv[:, :, 1, head]
+            scores = torch.baddbmm(mask, q[:, :, head], k.mT, alpha=scale)
+            scores -= scores.amax(dim=-1, keepdim=True)
+            pattern = scores.exp_()
+            pattern /= pattern.sum(dim=-1, keepdim=True)
+            torch.bmm(pattern, v, out=mixed[:, :, head])
+            patterns.append(pattern)
+        ctx.save_for_backward(q, kv, *patterns)
+        ctx.scale = scale
+        return mixed
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        q, kv, *patterns = ctx.saved_tensors
+        grad_q, grad_kv = torch.empty_like(q), torch.empty_like(kv)
+        for head, pattern in enumerate(patterns):
+            grad_head, k, v = grad[:, :, head], kv[:, :, 0, head], kv[:, :, 1, head]
+            grad_pattern = torch.bmm(grad_head, v.mT)
+            grad_pattern -= (grad_pattern * pattern).sum(dim=-1, keepdim=True)
+            grad_scores = grad_pattern.mul_(pattern).mul_(ctx.scale)
+            torch.bmm(grad_scores, k, out=grad_q[:, :, head])
+            grad_kv[:, :, 0, head] = torch.bmm(grad_scores.mT, q[:, :, head])
+            grad_kv[:, :, 1, head] = torch.bmm(pattern.mT, grad_head)
+        return grad_q, grad_kv, None

@@ -1,0 +1,214 @@
+"""The loop around a stack: log, trajectory, saved state, early stop and divergence of every member."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from anchorlens.behaviour import evaluate, quick_accuracies
+from anchorlens.checkpoint import Checkpoint
+from anchorlens.presets import RunConfig
+from anchorlens.sequences import AnchorBatch
+from anchorlens.training.folder import RunFolder, evaluations
+from anchorlens.training.result import Status, TrainResult
+from anchorlens.training.schedule import has_settled, trajectory_steps
+from anchorlens.training.stack import Stack, Update
+
+Show = Callable[[int, str], None]
+"""Called with the updates made so far, over all members, and a short text."""
+
+
+@dataclass
+class Member:
+    """One run on its way."""
+
+    run: RunConfig
+    """What is trained."""
+    data: AnchorBatch
+    """Its training set."""
+    folder: RunFolder | None
+    """Where it is written."""
+    state: Mapping[str, torch.Tensor] | None = None
+    """What it resumes from."""
+    step: int = 0
+    """Updates made so far."""
+    log: list[dict[str, Any]] = field(default_factory=list)
+    good: tuple[int, torch.Tensor] | None = None
+    """The last step known to have had a finite loss and gradient, and the weights there (a stack's row)."""
+    result: TrainResult | None = None
+    """What came out, once it has ended."""
+
+    def checkpoint(
+        self, weights: Mapping[str, torch.Tensor], step: int, metrics: Mapping[str, Any]
+    ) -> Checkpoint:
+        """These weights as a checkpoint of this run."""
+        on_cpu = {name: weight.to("cpu") for name, weight in weights.items()}
+        return Checkpoint(self.run.model, self.run.task, on_cpu, self.run.train, step, dict(metrics))
+
+
+class Loop:
+    """Trains members of equal shape, which stand at the same step, in one stack to their end."""
+
+    def __init__(self, members: Sequence[Member], device: torch.device) -> None:
+        """Build the stack and restore what the members resume from."""
+        self.members, self.all_members = list(members), tuple(members)
+        self.device = device
+        self.train = members[0].run.train
+        self.stack = self._stack(self.members, members[0].step, [m.state for m in members])
+        now = time.monotonic()
+        self.started = [now - (m.log[-1]["seconds"] if m.log else 0.0) for m in members]
+        self.state_saved = now
+
+    def _stack(self, members: Sequence[Member], step: int, states: Sequence[Any]) -> Stack:
+        stack = Stack([m.run for m in members], [m.data for m in members], self.device)
+        if step > 0:
+            stack.restore(step, states)
+        return stack
+
+    def go(self, show: Show) -> None:
+        """Train until every member has its result."""
+        trajectory = set(trajectory_steps(self.train))
+        if self.stack.step == 0 and 0 in trajectory:
+            for k, member in self._running():
+                self._save_trajectory(k, member, {})
+        for k, member in list(self._running()):
+            if self._settled(member):
+                self._end(k, member, "stopped early")
+        while any(True for _ in self._running()):
+            self._advance(trajectory, show)
+            self._shrink()
+
+    def _running(self) -> Iterator[tuple[int, Member]]:
+        """The members that have not ended, with their places in the stack."""
+        return ((k, member) for k, member in enumerate(self.members) if member.result is None)
+
+    def _advance(self, trajectory: set[int], show: Show) -> None:
+        """Make the updates up to the next step at which something is due, and do what is due."""
+        train, before = self.train, self.stack.step
+        step = min([train.total_steps, *(s for s in trajectory if s > before), *self._next_multiples(before)])
+        began_from = self.stack.snapshot()
+        updates = self.stack.advance(step)
+        last = step == train.total_steps
+        log_due, evaluate_due = (last or step % every == 0 for every in (train.log_every, train.eval_every))
+        for k, member in list(self._running()):
+            update, member.step = updates[k], step
+            if update.failed_at is None or update.failed_at > before:
+                member.good = (before, began_from[k])
+            problem = self._problem(k, update)
+            if problem:
+                member.step = step if update.failed_at is None else update.failed_at
+                self._diverged(k, member, problem)
+                continue
+            line = self._log(k, member, update, evaluate_due) if log_due or evaluate_due else {"step": step}
+            if step in trajectory:
+                self._save_trajectory(k, member, line)
+            show(self._done(), _summary(line))
+            if last or self._settled(member):
+                self._end(k, member, "finished" if last else "stopped early")
+        self._save_states()
+
+    def _next_multiples(self, step: int) -> list[int]:
+        periods = [self.train.log_every, self.train.eval_every]
+        if self.train.state_every_seconds == 0 and any(m.folder is not None for m in self.members):
+            periods.append(1)
+        return [(step // period + 1) * period for period in periods]
+
+    def _done(self) -> int:
+        return sum(member.step for member in self.all_members)
+
+    def _problem(self, k: int, update: Update) -> str | None:
+        """What is not finite, and since when; None while all is."""
+        if update.failed_at is not None:
+            what, value = (
+                ("loss", update.loss)
+                if not math.isfinite(update.loss)
+                else ("gradient norm", update.grad_norm)
+            )
+            return f"{what} is {value} at step {update.failed_at}"
+        if not math.isfinite(self.stack.weight_norm(k)):
+            return f"a weight is NaN or infinite after step {self.stack.step}"
+        return None
+
+    def _log(self, k: int, member: Member, update: Update, evaluate_now: bool) -> dict[str, Any]:
+        line: dict[str, Any] = {
+            "step": member.step,
+            "loss": update.loss,
+            "lr": update.lr,
+            "grad_norm": update.grad_norm,
+            "weight_norm": self.stack.weight_norm(k),
+        }
+        if evaluate_now:
+            run = member.run
+            line |= quick_accuracies(self.stack.model(k), run.task, member.data, seed=run.train.seed)
+        line["seconds"] = round(time.monotonic() - self.started[k], 3)
+        member.log.append(line)
+        if member.folder is not None:
+            member.folder.write_log(line)
+        return line
+
+    def _settled(self, member: Member) -> bool:
+        patience = self.train.early_stop_evaluations
+        return (
+            patience is not None
+            and bool(member.log)
+            and member.log[-1]["step"] == member.step
+            and has_settled(evaluations(member.log), patience)
+        )
+
+    def _save_trajectory(self, k: int, member: Member, line: Mapping[str, Any]) -> None:
+        if member.folder is not None:
+            member.folder.save_trajectory(member.checkpoint(self.stack.weights(k), member.step, line))
+
+    def _save_states(self) -> None:
+        if time.monotonic() - self.state_saved < self.train.state_every_seconds:
+            return
+        for k, member in self._running():
+            if member.folder is not None:
+                member.folder.save_state(member.step, torch.get_num_threads(), self.stack.state(k))
+        self.state_saved = time.monotonic()
+
+    def _end(self, k: int, member: Member, status: Status) -> None:
+        self.stack.stop(k)
+        behaviour = evaluate(self.stack.model(k), member.run.task, training_set=member.data)
+        metrics = {**(member.log[-1] if member.log else {}), "status": status, **behaviour.headline()}
+        checkpoint = member.checkpoint(self.stack.weights(k), member.step, metrics)
+        if member.folder is not None:
+            member.folder.save_final(checkpoint)
+        out = None if member.folder is None else member.folder.path
+        member.result = TrainResult(checkpoint, behaviour, tuple(member.log), status, out)
+
+    def _diverged(self, k: int, member: Member, problem: str) -> None:
+        self.stack.stop(k)
+        message = f"training diverged: {problem}; try a smaller lr or a larger gamma"
+        # without a good update to look back on, what the failed one began from
+        step, row = member.good or (member.step, self.stack.snapshot()[k])
+        last = member.checkpoint(self.stack.layout.weights(row), step, {"status": "diverged"})
+        out = None
+        if member.folder is not None:
+            path, out = member.folder.save_final(last), member.folder.path
+            what = "last good weights" if member.good else "weights it began from"
+            message += f"; the {what} (step {last.step}) are in {path}"
+        behaviour = evaluate(last.last_position_model(self.device), member.run.task, training_set=member.data)
+        member.result = TrainResult(last, behaviour, tuple(member.log), "diverged", out, message)
+
+    def _shrink(self) -> None:
+        """Go on with a smaller stack once at most half of its members are still running."""
+        running = list(self._running())
+        if running and 2 * len(running) <= len(self.members):
+            states = [self.stack.state(k) for k, _ in running]
+            self.started = [self.started[k] for k, _ in running]
+            self.members = [member for _, member in running]
+            self.stack = self._stack(self.members, self.stack.step, states)
+
+
+def _summary(line: Mapping[str, Any]) -> str:
+    parts = [f"loss {line['loss']:.4f}"] if "loss" in line else []
+    for name in ("train", "id", "ood"):
+        if line.get(f"{name}_accuracy") is not None:
+            parts.append(f"{name} {line[f'{name}_accuracy']:.2f}")
+    return "  ".join(parts)

@@ -1,0 +1,53 @@
+"""What training gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from anchorlens.behaviour import Behaviour
+from anchorlens.checkpoint import Checkpoint
+from anchorlens.configuration import documented
+from anchorlens.training.numerics import choose_device
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+Status = Literal["finished", "stopped early", "diverged"]
+
+
+class TrainingDiverged(RuntimeError):  # noqa: N818 - an outcome of the run, not a fault of the program
+    """The loss or its gradient became NaN or infinite; the message says where the last good weights are."""
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class TrainResult:
+    """A trained model with what was measured on the way; `.model` is the HookedTransformer."""
+
+    checkpoint: Checkpoint
+    """Its weights and configurations, for `save_checkpoint`."""
+    behaviour: Behaviour
+    """Accuracies and phase of these weights."""
+    log: Sequence[Mapping[str, Any]]
+    """Log lines: `step`, `loss` (nats, of the last batch), `lr`, `grad_norm` (before clipping),
+    `weight_norm`, `seconds`; every `eval_every` steps also `train_accuracy`, `id_accuracy` and
+    `ood_accuracy` (0..1, one noise draw)."""
+    status: Status
+    """`finished`, `stopped early`, or `diverged`: then the weights are the last that are known to be good."""
+    out: Path | None
+    """The run's folder, if it has one."""
+    message: str | None = None
+    """What went wrong with a diverged run, and what to try."""
+
+    @cached_property
+    def model(self) -> HookedTransformer:
+        """The HookedTransformer, in evaluation mode, on the device it was trained on."""
+        train = self.checkpoint.train
+        return self.checkpoint.build_model(choose_device("cpu" if train is None else train.device))
+
+    def __repr__(self) -> str:
+        return f"TrainResult({self.status} at step {self.checkpoint.step}; {self.behaviour!r})"

@@ -152,6 +152,10 @@ def _train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out, or begin it there.")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Train nothing; print parameters, bytes, steps, FLOPs and the time."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
     **fields: Any,
 ) -> None:
@@ -161,13 +165,13 @@ def _train(
     """
     from anchorlens.presets import RunConfig, merged, preset_parts, sorted_by_part
 
-    if out is None:
+    if out is None and not dry_run:
         raise ValueError("--out is missing: name the folder of the run, for example --out runs/g0.7")
     changes: Any = {} if config is None else _read_toml(config)
     named = changes.pop("preset", None)
     changes = merged(changes, sorted_by_part(_read_fields(fields)))
     stored = None
-    if resume:
+    if resume and out is not None:
         from anchorlens.training.folder import stored_run
 
         stored = stored_run(out)
@@ -176,6 +180,12 @@ def _train(
     else:
         base = preset_parts(preset or named or "quick")
     run = RunConfig.from_dict(merged(base, changes))
+    if out is None or dry_run:
+        from anchorlens.printing import print_plan
+        from anchorlens.training.plan import plan
+
+        print_plan(plan([run]), as_json)
+        return
     from anchorlens.training.result import TrainingDiverged
     from anchorlens.training.run import train
 
@@ -218,7 +228,7 @@ def _evaluate(
     from anchorlens.training.numerics import choose_device
 
     behaviour = evaluate(
-        loaded.build_model(choose_device(device)),
+        loaded.last_position_model(choose_device(device)),
         loaded.task,
         training_set=loaded.training_set(),
         n_noise=n_noise,

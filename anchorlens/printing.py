@@ -1,4 +1,4 @@
-"""A checkpoint's behaviour on stdout: a table for people, or one JSON object for programs."""
+"""Results on stdout: tables for people, or one JSON object for programs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from anchorlens.behaviour import Accuracy, Behaviour
 from anchorlens.checkpoint import Checkpoint
+from anchorlens.training.plan import Plan
 
 SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
@@ -54,6 +55,45 @@ def print_tables(checkpoint: Checkpoint, behaviour: Behaviour) -> None:
         console.print(f"OOD answers minus target: {_most_frequent(behaviour.deviations['ood'])}")
     phase = behaviour.phase
     console.print(f"{phase.label if phase.phase else 'undecided'}: {phase.reason}", style="bold")
+
+
+def print_plan(plan: Plan, as_json: bool) -> None:
+    """Print what a training will cost."""
+    if as_json:
+        content = {"schema_version": SCHEMA_VERSION, "plan": plan.to_dict()}
+        sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+        return
+    cost = plan.cost
+    table = Table("what", "amount", "of which", title=f"nothing is trained; on {plan.device} it would take")
+    table.add_row("models", f"{plan.n_models}", f"{plan.at_once} at a time")
+    table.add_row("parameters", f"{cost.parameters:,}", "each")
+    parts = (
+        f"weights and optimizer {_megabytes(cost.state_bytes)}, data {_megabytes(cost.data_bytes)}, "
+        f"activations {_megabytes(cost.activation_bytes)}"
+    )
+    table.add_row(
+        "memory", f"{_megabytes(plan.memory_bytes)} of {_megabytes(plan.available_bytes)} free", parts
+    )
+    table.add_row("steps", f"{plan.steps:,}", f"{1e3 * plan.seconds_per_update:.1f} ms each, measured")
+    flops = plan.n_models * plan.steps * cost.flops
+    table.add_row("FLOPs of matrix products", f"{flops:.2e}", f"{cost.flops:.2e} a step and model")
+    table.add_row("time", _duration(plan.seconds), "with the evaluations, if nothing else runs")
+    Console(highlight=False, markup=False).print(table)
+
+
+def _megabytes(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:,.0f} MB"
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return (
+        f"{whole // 3600} h {whole % 3600 // 60} min"
+        if whole >= 3600
+        else f"{whole // 60} min {whole % 60} s"
+    )
 
 
 def _accuracies(behaviour: Behaviour) -> Table:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from anchorlens.anchor_functions import Pair
 from anchorlens.configuration import documented
 
 if TYPE_CHECKING:
+    from jaxtyping import Bool, Int
     from torch import Tensor
 
 

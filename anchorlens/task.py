@@ -13,10 +13,9 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from anchorlens.anchor_functions import (
     AnchorFunction,
@@ -31,6 +30,9 @@ from anchorlens.anchor_functions import (
 )
 from anchorlens.configuration import check_choice, check_number, documented, from_mapping, make_plain
 from anchorlens.sequences import AnchorBatch, Cells, choose
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int
 
 Split = Literal["train", "id", "ood"]
 SPLITS: tuple[Split, ...] = ("train", "id", "ood")

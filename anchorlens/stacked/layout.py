@@ -92,10 +92,10 @@ class Layout:
 
     def row(self, weights: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
         """A member's row from its parameters under HookedTransformer's names."""
-        rows = weights["embed.W_E"].new_empty(1, self.size)
-        for name, view in self.views(rows).items():
-            view[0] = weights[name]
-        return rows[0]
+        row = weights["embed.W_E"].detach().new_empty(self.size)
+        for name, view in self.views(row.unsqueeze(0)).items():
+            view[0].copy_(weights[name].detach())
+        return row
 
     def weights(self, row: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
         """A copy of one member's parameters, the frozen ones too, under HookedTransformer's names."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Int
 
 from anchorlens.randomness import generator
 from anchorlens.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
 
 FIT = 0.99
 """Train accuracy from which the training data count as fit, for early stopping."""

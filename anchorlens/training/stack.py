@@ -232,7 +232,7 @@ class Stack:
         """Clip and step the members that are active and finite; note what happened."""
         finite = loss.isfinite() & norm.isfinite()
         skipped = (~(self._active & finite)).float()
-        grads /= (norm / self._clip).clamp(min=1).unsqueeze(1)
+        grads *= (self._clip / (norm + 1e-6)).clamp(max=1).unsqueeze(1)  # as torch's clip_grad_norm_
         captured = self.device.type == "cuda"
         lrs = self._lrs.index_select(0, self._step).squeeze(0) if captured else None
         for k, optimizer in enumerate(self._optimizers):

@@ -1,0 +1,105 @@
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from anchorlens.cli import app
+from anchorlens.presets import preset
+from anchorlens.training import plan as planning
+from anchorlens.training.plan import count_cost, members_at_once, plan, processes
+
+TINY = {
+    "n_layers": 1,
+    "d_model": 16,
+    "d_head": 8,
+    "d_mlp": 32,
+    "n_samples": 512,
+    "batch_size": 64,
+    "steps": 4,
+}
+
+
+def test_parameters_and_products_by_hand():
+    """One layer, so everything behind the first keys and values is for the last position alone.
+
+    Products per sequence or table row, in multiply-adds: 84 tokens x 9 positions = 756 rows of the table
+    take queries 16 x 8 and keys beside values 16 x 16; each of 64 sequences takes scores and mix of one
+    query with 9 positions (8 each), W_O 8 x 16, the MLP 2 x 16 x 32 and the unembedding 16 x 201.
+    """
+    cost = count_cost(preset("quick", **TINY))
+    matrices = 2 * 201 * 16 + 9 * 16 + 3 * 16 * 8 + 8 * 16 + 2 * 16 * 32
+    biases = 3 * 8 + 16 + 32 + 16 + 3 * 2 * 16 + 201
+    assert cost.parameters == matrices + biases
+    table = 84 * 9 * (16 * 8 + 16 * 16)
+    rest = 64 * (2 * 9 * 8 + 8 * 16 + 2 * 16 * 32 + 16 * 201)
+    assert cost.flops == pytest.approx(3 * 2 * (table + rest), rel=0.01)  # forward, and two products back
+
+
+def test_memory_is_what_a_process_takes():
+    """The peak of a real process over that of one that trains a tiny model."""
+
+    def peak(**fields):
+        code = (
+            "import json, resource, sys; from anchorlens.presets import preset;"
+            "from anchorlens.training.run import train;"
+            "train(*preset('quick', steps=3, threads=1, n_checkpoints=0, **json.loads(sys.argv[1])));"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, json.dumps(fields)], check=True, capture_output=True, text=True
+        )
+        return 1024 * int(done.stdout)
+
+    large = {"d_model": 256, "d_mlp": 512, "batch_size": 1024, "n_samples": 4096, "eval_every": 1000}
+    small = {"d_model": 16, "d_head": 8, "d_mlp": 16, "batch_size": 16, "n_samples": 4096, "eval_every": 1000}
+    counted = count_cost(preset("quick", **large)).bytes - count_cost(preset("quick", **small)).bytes
+    assert peak(**large) - peak(**small) == pytest.approx(counted, rel=0.35)
+
+
+def test_a_plan_measures_and_says_it_all():
+    result = plan([preset("quick", **TINY)] * 3, workers=2, seconds=0.05)
+    assert (result.n_models, result.at_once, result.steps, result.device) == (3, 2, 4, "cpu")
+    assert result.memory_bytes == 2 * result.cost.bytes
+    assert result.seconds > 2 * 4 * result.seconds_per_update > 0  # two rounds of four updates
+    assert json.loads(json.dumps(result.to_dict()))["cost"]["parameters"] == result.cost.parameters
+    with pytest.raises(ValueError, match="at least one run"):
+        plan([])
+
+
+def test_what_does_not_fit_is_split_in_equal_shares(monkeypatch):
+    run = preset("quick", **TINY)
+    need = count_cost(run).bytes
+    monkeypatch.setattr(planning, "available_bytes", lambda device: 10.5 * need / planning.USABLE)
+    assert [members_at_once(run, n) for n in (1, 10, 11, 36)] == [1, 10, 6, 9]
+    monkeypatch.setattr(planning, "available_bytes", lambda device: 2.5 * need / planning.USABLE)
+    assert processes([run] * 8, workers=4) == 2
+    monkeypatch.setattr(planning, "available_bytes", lambda device: 0)
+    assert members_at_once(run, 36) == 1
+
+
+def test_dry_run_prints_and_trains_nothing(tmp_path):
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
+    result = CliRunner().invoke(app, ["train", "--dry-run", "--out", str(tmp_path / "run"), *options])
+    assert result.exit_code == 0, result.output
+    for word in ("parameters", "memory", "steps", "FLOPs", "time", "nothing is trained"):
+        assert word in result.stdout
+    assert not (tmp_path / "run").exists()
+    as_json = CliRunner().invoke(app, ["train", "--dry-run", "--json", *options])
+    content = json.loads(as_json.stdout)
+    assert content["schema_version"] == 1 and content["plan"]["steps"] == 4
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+def test_memory_on_a_gpu_is_about_what_was_counted():
+    from anchorlens.checkpoint import training_set
+    from anchorlens.training.stack import Stack
+
+    run = preset("quick", batch_size=2048, device="cuda")
+    data = training_set(run.task, run.train)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    Stack([run] * 4, [data] * 4, torch.device("cuda")).idle(2)
+    assert torch.cuda.max_memory_allocated() - before < 4 * count_cost(run).bytes

@@ -1,0 +1,182 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from anchorlens.checkpoint import load_checkpoint
+from anchorlens.presets import preset
+from anchorlens.task import AnchorTask
+from anchorlens.training.folder import read_log
+from anchorlens.training.run import train, train_many
+
+ROOT = Path(__file__).parents[1]
+TINY = {
+    "n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16,
+    "n_samples": 256, "batch_size": 64, "steps": 20, "warmup_steps": 5, "log_every": 5, "eval_every": 10,
+}  # fmt: skip
+
+
+def tiny(**fields):
+    return preset("quick", **(TINY | fields))
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Four runs of different shapes and tasks, one of which diverges, in two processes."""
+    folder = tmp_path_factory.mktemp("many")
+    shifted = AnchorTask(anchors={1: lambda x: x + 5, 2: 1, 3: -2, 4: -8})
+    runs = [
+        tiny(gamma=0.3),
+        tiny(d_mlp=24, variant="postnorm", seed=1),
+        tiny(lr=1e38),
+        tiny()._replace(task=shifted),
+    ]
+    outs = [folder / f"{k}" for k in range(4)]
+    return runs, outs, train_many(runs, outs=outs, workers=2)
+
+
+class TestProcesses:
+    def test_results_come_in_order_and_are_those_of_each_run_alone(self, trained):
+        runs, _, results = trained
+        assert [result.status for result in results] == ["finished", "finished", "diverged", "finished"]
+        for run, result in zip(runs, results, strict=True):
+            assert result.checkpoint.model == run.model and result.checkpoint.task == run.task
+            if result.status == "finished":
+                alone = train(*run._replace(train=replace(run.train, threads=1)))
+                assert equal(alone.checkpoint.weights, result.checkpoint.weights)
+                assert alone.behaviour.to_dict() == result.behaviour.to_dict()
+
+    def test_each_has_its_folder(self, trained):
+        _, outs, results = trained
+        for out, result in zip(outs, results, strict=True):
+            assert equal(load_checkpoint(out / "ckpt.pt").weights, result.checkpoint.weights)
+            assert read_log(out / "log.jsonl") == list(result.log)
+
+    def test_a_diverged_run_is_reported_among_the_others(self, trained):
+        _, outs, results = trained
+        assert "training diverged" in results[2].message and str(outs[2] / "ckpt.pt") in results[2].message
+        assert [result.message for k, result in enumerate(results) if k != 2] == [None] * 3
+
+    def test_the_same_call_again_reads_what_has_ended(self, trained):
+        runs, outs, results = trained
+        before = [(out / "ckpt.pt").stat().st_mtime_ns for out in outs]
+        again = train_many(runs, outs=outs, workers=1, resume=True)
+        assert [(out / "ckpt.pt").stat().st_mtime_ns for out in outs] == before
+        assert [r.status for r in again] == [r.status for r in results]
+        assert [r.behaviour.to_dict() for r in again] == [r.behaviour.to_dict() for r in results]
+
+    def test_one_after_another_gives_the_same(self, trained):
+        runs, _, results = trained
+        here = train_many(runs, workers=1)
+        for a, b in zip(here, results, strict=True):
+            assert a.status == b.status and equal(a.checkpoint.weights, b.checkpoint.weights)
+
+
+KILLED = """
+import json, sys
+from pathlib import Path
+from anchorlens import train_many
+from anchorlens.presets import RunConfig
+runs = [RunConfig.from_dict(values) for values in json.loads(sys.argv[2])]
+outs = [Path(sys.argv[1]) / str(k) for k in range(len(runs))]
+print([result.status for result in train_many(runs, outs=outs, workers=2, resume=True)])
+"""
+
+
+def test_a_killed_worker_is_said_and_the_runs_continue(tmp_path):
+    """No `if __name__ == "__main__"` in the script; SIGKILL to one of its workers; the same command again."""
+    import json
+
+    runs = [tiny(steps=2500, seed=seed, state_every_seconds=0.05).to_dict() for seed in range(4)]
+    script = tmp_path / "script.py"
+    script.write_text(KILLED)
+    command = [sys.executable, str(script), str(tmp_path / "runs"), json.dumps(runs)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    begun = tmp_path / "runs/0/state.pt"
+    while not begun.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    os.kill(worker_of(process.pid), signal.SIGKILL)
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert "a worker process was killed" in errors and "continue with resume" in errors
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.strip() == str(["finished"] * 4)
+    assert all((tmp_path / f"runs/{k}/ckpt.pt").exists() for k in range(4))
+
+
+def worker_of(pid):
+    """A child process that trains."""
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            if "popen_loky" in Path(f"/proc/{child}/cmdline").read_text():
+                return int(child)
+    raise AssertionError("no worker")
+
+
+def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
+    """Members that were saved at different steps go on and meet the run that was never interrupted."""
+    from anchorlens.checkpoint import training_set
+    from anchorlens.training.folder import RunFolder
+    from anchorlens.training.run import _train_together
+    from anchorlens.training.stack import Stack
+
+    runs = [tiny(gamma=gamma, seed=seed) for seed, gamma in enumerate((0.4, 0.6, 0.8))]
+    for k, (run, step) in enumerate(zip(runs, (0, 10, 10), strict=True)):
+        if step:
+            stack = Stack([run], [training_set(run.task, run.train)], torch.device("cpu"))
+            stack.advance(step)
+            folder = RunFolder(tmp_path / str(k), run, resume=False)
+            folder.begin()
+            folder.save_state(step, torch.get_num_threads(), stack.state(0))
+            folder.close()
+    paths = [tmp_path / str(k) for k in range(3)]
+    results = _train_together(runs, paths, True, lambda done, text: None)
+    assert [result.status for result in results] == ["finished"] * 3
+    for run, result in zip(runs, results, strict=True):
+        alone = train(*run).checkpoint.weights
+        for name, weight in result.checkpoint.weights.items():
+            if not name.endswith("b_K"):  # rounding alone moves it
+                assert torch.allclose(weight, alone[name], atol=1e-4), name
+
+
+class TestArguments:
+    def test_folders_are_one_for_each_run(self, tmp_path):
+        for outs in ([tmp_path], str(tmp_path)):
+            with pytest.raises(ValueError, match="outs must be a list of 2 folders"):
+                train_many([tiny(), tiny(seed=1)], outs=outs)
+        with pytest.raises(ValueError, match="different folders"):
+            train_many([tiny(), tiny(seed=1)], outs=[tmp_path / "a", tmp_path / "b/../a"])
+
+    def test_workers(self):
+        with pytest.raises(ValueError, match="workers must be an integer >= 1, got 0"):
+            train_many([tiny()], workers=0)
+
+    def test_no_runs_are_no_results(self):
+        assert train_many([]) == []
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+    def test_tf32_needs_a_gpu(self):
+        with pytest.raises(ValueError, match="matmul 'tf32' needs a CUDA device"):
+            train_many([tiny(matmul="tf32")])
+
+    def test_precision_goes_with_float32(self):
+        with pytest.raises(ValueError, match="goes with dtype 'float32'"):
+            tiny(matmul="bf16", dtype="float64")
+
+    def test_bf16_trains_to_other_digits(self):
+        exact, rounded = train_many([tiny(), tiny(matmul="bf16")], workers=1)
+        assert rounded.status == "finished"
+        assert not equal(exact.checkpoint.weights, rounded.checkpoint.weights)
+        assert rounded.log[0]["loss"] == pytest.approx(exact.log[0]["loss"], rel=0.02)

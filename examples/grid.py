@@ -44,7 +44,7 @@ def run_table(name: str, grid: Sequence[Mapping[str, float]], results: Sequence[
         numbers = ["-" if accuracy is None else f"{accuracy.value:.3f}" for accuracy in accuracies]
         seconds = f"{result.log[-1]['seconds']:.0f}" if result.log else "-"
         shown.add_row(
-            "",
+            name,
             *(f"{cell[a]:g}" for a in axes),
             *numbers,
             _label(result),

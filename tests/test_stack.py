@@ -14,6 +14,7 @@ from anchorlens.checkpoint import training_set
 from anchorlens.model import build_model
 from anchorlens.model_config import VARIANTS, ModelConfig
 from anchorlens.presets import RunConfig
+from anchorlens.stacked import attention as attention_module
 from anchorlens.stacked.attention import attention
 from anchorlens.stacked.forward import cells, last_logits
 from anchorlens.stacked.layout import Layout
@@ -246,6 +247,7 @@ def test_parameters_have_hooked_transformers_names_and_shapes_behind_the_member(
     shapes = {name: (3, *parameter.shape) for name, parameter in model.named_parameters()}
     assert {name: tuple(value.shape) for name, value in stack.parameters.items()} == shapes
     assert torch.equal(stack.parameters["blocks.1.attn.W_V"][0], model.blocks[1].attn.W_V)
+    assert all(not value.any() for name, value in stack.state(0).items() if name.startswith("exp_avg"))
     stack.advance(1)
     assert not torch.equal(stack.parameters["blocks.1.attn.W_V"][0], model.blocks[1].attn.W_V)
 
@@ -307,6 +309,15 @@ def test_attention_is_torchs(causal, n_heads):
         results.append([z, *torch.autograd.grad((z * mix).sum(), operands)])
     for ours, theirs in zip(*results, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-12)
+
+
+def test_torchs_fused_attention_in_parts_is_ours(monkeypatch):
+    """The way taken on CUDA, where a kernel takes so many sequences at once."""
+    monkeypatch.setattr(attention_module, "_LARGEST_GRID", 4)
+    q, kv = torch.randn(5, 9, 2, 8), torch.randn(5, 9, 2, 2, 8)
+    parts = zip(q.split(2), kv.split(2), strict=True)
+    fused = torch.cat([attention_module._fused(*part, causal=True) for part in parts])
+    assert torch.allclose(fused, attention(q, kv, causal=True), atol=1e-6)
 
 
 def test_attention_survives_scores_of_any_size():

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     Queries = Float[Tensor, "sequence query head_index d_head"]
     KeysValues = Float[Tensor, "sequence pos 2 head_index d_head"]
 
+_LARGEST_GRID = 65_535
+"""Sequences times heads that a CUDA kernel takes at once."""
+
 
 def attention(q: Queries, kv: KeysValues, *, causal: bool) -> Queries:
     """softmax(q k^T / sqrt(d_head)) v for each head.
@@ -33,6 +36,13 @@ def attention(q: Queries, kv: KeysValues, *, causal: bool) -> Queries:
     """
     if q.device.type == "cpu":
         return _Attention.apply(q, kv, causal)  # pyright: ignore[reportReturnType]
+    at_once = max(1, _LARGEST_GRID // q.shape[2])
+    parts = zip(q.split(at_once), kv.split(at_once), strict=True)
+    return torch.cat([_fused(q, kv, causal) for q, kv in parts])
+
+
+def _fused(q: Queries, kv: KeysValues, causal: bool) -> Queries:
+    """The same by torch's fused kernel, which wants heads before positions."""
     heads_first, k, v = (x.transpose(1, 2) for x in (q, *kv.unbind(2)))
     return functional.scaled_dot_product_attention(heads_first, k, v, is_causal=causal).transpose(1, 2)
 

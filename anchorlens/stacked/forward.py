@@ -164,4 +164,7 @@ def _look_up(table: Float[Tensor, "member cell width"], cells: Int[Tensor, "memb
     n_members, n_cells, width = table.shape
     if n_members > 1:
         cells = cells + torch.arange(n_members, device=cells.device).unsqueeze(1) * n_cells
-    return functional.embedding(cells, table.view(-1, width))
+    flat = table.reshape(-1, width)
+    if flat.device.type == "cpu":
+        return functional.embedding(cells, flat)  # its gradient is summed in a fixed order, and fast
+    return flat.index_select(0, cells.flatten()).view(*cells.shape, width)  # its gradient waits for nothing

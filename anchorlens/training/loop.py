@@ -17,7 +17,17 @@ from anchorlens.sequences import AnchorBatch
 from anchorlens.training.folder import RunFolder, evaluations
 from anchorlens.training.result import Status, TrainResult
 from anchorlens.training.schedule import has_settled, trajectory_steps
-from anchorlens.training.stack import Stack, Update
+from anchorlens.training.stack import Stack, Update, stack_key
+
+_SHARED = (
+    "device",
+    "threads",
+    "log_every",
+    "eval_every",
+    "n_checkpoints",
+    "state_every_seconds",
+    "early_stop_evaluations",
+)
 
 Show = Callable[[int, str], None]
 """Called with the updates made so far, over all members, and a short text."""
@@ -51,8 +61,13 @@ class Member:
         return Checkpoint(self.run.model, self.run.task, on_cpu, self.run.train, step, dict(metrics))
 
 
+def loop_key(run: RunConfig) -> tuple[object, ...]:
+    """What runs must have in common to be trained by one loop: a stack, a device, and what is due when."""
+    return (*stack_key(run), *(getattr(run.train, name) for name in _SHARED))
+
+
 class Loop:
-    """Trains members of equal shape, which stand at the same step, in one stack to their end."""
+    """Trains members, equal in `loop_key`, which stand at the same step, in one stack to their end."""
 
     def __init__(self, members: Sequence[Member], device: torch.device) -> None:
         """Build the stack and restore what the members resume from."""

@@ -33,8 +33,8 @@ USABLE = 0.8
 _ROW_COPIES = 1 + len(MOMENTS) + 2 + 2
 """Times a model's parameters are held: weights, moments, gradients as they come and as one row, and the
 copies of the last good weights."""
-_TRANSIENT = 3
-"""Gradients of the largest activation's size that the backward pass holds at once."""
+_TRANSIENT = 5
+"""Gradients and temporaries of the largest activation's size that an update holds at once, as measured."""
 
 
 @documented

@@ -18,12 +18,11 @@ from anchorlens.presets import RunConfig
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
 from anchorlens.training.folder import RunFolder, read_log, stored_run
-from anchorlens.training.loop import Loop, Member, Show
+from anchorlens.training.loop import Loop, Member, Show, loop_key
 from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.plan import members_at_once, processes
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.result import TrainingDiverged, TrainResult
-from anchorlens.training.stack import stack_key
 
 Folder = str | os.PathLike[str]
 
@@ -146,7 +145,7 @@ def _jobs(runs: Sequence[RunConfig]) -> list[list[int]]:
     jobs: dict[object, list[int]] = {}
     for k, run in enumerate(runs):
         together = choose_device(run.train.device).type == "cuda"
-        jobs.setdefault((run.train.device, stack_key(run)) if together else k, []).append(k)
+        jobs.setdefault(loop_key(run) if together else k, []).append(k)
     split = []
     for members in jobs.values():
         at_once = members_at_once(runs[members[0]], len(members))

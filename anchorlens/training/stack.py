@@ -296,10 +296,10 @@ class Stack:
     def state(self, member: int) -> dict[str, Tensor]:
         """Everything a resumed member needs besides the step, as named tensors."""
         tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
-        optimizer = self._optimizers[member]
-        saved = optimizer.state[optimizer.param_groups[0]["params"][0]]
+        optimizer, row = self._optimizers[member], self._rows[member]
+        saved = optimizer.state.get(optimizer.param_groups[0]["params"][0], {})
         for moment in MOMENTS:
-            views = self.layout.views(saved[moment].unsqueeze(0))
+            views = self.layout.views(saved.get(moment, torch.zeros_like(row)).unsqueeze(0))
             tensors |= {f"{moment}.{name}": view[0].contiguous() for name, view in views.items()}
         return tensors
 

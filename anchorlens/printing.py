@@ -74,10 +74,13 @@ def print_plan(plan: Plan, as_json: bool) -> None:
     table.add_row(
         "memory", f"{_megabytes(plan.memory_bytes)} of {_megabytes(plan.available_bytes)} free", parts
     )
-    table.add_row("steps", f"{plan.steps:,}", f"{1e3 * plan.seconds_per_update:.1f} ms each, measured")
+    each, time = "not measured: the memory does not hold it", "unknown"
+    if plan.seconds_per_update is not None and plan.seconds is not None:
+        each, time = f"{1e3 * plan.seconds_per_update:.1f} ms each, measured", _duration(plan.seconds)
+    table.add_row("steps", f"{plan.steps:,}", each)
     flops = plan.n_models * plan.steps * cost.flops
     table.add_row("FLOPs of matrix products", f"{flops:.2e}", f"{cost.flops:.2e} a step and model")
-    table.add_row("time", _duration(plan.seconds), "with the evaluations, if nothing else runs")
+    table.add_row("time", time, "with the evaluations, if nothing else runs")
     Console(highlight=False, markup=False).print(table)
 
 

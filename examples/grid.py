@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder to keep the runs in")
     parser.add_argument("--json", type=Path, help="file for the numbers")
     given = parser.parse_args()
-    axes = {axis: getattr(given, axis) for axis in AXES if getattr(given, axis) is not None}
+    axes = {axis: sorted(set(getattr(given, axis))) for axis in AXES if getattr(given, axis) is not None}
     fields: dict[str, Any] = {
         "steps": given.steps,
         "matmul": given.matmul,
@@ -109,14 +109,17 @@ def main() -> None:
     }
     fields = {name: value for name, value in fields.items() if value is not None}
     grid = cells(axes)
-    names = ["-".join([given.preset, *(f"{axis}{value:g}" for axis, value in cell.items())]) for cell in grid]
+    names = ["-".join([given.preset, *(f"{n}{v}" for n, v in {**fields, **cell}.items())]) for cell in grid]
     started = time.perf_counter()
-    results = train_many(
-        [preset(given.preset, **fields, **cell) for cell in grid],
-        outs=given.out and [given.out / name for name in names],
-        resume=given.out is not None,
-        workers=given.workers,
-    )
+    try:
+        results = train_many(
+            [preset(given.preset, **fields, **cell) for cell in grid],
+            outs=given.out and [given.out / name for name in names],
+            resume=given.out is not None,
+            workers=given.workers,
+        )
+    except ValueError as error:
+        parser.error(str(error))
     seconds = time.perf_counter() - started
     console = Console(width=140)
     console.print(run_table(given.preset, grid, results))

@@ -52,7 +52,7 @@ def test_grid_runs_as_a_command(tmp_path):
     assert "1 models in" in done.stdout
     (run,) = json.loads((tmp_path / "numbers.json").read_text())["runs"]
     assert run["status"] == "finished" and run["gamma"] == 0.5
-    assert (tmp_path / "runs/quick-gamma0.5-seed0/ckpt.pt").exists()
+    assert (tmp_path / "runs/quick-steps1-gamma0.5-seed0/ckpt.pt").exists()
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch.func's own, of attention on a CPU
@@ -69,10 +69,11 @@ def test_training_benchmark_measures_every_way(tmp_path):
     assert "models (K)" in (tmp_path / "cost.html").read_text()
 
 
-def test_the_plain_rewrite_of_the_benchmark_is_the_same_model():
+@pytest.mark.parametrize("variant", ["gpt2", "postnorm", "released"])
+def test_the_plain_rewrite_of_the_benchmark_is_the_same_model(variant):
     """Its speed would mean nothing otherwise."""
     benchmark = example("benchmarks/training")
-    run = preset("quick", **TINY)
+    run = preset("quick", variant=variant, **TINY)
     model = build_model(run.model)
     tokens = run.task.sample(32).tokens
     logits = benchmark.plain_logits(dict(model.named_parameters()), run, tokens)

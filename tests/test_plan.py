@@ -65,11 +65,30 @@ def test_memory_is_what_a_process_takes():
 def test_a_plan_measures_and_says_it_all():
     result = plan([preset("quick", **TINY)] * 3, workers=2, seconds=0.05)
     assert (result.n_models, result.at_once, result.steps, result.device) == (3, 2, 4, "cpu")
-    assert result.memory_bytes == 2 * result.cost.bytes
+    assert result.memory_bytes == 2 * (result.cost.bytes + planning.PROCESS_BYTES)
     assert result.seconds > 2 * 4 * result.seconds_per_update > 0  # two rounds of four updates
     assert json.loads(json.dumps(result.to_dict()))["cost"]["parameters"] == result.cost.parameters
     with pytest.raises(ValueError, match="at least one run"):
         plan([])
+    with pytest.raises(ValueError, match="put it in brackets"):
+        plan(preset("quick"))
+
+
+def test_what_no_memory_holds_is_counted_and_not_tried(monkeypatch):
+    monkeypatch.setattr(planning, "available_bytes", lambda device: 1000)
+    result = plan([preset("quick", **TINY)])
+    assert result.seconds is None and result.seconds_per_update is None and result.cost.flops > 0
+    huge = CliRunner().invoke(app, ["train", "--dry-run", "--d-model", "60000", "--d-mlp", "240000"])
+    assert huge.exit_code == 0 and "not measured" in huge.stdout and "unknown" in huge.stdout
+
+
+def test_the_plan_of_runs_that_cannot_be_trained_is_refused():
+    for option, message in (("--d-vocab=50", "d_vocab >= 110"), ("--n-ctx=4", "n_ctx >= 9")):
+        result = CliRunner().invoke(app, ["train", "--dry-run", option])
+        assert result.exit_code == 2 and message in result.stderr
+    if not torch.cuda.is_available():
+        result = CliRunner().invoke(app, ["train", "--dry-run", "--matmul", "tf32"])
+        assert result.exit_code == 2 and "needs a CUDA device" in result.stderr
 
 
 def test_what_does_not_fit_is_split_in_equal_shares(monkeypatch):
@@ -78,7 +97,12 @@ def test_what_does_not_fit_is_split_in_equal_shares(monkeypatch):
     monkeypatch.setattr(planning, "available_bytes", lambda device: 10.5 * need / planning.USABLE)
     assert [members_at_once(run, n) for n in (1, 10, 11, 36)] == [1, 10, 6, 9]
     monkeypatch.setattr(planning, "available_bytes", lambda device: 2.5 * need / planning.USABLE)
-    assert processes([run] * 8, workers=4) == 2
+    assert processes([run] * 8, workers=4) == 1  # a process is more than its model
+    large = preset("quick", **(TINY | {"d_model": 512, "d_mlp": 2048, "batch_size": 512}))
+    room = 2.5 * (count_cost(large).bytes + planning.PROCESS_BYTES) / planning.USABLE
+    monkeypatch.setattr(planning, "available_bytes", lambda device: room)
+    assert processes([large] * 8, workers=4) == processes([run, *[large] * 7], workers=4) == 2
+    assert processes([run] * 8, workers=4) >= 2
     monkeypatch.setattr(planning, "available_bytes", lambda device: 0)
     assert members_at_once(run, 36) == 1
 
@@ -104,5 +128,5 @@ def test_memory_on_a_gpu_is_about_what_was_counted():
     data = training_set(run.task, run.train)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    Stack([run] * 4, [data] * 4, torch.device("cuda")).idle(2)
+    Stack([run] * 4, [data] * 4, torch.device("cuda")).advance(2)
     assert torch.cuda.max_memory_allocated() - before < 4 * count_cost(run).bytes

@@ -232,13 +232,27 @@ def test_restored_members_go_on_to_the_same_bits():
         assert all(torch.equal(weight, expected[name]) for name, weight in resumed.weights(k).items())
 
 
-def test_idle_updates_change_nothing():
-    plain, idled = stack_of(members()), stack_of(members())
-    for stack in (plain, idled):
-        stack.advance(3)
-    idled.idle(4)
-    assert idled.advance(9) == plain.advance(9)
-    assert all(torch.equal(weight, plain.weights(0)[name]) for name, weight in idled.weights(0).items())
+def test_only_the_states_of_the_members_are_restored():
+    first = stack_of(members())
+    first.advance(4)
+    states = [first.state(k) for k in range(3)]
+    for step, wrong in ((4, states[:1]), (4, [*states, states[0]]), (-3, states), (0, states), (25, states)):
+        with pytest.raises(ValueError, match=r"must be 3 states of a step in 1..24"):
+            stack_of(members()).restore(step, wrong)
+    halved = [{name: tensor.float() for name, tensor in state.items()} for state in states]
+    with pytest.raises(ValueError, match="of another model"):
+        stack_of(members()).restore(4, halved)
+
+
+def test_a_restored_stack_has_forgotten_a_divergence():
+    good = stack_of(members(dtype="float32"))
+    good.advance(4)
+    bad = members(dtype="float32")
+    bad[1] = bad[1]._replace(train=replace(bad[1].train, lr=1e38))
+    stack = stack_of(bad)
+    assert stack.advance(4)[1].failed_at is not None
+    stack.restore(4, [good.state(k) for k in range(3)])
+    assert all(update.failed_at is None for update in stack.advance(5))
 
 
 def test_parameters_have_hooked_transformers_names_and_shapes_behind_the_member():

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from anchorlens.checkpoint import load_checkpoint
-from anchorlens.presets import preset
+from anchorlens.presets import RunConfig, preset
 from anchorlens.task import AnchorTask
-from anchorlens.training.folder import read_log
+from anchorlens.training.folder import RunFolder, read_log
 from anchorlens.training.run import train, train_many
 
 ROOT = Path(__file__).parents[1]
@@ -116,6 +116,30 @@ def test_a_killed_worker_is_said_and_the_runs_continue(tmp_path):
     assert all((tmp_path / f"runs/{k}/ckpt.pt").exists() for k in range(4))
 
 
+@pytest.mark.parametrize("kill", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_the_process_that_started_them(tmp_path, kill):
+    """And the same command goes on at once: no folder stays locked."""
+    import json
+
+    runs = [tiny(steps=60_000, seed=seed, state_every_seconds=0.05).to_dict() for seed in range(2)]
+    script = tmp_path / "script.py"
+    script.write_text(KILLED)
+    command = [sys.executable, str(script), str(tmp_path / "runs"), json.dumps(runs)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not all((tmp_path / f"runs/{k}/state.pt").exists() for k in range(2)):
+        assert process.poll() is None
+        time.sleep(0.01)
+    worker = worker_of(process.pid)
+    process.send_signal(kill)
+    process.wait()
+    patience = time.monotonic() + 20
+    while Path(f"/proc/{worker}").exists():
+        assert time.monotonic() < patience, "the worker goes on without the process that started it"
+        time.sleep(0.05)
+    for k in range(2):
+        RunFolder(tmp_path / f"runs/{k}", RunConfig.from_dict(runs[k]), resume=True).close()
+
+
 def worker_of(pid):
     """A child process that trains."""
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -128,7 +152,6 @@ def worker_of(pid):
 def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
     """Members that were saved at different steps go on and meet the run that was never interrupted."""
     from anchorlens.checkpoint import training_set
-    from anchorlens.training.folder import RunFolder
     from anchorlens.training.run import _train_together
     from anchorlens.training.stack import Stack
 
@@ -158,6 +181,38 @@ class TestArguments:
                 train_many([tiny(), tiny(seed=1)], outs=outs)
         with pytest.raises(ValueError, match="different folders"):
             train_many([tiny(), tiny(seed=1)], outs=[tmp_path / "a", tmp_path / "b/../a"])
+
+    def test_a_folder_that_cannot_be_used_is_said_before_anything_is_trained(self, tmp_path):
+        (tmp_path / "b").mkdir()
+        (tmp_path / "b/thesis.tex").write_text("precious")
+        for workers in (1, 2):
+            with pytest.raises(ValueError, match="holds 'thesis.tex' and no run"):
+                train_many([tiny(), tiny(seed=1)], outs=[tmp_path / "a", tmp_path / "b"], workers=workers)
+        assert not (tmp_path / "a/config.json").exists()
+
+    def test_some_may_have_no_folder_and_outs_may_be_any_iterable(self, tmp_path):
+        results = train_many([tiny(), tiny()], outs=iter([None, tmp_path / "b"]), workers=1)
+        assert [result.out for result in results] == [None, tmp_path / "b"]
+
+    def test_runs_are_runs(self):
+        with pytest.raises(ValueError, match="put it in brackets"):
+            train_many(tiny())
+        with pytest.raises(ValueError, match="as preset\\(\\) gives them, got 3"):
+            train_many([tiny(), 3])
+
+    def test_in_a_daemonic_process_there_are_no_others(self):
+        """Such a process, one of multiprocessing.Pool's for example, may have no children."""
+        code = """
+import multiprocessing
+from anchorlens import preset, train_many
+def statuses(_):
+    tiny = dict(n_layers=1, d_model=16, d_head=8, d_mlp=16, n_samples=256, batch_size=64, steps=2)
+    return [result.status for result in train_many([preset("quick", seed=s, **tiny) for s in (0, 1)])]
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.map(statuses, [0]) == [["finished", "finished"]]
+"""
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
     def test_workers(self):
         with pytest.raises(ValueError, match="workers must be an integer >= 1, got 0"):

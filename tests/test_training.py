@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -259,10 +260,10 @@ class TestEnding:
 
     def test_the_weight_norm_is_exact_for_huge_weights(self):
         one = stack()
-        norm = one.weight_norm(0)
+        (norm,) = one.weight_norms()
         with torch.no_grad():
             one._rows.mul_(1e30)  # the square of it overflows float32
-        assert one.weight_norm(0) == pytest.approx(norm * 1e30, rel=1e-5)
+        assert one.weight_norms() == pytest.approx([norm * 1e30], rel=1e-5)
 
     def test_resuming_a_finished_run_measures_it_again(self, tmp_path):
         a = train(model=TINY, config=SHORT, out=tmp_path)
@@ -286,6 +287,38 @@ class TestEnding:
         assert torch_deterministic.fill_uninitialized_memory
         assert torch.equal(torch.get_rng_state(), state)
         assert np.random.get_state()[1].tolist() == numpy_state
+
+
+class TestTheCallersModes:
+    """Whatever the caller has switched on or off, training is the same, and the modes come back."""
+
+    @pytest.mark.parametrize(
+        "mode", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", dtype=torch.bfloat16)]
+    )
+    def test_gradients_and_autocast(self, mode):
+        expected = train(model=TINY, config=SHORT).checkpoint.weights
+        with mode():
+            result = train(model=TINY, config=SHORT)
+            grad_mode, autocast = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+        assert equal(result.checkpoint.weights, expected)
+        with mode():
+            assert (grad_mode, autocast) == (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
+
+    def test_threads_that_train_at_the_same_time(self):
+        """They come in and go out in any order; the settings of the process outlive none of them."""
+        with ThreadPoolExecutor(3) as pool:
+            recipes = [config(steps=steps) for steps in (5, 40, 15, 30, 10)]
+            results = list(pool.map(lambda recipe: train(model=TINY, config=recipe), recipes))
+        assert [result.checkpoint.step for result in results] == [5, 40, 15, 30, 10]
+        assert equal(
+            results[0].checkpoint.weights, train(model=TINY, config=config(steps=5)).checkpoint.weights
+        )
+        assert not torch.are_deterministic_algorithms_enabled()
+        assert torch_deterministic.fill_uninitialized_memory
+        assert torch.get_float32_matmul_precision() == "highest"
+
+    def test_a_beta_of_zero_may_be_written_without_a_point(self):
+        assert train(model=TINY, config=config(beta1=0, steps=2)).status == "finished"
 
 
 RUN = """

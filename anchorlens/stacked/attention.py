@@ -37,6 +37,8 @@ def attention(q: Queries, kv: KeysValues, *, causal: bool) -> Queries:
     if q.device.type == "cpu":
         return _Attention.apply(q, kv, causal)  # pyright: ignore[reportReturnType]
     at_once = max(1, _LARGEST_GRID // q.shape[2])
+    if len(q) <= at_once:
+        return _fused(q, kv, causal)
     parts = zip(q.split(at_once), kv.split(at_once), strict=True)
     return torch.cat([_fused(q, kv, causal) for q, kv in parts])
 

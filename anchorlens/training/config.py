@@ -68,7 +68,8 @@ class TrainConfig(Config):
     """Precision of a float32 run's matrix products: float32; or, where the hardware has them faster and
     other digits are welcome, tf32 (CUDA alone) or bf16 (operands and results rounded to bfloat16)."""
     threads: int | None = None
-    """CPU threads while training; unset for torch's own choice. Bits repeat for one thread count."""
+    """CPU threads while training; unset for torch's own choice, or 1 where several runs are trained side by
+    side. Bits repeat for one thread count."""
     log_every: int = 10
     """Steps between log lines."""
     eval_every: int = 100

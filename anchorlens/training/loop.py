@@ -108,18 +108,23 @@ class Loop:
         step = min([train.total_steps, *(s for s in trajectory if s > before), *self._next_multiples(before)])
         began_from = self.stack.snapshot()
         updates = self.stack.advance(step)
+        norms = self.stack.weight_norms()
         last = step == train.total_steps
         log_due, evaluate_due = (last or step % every == 0 for every in (train.log_every, train.eval_every))
         for k, member in list(self._running()):
             update, member.step = updates[k], step
             if update.failed_at is None or update.failed_at > before:
                 member.good = (before, began_from[k])
-            problem = self._problem(k, update)
+            problem = self._problem(update, norms[k])
             if problem:
                 member.step = step if update.failed_at is None else update.failed_at
                 self._diverged(k, member, problem)
                 continue
-            line = self._log(k, member, update, evaluate_due) if log_due or evaluate_due else {"step": step}
+            line: dict[str, Any] = {"step": step}
+            if log_due or evaluate_due:
+                line |= {"loss": update.loss, "lr": update.lr, "grad_norm": update.grad_norm}
+                line["weight_norm"] = norms[k]
+                self._log(k, member, line, evaluate_due)
             if step in trajectory:
                 self._save_trajectory(k, member, line)
             show(self._done(), _summary(line))
@@ -136,27 +141,19 @@ class Loop:
     def _done(self) -> int:
         return sum(member.step for member in self.all_members)
 
-    def _problem(self, k: int, update: Update) -> str | None:
+    def _problem(self, update: Update, weight_norm: float) -> str | None:
         """What is not finite, and since when; None while all is."""
         if update.failed_at is not None:
-            what, value = (
-                ("loss", update.loss)
-                if not math.isfinite(update.loss)
-                else ("gradient norm", update.grad_norm)
-            )
+            what, value = "loss", update.loss
+            if math.isfinite(value):
+                what, value = "gradient norm", update.grad_norm
             return f"{what} is {value} at step {update.failed_at}"
-        if not math.isfinite(self.stack.weight_norm(k)):
+        if not math.isfinite(weight_norm):
             return f"a weight is NaN or infinite after step {self.stack.step}"
         return None
 
-    def _log(self, k: int, member: Member, update: Update, evaluate_now: bool) -> dict[str, Any]:
-        line: dict[str, Any] = {
-            "step": member.step,
-            "loss": update.loss,
-            "lr": update.lr,
-            "grad_norm": update.grad_norm,
-            "weight_norm": self.stack.weight_norm(k),
-        }
+    def _log(self, k: int, member: Member, line: dict[str, Any], evaluate_now: bool) -> None:
+        """Add what is measured now to the line, and the line to the log."""
         if evaluate_now:
             run = member.run
             line |= quick_accuracies(self.stack.model(k), run.task, member.data, seed=run.train.seed)
@@ -164,7 +161,6 @@ class Loop:
         member.log.append(line)
         if member.folder is not None:
             member.folder.write_log(line)
-        return line
 
     def _settled(self, member: Member) -> bool:
         patience = self.train.early_stop_evaluations
@@ -199,7 +195,7 @@ class Loop:
 
     def _diverged(self, k: int, member: Member, problem: str) -> None:
         self.stack.stop(k)
-        message = f"training diverged: {problem}; try a smaller lr or a larger gamma"
+        message = f"training diverged: {problem}; try a smaller lr or weight_decay, or a larger gamma"
         # without a good update to look back on, what the failed one began from
         step, row = member.good or (member.step, self.stack.snapshot()[k])
         last = member.checkpoint(self.stack.layout.weights(row), step, {"status": "diverged"})

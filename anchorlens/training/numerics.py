@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,9 +25,11 @@ def numeric_settings(
     """Settings under which a run is fast and repeats bit for bit.
 
     Denormal floats are flushed to zero: large initial weights make them, and they slow a CPU down 4x.
-    On the CPU torch's deterministic algorithms are used (without them a gradient may be summed in an
-    order that depends on the timing of the threads), and memory that an update frees is kept for the
-    next one: to give it back and get it again costs a quarter of an update.
+    (This holds for the calling thread and for OpenMP's threads that are born later.) On the CPU torch's
+    deterministic algorithms are used (without them a gradient may be summed in an order that depends on
+    the timing of the threads), and memory that an update frees is kept for the next one: to give it back
+    and get it again costs a fifth of an update. Gradients are on and autocast is off, whatever the caller
+    has set. What concerns the whole process comes back when the last of the runs in its threads ends.
 
     Args:
         device: what the run computes on.
@@ -34,27 +37,59 @@ def numeric_settings(
         tf32: let CUDA round the operands of float32 matrix products to TF32.
     """
     flushed, had_threads = _flushes_denormals(), torch.get_num_threads()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    filled, precision = _MEMORY.fill_uninitialized_memory, torch.get_float32_matmul_precision()
+    with (
+        _of_the_process(device.type == "cpu", tf32),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(device.type, enabled=False),
+    ):
+        try:
+            torch.set_flush_denormal(True)
+            if threads is not None:
+                torch.set_num_threads(threads)
+            yield
+        finally:
+            torch.set_flush_denormal(flushed)
+            torch.set_num_threads(had_threads)
+
+
+_LOCK = threading.Lock()
+_RUNS: list[contextlib.ExitStack] = []
+"""For each run that is on, the settings it found, to be put back; those of the first are the caller's."""
+
+
+@contextlib.contextmanager
+def _of_the_process(deterministic: bool, tf32: bool) -> Iterator[None]:
+    """The settings that all threads share: made by the first run in, put back by the last one out."""
+    with _LOCK:
+        _RUNS.append(_changed(deterministic, tf32) if not _RUNS else contextlib.ExitStack())
     try:
-        torch.set_flush_denormal(True)
-        torch.set_float32_matmul_precision("high" if tf32 else "highest")
-        if device.type == "cpu":
-            torch.use_deterministic_algorithms(True)
-            _MEMORY.fill_uninitialized_memory = False  # costs time, finds no error here
-            _keep_freed_memory(True)
-        if threads is not None:
-            torch.set_num_threads(threads)
         yield
     finally:
-        torch.set_flush_denormal(flushed)
-        torch.set_float32_matmul_precision(precision)
-        torch.set_num_threads(had_threads)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-        _MEMORY.fill_uninitialized_memory = filled
-        if device.type == "cpu":
-            _keep_freed_memory(False)
+        with _LOCK:
+            first = _RUNS[0]
+            _RUNS.pop()
+            if not _RUNS:
+                first.close()
+
+
+def _changed(deterministic: bool, tf32: bool) -> contextlib.ExitStack:
+    """Make the shared settings; closing what is returned puts the old ones back."""
+    found = contextlib.ExitStack()
+    found.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    if deterministic:
+        found.callback(
+            torch.use_deterministic_algorithms,
+            torch.are_deterministic_algorithms_enabled(),
+            warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+        )
+        torch.use_deterministic_algorithms(True)
+        found.callback(setattr, _MEMORY, "fill_uninitialized_memory", _MEMORY.fill_uninitialized_memory)
+        _MEMORY.fill_uninitialized_memory = False  # costs time, finds no error here
+        found.callback(_keep_freed_memory, False)
+        _keep_freed_memory(True)
+    return found
 
 
 def _keep_freed_memory(keep: bool) -> None:

@@ -7,19 +7,19 @@ device, which has shapes and no data. Time is measured on the device, by updates
 from __future__ import annotations
 
 import math
-import os
+import multiprocessing
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import loky
 import psutil
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from anchorlens.behaviour import evaluate, quick_accuracies
 from anchorlens.checkpoint import training_set
 from anchorlens.configuration import documented
 from anchorlens.presets import RunConfig
@@ -30,6 +30,8 @@ from anchorlens.training.stack import MOMENTS, Stack
 
 USABLE = 0.8
 """Share of the free memory that is planned with; the rest is for what libraries keep for themselves."""
+PROCESS_BYTES = 500_000_000
+"""What a process holds before it trains anything: Python, torch, the task's tables, as measured."""
 _ROW_COPIES = 1 + len(MOMENTS) + 2 + 2
 """Times a model's parameters are held: weights, moments, gradients as they come and as one row, and the
 copies of the last good weights."""
@@ -78,9 +80,9 @@ class Plan:
     """Memory of all that are trained at the same time."""
     available_bytes: int
     """Memory that is free now."""
-    seconds_per_update: float
-    """Measured: time of one update of everything that is trained at the same time."""
-    seconds: float
+    seconds_per_update: float | None
+    """Measured: time of one update of all that are trained at the same time; None where they do not fit."""
+    seconds: float | None
     """Estimated time of the whole training, evaluations included, if nothing else uses the machine."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,58 +102,91 @@ def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: floa
         Parameters, bytes, floating-point operations, and seconds.
 
     Raises:
-        ValueError: no runs, or a device that is not there.
+        ValueError: no runs, or runs that `train_many` refuses.
     """
+    runs = check_runs(runs)
     if not runs:
         raise ValueError("there must be at least one run to plan, got none")
     run = runs[0]
-    device = choose_device(run.train.device)
-    cost = count_cost(run)
-    at_once = processes(runs, workers) if device.type == "cpu" else members_at_once(run, len(runs))
-    threads = run.train.threads or (1 if at_once > 1 and device.type == "cpu" else None)
-    with numeric_settings(device, threads, tf32=run.train.matmul == "tf32"):
-        stack_size = 1 if device.type == "cpu" else at_once
-        data = training_set(run.task, run.train)
-        stack = Stack(runs[:stack_size], [data] * stack_size, device)
-        per_update = _seconds_per_update(stack, seconds)
-        evaluations = stack_size * _evaluation_seconds(stack, run, data)
-    rounds = math.ceil(len(runs) / at_once)
+    device, cost = choose_device(run.train.device), count_cost(run)
+    on_cpu = device.type == "cpu"
+    at_once = processes(runs, workers) if on_cpu else members_at_once(run, len(runs))
+    memory = at_once * cost.bytes + (at_once * PROCESS_BYTES if on_cpu and at_once > 1 else 0)
+    per_update = total = None
+    if memory <= available_bytes(device):
+        members = runs[:1] if on_cpu else runs[:at_once]
+        threads = run.train.threads or (1 if at_once > 1 and on_cpu else None)
+        with numeric_settings(device, threads, tf32=run.train.matmul == "tf32"):
+            per_update, per_sequence = _measure(members, device, seconds)
+        n_asked = len(members) * _sequences_asked(run)
+        rounds = math.ceil(len(runs) / at_once)
+        total = rounds * (run.train.total_steps * per_update + n_asked * per_sequence)
     return Plan(
         device=str(device),
         n_models=len(runs),
         at_once=at_once,
         steps=run.train.total_steps,
         cost=cost,
-        memory_bytes=at_once * cost.bytes,
+        memory_bytes=memory,
         available_bytes=available_bytes(device),
         seconds_per_update=per_update,
-        seconds=rounds * (run.train.total_steps * per_update + evaluations),
+        seconds=total,
     )
 
 
-def _seconds_per_update(stack: Stack, seconds: float) -> float:
-    stack.idle(2)
-    _wait(stack.device)
-    updates, started = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - started) < seconds:
-        stack.idle(1)
-        _wait(stack.device)
-        updates += 1
-    return elapsed / updates
+def check_runs(runs: Iterable[RunConfig]) -> list[RunConfig]:
+    """Check that runs can be trained here.
+
+    Raises:
+        ValueError: something that is no RunConfig, a model too small for its task, a device that is not
+            there, or a precision that it lacks.
+    """
+    if isinstance(runs, RunConfig):
+        raise ValueError("runs must be a list of runs, got a single one; put it in brackets")
+    runs = list(runs)
+    for run in runs:
+        if not isinstance(run, RunConfig):
+            raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {run!r}")
+        run.model.check_task(run.task)
+        if choose_device(run.train.device).type != "cuda" and run.train.matmul == "tf32":
+            raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")
+    return runs
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) -> tuple[float, float]:
+    """Seconds for an update of all these runs in a stack, and for one sequence answered by one of them.
+
+    The stack is made for this and learns; its training set is small where the run's is large.
+    """
+    train = runs[0].train
+    n_samples = min(train.n_samples, max(train.batch_size, 10_000))
+    runs = [r._replace(train=replace(r.train, n_samples=n_samples, steps=10_000, epochs=None)) for r in runs]
+    data = training_set(runs[0].task, runs[0].train)
+    stack = Stack(runs, [data] * len(runs), device)
+    started, first = time.perf_counter(), 0.0
+    while (elapsed := time.perf_counter() - started) < seconds + first or stack.step < 1:
+        stack.advance(stack.step + 1)
+        if stack.step == 1:  # it allocates and captures; where one update takes long it is the measurement
+            first = time.perf_counter() - started
+            if first > seconds:
+                return first, _per_sequence(stack, data.tokens[:64])
+    return (elapsed - first) / (stack.step - 1), _per_sequence(stack, data.tokens[:1024])
 
 
-def _evaluation_seconds(stack: Stack, run: RunConfig, data: Any) -> float:
-    """Time that the evaluations of one model take over its whole training."""
-    started = time.perf_counter()
-    quick_accuracies(stack.model(0), run.task, data)
-    quick = time.perf_counter() - started
-    evaluate(stack.model(0), run.task, training_set=data)
-    final = time.perf_counter() - started - quick
+def _per_sequence(stack: Stack, tokens: Tensor) -> float:
+    model = stack.model(0)
+    with torch.inference_mode():
+        model(tokens[:8]).sum().item()
+        started = time.perf_counter()
+        model(tokens).sum().item()  # waits for the device
+    return (time.perf_counter() - started) / len(tokens)
+
+
+def _sequences_asked(run: RunConfig) -> int:
+    """Sequences that the evaluations of one run answer, as `quick_accuracies` and `evaluate` ask them."""
+    n_train, n_id, n_ood = (len(run.task.cells(split)) for split in ("train", "id", "ood"))
+    quick = min(1024, run.train.n_samples) + min(2048, n_id) + min(2048, n_ood)
+    final = min(4096, run.train.n_samples) + 2 * n_train + 8 * (n_id + 2 * n_ood)
     return quick * math.ceil(run.train.total_steps / run.train.eval_every) + final
 
 
@@ -161,7 +196,8 @@ def count_cost(run: RunConfig) -> Cost:
     layout, dtype = Layout(run.model), getattr(torch, run.train.dtype)
     parameters = layout.merged(torch.empty(1, layout.size, dtype=dtype, device="meta"))
     leaves = [leaf.requires_grad_() for leaf in parameters.values()]
-    vocabulary = training_set(task, train).tokens.unique().to("meta")
+    few = replace(train, n_samples=min(train.n_samples, max(train.batch_size, 10_000)))
+    vocabulary = training_set(task, few).tokens.unique().to("meta")
     batch = torch.empty(1, train.batch_size, task.seq_len, dtype=torch.int64, device="meta")
     targets = torch.empty(train.batch_size, dtype=torch.int64, device="meta")
     kept: dict[int, int] = {}
@@ -192,25 +228,41 @@ def count_cost(run: RunConfig) -> Cost:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory that is free on a device now."""
+    """Memory that is free on a device now, with what torch holds there unused."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
     return psutil.virtual_memory().available
 
 
 def members_at_once(run: RunConfig, n_runs: int) -> int:
-    """How many of `n_runs` runs like `run` the memory holds at the same time, >= 1, in equal shares."""
+    """How many of `n_runs` runs like `run` one stack holds at the same time, >= 1, in equal shares."""
     if n_runs == 1:
         return 1
-    free = USABLE * available_bytes(choose_device(run.train.device))
-    most = max(1, min(n_runs, int(free // count_cost(run).bytes)))
-    return math.ceil(n_runs / math.ceil(n_runs / most))
+    return _that_fit(n_runs, count_cost(run).bytes, choose_device(run.train.device))
 
 
 def processes(runs: Sequence[RunConfig], workers: int | None) -> int:
     """How many processes train these runs: on the CPU one per core, as far as the memory reaches."""
     if len(runs) < 2 or any(choose_device(run.train.device).type == "cuda" for run in runs):
         return 1
+    if multiprocessing.current_process().daemon:  # such a process may have no children
+        return 1
     if workers is None:
-        workers = max(1, len(os.sched_getaffinity(0)) // max(run.train.threads or 1 for run in runs))
-    return 1 if workers == 1 else min(workers, max(members_at_once(run, len(runs)) for run in runs[:1]))
+        workers = max(1, loky.cpu_count() // max(run.train.threads or 1 for run in runs))
+    if min(workers, len(runs)) == 1:
+        return 1
+    largest = max(
+        runs, key=lambda run: run.train.batch_size * run.task.seq_len * _width(run) * run.model.n_layers
+    )
+    return min(workers, _that_fit(len(runs), count_cost(largest).bytes + PROCESS_BYTES, torch.device("cpu")))
+
+
+def _width(run: RunConfig) -> int:
+    return run.model.d_model + run.model.d_mlp + run.model.n_heads * run.model.d_head
+
+
+def _that_fit(n: int, each: int, device: torch.device) -> int:
+    """How many of n things of so many bytes the free memory takes at a time, in equal shares."""
+    most = max(1, min(n, int(USABLE * available_bytes(device) // each)))
+    return math.ceil(n / math.ceil(n / most))

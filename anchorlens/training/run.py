@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +22,7 @@ from anchorlens.training.config import TrainConfig
 from anchorlens.training.folder import RunFolder, read_log, stored_run
 from anchorlens.training.loop import Loop, Member, Show, loop_key
 from anchorlens.training.numerics import choose_device, numeric_settings
-from anchorlens.training.plan import members_at_once, processes
+from anchorlens.training.plan import check_runs, members_at_once, processes
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.result import TrainingDiverged, TrainResult
 
@@ -80,7 +82,7 @@ def train(
 def train_many(
     runs: Iterable[RunConfig],
     *,
-    outs: Sequence[Folder] | None = None,
+    outs: Iterable[Folder | None] | None = None,
     resume: bool = False,
     workers: int | None = None,
     progress: bool | None = None,
@@ -93,7 +95,8 @@ def train_many(
 
     Args:
         runs: task, model and recipe of each, as `preset` gives them; any mixture.
-        outs: a new or empty folder for each run, as for `train`; without it nothing is written.
+        outs: a new or empty folder for each run, as for `train`, or None for one that is not written;
+            without it nothing is written. All are checked before anything is trained.
         resume: continue the runs that are in their folders; those that have ended are read, not trained.
         workers: processes on the CPU; None for one per core (and `threads` of the runs). 1 trains
             one run after another in this process.
@@ -119,18 +122,14 @@ def train_many(
 
     Source: the grids of arXiv 2405.05409 and 2501.08537; the training recipe is theirs.
     """
-    runs = list(runs)
-    if outs is not None and (isinstance(outs, str | os.PathLike) or len(outs) != len(runs)):
-        raise ValueError(f"outs must be a list of {len(runs)} folders, one for each run, got {outs!r}")
-    folders: list[Path | None] = [None] * len(runs) if outs is None else [Path(out) for out in outs]
-    if len({f.resolve() for f in folders if f is not None}) < len([f for f in folders if f is not None]):
-        raise ValueError("outs must be different folders, one for each run, got one of them twice")
+    runs = check_runs(runs)
+    folders = _folders(outs, len(runs))
     if workers is not None:
         check_number("workers", workers, minimum=1, integer=True)
-    for run in runs:
-        run.model.check_task(run.task)
-        if run.train.matmul == "tf32" and choose_device(run.train.device).type != "cuda":
-            raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")
+    if len(runs) > 1:
+        for run, folder in zip(runs, folders, strict=True):
+            if folder is not None:
+                RunFolder(folder, run, resume=resume).close()
     jobs = _jobs(runs)
     n_processes = processes(runs, workers)
     total = sum(run.train.total_steps for run in runs)
@@ -138,6 +137,20 @@ def train_many(
         if n_processes == 1:
             return _in_this_process(runs, folders, jobs, resume, show)
         return _in_processes(runs, folders, n_processes, resume, show)
+
+
+def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | None]:
+    """One folder or None for each run."""
+    if outs is None:
+        return [None] * n_runs
+    listed = [outs] if isinstance(outs, str | os.PathLike) else list(outs)
+    folders = [None if out is None else Path(out) for out in listed]
+    if isinstance(outs, str | os.PathLike) or len(folders) != n_runs:
+        raise ValueError(f"outs must be a list of {n_runs} folders, one for each run, got {outs!r}")
+    places = [folder.resolve() for folder in folders if folder is not None]
+    if len(set(places)) < len(places):
+        raise ValueError("outs must be different folders, one for each run, got one of them twice")
+    return folders
 
 
 def _jobs(runs: Sequence[RunConfig]) -> list[list[int]]:
@@ -183,7 +196,9 @@ def _in_processes(
     from loky.process_executor import TerminatedWorkerError
 
     # OpenMP threads that wait for work would take the cores from the other processes
-    executor = ProcessPoolExecutor(n_processes, env={"OMP_NUM_THREADS": "1"})
+    executor = ProcessPoolExecutor(
+        n_processes, env={"OMP_NUM_THREADS": "1"}, initializer=_end_with_parent, initargs=(os.getpid(),)
+    )
     try:
         futures: dict[Future[TrainResult], int] = {
             executor.submit(_train_alone, run, folder, resume): k
@@ -203,6 +218,17 @@ def _in_processes(
         ) from error
     finally:
         executor.shutdown(kill_workers=True)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Have this process end within a second after the one that started it, however that ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _train_alone(run: RunConfig, folder: Path | None, resume: bool) -> TrainResult:
@@ -272,7 +298,7 @@ def _finished(folder: RunFolder, device: torch.device) -> TrainResult:
     status, message = checkpoint.metrics["status"], None
     if status == "diverged":
         message = (
-            f"training diverged after step {checkpoint.step}; the last good weights are in "
+            f"training diverged after step {checkpoint.step}; the weights of that step are in "
             f"{folder.path / 'ckpt.pt'}; start anew in another folder with a smaller lr or a larger gamma"
         )
     model = checkpoint.last_position_model(device)

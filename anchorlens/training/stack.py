@@ -110,7 +110,7 @@ class Stack:
         return torch.optim.AdamW(
             [row],
             lr=torch.tensor(train.lr, device=self.device) if capturable else train.lr,
-            betas=(train.beta1, train.beta2),
+            betas=(float(train.beta1), float(train.beta2)),
             eps=train.eps,
             weight_decay=train.weight_decay,
             fused=True,
@@ -165,19 +165,6 @@ class Stack:
             self.step += n_updates
         return self._report()
 
-    def idle(self, n_updates: int) -> None:
-        """Do the work of updates without changing anything, to measure what they cost."""
-        active = self._active.clone()
-        self._active.fill_(False)
-        if self._epoch < 0:
-            self._begin_epoch(0)
-        self._step.fill_(0)
-        for _ in range(n_updates):
-            self._within.fill_(0)
-            self._step.fill_(0)
-            self._update_once()
-        self._active.copy_(active)
-
     def stop(self, member: int) -> None:
         """Let a member take part in no further update."""
         self._active[member] = False
@@ -196,17 +183,18 @@ class Stack:
         cursors = (self._active, self._within, self._step, self._losses, self._norms, self._failed_at)
         kept = [cursor.clone() for cursor in cursors]
         self._active.fill_(False)
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):
-            for _ in range(3):
+        with torch.cuda.device(self.device):
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    self._update()
+                    self._within.copy_(kept[1])
+                    self._step.copy_(kept[2])
+            torch.cuda.current_stream().wait_stream(side)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
                 self._update()
-                self._within.copy_(kept[1])
-                self._step.copy_(kept[2])
-        torch.cuda.current_stream(self.device).wait_stream(side)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._update()
         for cursor, value in zip(cursors, kept, strict=True):
             cursor.copy_(value)
 
@@ -284,9 +272,9 @@ class Stack:
         """A copy of all weights; `layout.weights` reads a row of it."""
         return self._rows.detach().clone()
 
-    def weight_norm(self, member: int) -> float:
-        """Global L2 norm of all parameters of a member; NaN or infinite if one of them is."""
-        return self._rows[member].detach().double().norm().item()
+    def weight_norms(self) -> list[float]:
+        """Global L2 norm of all parameters of each member; NaN or infinite if one of them is."""
+        return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
 
     def model(self, member: int) -> LastPosition:
         """A member as it is now and will be, for its logits at the last position."""
@@ -307,13 +295,20 @@ class Stack:
         """Continue from what `state` gave for each member at `step`.
 
         Raises:
-            ValueError: the tensors are not the states of these members.
+            ValueError: the tensors are not the states of these members, or there is no such step.
         """
+        if len(states) != len(self) or not 0 < step <= self._train.total_steps:
+            raise ValueError(
+                f"there must be {len(self)} states of a step in 1..{self._train.total_steps}, "
+                f"got {len(states)} of step {step}; start the run anew in another folder"
+            )
         trained = self.layout.views(self._rows)
         for k, tensors in enumerate(states):
             expected = {f"weight.{name}": shape for name, shape in self.layout.shapes.items()}
             expected |= {f"{m}.{name}": tuple(v.shape[1:]) for m in MOMENTS for name, v in trained.items()}
-            if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != expected:
+            if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != expected or any(
+                tensor.dtype != self._rows.dtype for tensor in tensors.values()
+            ):
                 raise ValueError("the saved state is of another model; start the run anew in another folder")
             rows = {
                 kind: self.layout.row(_strip(tensors, kind)).to(self.device) for kind in ("weight", *MOMENTS)
@@ -326,7 +321,7 @@ class Stack:
             saved["step"] = torch.tensor(float(step), device="cpu" if on_cpu else self.device)
             optimizer.load_state_dict({**optimizer.state_dict(), "state": {0: saved}})
         self.step = step
-        self._epoch = -1
+        self._make_cursors()
         self._graph = None
 
 

@@ -1,15 +1,16 @@
 """Training speed: our engine beside the other ways to train the same models, in one run.
 
 python examples/benchmarks/training.py [--preset quick] [--members 8] [--threads 1] [--device cpu]
-                                       [--repeats 7] [--json FILE] [--scaling FILE.html|.svg|.png]
+                       [--repeats 7] [--side-by-side 2] [--json FILE] [--scaling FILE.html|.svg|.png]
 
 Every way makes the same update (cross-entropy at the last position, clipping, AdamW) of the same model on
 batches of the same data. The others run under torch's defaults, ours under the settings that `train` makes
 (`numeric_settings`); one row shows what these alone do for HookedTransformer. The ways take turns, so that
 a noisy machine is noisy for all; a number is the median over the turns, and a ratio is the median over the
 turns of the ratio within a turn. `share of limit` is the time that the matrix products of our update would
-take at the rate of the machine, over the time it took. --scaling times ours and eager HookedTransformer over
-models, width, depth, length and batch, and draws it.
+take at the rate of the machine, over the time it took. --side-by-side trains so many members at the same
+time, in threads and in processes. --scaling times ours and eager HookedTransformer over models, width, depth,
+length and batch, and draws it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.checkpoint import training_set
+from anchorlens.init import initial_weights, is_frozen
 from anchorlens.model import build_model
 from anchorlens.presets import RunConfig, preset
 from anchorlens.sequences import AnchorBatch
@@ -96,18 +98,20 @@ def hooked_transformer(run: RunConfig, data: AnchorBatch, device: torch.device, 
 
 
 def plain_logits(parameters: Mapping[str, Tensor], run: RunConfig, tokens: Tensor) -> Tensor:
-    """The gpt2 variant in twenty lines; last layer and unembedding for the last position only."""
+    """The three variants in thirty lines; last layer and unembedding for the last position only."""
     p, config = parameters, run.model
-    assert config.variant == "gpt2"
-    x = p["embed.W_E"][tokens] + p["pos_embed.W_pos"][: tokens.shape[1]]
+    postnorm = config.variant == "postnorm"
+    activation = functional.relu if config.activation == "relu" else functional.gelu
 
     def norm(name: str, x: Tensor) -> Tensor:
         return functional.layer_norm(x, (config.d_model,), p[f"{name}.w"], p[f"{name}.b"])
 
+    x = p["embed.W_E"][tokens] + p["pos_embed.W_pos"][: tokens.shape[1]]
     for layer in range(config.n_layers):
         block, last = f"blocks.{layer}", layer == config.n_layers - 1
-        y = norm(f"{block}.ln1", x)
-        reads = {"Q": y[:, -1:] if last else y, "K": y, "V": y}
+        y = x if postnorm else norm(f"{block}.ln1", x)
+        kv = x if config.variant == "released" else y
+        reads = {"Q": y[:, -1:] if last else y, "K": kv, "V": kv}
         q, k, v = (
             torch.einsum("bpm,hmd->bhpd", reads[n], p[f"{block}.attn.W_{n}"])
             + p[f"{block}.attn.b_{n}"][:, None]
@@ -116,9 +120,13 @@ def plain_logits(parameters: Mapping[str, Tensor], run: RunConfig, tokens: Tenso
         z = functional.scaled_dot_product_attention(q, k, v, is_causal=not last)
         out = torch.einsum("bhpd,hdm->bpm", z, p[f"{block}.attn.W_O"]) + p[f"{block}.attn.b_O"]
         x = (x[:, -1:] if last else x) + out
-        hidden = functional.gelu(norm(f"{block}.ln2", x) @ p[f"{block}.mlp.W_in"] + p[f"{block}.mlp.b_in"])
+        x = norm(f"{block}.ln1", x) if postnorm else x
+        y = x if postnorm else norm(f"{block}.ln2", x)
+        hidden = activation(y @ p[f"{block}.mlp.W_in"] + p[f"{block}.mlp.b_in"])
         x = x + hidden @ p[f"{block}.mlp.W_out"] + p[f"{block}.mlp.b_out"]
-    return (norm("ln_final", x) @ p["unembed.W_U"] + p["unembed.b_U"])[:, -1]
+        x = norm(f"{block}.ln2", x) if postnorm else x
+    x = x if postnorm else norm("ln_final", x)
+    return (x @ p["unembed.W_U"] + p["unembed.b_U"])[:, -1]
 
 
 def plain(run: RunConfig, data: AnchorBatch, device: torch.device) -> Updates:
@@ -130,11 +138,10 @@ def plain(run: RunConfig, data: AnchorBatch, device: torch.device) -> Updates:
 
 def vmap(run: RunConfig, data: AnchorBatch, device: torch.device, n_members: int) -> Updates:
     """torch.func: the gradient of the plain rewrite, mapped over members; one AdamW for all."""
-    models = [
-        dict(build_model(run.model, seed=k, device=device).named_parameters()) for k in range(n_members)
-    ]
-    stacked = {n: torch.stack([m[n].detach() for m in models]).requires_grad_() for n in models[0]}
-    optimizer = torch.optim.AdamW(stacked.values(), lr=run.train.lr, weight_decay=run.train.weight_decay)
+    drawn = [initial_weights(run.model, seed) for seed in range(n_members)]
+    stacked = {n: torch.stack([w[n] for w in drawn]).to(device).requires_grad_() for n in drawn[0]}
+    trained = {name: p for name, p in stacked.items() if not is_frozen(run.model, name)}
+    optimizer = torch.optim.AdamW(trained.values(), lr=run.train.lr, weight_decay=run.train.weight_decay)
     source = batches(run, data, device)
 
     def loss(parameters: Mapping[str, Tensor], tokens: Tensor, targets: Tensor) -> Tensor:
@@ -147,9 +154,9 @@ def vmap(run: RunConfig, data: AnchorBatch, device: torch.device, n_members: int
             each = [next(source) for _ in range(n_members)]
             tokens, targets = (torch.stack(part) for part in zip(*each, strict=True))
             grads = gradients({name: p.detach() for name, p in stacked.items()}, tokens, targets)
-            norm = torch.stack([g.flatten(1).norm(dim=1) for g in grads.values()]).norm(dim=0)
+            norm = torch.stack([grads[name].flatten(1).norm(dim=1) for name in trained]).norm(dim=0)
             scale = (run.train.clip_norm / (norm + 1e-6)).clamp(max=1)
-            for name, parameter in stacked.items():
+            for name, parameter in trained.items():
                 parameter.grad = grads[name] * scale.view(-1, *[1] * (parameter.dim() - 1))
             optimizer.step()
 
@@ -230,11 +237,12 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def matrix_rates(device: torch.device, repeats: int = 7) -> dict[str, float]:
-    """FLOP/s of a large product: torch's own, and ours where that is another."""
+def matrix_rates(run: RunConfig, device: torch.device, repeats: int = 7) -> dict[str, float]:
+    """FLOP/s of a large product: torch's own in float32, and ours in the precision of the run."""
     n = 8192 if device.type == "cuda" else 1024
     a, b = torch.randn(1, n, n, device=device), torch.randn(1, n, n, device=device)
-    products = {"torch": lambda: torch.bmm(a, b), "ours": lambda: linear(a, b, None)}
+    bf16, tf32 = (run.train.matmul == name for name in ("bf16", "tf32"))
+    products = {"torch": lambda: torch.bmm(a, b), "ours": lambda: linear(a, b, None, bf16=bf16)}
     rates = {}
     for name, product in products.items():
 
@@ -243,8 +251,9 @@ def matrix_rates(device: torch.device, repeats: int = 7) -> dict[str, float]:
                 product()
 
         way = Way(name, 1, multiply)
-        timed(way, device, 3)
-        rates[name] = 2 * n**3 / statistics.median(timed(way, device, 3) for _ in range(repeats))
+        with numeric_settings(device, tf32=tf32) if name == "ours" else contextlib.nullcontext():
+            timed(way, device, 3)
+            rates[name] = 2 * n**3 / statistics.median(timed(way, device, 3) for _ in range(repeats))
     return rates
 
 
@@ -270,7 +279,7 @@ def measure(
 ) -> dict[str, Any]:
     """Everything the table says, JSON-ready."""
     turns = take_turns(run, ways(run, device, n_members, names), device, repeats, seconds)
-    rates = matrix_rates(device)
+    rates = matrix_rates(run, device)
     limit = count_cost(run).flops / max(rates.values())
     reference = turns[EAGER] if EAGER in turns else next(iter(turns.values()))
     rows = []
@@ -314,6 +323,39 @@ def table(result: Mapping[str, Any]) -> Table:
             "" if share is None else f"{share:.0%}",
         )
     return shown
+
+
+# -- side by side ---------------------------------------------------------------------------------------
+
+
+def alone(run: RunConfig, seconds: float) -> float:
+    """Milliseconds per update of one member on one thread, over some seconds."""
+    device = torch.device("cpu")
+    with numeric_settings(device, 1):
+        update = ours(run, training_set(run.task, run.train), device, 1, 1)
+        update(2)
+        started, n = time.perf_counter(), 0
+        while time.perf_counter() - started < seconds:
+            update(5)
+            n += 5
+        return 1e3 * (time.perf_counter() - started) / n
+
+
+def side_by_side(run: RunConfig, n: int, seconds: float) -> dict[str, list[float]]:
+    """Milliseconds per update of `n` members at the same time, in threads and in processes."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from loky import ProcessPoolExecutor
+
+    results: dict[str, list[float]] = {"one alone": [alone(run, seconds)]}
+    executors = {
+        f"{n} threads": ThreadPoolExecutor(n),
+        f"{n} processes": ProcessPoolExecutor(n, env={"OMP_NUM_THREADS": "1"}),
+    }
+    for name, executor in executors.items():
+        with executor:
+            results[name] = list(executor.map(alone, [run] * n, [seconds] * n))
+    return results
 
 
 # -- scaling ------------------------------------------------------------------------------------------
@@ -396,12 +438,17 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=known, default=known)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--scaling", type=Path)
+    parser.add_argument("--side-by-side", type=int, default=0, help="members at a time, on the CPU")
     given = parser.parse_args()
     device = torch.device(given.device)
     torch.set_num_threads(given.threads)
     run = preset(given.preset, device=given.device, matmul=given.matmul)
     content = measure(run, device, given.members, given.ways, given.repeats)
     Console(width=150).print(table(content))
+    if given.side_by_side:
+        content["side_by_side"] = side_by_side(run, given.side_by_side, seconds=5.0)
+        for name, times in content["side_by_side"].items():
+            print(f"{name}: {', '.join(f'{ms:.1f}' for ms in times)} ms per update and model")
     if given.scaling:
         content["scaling"] = scaling(given.preset, device, given.repeats, [1, 2, 4, 8])
         host = content["machine"]

@@ -10,7 +10,7 @@ a noisy machine is noisy for all; a number is the median over the turns, and a r
 turns of the ratio within a turn. `share of limit` is the time that the matrix products of our update would
 take at the rate of the machine, over the time it took. --side-by-side trains so many members at the same
 time, in threads and in processes. --scaling times ours and eager HookedTransformer over models, width, depth,
-length and batch, and draws it.
+length and batch, and draws it (.svg and .png need kaleido: pip install '.[export]').
 """
 
 from __future__ import annotations
@@ -274,6 +274,12 @@ def machine(device: torch.device) -> dict[str, Any]:
     }
 
 
+def place(host: Mapping[str, Any]) -> str:
+    """The machine in words."""
+    threads = "1 thread" if host["threads"] == 1 else f"{host['threads']} threads"
+    return host["gpu"] or f"{host['cpu']} ({host['capability']}), {threads}"
+
+
 def measure(
     run: RunConfig, device: torch.device, n_members: int, names: list[str], repeats: int, seconds: float = 1.0
 ) -> dict[str, Any]:
@@ -308,7 +314,7 @@ def measure(
 def table(result: Mapping[str, Any]) -> Table:
     """The numbers for people."""
     host, rates = result["machine"], result["matrix_gflops"]
-    where = host["gpu"] or f"{host['cpu']} ({host['capability']}), {host['threads']} thread(s)"
+    where = place(host)
     title = f"{where}; torch {host['torch']}; matrix products {rates['torch']:.0f} GFLOP/s (torch's own)"
     title += f", {rates['ours']:.0f} (ours)"
     shown = Table("way", "ms per update and model", "times eager", "range", "share of limit", title=title)
@@ -451,9 +457,7 @@ def main() -> None:
             print(f"{name}: {', '.join(f'{ms:.1f}' for ms in times)} ms per update and model")
     if given.scaling:
         content["scaling"] = scaling(given.preset, device, given.repeats, [1, 2, 4, 8])
-        host = content["machine"]
-        where = host["gpu"] or f"{host['cpu']}, {host['threads']} thread(s)"
-        draw(content["scaling"], where, given.scaling)
+        draw(content["scaling"], place(content["machine"]), given.scaling)
     if given.json:
         given.json.write_text(json.dumps(content, indent=1))
 

@@ -272,7 +272,7 @@ class _Questions:
     """Asks one model for its answers (argmax at the last position), in bounded batches."""
 
     def __init__(self, model: Model, task: AnchorTask, seed: int, batch_size: int, max_cells: int) -> None:
-        _check_capacity(model, task)
+        check_capacity(model, task)
         self.model, self.task, self.seed = model, task, seed
         self.batch_size, self.max_cells = batch_size, max_cells
         self.finite = True
@@ -351,8 +351,12 @@ class _Questions:
             )
 
 
-def _check_capacity(model: Model, task: AnchorTask) -> None:
-    """Refuse a HookedTransformer whose vocabulary or context is too small for the task."""
+def check_capacity(model: Model, task: AnchorTask) -> None:
+    """Check that a HookedTransformer can read a task's sequences; of another model nothing is known.
+
+    Raises:
+        ValueError: its vocabulary or context is too small.
+    """
     config = getattr(model, "cfg", None)
     for name, need in (("d_vocab", task.d_vocab), ("n_ctx", task.seq_len)):
         have = getattr(config, name, None)

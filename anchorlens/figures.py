@@ -1,0 +1,40 @@
+"""Drawing that the pictures of probes share: one look, colour-blind-safe scales, sizes for print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
+"""Okabe and Ito's blue and vermilion, and a grey for what is context."""
+
+COSINE = {"colorscale": "RdBu_r", "zmin": -1, "zmax": 1}
+"""The scale of every cosine, so that pictures of different checkpoints compare: blue -1, white 0, red 1."""
+
+
+def styled(figure: go.Figure, title: str, *, width: int = 600, height: int = 450) -> go.Figure:
+    """The same figure in the house's look: white, 12 point, readable at 600 pixels."""
+    layout: dict[str, Any] = {
+        "template": "simple_white",
+        "title": {"text": title, "font": {"size": 14}},
+        "font": {"size": 12},
+        "width": width,
+        "height": height,
+        "margin": {"l": 60, "r": 20, "t": 50, "b": 50},
+    }
+    return figure.update_layout(**layout)
+
+
+def cosine_heatmap(values: Any, labels: Any = None, colorbar: str = "cosine") -> go.Heatmap:
+    """A matrix of cosines, first row on top (give the y axis `autorange="reversed"`)."""
+    return go.Heatmap(z=values, x=labels, y=labels, colorbar={"title": colorbar, "len": 0.9}, **COSINE)
+
+
+def box_cells(figure: go.Figure, cells: Any) -> go.Figure:
+    """Draw a box around each (row, column) of a heatmap whose axes are categories."""
+    for row, column in cells:
+        corners = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
+        line = {"color": "black", "width": 2}
+        figure.add_shape(type="rect", line=line, fillcolor="rgba(0,0,0,0)", **corners)
+    return figure

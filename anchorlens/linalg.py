@@ -1,0 +1,96 @@
+"""The linear algebra that probes share: plain functions of matrices, no model in them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+
+def cosine_matrix(a: Float[Tensor, "row feature"]) -> Float[Tensor, "row row"]:
+    """Cosine of every row with every row, -1..1; 0 where a row is zero.
+
+    >>> cosine_matrix(torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=torch.float64)).tolist()
+    [[1.0, 0.6, 0.0], [0.6, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    unit = functional.normalize(a, dim=-1)
+    return (unit @ unit.mT).clamp(-1, 1)
+
+
+def stable_rank_of(matrix: Float[Tensor, "row column"]) -> float:
+    """||W||_F^2 / ||W||_2^2: 1 for a rank-one matrix, at most the smaller side; NaN for zero.
+
+    >>> stable_rank_of(torch.diag(torch.tensor([2.0, 2.0, 1.0])))  # (4 + 4 + 1) / 4
+    2.25
+    """
+    squares = torch.linalg.svdvals(matrix.double()).square()
+    return (squares.sum() / squares.max()).item()
+
+
+def gaussian_stable_rank(n_rows: int, n_columns: int) -> float:
+    """Stable rank of a large matrix of independent Gaussians: mn / (sqrt(m) + sqrt(n))^2.
+
+    >>> round(gaussian_stable_rank(640, 640))
+    160
+    """
+    return n_rows * n_columns / (math.sqrt(n_rows) + math.sqrt(n_columns)) ** 2
+
+
+def greedy_groups(similarity: Float[np.ndarray, "row row"], threshold: float) -> list[list[int]]:
+    """Rows gathered greedily: the first one left, and with it all that are like it.
+
+    Args:
+        similarity: symmetric; larger is more alike.
+        threshold: what a row's similarity to the first of its group must exceed.
+
+    Returns:
+        Groups of row indices, in the order of their first rows.
+
+    >>> greedy_groups(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]]), 0.4)
+    [[0, 2], [1]]
+    """
+    left, groups = np.arange(len(similarity)), []
+    while len(left):
+        alike = similarity[left[0], left] > threshold
+        alike[0] = True
+        groups.append(left[alike].tolist())
+        left = left[~alike]
+    return groups
+
+
+def principal_components(
+    rows: Float[Tensor, "row feature"], n_components: int
+) -> tuple[Float[Tensor, "row component"], Float[Tensor, " eigenvalue"]]:
+    """Coordinates of the centred rows along their first principal axes, and the covariance's eigenvalues.
+
+    The sign of each axis, which is arbitrary, is that which makes its largest coordinate positive.
+
+    Args:
+        rows: at least two of them.
+        n_components: 1..the number of features.
+
+    Returns:
+        Coordinates, and the eigenvalues of the covariance (with 1/n), largest first; of n rows in d
+        dimensions min(n - 1, d), all there are but zeros.
+    """
+    centred = rows.double() - rows.double().mean(dim=0)
+    values, axes = torch.linalg.eigh(centred.mT @ centred / len(rows))
+    coordinates = centred @ axes.flip(1)[:, :n_components]
+    largest = coordinates.gather(0, coordinates.abs().argmax(dim=0, keepdim=True))
+    n_values = min(len(rows) - 1, rows.shape[1])
+    return coordinates * torch.where(largest < 0, -1.0, 1.0), values.flip(0)[:n_values].clamp(min=0)
+
+
+def lag_cosines(rows: Float[Tensor, "row feature"], lags: range) -> Float[Tensor, " lag"]:
+    """Mean cosine of the centred rows that stand k apart, for each lag k, -1..1.
+
+    Args:
+        rows: in order; more of them than the largest lag.
+        lags: which k, each >= 1.
+    """
+    cosines = cosine_matrix(rows.double() - rows.double().mean(dim=0))
+    return torch.stack([cosines.diagonal(offset=lag).mean() for lag in lags])

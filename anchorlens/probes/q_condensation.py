@@ -1,0 +1,112 @@
+"""Q-weight condensation: whether the neurons of W_Q point in few directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from anchorlens.configuration import check_number, documented
+from anchorlens.figures import cosine_heatmap, styled
+from anchorlens.linalg import cosine_matrix, greedy_groups
+from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.weights import check_layer, merged_heads
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+PARALLEL = 0.9
+"""|cosine| above which two neurons count as parallel."""
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class QCondensation(ProbeResult):
+    """Cosines of the input weights of W_Q's neurons, heads merged."""
+
+    probe: ClassVar[str] = "q_condensation"
+    cosines: np.ndarray
+    """[neuron, neuron] -1..1, neurons in the order they have in the model."""
+    order: np.ndarray
+    """[neuron] Neurons group by group: `cosines[order][:, order]` is the picture."""
+    group_sizes: np.ndarray
+    """[group] Neurons in each group, in that order."""
+    mean_abs_cosine: float
+    """Mean |cosine| off the diagonal, 0..1; 1 = all neurons share one direction."""
+    parallel_share: float
+    """Share of pairs of neurons with |cosine| > 0.9, 0..1."""
+    n_groups: int
+    """Groups gathered greedily; few = condensed, as many as neurons = none alike."""
+    layer: int
+    """Layer of W_Q, from 0."""
+    threshold: float
+    """Cosine from which a neuron joins a group."""
+
+    def headline(self) -> str:
+        """Mean |cosine| and the number of groups."""
+        n = len(self.order)
+        return f"mean |cosine| {self.mean_abs_cosine:.2f}, {n} neurons in {self.n_groups} groups"
+
+    def plot(self) -> go.Figure:
+        """The matrix of cosines in grouped order."""
+        import plotly.graph_objects as go
+
+        figure = go.Figure(cosine_heatmap(self.cosines[np.ix_(self.order, self.order)]))
+        title = "neuron of W_Q, grouped"
+        figure.update_xaxes(title=title, constrain="domain")
+        figure.update_yaxes(title=title, constrain="domain", autorange="reversed", scaleanchor="x")
+        return styled(figure, f"Condensation of W_Q, layer {self.layer}", height=540)
+
+
+def condensation(
+    w_q: Float[Tensor, "d_model neuron"], threshold: float
+) -> tuple[np.ndarray, list[list[int]], float, float]:
+    """Cosines of the columns, their groups, mean |cosine| and share of parallel pairs."""
+    cosines = cosine_matrix(w_q.mT).cpu().double().numpy()
+    off_diagonal = np.abs(cosines[~np.eye(len(cosines), dtype=bool)])
+    mean, parallel = (float(x.mean()) if x.size else 0.0 for x in (off_diagonal, off_diagonal > PARALLEL))
+    return cosines, greedy_groups(cosines, threshold), mean, parallel
+
+
+def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float = 0.4) -> QCondensation:
+    """Measure how far the neurons of W_Q have condensed into few directions.
+
+    A neuron is one column of W_Q in TransformerLens' [n_heads, d_model, d_head] layout, heads merged;
+    its input weights are the d_model numbers of that column.
+
+    Args:
+        model: any HookedTransformer; it is only read.
+        layer: from 0, or from the end where negative.
+        threshold: cosine from which a neuron joins the group of another, -1..1.
+
+    Returns:
+        Mean |cosine| (0..1; 1 = all neurons share one direction), share of parallel pairs, groups.
+
+    Raises:
+        ValueError: there is no such layer, or the threshold is no cosine.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> q_condensation(build_model(ModelConfig(gamma=0.5)))
+        QCondensation(mean |cosine| 0.07, 64 neurons in 64 groups)
+
+    Source: condensation of W_Q in arXiv 2405.05409 and 2501.08537.
+    """
+    layer = check_layer(model, layer)
+    check_number("threshold", threshold, minimum=-1, maximum=1)
+    w_q = merged_heads(model.blocks[layer].attn.W_Q.detach())
+    cosines, groups, mean, parallel = condensation(w_q, threshold)
+    return QCondensation(
+        cosines=cosines,
+        order=np.concatenate([np.array(group) for group in groups]),
+        group_sizes=np.array([len(group) for group in groups]),
+        mean_abs_cosine=mean,
+        parallel_share=parallel,
+        n_groups=len(groups),
+        layer=layer,
+        threshold=float(threshold),
+    )

@@ -1,0 +1,54 @@
+"""What every probe gives back: numbers, raw values, JSON, a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+SCHEMA_VERSION = 1
+"""Of `to_dict`; it grows by one when a key changes its meaning or goes."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeResult(ABC):
+    """Base of the results: a frozen dataclass of numbers, CPU arrays and options, each field documented."""
+
+    probe: ClassVar[str]
+    """Name of the probe, the same as its function and its file."""
+
+    @abstractmethod
+    def headline(self) -> str:
+        """The number that matters most, with its meaning, on one line."""
+
+    @abstractmethod
+    def plot(self) -> go.Figure:
+        """The picture; it computes nothing, shows nothing and saves nothing."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content: every field by its name; NaN and infinity, which JSON lacks, are null."""
+        fields = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {"probe": self.probe, "schema_version": SCHEMA_VERSION, **fields}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.headline()})"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON data."""
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value.item() if isinstance(value, np.generic) else value

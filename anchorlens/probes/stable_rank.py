@@ -1,0 +1,83 @@
+"""Stable rank of every weight matrix: how many directions it uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import documented
+from anchorlens.figures import BLUE, ORANGE, styled
+from anchorlens.linalg import gaussian_stable_rank, stable_rank_of
+from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.weights import weight_matrices
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class StableRank(ProbeResult):
+    """Stable rank of every matrix, beside that of a Gaussian of its shape (as it starts)."""
+
+    probe: ClassVar[str] = "stable_rank"
+    names: tuple[str, ...]
+    """Parameter names; heads are merged."""
+    values: np.ndarray
+    """[matrix] ||W||_F^2 / ||W||_2^2; 1 = one direction, at most the smaller side; NaN for a zero matrix."""
+    gaussian: np.ndarray
+    """[matrix] The same of a large Gaussian matrix of that shape."""
+    w_q: float
+    """That of the first layer's W_Q, the number of arXiv 2501.08537."""
+    w_q_normalized: float
+    """`w_q` over its Gaussian value: about 1 at a random start, towards 0 as the matrix condenses."""
+
+    def headline(self) -> str:
+        """W_Q of the first layer."""
+        return f"W_Q of layer 0: {self.w_q:.2f}, {self.w_q_normalized:.2f} of a Gaussian's"
+
+    def plot(self) -> go.Figure:
+        """A bar for each matrix, a mark where a Gaussian would be."""
+        import plotly.graph_objects as go
+
+        short = [name.removeprefix("blocks.").replace(".attn", "").replace(".mlp", "") for name in self.names]
+        figure = go.Figure()
+        figure.add_bar(y=short, x=self.values, orientation="h", name="stable rank", marker_color=BLUE)
+        figure.add_scatter(
+            y=short,
+            x=self.gaussian,
+            mode="markers",
+            name="Gaussian of that shape",
+            marker={"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": ORANGE}},
+        )
+        figure.update_yaxes(autorange="reversed")
+        figure.update_xaxes(title="stable rank ||W||_F² / ||W||_2²", rangemode="tozero")
+        figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"})
+        return styled(figure, "Stable rank", height=150 + 24 * len(short))
+
+
+def stable_rank(model: HookedTransformer) -> StableRank:
+    """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix, heads merged.
+
+    Args:
+        model: any HookedTransformer; it is only read.
+
+    Returns:
+        One value per matrix: 1 = one direction (condensed), at most the smaller side of the matrix.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> stable_rank(build_model(ModelConfig(gamma=0.5)))
+        StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
+
+    Source: the complexity measure of arXiv 2501.08537; a Gaussian m x n matrix has mn / (sqrt m + sqrt n)^2.
+    """
+    matrices = weight_matrices(model)
+    values = np.array([stable_rank_of(matrix) for matrix in matrices.values()])
+    gaussian = np.array([gaussian_stable_rank(*matrix.shape) for matrix in matrices.values()])
+    first: Any = list(matrices).index("blocks.0.attn.W_Q")
+    w_q = float(values[first])
+    return StableRank(tuple(matrices), values, gaussian, w_q, w_q / float(gaussian[first]))

@@ -1,0 +1,189 @@
+"""V-matrix single-anchor similarity: whether the values at the first anchor say g(x; a), whatever x and a."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from anchorlens.behaviour import check_capacity
+from anchorlens.configuration import documented
+from anchorlens.figures import box_cells, cosine_heatmap, styled
+from anchorlens.linalg import cosine_matrix
+from anchorlens.probes.anchor_sequences import anchor_sequences
+from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.weights import check_layer
+from anchorlens.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+MOST_KEYS = 11
+"""Keys of the picture where none are given: 30..40 in the papers."""
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class VSimilarity(ProbeResult):
+    """Cosines of the values u(x; a) at the first anchor, for every key and anchor asked."""
+
+    probe: ClassVar[str] = "v_similarity"
+    keys: np.ndarray
+    """[key] The keys x."""
+    anchors: np.ndarray
+    """[anchor] The first anchors a."""
+    results: np.ndarray
+    """[anchor, key] g(x; a)."""
+    pairs: np.ndarray
+    """[pair, 2] Pairs of different anchors (a, a') that reach an equal g on these keys."""
+    cosines: np.ndarray
+    """[pair, key, key] Cosine of u(x; a) and u(x'; a'), -1..1."""
+    centred_cosines: np.ndarray
+    """The same with the mean vector of the two anchors taken away."""
+    gaps: np.ndarray
+    """[pair] Mean cosine where g(x; a) = g(x'; a') minus mean where not, -2..2."""
+    centred_gaps: np.ndarray
+    """The same of the centred cosines, which a common direction does not inflate."""
+    gap: float | None
+    """Mean of `gaps`; None where no two anchors reach an equal g."""
+    centred_gap: float | None
+    """Mean of `centred_gaps`: above 0 where the values say g(x; a)."""
+    layer: int
+    """Layer of the values, from 0."""
+
+    def headline(self) -> str:
+        """The centred gap."""
+        if self.centred_gap is None:
+            return "no two anchors reach the same g(x; a) on these keys"
+        return f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
+
+    def plot(self) -> go.Figure:
+        """Centred cosines of the first pair of anchors, cells of equal g boxed."""
+        import plotly.graph_objects as go
+
+        if not len(self.pairs):
+            return styled(go.Figure(), f"Values at the first anchor: {self.headline()}")
+        first, second = self.pairs[0]
+        results = [self.results[list(self.anchors).index(anchor)] for anchor in (first, second)]
+        tokens = [str(key) for key in self.keys]
+        figure = go.Figure(cosine_heatmap(self.centred_cosines[0], tokens, "cosine, centred"))
+        box_cells(figure, np.argwhere(results[0][:, None] == results[1][None]))
+        figure.update_xaxes(title=f"key before anchor {second}", type="category")
+        figure.update_yaxes(title=f"key before anchor {first}", type="category", autorange="reversed")
+        title = f"Values at the first anchor, layer {self.layer} (boxed: equal g)"
+        return styled(figure, title, height=520)
+
+
+def gap_between(cosines: Float[np.ndarray, "row column"], same: Bool[np.ndarray, "row column"]) -> float:
+    """Mean over the cells that are the same, minus mean over those that are not; both must be there.
+
+    >>> gap_between(np.array([[1.0, 0.25]]), np.array([[True, False]]))
+    0.75
+    """
+    return float(cosines[same].mean() - cosines[~same].mean())
+
+
+def v_similarity(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    keys: Sequence[int] | None = None,
+    layer: int = 1,
+    key_position: int | None = None,
+) -> VSimilarity:
+    """Measure whether the values at the first anchor depend on g(x; a) alone.
+
+    u(x; a) is `hook_v` of the layer, heads merged, at the position of the first anchor. What stands
+    behind that position cannot matter, as attention is causal.
+
+    Args:
+        model: any HookedTransformer of two layers or more; it is only read.
+        task: gives the anchors and their functions.
+        keys: keys x; 30..40, or the middle eleven of the task's number tokens.
+        layer: from 1 (layer 0 has not seen the key yet), or from the end where negative.
+        key_position: where the key stands; 2 as in the papers.
+
+    Returns:
+        Cosines for each pair of different anchors, and the gap between equal and different g within
+        each: above 0 where the model has computed the single-anchor result, as in Phase 3. Pairs are
+        not mixed, since anchors whose results are near have more equal g and other cosines besides.
+
+    Raises:
+        ValueError: a model with one layer, a key or position that the task does not have, or a
+            vocabulary or context too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> v_similarity(build_model(ModelConfig(gamma=0.8)), AnchorTask()).layer
+        1
+
+    Source: single-anchor similarity of the value matrix, arXiv 2501.08537.
+    """
+    layer = check_layer(model, layer, minimum=1)
+    chosen = _middle_keys(task) if keys is None else [int(key) for key in keys]
+    anchors = list(task.anchors)
+    check_capacity(model, task)
+    rows = [(anchor, *anchors[:1] * (task.chain_length - 1)) for anchor in anchors for _ in chosen]
+    tokens = anchor_sequences(task, chosen * len(anchors), rows, key_position=key_position)
+    first_anchor = int(np.flatnonzero(np.isin(tokens[0].numpy(), anchors))[0])
+    vectors = _values(model, tokens, layer)[:, first_anchor].flatten(1).double()
+    vectors = vectors.unflatten(0, (len(anchors), len(chosen)))  # [anchor, key, d_z]
+    results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
+    pairs, raw, centred, gaps = [], [], [], []
+    for a, b in combinations(range(len(anchors)), 2):
+        same = results[a][:, None] == results[b][None]
+        if not same.any() or same.all():
+            continue
+        mean = vectors[[a, b]].mean(dim=(0, 1))
+        pairs.append((anchors[a], anchors[b]))
+        raw.append(cosines_between(vectors[a], vectors[b]))
+        centred.append(cosines_between(vectors[a] - mean, vectors[b] - mean))
+        gaps.append((gap_between(raw[-1], same), gap_between(centred[-1], same)))
+    by_pair = np.array(gaps).reshape(-1, 2)
+    n_keys = len(chosen)
+    return VSimilarity(
+        keys=np.array(chosen),
+        anchors=np.array(anchors),
+        results=results,
+        pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
+        cosines=np.array(raw).reshape(-1, n_keys, n_keys),
+        centred_cosines=np.array(centred).reshape(-1, n_keys, n_keys),
+        gaps=by_pair[:, 0],
+        centred_gaps=by_pair[:, 1],
+        gap=float(by_pair[:, 0].mean()) if gaps else None,
+        centred_gap=float(by_pair[:, 1].mean()) if gaps else None,
+        layer=layer,
+    )
+
+
+def cosines_between(
+    a: Float[Tensor, "row feature"], b: Float[Tensor, "column feature"]
+) -> Float[np.ndarray, "row column"]:
+    """Cosine of every row of `a` with every row of `b`, -1..1."""
+    return cosine_matrix(torch.cat([a, b]))[: len(a), len(a) :].cpu().numpy()
+
+
+def _values(
+    model: HookedTransformer, tokens: Tensor, layer: int
+) -> Float[Tensor, "batch pos head_index d_head"]:
+    name = f"blocks.{layer}.attn.hook_v"
+    with torch.no_grad():
+        _, cache = model.run_with_cache(
+            tokens.to(model.W_E.device), names_filter=name, return_type=None, stop_at_layer=layer + 1
+        )
+    return cache[name]
+
+
+def _middle_keys(task: AnchorTask) -> list[int]:
+    keys = task.keys.tolist()
+    if 30 in keys and 40 in keys:
+        return [key for key in keys if 30 <= key <= 40]
+    start = max(0, (len(keys) - MOST_KEYS) // 2)
+    return keys[start : start + MOST_KEYS]

@@ -1,0 +1,129 @@
+"""The probes that read weights alone, on matrices whose answer is known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens.linalg import gaussian_stable_rank
+from anchorlens.probes import embedding_pca, q_condensation, stable_rank
+from anchorlens.probes.embedding_pca import rule_lags
+
+CONFIG = ModelConfig(n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
+
+
+@pytest.fixture
+def model():
+    return build_model(CONFIG)
+
+
+def set_neurons(model, columns, layer=0):
+    """Make [d_model, 32] the merged W_Q of a layer."""
+    with torch.no_grad():
+        model.blocks[layer].attn.W_Q.copy_(columns.unflatten(1, (2, 16)).movedim(1, 0))
+
+
+class TestStableRank:
+    def test_reads_every_matrix_with_heads_merged(self, model):
+        result = stable_rank(model)
+        assert len(result.names) == 3 + 2 * 6
+        assert result.gaussian[result.names.index("blocks.1.mlp.W_in")] == pytest.approx(32 * 32 / (4 * 32))
+        assert result.gaussian[result.names.index("embed.W_E")] == gaussian_stable_rank(201, 32)
+
+    def test_a_rank_one_w_q_is_one_and_a_random_one_is_about_its_gaussian(self, model):
+        assert 0.8 < stable_rank(model).w_q_normalized < 1.2
+        set_neurons(model, torch.outer(torch.randn(32), torch.randn(32)))
+        assert stable_rank(model).w_q == pytest.approx(1, abs=1e-4)
+
+    def test_does_not_depend_on_gamma_at_a_random_start(self):
+        """The same random numbers at another scale: gamma itself must not leak into the number."""
+        values = [stable_rank(build_model(ModelConfig(gamma=gamma), seed=3)).values for gamma in (0.3, 0.9)]
+        assert np.allclose(*values, rtol=1e-4)
+
+    def test_a_model_without_mlps(self):
+        from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+        with pytest.warns(DeprecationWarning):
+            config = HookedTransformerConfig(
+                n_layers=1, d_model=16, n_ctx=9, d_head=8, d_vocab=120, attn_only=True, device="cpu"
+            )
+            bare = HookedTransformer(config)
+        assert [name for name in stable_rank(bare).names if "mlp" in name] == []
+
+
+class TestCondensation:
+    def test_four_directions_are_four_groups(self, model):
+        """Neuron j has direction j mod 4 of an orthonormal frame, at random lengths."""
+        frame = torch.linalg.qr(torch.randn(32, 32, generator=torch.Generator().manual_seed(0)))[0]
+        lengths = 0.1 + torch.rand(32, generator=torch.Generator().manual_seed(1))
+        set_neurons(model, frame[:, torch.arange(32) % 4] * lengths)
+        result = q_condensation(model)
+        assert result.n_groups == 4 and result.group_sizes.tolist() == [8] * 4
+        # of the other 31 neurons 7 are parallel and 24 orthogonal
+        assert result.mean_abs_cosine == pytest.approx(7 / 31, abs=1e-5)
+        assert result.parallel_share == pytest.approx(7 / 31)
+        grouped = result.cosines[np.ix_(result.order, result.order)]
+        assert np.allclose(grouped, np.kron(np.eye(4), np.ones((8, 8))), atol=1e-5)
+
+    def test_opposite_neurons_are_parallel_and_two_groups(self, model):
+        direction = torch.randn(32, generator=torch.Generator().manual_seed(0))
+        set_neurons(model, torch.outer(direction, torch.tensor([1.0, -2.0]).repeat(16)))
+        result = q_condensation(model)
+        assert (result.n_groups, result.parallel_share) == (2, 1.0)
+        assert result.mean_abs_cosine == pytest.approx(1)
+
+    def test_a_random_start_has_not_condensed(self):
+        result = q_condensation(build_model(ModelConfig(gamma=0.8)))
+        assert result.n_groups == 64 and result.parallel_share == 0
+        # |cosine| of two random directions in 128 dimensions: sqrt(2 / (pi 128)) = .07
+        assert result.mean_abs_cosine == pytest.approx(math.sqrt(2 / (math.pi * 128)), abs=0.01)
+
+    def test_layers_are_counted_from_both_ends(self, model):
+        assert q_condensation(model, layer=-1).layer == 1
+        for layer in (2, -3):
+            with pytest.raises(ValueError, match=rf"layer must be in 0..1 .* got {layer}"):
+                q_condensation(model, layer=layer)
+        with pytest.raises(ValueError, match="threshold must be"):
+            q_condensation(model, threshold=2)
+
+
+class TestEmbedding:
+    def test_an_embedding_with_the_rules_order_has_it(self, model):
+        """Tokens that differ by 4 share a direction (x mod 4): lags 4, 8 and 12 are raised, of which 4 is
+        a difference of two shifts of this task."""
+        task = AnchorTask(anchors={1: 4, 2: 0})
+        frame = torch.linalg.qr(torch.randn(32, 32, generator=torch.Generator().manual_seed(0)))[0]
+        with torch.no_grad():
+            for token in range(20, 100):
+                model.embed.W_E[token] = frame[token % 4]
+        result = embedding_pca(model, task)
+        assert result.rule_lags == (4,)
+        # centred, the four directions have cosine -1/3 with each other
+        expected = [1.0 if lag % 4 == 0 else -1 / 3 for lag in range(1, 14)]
+        assert result.lag_cosines.tolist() == pytest.approx(expected, abs=1e-5)
+        others = [value for lag, value in enumerate(expected, start=1) if lag != 4]
+        assert result.lag_order == pytest.approx(1 - np.mean(others), abs=1e-5)
+        assert result.explained.tolist() == pytest.approx([1 / 3, 1 / 3], abs=1e-5)
+
+    def test_a_random_embedding_has_no_order(self):
+        orders = [embedding_pca(build_model(CONFIG, seed=s), AnchorTask()).lag_order for s in range(8)]
+        assert abs(np.mean(orders)) < 0.02
+
+    def test_rule_lags_of_other_tasks(self):
+        assert rule_lags(AnchorTask(anchors={1: 5, 2: 5})) == ()
+        assert rule_lags(AnchorTask(anchors={1: lambda x: 2 * x % 50, 2: 1}, key_max=60)) == ()
+        far = AnchorTask(anchors={1: 20, 2: 0}, key_max=60)
+        assert rule_lags(far) == (20,)
+        result = embedding_pca(build_model(CONFIG), far)
+        assert result.lags.tolist() == list(range(1, 21)) and result.lag_order is not None
+
+    def test_a_task_without_shifts_has_no_order_score(self, model):
+        task = AnchorTask(anchors={1: lambda x: 2 * x % 50, 2: 1}, key_max=60)
+        assert embedding_pca(model, task).lag_order is None
+
+    def test_a_small_vocabulary_is_refused(self):
+        small = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, d_vocab=60))
+        with pytest.raises(ValueError, match="number tokens up to 99 in its vocabulary, got d_vocab 60"):
+            embedding_pca(small, AnchorTask())

@@ -1,4 +1,4 @@
-"""The command line: `anchorlens train`, `anchorlens evaluate`.
+"""The command line: `anchorlens train`, `anchorlens evaluate`, `anchorlens probe`.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 internal error or a run that
 failed, 2 usage, 3 unreadable or unsafe checkpoint, 130 interrupted. Nothing heavy is imported before
@@ -237,8 +237,54 @@ def _evaluate(
     _show(checkpoint, loaded, behaviour, as_json)
 
 
+# -- probe ------------------------------------------------------------------------------------------
+
+
+@_one_line_errors
+def _probe(
+    name: Annotated[str | None, typer.Argument(help="A probe's name; --list prints them.")] = None,
+    checkpoint: Annotated[Path | None, typer.Argument(help="A checkpoint file, .pt or .safetensors.")] = None,
+    list_probes: Annotated[
+        bool, typer.Option("--list", help="Print the probes and what they measure.")
+    ] = False,
+    options: Annotated[
+        str, typer.Option(help='Options of the probe as JSON, {"layer": 1} for example.')
+    ] = "{}",
+    as_json: Annotated[bool, typer.Option("--json", help="Print numbers and raw values as JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Measure one thing inside a checkpoint's model."""
+    if list_probes:
+        from anchorlens.probes import PROBES
+
+        for probe in PROBES:
+            typer.echo(f"{probe.__name__:16s} {(probe.__doc__ or '').splitlines()[0]}")
+        return
+    if name is None or checkpoint is None:
+        raise ValueError("name a probe and a checkpoint, or ask for --list")
+    try:
+        chosen = json.loads(options)
+    except ValueError:
+        chosen = None
+    if not isinstance(chosen, dict):
+        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {options!r}')
+    from anchorlens import figures, probes
+    from anchorlens.checkpoint import load_checkpoint
+    from anchorlens.training.numerics import choose_device
+
+    probe = probes.probe_named(name)
+    loaded = load_checkpoint(checkpoint)
+    result = probes.apply(probe, loaded.build_model(choose_device(device)), loaded.task, **chosen)
+    if plot is not None:
+        figures.save(result.plot(), plot)
+        typer.echo(f"the picture is in {plot}", err=True)
+    typer.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else repr(result))
+
+
 _install_train()
 app.command("evaluate")(_evaluate)
+app.command("probe")(_probe)
 
 
 @app.callback(invoke_without_command=True)

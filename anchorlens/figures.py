@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -38,3 +39,25 @@ def box_cells(figure: go.Figure, cells: Any) -> go.Figure:
         line = {"color": "black", "width": 2}
         figure.add_shape(type="rect", line=line, fillcolor="rgba(0,0,0,0)", **corners)
     return figure
+
+
+def save(figure: go.Figure, path: Path) -> None:
+    """Write a picture: .html, interactive and self-contained (no network), or .png, .svg or .pdf.
+
+    Raises:
+        ValueError: another suffix, or no kaleido or browser to draw a still picture with.
+    """
+    if path.suffix == ".html":
+        quiet = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
+        figure.write_html(path, include_plotlyjs=True, config=quiet)
+        return
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"a picture must end in .html, .png, .svg or .pdf, got {str(path)!r}")
+    try:
+        figure.write_image(path, scale=2)
+    except Exception as error:  # kaleido's, plotly's and the browser's have no common class
+        cause = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(
+            f"{path.name} needs kaleido (pip install 'anchorlens[export]') and Chrome or Chromium: "
+            f"{cause[0]}; .html needs neither"
+        ) from error

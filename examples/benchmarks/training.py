@@ -33,6 +33,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.checkpoint import training_set
+from anchorlens.figures import save
 from anchorlens.init import initial_weights, is_frozen
 from anchorlens.model import build_model
 from anchorlens.presets import RunConfig, preset
@@ -425,10 +426,7 @@ def draw(curves: Mapping[str, Any], where: str, path: Path) -> None:
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
         margin={"l": 70, "r": 20, "t": 70, "b": 60},
     )
-    if path.suffix == ".html":
-        figure.write_html(path, config={"showSendToCloud": False, "plotlyServerURL": ""})
-    else:
-        figure.write_image(path, scale=2)
+    save(figure, path)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.configuration import field_docs
-from anchorlens.probes import PROBES, ProbeResult, v_similarity
+from anchorlens.probes import PROBES, ProbeResult, apply, v_similarity
 
 TASK = AnchorTask()
 NEED_TWO_LAYERS = (v_similarity,)
@@ -32,9 +32,7 @@ def own_model(dtype=torch.float32):
 
 
 def run(probe, model):
-    """Call a probe with what it asks for."""
-    given = {"model": model, "task": TASK}
-    return probe(**{name: given[name] for name in inspect.signature(probe).parameters if name in given})
+    return apply(probe, model, TASK)
 
 
 @pytest.fixture(scope="module", autouse=True)

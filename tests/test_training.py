@@ -389,6 +389,20 @@ class TestResume:
         step = container.read(state)[0]["step"] if state.exists() else 0
         return [line for line in read_log(out / "log.jsonl") if line["step"] <= step]
 
+    def test_the_state_is_saved_by_the_clock_however_rare_the_log_is(self, tmp_path):
+        """A run that logs and evaluates at its end alone is killed, and goes on from where it was."""
+        rare = config(
+            steps=200_000, log_every=10**6, eval_every=10**6, n_checkpoints=0, state_every_seconds=0.1
+        )
+        process = start(tmp_path / "run", {"model": TINY.to_dict(), "train": rare.to_dict()})
+        state = tmp_path / "run/state.pt"
+        while not state.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        assert 0 < container.read(state)[0]["step"] < 200_000
+
     def test_the_state_is_what_decides(self):
         """Restored, a stack goes on to the same bits; with one moment of Adam lost, to others."""
 

@@ -78,6 +78,7 @@ class Loop:
         now = time.monotonic()
         self.started = [now - (m.log[-1]["seconds"] if m.log else 0.0) for m in members]
         self.state_saved = now
+        self.seconds_per_update = math.inf
 
     def _stack(self, members: Sequence[Member], step: int, states: Sequence[Any]) -> Stack:
         stack = Stack([m.run for m in members], [m.data for m in members], self.device)
@@ -104,16 +105,18 @@ class Loop:
 
     def _advance(self, trajectory: set[int], show: Show) -> None:
         """Make the updates up to the next step at which something is due, and do what is due."""
-        train, before = self.train, self.stack.step
-        step = min([train.total_steps, *(s for s in trajectory if s > before), *self._next_multiples(before)])
+        train, before, began = self.train, self.stack.step, time.monotonic()
+        step = min([train.total_steps, *(s for s in trajectory if s > before), *self._next_stops(before)])
         began_from = self.stack.snapshot()
         updates = self.stack.advance(step)
         norms = self.stack.weight_norms()
+        self.seconds_per_update = (time.monotonic() - began) / (step - before)
         last = step == train.total_steps
         log_due, evaluate_due = (last or step % every == 0 for every in (train.log_every, train.eval_every))
         for k, member in list(self._running()):
             update, member.step = updates[k], step
-            if update.failed_at is None or update.failed_at > before:
+            fine = update.failed_at is None or update.failed_at > before
+            if fine and (member.good is None or before % train.log_every == 0):
                 member.good = (before, began_from[k])
             problem = self._problem(update, norms[k])
             if problem:
@@ -132,11 +135,12 @@ class Loop:
                 self._end(k, member, "finished" if last else "stopped early")
         self._save_states()
 
-    def _next_multiples(self, step: int) -> list[int]:
-        periods = [self.train.log_every, self.train.eval_every]
-        if self.train.state_every_seconds == 0 and any(m.folder is not None for m in self.members):
-            periods.append(1)
-        return [(step // period + 1) * period for period in periods]
+    def _next_stops(self, step: int) -> list[int]:
+        """The next log line and evaluation, and where the state is due by the time an update takes."""
+        stops = [(step // every + 1) * every for every in (self.train.log_every, self.train.eval_every)]
+        if any(member.folder is not None for member in self.members):
+            stops.append(step + max(1, int(self.train.state_every_seconds / self.seconds_per_update)))
+        return stops
 
     def _done(self) -> int:
         return sum(member.step for member in self.all_members)

@@ -27,8 +27,8 @@ def numeric_settings(
     Denormal floats are flushed to zero: large initial weights make them, and they slow a CPU down 4x.
     (This holds for the calling thread and for OpenMP's threads that are born later.) On the CPU torch's
     deterministic algorithms are used (without them a gradient may be summed in an order that depends on
-    the timing of the threads), and memory that an update frees is kept for the next one: to give it back
-    and get it again costs a fifth of an update. Gradients are on and autocast is off, whatever the caller
+    the timing of the threads), and memory that an update frees is kept for the next one, which would
+    otherwise get it back page by page. Gradients are on and autocast is off, whatever the caller
     has set. What concerns the whole process comes back when the last of the runs in its threads ends.
 
     Args:

@@ -1,7 +1,8 @@
 """What a training will cost, known before it starts: parameters, memory, arithmetic, time.
 
-Memory and arithmetic are counted, not estimated by formula: one update is traced on torch's `meta`
-device, which has shapes and no data. Time is measured on the device, by updates that change nothing.
+Arithmetic, and what a forward pass keeps, are counted: one update is traced on torch's `meta` device, which
+has shapes and no data. What else lies in memory is estimated as so many copies of what is counted (a test
+holds the sum against a real process). Time is measured on the device, by updates of a stack made for it.
 """
 
 from __future__ import annotations

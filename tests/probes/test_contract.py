@@ -35,15 +35,6 @@ def run(probe, model):
     return apply(probe, model, TASK)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_deprecation():
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
-        yield
-
-
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
 @pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated")
 class TestEveryProbe:

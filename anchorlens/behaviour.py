@@ -7,7 +7,6 @@ and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number, documented
+from anchorlens.hooks import evaluation_mode
 from anchorlens.phases import Phase, phase_by_definition
 from anchorlens.randomness import generator
 from anchorlens.task import AnchorBatch, AnchorTask, Cells, Pair, Split
@@ -254,20 +254,6 @@ def quick_accuracies(
     return accuracies
 
 
-@contextlib.contextmanager
-def _evaluation_mode(model: Model) -> Iterator[None]:
-    """Every submodule in evaluation mode, and afterwards each in the mode it was in."""
-    modules = list(model.modules()) if isinstance(model, torch.nn.Module) else []
-    modes = [module.training for module in modules]
-    try:
-        for module in modules:
-            module.training = False
-        yield
-    finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.training = mode
-
-
 class _Questions:
     """Asks one model for its answers (argmax at the last position), in bounded batches."""
 
@@ -327,7 +313,7 @@ class _Questions:
 
     def _answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
         answers = []
-        with _evaluation_mode(self.model), torch.inference_mode():
+        with evaluation_mode(self.model), torch.inference_mode():
             for chunk in tokens.split(self.batch_size):
                 logits = self.model(chunk.to(self.device))
                 self._check(logits, chunk)

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -95,13 +95,32 @@ class Checkpoint:
         Args:
             device: where it ends up.
         """
-        dtype = "float64" if self.weights["embed.W_E"].dtype == torch.float64 else "float32"
-        model = build_model(self.model, dtype=dtype)
+        model = build_model(self.model, dtype=self._dtype)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(self.weights[name])
         model.cfg.device = str(device)
         return model.to(device, print_details=False).eval()
+
+    def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
+        """The HookedTransformer this run started from, drawn again from its seed, in evaluation mode.
+
+        Args:
+            device: where it ends up.
+
+        Raises:
+            ValueError: there is no train config, so that the seed is not known.
+        """
+        if self.train is None:
+            raise ValueError(
+                "the start of this run is not known: the checkpoint has no train config and so no seed; "
+                "give the initial model itself"
+            )
+        return build_model(self.model, seed=self.train.seed, device=device, dtype=self._dtype).eval()
+
+    @property
+    def _dtype(self) -> Literal["float32", "float64"]:
+        return "float64" if self.weights["embed.W_E"].dtype == torch.float64 else "float32"
 
     def last_position_model(self, device: str | torch.device = "cpu") -> LastPosition:
         """These weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].

@@ -275,7 +275,7 @@ def _probe(
 
     probe = probes.probe_named(name)
     loaded = load_checkpoint(checkpoint)
-    result = probes.apply(probe, loaded.build_model(choose_device(device)), loaded.task, **chosen)
+    result = probes.apply_to_checkpoint(probe, loaded, device=choose_device(device), **chosen)
     if plot is not None:
         figures.save(result.plot(), plot)
         typer.echo(f"the picture is in {plot}", err=True)

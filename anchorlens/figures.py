@@ -10,8 +10,21 @@ import plotly.graph_objects as go
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 """Okabe and Ito's blue and vermilion, and a grey for what is context."""
 
+CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A5195")
+"""Okabe and Ito's colours, told apart by the colour-blind too (and one more that is dark and violet)."""
+
 COSINE = {"colorscale": "RdBu_r", "zmin": -1, "zmax": 1}
 """The scale of every cosine, so that pictures of different checkpoints compare: blue -1, white 0, red 1."""
+
+SHARE = {"colorscale": "Blues", "zmin": 0, "zmax": 1}
+"""The scale of what lies between 0 (white) and 1 (dark blue), attention for one."""
+
+RECOVERED = {"colorscale": "RdBu_r", "zmin": -1, "zmax": 1}
+"""The scale of recovered shares: white = nothing, red = all of it, blue = further away than before."""
+
+NO_EFFECT = "#D9D9D9"
+EFFECT = {"colorscale": [[0, "#0072B2"], [0.5, NO_EFFECT], [1, "#D55E00"]], "cmin": -1, "cmax": 1}
+"""The scale of causal effects: grey = none, vermilion = the answer is lost, blue = it gets better."""
 
 
 def styled(figure: go.Figure, title: str, *, width: int = 600, height: int = 450) -> go.Figure:
@@ -32,12 +45,20 @@ def cosine_heatmap(values: Any, labels: Any = None, colorbar: str = "cosine") ->
     return go.Heatmap(z=values, x=labels, y=labels, colorbar={"title": colorbar, "len": 0.9}, **COSINE)
 
 
-def box_cells(figure: go.Figure, cells: Any) -> go.Figure:
-    """Draw a box around each (row, column) of a heatmap whose axes are categories."""
+def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2, **subplot: int) -> go.Figure:
+    """Draw a box around each (row, column) of a heatmap, or around the `size` x `size` cells from there.
+
+    Args:
+        figure: it is changed.
+        cells: rows and columns, from 0.
+        size: cells on a side.
+        width: of the line, in pixels.
+        subplot: `row` and `col` of the subplot, where there are some.
+    """
     for row, column in cells:
-        corners = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
-        line = {"color": "black", "width": 2}
-        figure.add_shape(type="rect", line=line, fillcolor="rgba(0,0,0,0)", **corners)
+        corners = {"x0": column - 0.5, "x1": column + size - 0.5, "y0": row - 0.5, "y1": row + size - 0.5}
+        line = {"color": "black", "width": width}
+        figure.add_shape(type="rect", line=line, fillcolor="rgba(0,0,0,0)", **corners, **subplot)
     return figure
 
 

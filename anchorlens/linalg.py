@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -94,3 +94,53 @@ def lag_cosines(rows: Float[Tensor, "row feature"], lags: range) -> Float[Tensor
     """
     cosines = cosine_matrix(rows.double() - rows.double().mean(dim=0))
     return torch.stack([cosines.diagonal(offset=lag).mean() for lag in lags])
+
+
+def cosines_between(
+    a: Float[Tensor, "row feature"], b: Float[Tensor, "column feature"]
+) -> Float[np.ndarray, "row column"]:
+    """Cosine of every row of `a` with every row of `b`, -1..1."""
+    return cosine_matrix(torch.cat([a, b]))[: len(a), len(a) :].cpu().numpy()
+
+
+def gap_between(cosines: Float[np.ndarray, "*cell"], same: Bool[np.ndarray, "*cell"]) -> float:
+    """Mean over the cells that are the same, minus mean over those that are not; both must be there.
+
+    >>> gap_between(np.array([[1.0, 0.25]]), np.array([[True, False]]))
+    0.75
+    """
+    return float(cosines[same].mean() - cosines[~same].mean())
+
+
+def compare_groups(
+    a: Float[Tensor, "row feature"],
+    b: Float[Tensor, "column feature"],
+    same: Bool[np.ndarray, "row column"],
+) -> tuple[Float[np.ndarray, "row column"], Float[np.ndarray, "row column"], float | None, float | None]:
+    """Cosines between two groups of vectors, and how much nearer those are that should be the same.
+
+    Args:
+        a: one group.
+        b: the other.
+        same: which row should be like which column.
+
+    Returns:
+        Cosines raw and with the mean vector of both groups taken away, and the gap of each (see
+        `gap_between`); gaps are None where all cells are the same or none is.
+    """
+    mean = torch.cat([a, b]).mean(dim=0)
+    raw, centred = cosines_between(a, b), cosines_between(a - mean, b - mean)
+    if same.all() or not same.any():
+        return raw, centred, None, None
+    return raw, centred, gap_between(raw, same), gap_between(centred, same)
+
+
+def nearest_share(similarity: Float[np.ndarray, "row row"], labels: Int[np.ndarray, " row"]) -> float:
+    """Share of rows whose most similar other row has the same label, 0..1.
+
+    >>> near = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
+    >>> round(nearest_share(near, np.array([7, 7, 8])), 2)  # the third's nearest is the second
+    0.67
+    """
+    others = np.where(np.eye(len(labels), dtype=bool), -np.inf, similarity)
+    return float((labels[others.argmax(axis=1)] == labels).mean())

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-Stream = Literal["initialisation", "data", "order", "evaluation"]
-_STREAMS: tuple[Stream, ...] = ("initialisation", "data", "order", "evaluation")
+Stream = Literal["initialisation", "data", "order", "evaluation", "probe"]
+_STREAMS: tuple[Stream, ...] = ("initialisation", "data", "order", "evaluation", "probe")
 
 
 def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSequence:

@@ -1,64 +1,44 @@
 """Probes: what a transformer does inside, measured and drawn.
 
 Each probe is a function of a HookedTransformer (and, where it needs one, a task) that returns a frozen
-result with numbers, raw values, `.to_dict()` and `.plot()`. `PROBES` holds them all.
+result with numbers, raw values, `.to_dict()` and `.plot()`. `PROBES` holds them all; `compare` puts one
+probe of several checkpoints side by side.
 """
 
-from __future__ import annotations
-
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from anchorlens.configuration import check_choice
+from anchorlens.probes.activation_patching import activation_patching
+from anchorlens.probes.attention_patterns import attention_patterns
+from anchorlens.probes.compare import Comparison, apply_to_checkpoint, compare
 from anchorlens.probes.embedding_pca import embedding_pca
+from anchorlens.probes.first_layer_tsne import first_layer_tsne
+from anchorlens.probes.fusion_similarity import fusion_similarity
+from anchorlens.probes.information_flow import information_flow
+from anchorlens.probes.mask_key_token import mask_key_token
+from anchorlens.probes.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.q_condensation import q_condensation
+from anchorlens.probes.registry import PROBES, apply, probe_named
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.stable_rank import stable_rank
+from anchorlens.probes.training_regime import training_regime
 from anchorlens.probes.v_similarity import v_similarity
-
-if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
-
-    from anchorlens.task import AnchorTask
-
-PROBES: tuple[Callable[..., ProbeResult], ...] = (v_similarity, q_condensation, embedding_pca, stable_rank)
-"""Every probe, in the order a report shows them."""
-
-
-def probe_named(name: str) -> Callable[..., ProbeResult]:
-    """The probe of that name.
-
-    Raises:
-        ValueError: there is none; the message names those there are.
-    """
-    by_name = {probe.__name__: probe for probe in PROBES}
-    check_choice("probe", name, tuple(by_name))
-    return by_name[name]
-
-
-def apply(
-    probe: Callable[..., ProbeResult], model: HookedTransformer, task: AnchorTask, **options: Any
-) -> ProbeResult:
-    """Call a probe with the model and, where it asks for one, the task.
-
-    Raises:
-        ValueError: it has no such option, or refuses what it is given.
-    """
-    parameters = inspect.signature(probe).parameters
-    known = tuple(name for name in parameters if name not in ("model", "task"))
-    for name in options:
-        check_choice(f"an option of {probe.__name__}", name, known)
-    return probe(model, *([task] if "task" in parameters else []), **options)
-
 
 __all__ = [
     "PROBES",
+    "Comparison",
     "ProbeResult",
+    "activation_patching",
     "apply",
+    "apply_to_checkpoint",
+    "attention_patterns",
+    "compare",
     "embedding_pca",
+    "first_layer_tsne",
+    "fusion_similarity",
+    "information_flow",
+    "mask_key_token",
+    "mask_second_anchor",
     "probe_named",
     "q_condensation",
     "stable_rank",
+    "training_regime",
     "v_similarity",
 ]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from anchorlens.configuration import check_number
+from anchorlens.randomness import generator
+from anchorlens.sequences import AnchorBatch
 from anchorlens.task import AnchorTask
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
 """Noise of the papers' picture sequence [35, 63, x, a1, a2, 38, 42, 36, 62], key at position 2."""
+
+MOST_KEYS = 11
+"""Keys of the picture where none are given: 30..40 in the papers."""
 
 
 def anchor_sequences(
@@ -29,7 +36,7 @@ def anchor_sequences(
         task: gives length, anchors and number tokens.
         keys: the key of each sequence.
         pairs: its anchors; as many as keys.
-        key_position: where the key stands, the anchors behind it; 2, or the last that leaves room.
+        key_position: where the key stands, the anchors behind it; 2 (see `checked_position`).
         noise: the other tokens in order; the papers' where they fit, else spread over the numbers.
 
     Returns:
@@ -38,13 +45,7 @@ def anchor_sequences(
     Raises:
         ValueError: a key, an anchor, a position or noise that the task does not have.
     """
-    last = task.seq_len - task.chain_length - 1
-    position = min(2, last) if key_position is None else key_position
-    if not 0 <= position <= last:
-        raise ValueError(
-            f"key_position must be in 0..{last}, so that {task.chain_length} anchors fit into "
-            f"{task.seq_len} tokens, got {key_position}"
-        )
+    position = checked_position(task, key_position)
     numbers = task.keys.tolist()
     for key in keys:
         if key not in numbers:
@@ -61,6 +62,119 @@ def anchor_sequences(
     frame[:, position] = keys
     frame[:, position + 1 : position + 1 + task.chain_length] = pairs
     return torch.from_numpy(frame)
+
+
+def random_sequences(
+    task: AnchorTask,
+    pairs: Sequence[Sequence[int]],
+    n_sequences: int,
+    *,
+    key_position: int | None = None,
+    keys: Literal["held out", "any"] = "any",
+    seed: int = 0,
+) -> AnchorBatch:
+    """Random keys and noise with the key at one position, the same for every pair.
+
+    Args:
+        task: gives length, anchors and number tokens.
+        pairs: anchors of the sequences.
+        n_sequences: sequences of each pair, >= 1.
+        key_position: where the key stands; 2 (see `checked_position`).
+        keys: `held out`: those never trained at that position (the ID test set), `any`: all.
+        seed: of keys and noise.
+
+    Returns:
+        Sequences pair by pair; sequence i of every pair has the same key and the same noise.
+
+    Raises:
+        ValueError: a position or number that the task does not have.
+    """
+    check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    position = checked_position(task, key_position)
+    rng = generator(seed, "probe")
+    allowed = task.keys
+    if keys == "held out":
+        allowed = allowed[(allowed - position) % task.modulus == 0]
+        if not len(allowed):
+            raise ValueError(
+                f"key_position must have a key that is held out of training, got {position}, which has none"
+            )
+    drawn = allowed[rng.integers(0, len(allowed), n_sequences)]
+    noise = task.noise(n_sequences, rng)
+    cells = task.product([tuple(pair) for pair in pairs], drawn, np.full(n_sequences, position))
+    return task.place(cells, np.tile(noise, (len(pairs), 1)))
+
+
+def middle_keys(task: AnchorTask) -> list[int]:
+    """Keys of the pictures: 30..40 as in the papers, or the middle eleven of the number tokens."""
+    keys = task.keys.tolist()
+    if 30 in keys and 40 in keys:
+        return [key for key in keys if 30 <= key <= 40]
+    start = max(0, (len(keys) - MOST_KEYS) // 2)
+    return keys[start : start + MOST_KEYS]
+
+
+def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
+    """The papers' picture sequence, key 40 with the pair (1, 2); another task's likeness of it."""
+    keys, pairs = task.keys, task.seen_pairs
+    return anchor_sequences(task, [int(keys[len(keys) // 4])], [pairs[min(1, len(pairs) - 1)]])
+
+
+def checked_position(task: AnchorTask, key_position: int | None) -> int:
+    """Where the key stands: as asked, else 2, or what leaves room for the anchors and a token behind them.
+
+    Raises:
+        ValueError: the anchors do not fit behind it.
+    """
+    last = task.seq_len - task.chain_length - 1
+    position = min(2, max(0, last - 1)) if key_position is None else key_position
+    if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position <= last:
+        raise ValueError(
+            f"key_position must be in 0..{last}, so that {task.chain_length} anchors fit into "
+            f"{task.seq_len} tokens, got {key_position!r}"
+        )
+    return int(position)
+
+
+def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "sequence pos"], int]:
+    """Sequences given by a caller, and where their key stands.
+
+    Args:
+        task: says what a sequence is.
+        tokens: one sequence [pos] or several [sequence, pos] with the key at one position.
+
+    Returns:
+        Tokens [sequence, pos], and the position of the key; the anchors follow it.
+
+    Raises:
+        ValueError: another shape, a token that the task does not have, or no key with its anchors.
+    """
+    rows = torch.as_tensor(tokens)
+    rows = rows.unsqueeze(0) if rows.dim() == 1 else rows
+    if rows.dim() != 2 or rows.shape[1] != task.seq_len or not len(rows) or rows.is_floating_point():
+        raise ValueError(
+            f"tokens must be whole numbers [pos] or [sequence, pos] with {task.seq_len} positions, "
+            f"got {rows.dtype} {list(rows.shape)}"
+        )
+    rows = rows.long().cpu()
+    number = (rows >= task.key_min) & (rows <= task.key_max)
+    anchor = torch.isin(rows, torch.tensor(list(task.anchors)))
+    for row, pos in (~(number | anchor)).nonzero()[:1].tolist():
+        raise ValueError(
+            f"a token must be a number token {task.key_min}..{task.key_max} or one of the anchors "
+            f"{list(task.anchors)}, got {rows[row, pos]} at position {pos}"
+        )
+    first = anchor.int().argmax(dim=1)  # [sequence] position of the first anchor
+    key = int(first[0]) - 1
+    expected = torch.zeros(task.seq_len, dtype=torch.bool)
+    expected[key + 1 : key + 1 + task.chain_length] = True
+    for row in range(len(rows)):
+        if key < 0 or int(expected.sum()) < task.chain_length or not torch.equal(anchor[row], expected):
+            raise ValueError(
+                f"a sequence must have a key with {task.chain_length} anchors of {list(task.anchors)} right "
+                f"behind it, at the same position in each, and none elsewhere, got {rows[row].tolist()}"
+            )
+    return rows, key
 
 
 def _noise(task: AnchorTask, n: int, noise: Sequence[int] | None) -> list[int]:

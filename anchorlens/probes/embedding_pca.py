@@ -29,6 +29,7 @@ class EmbeddingPCA(ProbeResult):
     """Where the number tokens lie, in how many dimensions, and whether neighbours by the rules are near."""
 
     probe: ClassVar[str] = "embedding_pca"
+    readings: ClassVar[tuple[str, ...]] = ("lag_order",)
     tokens: np.ndarray
     """[token] The number tokens."""
     coordinates: np.ndarray
@@ -57,18 +58,20 @@ class EmbeddingPCA(ProbeResult):
         """Tokens at their points, the spectrum, and the cosine over the lag."""
         from plotly.subplots import make_subplots
 
-        titles = ("number tokens", "covariance", "order")
+        titles = ("number tokens, in units of their spread", "covariance", "order")
+        spread = np.sqrt(self.spectrum.sum())  # so that pictures of different gamma compare
         figure = make_subplots(
             rows=2,
             cols=2,
             specs=[[{"colspan": 2}, None], [{}, {}]],
             row_heights=[0.6, 0.4],
+            horizontal_spacing=0.2,
             vertical_spacing=0.16,
             subplot_titles=titles,
         )
         figure.add_scatter(
-            x=self.coordinates[:, 0],
-            y=self.coordinates[:, 1],
+            x=self.coordinates[:, 0] / spread,
+            y=self.coordinates[:, 1] / spread,
             mode="text",
             text=[str(token) for token in self.tokens],
             textfont={"size": 10, "color": BLUE},
@@ -78,10 +81,14 @@ class EmbeddingPCA(ProbeResult):
         figure.update_xaxes(title=f"first axis ({self.explained[0]:.0%})", row=1, col=1)
         figure.update_yaxes(title=f"second axis ({self.explained[1]:.0%})", row=1, col=1)
         figure.add_scatter(
-            x=np.arange(1, len(self.spectrum) + 1), y=self.spectrum, line={"color": BLUE}, row=2, col=1
+            x=np.arange(1, len(self.spectrum) + 1),
+            y=self.spectrum / self.spectrum.sum(),
+            line={"color": BLUE},
+            row=2,
+            col=1,
         )
         figure.update_xaxes(title="rank", row=2, col=1)
-        figure.update_yaxes(title="eigenvalue", type="log", exponentformat="power", row=2, col=1)
+        figure.update_yaxes(title="share of variance", type="log", exponentformat="power", row=2, col=1)
         colors = [ORANGE if lag in self.rule_lags else GREY for lag in self.lags]
         figure.add_bar(x=self.lags, y=self.lag_cosines, marker_color=colors, row=2, col=2)
         figure.update_xaxes(title="difference of two tokens", dtick=2, row=2, col=2)

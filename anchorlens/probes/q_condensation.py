@@ -29,6 +29,7 @@ class QCondensation(ProbeResult):
     """Cosines of the input weights of W_Q's neurons, heads merged."""
 
     probe: ClassVar[str] = "q_condensation"
+    readings: ClassVar[tuple[str, ...]] = ("mean_abs_cosine", "parallel_share", "n_groups")
     cosines: np.ndarray
     """[neuron, neuron] -1..1, neurons in the order they have in the model."""
     order: np.ndarray

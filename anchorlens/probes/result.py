@@ -23,6 +23,11 @@ class ProbeResult(ABC):
 
     probe: ClassVar[str]
     """Name of the probe, the same as its function and its file."""
+    readings: ClassVar[tuple[str, ...]] = ()
+    """Fields that sum the measurement up in one number each, the most telling first; None where it does
+    not apply."""
+    comparable_axes: ClassVar[bool] = True
+    """Whether the axes of two pictures mean the same; those of a t-SNE do not."""
 
     @abstractmethod
     def headline(self) -> str:
@@ -36,6 +41,10 @@ class ProbeResult(ABC):
         """JSON-ready content: every field by its name; NaN and infinity, which JSON lacks, are null."""
         fields = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
         return {"probe": self.probe, "schema_version": SCHEMA_VERSION, **fields}
+
+    def numbers(self) -> dict[str, float | None]:
+        """The readings by name."""
+        return {name: getattr(self, name) for name in self.readings}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.headline()})"

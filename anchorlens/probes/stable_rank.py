@@ -11,7 +11,7 @@ from anchorlens.configuration import documented
 from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.linalg import gaussian_stable_rank, stable_rank_of
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.weights import weight_matrices
+from anchorlens.probes.weights import short_name, weight_matrices
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -24,6 +24,7 @@ class StableRank(ProbeResult):
     """Stable rank of every matrix, beside that of a Gaussian of its shape (as it starts)."""
 
     probe: ClassVar[str] = "stable_rank"
+    readings: ClassVar[tuple[str, ...]] = ("w_q", "w_q_normalized")
     names: tuple[str, ...]
     """Parameter names; heads are merged."""
     values: np.ndarray
@@ -43,7 +44,7 @@ class StableRank(ProbeResult):
         """A bar for each matrix, a mark where a Gaussian would be."""
         import plotly.graph_objects as go
 
-        short = [name.removeprefix("blocks.").replace(".attn", "").replace(".mlp", "") for name in self.names]
+        short = [short_name(name) for name in self.names]
         figure = go.Figure()
         figure.add_bar(y=short, x=self.values, orientation="h", name="stable rank", marker_color=BLUE)
         figure.add_scatter(
@@ -55,8 +56,8 @@ class StableRank(ProbeResult):
         )
         figure.update_yaxes(autorange="reversed")
         figure.update_xaxes(title="stable rank ||W||_F² / ||W||_2²", rangemode="tozero")
-        figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"})
-        return styled(figure, "Stable rank", height=150 + 24 * len(short))
+        figure.update_layout(legend={"orientation": "h", "y": -60 / (24 * len(short)), "yanchor": "top"})
+        return styled(figure, "Stable rank", height=190 + 24 * len(short))
 
 
 def stable_rank(model: HookedTransformer) -> StableRank:

@@ -8,15 +8,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
-from anchorlens.linalg import cosine_matrix
-from anchorlens.probes.anchor_sequences import anchor_sequences
+from anchorlens.hooks import VALUE, read
+from anchorlens.linalg import compare_groups
+from anchorlens.probes.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.weights import check_layer
 from anchorlens.task import AnchorTask
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     from transformer_lens import HookedTransformer
 
-MOST_KEYS = 11
-"""Keys of the picture where none are given: 30..40 in the papers."""
-
 
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,6 +30,7 @@ class VSimilarity(ProbeResult):
     """Cosines of the values u(x; a) at the first anchor, for every key and anchor asked."""
 
     probe: ClassVar[str] = "v_similarity"
+    readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
     keys: np.ndarray
     """[key] The keys x."""
     anchors: np.ndarray
@@ -81,15 +77,6 @@ class VSimilarity(ProbeResult):
         return styled(figure, title, height=520)
 
 
-def gap_between(cosines: Float[np.ndarray, "row column"], same: Bool[np.ndarray, "row column"]) -> float:
-    """Mean over the cells that are the same, minus mean over those that are not; both must be there.
-
-    >>> gap_between(np.array([[1.0, 0.25]]), np.array([[True, False]]))
-    0.75
-    """
-    return float(cosines[same].mean() - cosines[~same].mean())
-
-
 def v_similarity(
     model: HookedTransformer,
     task: AnchorTask,
@@ -127,25 +114,26 @@ def v_similarity(
     Source: single-anchor similarity of the value matrix, arXiv 2501.08537.
     """
     layer = check_layer(model, layer, minimum=1)
-    chosen = _middle_keys(task) if keys is None else [int(key) for key in keys]
+    chosen = middle_keys(task) if keys is None else [int(key) for key in keys]
     anchors = list(task.anchors)
     check_capacity(model, task)
     rows = [(anchor, *anchors[:1] * (task.chain_length - 1)) for anchor in anchors for _ in chosen]
     tokens = anchor_sequences(task, chosen * len(anchors), rows, key_position=key_position)
     first_anchor = int(np.flatnonzero(np.isin(tokens[0].numpy(), anchors))[0])
-    vectors = _values(model, tokens, layer)[:, first_anchor].flatten(1).double()
+    found = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
+    vectors = found.flatten(1).double()
     vectors = vectors.unflatten(0, (len(anchors), len(chosen)))  # [anchor, key, d_z]
     results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
     pairs, raw, centred, gaps = [], [], [], []
     for a, b in combinations(range(len(anchors)), 2):
         same = results[a][:, None] == results[b][None]
-        if not same.any() or same.all():
+        cosines, centred_cosines, *gap = compare_groups(vectors[a], vectors[b], same)
+        if gap[0] is None:
             continue
-        mean = vectors[[a, b]].mean(dim=(0, 1))
         pairs.append((anchors[a], anchors[b]))
-        raw.append(cosines_between(vectors[a], vectors[b]))
-        centred.append(cosines_between(vectors[a] - mean, vectors[b] - mean))
-        gaps.append((gap_between(raw[-1], same), gap_between(centred[-1], same)))
+        raw.append(cosines)
+        centred.append(centred_cosines)
+        gaps.append(gap)
     by_pair = np.array(gaps).reshape(-1, 2)
     n_keys = len(chosen)
     return VSimilarity(
@@ -161,29 +149,3 @@ def v_similarity(
         centred_gap=float(by_pair[:, 1].mean()) if gaps else None,
         layer=layer,
     )
-
-
-def cosines_between(
-    a: Float[Tensor, "row feature"], b: Float[Tensor, "column feature"]
-) -> Float[np.ndarray, "row column"]:
-    """Cosine of every row of `a` with every row of `b`, -1..1."""
-    return cosine_matrix(torch.cat([a, b]))[: len(a), len(a) :].cpu().numpy()
-
-
-def _values(
-    model: HookedTransformer, tokens: Tensor, layer: int
-) -> Float[Tensor, "batch pos head_index d_head"]:
-    name = f"blocks.{layer}.attn.hook_v"
-    with torch.no_grad():
-        _, cache = model.run_with_cache(
-            tokens.to(model.W_E.device), names_filter=name, return_type=None, stop_at_layer=layer + 1
-        )
-    return cache[name]
-
-
-def _middle_keys(task: AnchorTask) -> list[int]:
-    keys = task.keys.tolist()
-    if 30 in keys and 40 in keys:
-        return [key for key in keys if 30 <= key <= 40]
-    start = max(0, (len(keys) - MOST_KEYS) // 2)
-    return keys[start : start + MOST_KEYS]

@@ -17,7 +17,9 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
     W_Q, W_K and W_V are [d_model, n_heads * d_head], W_O is [n_heads * d_head, d_model]. A matrix that
     the model lacks (an MLP's in an attention-only one) is left out.
     """
-    matrices = {"embed.W_E": model.W_E, "pos_embed.W_pos": model.W_pos}
+    matrices = {"embed.W_E": model.W_E}
+    if hasattr(model, "pos_embed"):  # there is none where positions are rotated in
+        matrices["pos_embed.W_pos"] = model.pos_embed.W_pos
     for layer in range(model.cfg.n_layers):
         block = model.blocks[layer]
         for name in ("W_Q", "W_K", "W_V"):
@@ -28,6 +30,15 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
             matrices[f"blocks.{layer}.mlp.W_out"] = block.mlp.W_out
     matrices["unembed.W_U"] = model.W_U
     return {name: matrix.detach() for name, matrix in matrices.items()}
+
+
+def short_name(name: str) -> str:
+    """A parameter's name as pictures show it.
+
+    >>> short_name("blocks.0.attn.W_Q")
+    '0.W_Q'
+    """
+    return name.removeprefix("blocks.").replace(".attn", "").replace(".mlp", "")
 
 
 def merged_heads(

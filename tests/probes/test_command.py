@@ -8,7 +8,15 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model, figures, save_checkpoint
+from anchorlens import (
+    AnchorTask,
+    Checkpoint,
+    ModelConfig,
+    TrainConfig,
+    build_model,
+    figures,
+    save_checkpoint,
+)
 from anchorlens.cli import app
 from anchorlens.probes import PROBES, stable_rank
 
@@ -18,6 +26,15 @@ CONFIG = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     path = tmp_path_factory.mktemp("probe") / "ckpt.pt"
+    model = build_model(CONFIG)
+    save_checkpoint(path, Checkpoint.from_model(model, CONFIG, AnchorTask(), train=TrainConfig()))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+    """A checkpoint that does not know how it was trained."""
+    path = tmp_path_factory.mktemp("probe") / "foreign.pt"
     save_checkpoint(path, Checkpoint.from_model(build_model(CONFIG), CONFIG, AnchorTask()))
     return str(path)
 
@@ -91,6 +108,12 @@ def browser():
     except ImportError:
         return None
     return next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+
+
+def test_the_start_of_a_run_is_asked_for_where_it_is_not_known(foreign):
+    result = call("training_regime", foreign)
+    assert result.exit_code == 2 and "the checkpoint has no train config" in result.stderr
+    assert call("stable_rank", foreign).exit_code == 0
 
 
 @pytest.mark.skipif(browser() is None, reason="kaleido and Chromium are not both here")

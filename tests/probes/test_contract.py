@@ -7,39 +7,44 @@ import json
 import numpy as np
 import pytest
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
+from known_models import as_bridge, user_built
 
-from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens import AnchorTask, ModelConfig, build_model, hooks
 from anchorlens.configuration import field_docs
-from anchorlens.probes import PROBES, ProbeResult, apply, v_similarity
+from anchorlens.probes import (
+    PROBES,
+    ProbeResult,
+    apply,
+    information_flow,
+    mask_key_token,
+    mask_second_anchor,
+    v_similarity,
+)
 
 TASK = AnchorTask()
-NEED_TWO_LAYERS = (v_similarity,)
+SMALL = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
+NEED_TWO_LAYERS = (v_similarity, information_flow)
+EDIT_ATTENTION = (mask_key_token, mask_second_anchor, information_flow)
+FEW = {"mask_key_token": {"n_sequences": 4}, "first_layer_tsne": {"n_sequences": 40}}
 
 
-def own_model(dtype=torch.float32):
-    """A HookedTransformer that a user built: three layers, four heads, another vocabulary."""
-    config = HookedTransformerConfig(
-        n_layers=3, n_heads=4, d_model=32, d_head=8, d_mlp=48, d_vocab=150, n_ctx=12, act_fn="relu",
-        init_weights=False, device="cpu", dtype=dtype,
-    )  # fmt: skip
-    model = HookedTransformer(config)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
-    return model
+def run(probe, model, initial=None, **options):
+    initial = initial or model
+    return apply(probe, model, TASK, lambda: initial, **FEW.get(probe.__name__, {}), **options)
 
 
-def run(probe, model):
-    return apply(probe, model, TASK)
+def floats(result):
+    return {
+        field.name: np.asarray(getattr(result, field.name), dtype=float)
+        for field in dataclasses.fields(result)
+        if np.asarray(getattr(result, field.name)).dtype.kind == "f" and field.name != "points"
+    }
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
-@pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated")
 class TestEveryProbe:
     def test_gives_a_frozen_documented_result_of_its_name(self, probe):
-        result = run(probe, own_model())
+        result = run(probe, user_built())
         assert isinstance(result, ProbeResult) and result.probe == probe.__name__
         assert probe.__module__ == f"anchorlens.probes.{probe.__name__}"
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -48,30 +53,43 @@ class TestEveryProbe:
         text = repr(result)
         assert text.startswith(type(result).__name__) and "\n" not in text
 
+    def test_has_readings_that_are_fields(self, probe):
+        numbers = run(probe, user_built()).numbers()
+        assert numbers and all(value is None or np.isscalar(value) for value in numbers.values())
+
     def test_is_json(self, probe):
-        content = run(probe, own_model()).to_dict()
+        content = run(probe, user_built()).to_dict()
         assert json.loads(json.dumps(content, allow_nan=False)) == content
         assert content["probe"] == probe.__name__ and content["schema_version"] == 1
 
     def test_repeats_bit_for_bit_and_leaves_the_model_as_it_was(self, probe):
-        model = own_model().train()
+        model, initial = user_built().train(), user_built(seed=1)
         before = {name: parameter.clone() for name, parameter in model.named_parameters()}
         state = torch.get_rng_state(), np.random.get_state()[1].tolist()
-        first, second = run(probe, model).to_dict(), run(probe, model).to_dict()
+        first, second = (run(probe, model, initial).to_dict() for _ in range(2))
         assert first == second
         assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
         assert model.training and all(parameter.grad is None for parameter in model.parameters())
+        assert all(parameter.requires_grad for parameter in model.parameters())
         assert torch.equal(torch.get_rng_state(), state[0]) and np.random.get_state()[1].tolist() == state[1]
         assert not any(point.fwd_hooks for point in model.hook_dict.values())
+        assert not any(module._forward_pre_hooks for module in model.modules())
+
+    def test_leaves_a_users_own_hooks_alone(self, probe):
+        model, seen = user_built(), []
+        model.blocks[1].attn.hook_pattern.add_hook(lambda value, hook: seen.append(1))
+        run(probe, model)
+        assert len(model.blocks[1].attn.hook_pattern.fwd_hooks) == 1
+        assert model.context_level == 0
 
     def test_runs_on_float64_and_in_inference_mode(self, probe):
-        single, double = run(probe, own_model()).to_dict(), run(probe, own_model(torch.float64)).to_dict()
+        single, double = (run(probe, user_built(dtype)).to_dict() for dtype in (torch.float32, torch.float64))
         assert single.keys() == double.keys()
         with torch.inference_mode():
-            assert run(probe, own_model()).to_dict() == single
+            assert run(probe, user_built()).to_dict() == single
 
     def test_draws_a_picture_with_a_title_and_named_axes(self, probe):
-        figure = run(probe, own_model()).plot()
+        figure = run(probe, user_built()).plot()
         content = figure.to_dict()["layout"]
         assert content["title"]["text"]
         axes = [axis for name, axis in content.items() if name.startswith(("xaxis", "yaxis"))]
@@ -87,20 +105,96 @@ class TestEveryProbe:
         else:
             run(probe, model)
 
+    def test_a_model_of_another_task_is_refused(self, probe):
+        if "task" not in inspect.signature(probe).parameters:
+            pytest.skip("reads weights alone, of any task")
+        with pytest.raises(ValueError, match="d_vocab"):
+            run(probe, build_model(ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, d_vocab=60)))
+
+    def test_other_tasks(self, probe):
+        """Three anchors in a row of other tokens, functions that are no shifts, a short sequence."""
+        task = AnchorTask(
+            anchors={3: lambda x: (x + 7) % 60 + 20, 5: 2}, chain_length=3, seq_len=6, key_min=20, key_max=70
+        )
+        model = build_model(ModelConfig.for_task(task, n_layers=2, d_model=16, d_head=8, d_mlp=16))
+        result = apply(probe, model, task, lambda: model, **FEW.get(probe.__name__, {}))
+        assert result.plot().to_json() and json.dumps(result.to_dict(), allow_nan=False)
+
+    def test_on_a_bridge_it_agrees_or_is_refused(self, probe):
+        """TransformerBridge's native hooks show the pattern and do not use it."""
+        model, initial = build_model(SMALL), build_model(SMALL, seed=1)
+        with torch.no_grad():
+            for parameter in model.parameters():  # no zero biases
+                parameter += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
+        bridges = as_bridge(model), as_bridge(initial)
+        if probe in EDIT_ATTENTION:
+            with pytest.raises(ValueError, match="need a live blocks.0.attn.hook_pattern.*TransformerBridge"):
+                run(probe, *bridges)
+            return
+        expected, found = floats(run(probe, model, initial)), floats(run(probe, *bridges))
+        for name, values in expected.items():
+            scale = max(1, np.nanmax(np.abs(values), initial=1))
+            assert np.allclose(values, found[name], rtol=0, atol=1e-5 * scale, equal_nan=True), name
+
     def test_says_its_source(self, probe):
         text = inspect.getdoc(probe)
         assert "Source:" in text and "Returns:" in text and ">>>" in text
 
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
     def test_agrees_on_a_gpu(self, probe):
-        config = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32)
-        on = [run(probe, build_model(config, device=device)) for device in ("cpu", "cuda")]
-        for field in dataclasses.fields(on[0]):
-            values = [np.asarray(getattr(result, field.name)) for result in on]
-            if values[0].dtype.kind == "f":
-                assert np.allclose(*values, atol=1e-4), field.name
+        on = []
+        for device in ("cpu", "cuda"):
+            model, initial = (build_model(SMALL, seed=seed, device=device) for seed in (0, 1))
+            on.append(floats(run(probe, model, initial)))
+        for name, values in on[0].items():
+            assert np.allclose(values, on[1][name], atol=1e-4, equal_nan=True), name
+
+
+def test_information_flow_draws_a_bridge_without_effects():
+    model = build_model(SMALL)
+    result = information_flow(as_bridge(model), TASK, effects=False)
+    assert np.allclose(result.attention, information_flow(model, TASK).attention, atol=1e-5)
+    assert result.effects is None and result.inferential_route is None and "attention only" in repr(result)
 
 
 def test_the_registry_has_each_name_once():
     names = [probe.__name__ for probe in PROBES]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, RuntimeError])
+def test_hooks_go_when_a_measurement_breaks_off(probe, failure, monkeypatch):
+    """Broken off at the third pass through the second block, by an interrupt or an error."""
+    model, passes = user_built().train(), []
+    forward = type(model.blocks[1]).forward
+
+    def breaks(self, *args, **kwargs):
+        passes.append(self)
+        if len(passes) >= 3:
+            raise failure("stop")
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(type(model.blocks[1]), "forward", breaks)
+    reads_weights_alone = probe.__name__ in ("stable_rank", "q_condensation", "embedding_pca")
+    try:
+        run(probe, model)
+    except failure:
+        pass
+    else:
+        assert reads_weights_alone or len(passes) < 3
+    assert not any(point.fwd_hooks for point in model.hook_dict.values())
+    assert not any(module._forward_pre_hooks for module in model.modules())
+    assert model.training and model.context_level == 0
+
+
+def test_only_hooks_names_hook_points():
+    """No other module of the package writes the name of a hook point that it reads or edits."""
+    from pathlib import Path
+
+    root = Path(hooks.__file__).parent
+    names = ("attn.hook_", "hook_resid", "hook_mlp_out", "hook_attn_out")
+    for path in (root / "probes").glob("*.py"):
+        lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith(("`", "#"))]
+        code = [line for line in lines if any(f'"{name}' in line or f".{name}" in line for name in names)]
+        assert not code, (path.name, code)

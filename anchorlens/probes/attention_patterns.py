@@ -1,0 +1,134 @@
+"""Attention patterns of one sequence, every head, as a page to explore and as a still picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from anchorlens.behaviour import check_capacity
+from anchorlens.configuration import documented
+from anchorlens.figures import SHARE, styled
+from anchorlens.hooks import PATTERN, read
+from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence
+from anchorlens.probes.result import ProbeResult
+from anchorlens.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+MOST_DRAWN = 64
+"""Heads that the still picture draws, from the first layer on; the page has all of them."""
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class AttentionPatterns(ProbeResult):
+    """Attention of every layer and head on one sequence."""
+
+    probe: ClassVar[str] = "attention_patterns"
+    readings: ClassVar[tuple[str, ...]] = ("to_key_and_anchors",)
+    tokens: np.ndarray
+    """[pos] The sequence."""
+    key_position: int
+    """Position of the key token; the anchors follow it."""
+    attention: np.ndarray
+    """[layer, head_index, query_pos, key_pos] After the softmax, 0..1."""
+    to_key_and_anchors: float
+    """Attention of the last position to key and anchors in the last layer, mean over heads, 0..1."""
+
+    def headline(self) -> str:
+        """Where the last position looks in the last layer."""
+        return f"last layer: the last position gives key and anchors {self.to_key_and_anchors:.0%}"
+
+    def plot(self) -> go.Figure:
+        """A heatmap for each layer and head."""
+        import plotly.graph_objects as go
+        from plotly.subplots import make_subplots
+
+        n_layers, n_heads = self.attention.shape[:2]
+        heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)][:MOST_DRAWN]
+        n_columns = min(4, n_heads if n_heads > 1 else 2, len(heads))
+        n_rows = -(-len(heads) // n_columns)
+        figure = make_subplots(
+            rows=n_rows,
+            cols=n_columns,
+            subplot_titles=[f"layer {layer}, head {head}" for layer, head in heads],
+            horizontal_spacing=0.22 / n_columns,
+            vertical_spacing=0.32 / n_rows,
+        )
+        labels = [str(token) for token in self.tokens]
+        places = list(range(len(labels)))
+        for i, (layer, head) in enumerate(heads):
+            row, column = i // n_columns + 1, i % n_columns + 1
+            values = np.where(np.tri(len(labels), dtype=bool), self.attention[layer, head], np.nan)
+            heatmap = go.Heatmap(
+                z=values,
+                colorbar={"title": "attention", "len": 0.9, "thickness": 14},
+                showscale=i == 0,
+                **SHARE,
+            )
+            figure.add_trace(heatmap, row=row, col=column)
+            ticks = {"tickvals": places, "ticktext": labels, "tickfont": {"size": 10}}
+            figure.update_xaxes(**ticks, row=row, col=column)
+            figure.update_yaxes(**ticks, autorange="reversed", row=row, col=column)
+            if column == 1:
+                figure.update_yaxes(title="from", row=row, col=column)
+            if row == n_rows:
+                figure.update_xaxes(title="to", row=row, col=column)
+        figure.update_annotations(font_size=11)  # the subplots' titles
+        height = 120 + n_rows * (260 if n_columns <= 2 else 170)
+        return styled(figure, "Attention patterns", height=height)
+
+    def html(self) -> str:
+        """A page fragment by circuitsvis with every head to explore; it needs no network."""
+        from circuitsvis.attention import attention_heads
+
+        names = [
+            f"layer {layer}, head {head}"
+            for layer in range(self.attention.shape[0])
+            for head in range(self.attention.shape[1])
+        ]
+        return attention_heads(
+            attention=self.attention.reshape(-1, *self.attention.shape[2:]),
+            tokens=[escape(str(token)) for token in self.tokens],
+            attention_head_names=names,
+            max_value=1.0,
+            min_value=0.0,
+        ).local_src
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+
+def attention_patterns(model: HookedTransformer, task: AnchorTask, tokens: Any = None) -> AttentionPatterns:
+    """Read the attention of every layer and head on one sequence.
+
+    Args:
+        model: any HookedTransformer; it is only read.
+        task: says what a sequence is.
+        tokens: the sequence, [pos]; the papers' [35, 63, x, 1, 2, ...] where None.
+
+    Returns:
+        Attention after the softmax, 0..1. In a notebook the result shows circuitsvis' heads to
+        explore; `.html()` is that page, which works offline, `.plot()` a still picture.
+
+    Raises:
+        ValueError: tokens that are no sequence of the task, or a model too small for it.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> attention_patterns(build_model(ModelConfig(gamma=0.5)), AnchorTask()).attention.shape
+        (2, 1, 9, 9)
+
+    Source: attention A_l of arXiv 2405.05409 and 2501.08537, drawn by circuitsvis.
+    """
+    check_capacity(model, task)
+    given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
+    found = read(model, given[:1], [(layer, PATTERN) for layer in range(model.cfg.n_layers)])
+    attention = np.concatenate([pattern.double().cpu().numpy() for pattern in found.values()])
+    seen = attention[-1, :, -1, key : key + 1 + task.chain_length].sum(axis=-1).mean()
+    return AttentionPatterns(given[0].numpy(), key, attention, float(seen))

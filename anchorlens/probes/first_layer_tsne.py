@@ -1,0 +1,119 @@
+"""First-layer t-SNE: whether the last position has fused the anchors after one attention layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from anchorlens.behaviour import check_capacity
+from anchorlens.configuration import check_number, documented
+from anchorlens.hooks import RESID_MID, read
+from anchorlens.probes.clusters import cluster_figure, finite_rows, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.result import ProbeResult
+from anchorlens.randomness import generator
+from anchorlens.sequences import Cells
+from anchorlens.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class FirstLayerTSNE(ProbeResult):
+    """The last position's residual stream after the first attention layer, by anchor pair."""
+
+    probe: ClassVar[str] = "first_layer_tsne"
+    readings: ClassVar[tuple[str, ...]] = ("silhouette_unordered", "silhouette_ordered")
+    comparable_axes: ClassVar[bool] = False
+    pairs: np.ndarray
+    """[pair, chain_length] Every pair that occurs."""
+    labels: np.ndarray
+    """[sequence] Which pair each sequence has."""
+    keys: np.ndarray
+    """[sequence] Its key token."""
+    vectors: np.ndarray
+    """[sequence, d_model] Residual stream of the last position after the first attention layer."""
+    points: np.ndarray
+    """[sequence, 2] Their t-SNE."""
+    silhouette_ordered: float | None
+    """Mean silhouette of the vectors, a label for each ordered pair, -1..1."""
+    silhouette_unordered: float | None
+    """The same with one label for a pair and its mirror: above 0 where anchors are fused first."""
+    perplexity: float
+    """Of the t-SNE."""
+    seed: int
+    """Of the sequences and the t-SNE."""
+
+    def headline(self) -> str:
+        """Both silhouettes."""
+        if self.silhouette_unordered is None:
+            return "too few sequences for a silhouette"
+        return (
+            f"silhouette {self.silhouette_unordered:+.2f} by unordered, "
+            f"{self.silhouette_ordered:+.2f} by ordered anchor pair"
+        )
+
+    def plot(self) -> go.Figure:
+        """The t-SNE, a pair and its mirror in one colour."""
+        title = "Last position after attention 0, t-SNE"
+        return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
+
+
+def first_layer_tsne(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    n_sequences: int = 1000,
+    perplexity: float = 30,
+    seed: int = 0,
+) -> FirstLayerTSNE:
+    """Measure and draw how far the last position tells anchor pairs apart after one attention layer.
+
+    Sequences are drawn with random keys, positions and noise, from the pairs of different anchors; the
+    vector is `hook_resid_mid` of layer 0 at the last position.
+
+    Args:
+        model: any HookedTransformer; it is only read.
+        task: gives the sequences.
+        n_sequences: how many, >= 1 (10,000 in the paper, about a minute of t-SNE).
+        perplexity: of the t-SNE, below `n_sequences`.
+        seed: of sequences and t-SNE.
+
+    Returns:
+        A t-SNE, and silhouettes by ordered and unordered pair, -1..1: clearly above 0 where the first
+        layer brings the anchors together, as the symmetric solution does; about 0 or below otherwise.
+
+    Raises:
+        ValueError: a number out of range, activations that are not finite, or a model too small for
+            the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> first_layer_tsne(build_model(ModelConfig(gamma=0.5)), AnchorTask(), n_sequences=60).points.shape
+        (60, 2)
+
+    Source: arXiv 2405.05409, figure 3 (b).
+    """
+    check_capacity(model, task)
+    pairs = mirrored_pairs(task)
+    check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    rng = generator(seed, "probe")
+    labels = rng.integers(0, len(pairs), n_sequences)
+    keys, positions = rng.choice(task.keys, n_sequences), rng.choice(task.positions, n_sequences)
+    tokens = task.sequences(Cells(np.array(pairs)[labels], keys, positions), rng).tokens
+    vectors = finite_rows(read(model, tokens, [(0, RESID_MID)], position=-1)[0, RESID_MID])
+    return FirstLayerTSNE(
+        pairs=np.array(pairs),
+        labels=labels,
+        keys=keys,
+        vectors=vectors,
+        points=tsne(vectors, perplexity=perplexity, seed=seed),
+        silhouette_ordered=silhouette(vectors, labels),
+        silhouette_unordered=silhouette(vectors, labels // 2),
+        perplexity=float(perplexity),
+        seed=seed,
+    )

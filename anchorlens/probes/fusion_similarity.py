@@ -1,0 +1,168 @@
+"""Fusion similarity: whether inputs of equal targets look alike at the last position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from anchorlens.behaviour import check_capacity
+from anchorlens.configuration import documented
+from anchorlens.figures import box_cells, cosine_heatmap, styled
+from anchorlens.hooks import RESID_MID, read
+from anchorlens.linalg import compare_groups
+from anchorlens.probes.anchor_sequences import anchor_sequences, middle_keys
+from anchorlens.probes.clusters import finite_rows
+from anchorlens.probes.result import ProbeResult
+from anchorlens.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
+"""Pairs of anchor pairs whose targets meet (2405.05409, figure 4)."""
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class FusionSimilarity(ProbeResult):
+    """Cosines of the last position's residual stream after the last attention layer, for two anchor pairs."""
+
+    probe: ClassVar[str] = "fusion_similarity"
+    readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
+    keys: np.ndarray
+    """[key] The keys of both pairs, x of the first and y of the second."""
+    comparisons: np.ndarray
+    """[comparison, 2, chain_length] The two anchor pairs compared."""
+    targets: np.ndarray
+    """[comparison, 2, key] Their inferential targets."""
+    cosines: np.ndarray
+    """[comparison, key, key] Cosine of (x; first pair) and (y; second pair), -1..1."""
+    centred_cosines: np.ndarray
+    """The same with the mean vector of both pairs taken away."""
+    gaps: np.ndarray
+    """[comparison] Mean cosine where the targets are equal minus mean where not; NaN where none are."""
+    centred_gaps: np.ndarray
+    """The same of the centred cosines."""
+    gap: float | None
+    """Mean of `gaps`; None where no targets meet."""
+    centred_gap: float | None
+    """Mean of `centred_gaps`: above 0 where equal targets look alike."""
+    layer: int
+    """The last layer, from 0."""
+
+    def headline(self) -> str:
+        """The centred gap."""
+        if self.centred_gap is None:
+            return "the compared pairs reach no equal target on these keys"
+        return f"equal target minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
+
+    def plot(self) -> go.Figure:
+        """Centred cosines of each comparison, cells of equal targets boxed."""
+        from plotly.subplots import make_subplots
+
+        n = len(self.comparisons)
+        names = [[",".join(map(str, pair)) for pair in both] for both in self.comparisons.tolist()]
+        figure = make_subplots(rows=1, cols=n, horizontal_spacing=0.34 / n)
+        tokens = [str(key) for key in self.keys]
+        for i, (first, second) in enumerate(names):
+            heatmap = cosine_heatmap(self.centred_cosines[i], tokens, "cosine,<br>centred")
+            figure.add_trace(heatmap.update(showscale=i == n - 1), row=1, col=i + 1)
+            equal = np.argwhere(self.targets[i, 0][:, None] == self.targets[i, 1][None])
+            box_cells(figure, equal, row=1, col=i + 1)
+            figure.update_xaxes(title=f"key before {second}", type="category", row=1, col=i + 1)
+            figure.update_yaxes(
+                title=f"key before {first}", type="category", autorange="reversed", row=1, col=i + 1
+            )
+        title = f"Last position after attention {self.layer} (boxed: equal target)"
+        return styled(figure, title, height=360)
+
+
+def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """The papers' comparisons by the order of the anchors; with two anchors, a pair and its mirror.
+
+    >>> default_comparisons(AnchorTask())
+    (((3, 3), (2, 2)), ((1, 2), (1, 3)))
+    """
+    a = list(task.anchors)
+    rest = [a[0]] * (task.chain_length - 2)
+    if len(a) < 3:
+        return (((a[0], a[1], *rest), (a[1], a[0], *rest)),)
+    named = {number: anchor for number, anchor in enumerate(a[:3], start=1)}
+    (p, q), (r, s) = (
+        [(*(named[anchor] for anchor in pair), *rest) for pair in both] for both in PAPER_COMPARISONS
+    )
+    return ((p, q), (r, s))
+
+
+def fusion_similarity(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    comparisons: Sequence[tuple[Sequence[int], Sequence[int]]] | None = None,
+    keys: Sequence[int] | None = None,
+    key_position: int | None = None,
+) -> FusionSimilarity:
+    """Measure whether inputs of equal targets look alike at the last position, once attention is done.
+
+    The vector is the residual stream of the last position after the last attention layer (after its
+    LayerNorm in `postnorm`), before the last MLP.
+
+    Args:
+        model: any HookedTransformer; it is only read.
+        task: gives the anchors, their functions and the sequence.
+        comparisons: two anchor pairs each; (3,3) with (2,2) and (1,2) with (1,3) as in the paper.
+        keys: of both pairs; 30..40, or the middle eleven of the task's number tokens.
+        key_position: of the key token; 2 as in the papers.
+
+    Returns:
+        Cosines and the gap between equal and different targets of each comparison: above 0 where key
+        and anchors have been fused into what the target depends on.
+
+    Raises:
+        ValueError: a pair, key or position that the task does not have, activations that are not
+            finite, or a model too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> fusion_similarity(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
+        (2, 11, 11)
+
+    Source: arXiv 2405.05409, figure 4 (a) and (b).
+    """
+    check_capacity(model, task)
+    chosen = middle_keys(task) if keys is None else [int(key) for key in keys]
+    compared = default_comparisons(task) if comparisons is None else comparisons
+    if not len(compared) or any(len(both) != 2 for both in compared):
+        raise ValueError(f"comparisons must be pairs of anchor pairs, got {comparisons!r}")
+    chains = [tuple(pair) for both in compared for pair in both]
+    rows = [chain for chain in chains for _ in chosen]
+    tokens = anchor_sequences(task, chosen * len(chains), rows, key_position=key_position)
+    last = model.cfg.n_layers - 1
+    finite_rows(found := read(model, tokens, [(last, RESID_MID)], position=-1)[last, RESID_MID])
+    vectors = found.double().unflatten(0, (len(compared), 2, len(chosen)))
+    targets = np.array([[task.inferential_target(key, chain) for key in chosen] for chain in chains])
+    targets = targets.reshape(len(compared), 2, len(chosen))
+    same = targets[:, 0, :, None] == targets[:, 1, None]
+    parts = [compare_groups(a, b, equal) for (a, b), equal in zip(vectors, same, strict=True)]
+    gaps, centred = (np.array([part[i] for part in parts], dtype=float) for i in (2, 3))
+    return FusionSimilarity(
+        keys=np.array(chosen),
+        comparisons=np.array(chains).reshape(len(compared), 2, task.chain_length),
+        targets=targets,
+        cosines=np.stack([part[0] for part in parts]),
+        centred_cosines=np.stack([part[1] for part in parts]),
+        gaps=gaps,
+        centred_gaps=centred,
+        gap=_mean(gaps),
+        centred_gap=_mean(centred),
+        layer=last,
+    )
+
+
+def _mean(values: np.ndarray) -> float | None:
+    there = values[~np.isnan(values)]
+    return float(there.mean()) if len(there) else None

@@ -1,0 +1,244 @@
+"""Information flow: which attention edges carry the key and the anchors to the answer, and by which route."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from anchorlens import hooks
+from anchorlens.behaviour import check_capacity
+from anchorlens.configuration import check_number, documented
+from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence, random_sequences
+from anchorlens.probes.edge_effects import drops, mean_margin
+from anchorlens.probes.flow_diagram import flow_diagram
+from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.weights import check_layer
+from anchorlens.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class InformationFlow(ProbeResult):
+    """Attention along every edge of one sequence, what each edge does to the answer, and the two routes."""
+
+    probe: ClassVar[str] = "information_flow"
+    readings: ClassVar[tuple[str, ...]] = ("inferential_route", "symmetric_route", "margin")
+    tokens: np.ndarray
+    """[pos] The sequence that is drawn."""
+    key_position: int
+    """Position of the key token; the anchors follow it."""
+    chain_length: int
+    """How many anchors."""
+    answer: int
+    """The model's answer to it, a token."""
+    target: int
+    """The inferential target."""
+    attention: np.ndarray
+    """[layer, head_index, query_pos, key_pos] After the softmax, 0..1, of the drawn sequence."""
+    effects: np.ndarray | None
+    """[layer, head_index, query_pos, key_pos] Mean drop of the target's logit margin when that edge alone
+    is zeroed, in logits; above 0 = the edge helps. None where not asked for."""
+    merged_effects: np.ndarray | None
+    """[layer, query_pos, key_pos] The same with the edge zeroed in all heads at once."""
+    margin: float | None
+    """Mean margin with nothing zeroed: logit of the target minus the largest other."""
+    baseline: float | None
+    """Mean margin when nobody attends to key and anchors but they themselves: what is left by chance."""
+    stages: dict[str, float | None]
+    """Share of the margin above the baseline that is lost, 0..1, when a stage of a route is cut in all
+    heads: `key to anchors` (all layers but the last), `anchors to last` (all but the first) make the
+    inferential route, `anchors to last, early` (all but the last) and `key to last` (all but the first) the
+    symmetric one. None where there is no margin to lose."""
+    inferential_route: float | None
+    """The smaller of its two stages: 1 = all is lost without either, 0 = one of them does not matter."""
+    symmetric_route: float | None
+    """The same of the symmetric route."""
+    n_sequences: int
+    """Sequences that effects and routes are averaged over."""
+    seed: int
+    """Of those sequences."""
+
+    def headline(self) -> str:
+        """Both route scores."""
+        if self.margin is None:
+            return "attention only; effects were not asked for"
+        if self.inferential_route is None:
+            return f"no route: the target's margin is {self.margin:+.2f}, with none to lose"
+        return (
+            f"inferential route {self.inferential_route:.2f}, symmetric route {self.symmetric_route:.2f}; "
+            f"margin {self.margin:+.2f}"
+        )
+
+    def plot(self, head: int | None = None) -> go.Figure:
+        """Layers as rows of tokens; width = attention, colour = share of the margin lost without the edge.
+
+        Args:
+            head: one head's edges; all heads merged (mean attention) where None.
+        """
+        if head is not None:
+            check_number("head", head, minimum=0, maximum=self.attention.shape[1] - 1, integer=True)
+        attention = self.attention.mean(axis=1) if head is None else self.attention[:, head]
+        effects = self.merged_effects if head is None or self.effects is None else self.effects[:, head]
+        lost = self.inferential_route is not None  # there is a margin to lose
+        if effects is not None:
+            assert self.margin is not None and self.baseline is not None
+            effects = effects / (self.margin - self.baseline) if lost else None
+        which = "" if self.attention.shape[1] == 1 else ", heads merged" if head is None else f", head {head}"
+        return flow_diagram(
+            [str(token) for token in self.tokens],
+            range(self.key_position, self.key_position + 1 + self.chain_length),
+            attention,
+            effects,
+            answer=f"{self.answer}" if self.answer == self.target else f"{self.answer} (not {self.target})",
+            title=f"Information flow{which}",
+            note="" if lost or self.margin is None else "no margin to lose: attention only",
+        )
+
+
+def information_flow(
+    model: HookedTransformer,
+    task: AnchorTask,
+    tokens: Any = None,
+    *,
+    effects: bool = True,
+    n_sequences: int = 16,
+    seed: int = 0,
+) -> InformationFlow:
+    """Measure along which attention edges the answer comes about, and by which of the two routes.
+
+    One sequence is drawn. Effects and routes are means over random sequences with key and anchors at
+    the same positions, of every seen pair in turn: an edge's effect is the drop in the target's logit
+    margin when that single edge is zeroed after the softmax, without renormalising. Of the last layer
+    only the last position's edges can reach the answer; the others are 0.
+
+    Args:
+        model: any HookedTransformer of two layers or more whose attention hooks are alive.
+        task: says what a sequence is and what it should be answered with.
+        tokens: the sequence, [pos]; where several are given, [sequence, pos], the first is drawn and
+            the means are over them. The papers' [35, 63, x, 1, 2, ...] where None.
+        effects: False to draw the attention alone (also on models whose hooks cannot be edited).
+        n_sequences: how many random sequences, >= 1.
+        seed: of those.
+
+    Returns:
+        Attention, effects in logits per head and merged, and two scores, 0..1: 1 = the answer is
+        lost when either stage of that route is cut, 0 = a stage of it does not matter.
+
+    Raises:
+        ValueError: tokens that are no sequence of the task, a model of one layer, the last anchor at
+            the last position (it sees itself), a dead hook, or a model too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> information_flow(build_model(ModelConfig(gamma=0.5)), AnchorTask()).merged_effects.shape
+        (2, 9, 9)
+
+    Source: information flow and the two solutions of arXiv 2405.05409 and 2501.08537; the papers mark
+    the edges that matter by hand, here their effects are measured.
+    """
+    check_layer(model, -1, minimum=1)
+    check_capacity(model, task)
+    check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
+    if key + task.chain_length == task.seq_len - 1:
+        raise ValueError(
+            f"the last anchor must not stand at the last position, {task.seq_len - 1}, which answers and "
+            "sees itself; move key and anchors forward"
+        )
+    n_layers = model.cfg.n_layers
+    found = hooks.read(model, given[:1], [(layer, hooks.PATTERN) for layer in range(n_layers)])
+    pattern = torch.cat([found[layer, hooks.PATTERN] for layer in range(n_layers)])
+    target = _targets(task, given, key)[:1]
+    answer = hooks.last_logits(model, given[:1]).argmax(dim=-1)
+    parts: dict[str, Any] = {"effects": None, "merged_effects": None, "margin": None, "baseline": None}
+    if effects:
+        batch = given if len(given) > 1 else _batch(task, key, n_sequences, seed)
+        try:
+            hooks.assert_live(model, tokens=batch[:4])
+        except ValueError as error:
+            raise ValueError(f"{error}; effects=False draws the attention alone") from None
+        targets = _targets(task, batch, key)
+        merged = drops(model, batch, targets, merged=True)
+        each = merged if model.cfg.n_heads == 1 else drops(model, batch, targets, merged=False)
+        parts = {"effects": each.numpy(), "merged_effects": merged[:, 0].numpy()}
+        parts["margin"], parts["baseline"], stages = routes(model, batch, targets, key, task.chain_length)
+    else:
+        batch, stages = given, _no_stages()
+    inferential, symmetric = (_weaker(stages[a], stages[b]) for a, b in (STAGES[:2], STAGES[2:]))
+    return InformationFlow(
+        tokens=given[0].numpy(),
+        key_position=key,
+        chain_length=task.chain_length,
+        answer=int(answer),
+        target=int(target),
+        attention=pattern.double().cpu().numpy(),
+        stages=stages,
+        inferential_route=inferential,
+        symmetric_route=symmetric,
+        n_sequences=len(batch),
+        seed=seed,
+        **parts,
+    )
+
+
+STAGES = ("key to anchors", "anchors to last", "anchors to last, early", "key to last")
+"""Stages of the inferential route, then of the symmetric one."""
+
+
+def routes(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, " batch"],
+    key: int,
+    chain_length: int,
+) -> tuple[float, float, dict[str, float | None]]:
+    """Mean margin, the same with key and anchors hidden, and the share between them each stage carries."""
+    n_layers, last = model.cfg.n_layers, tokens.shape[1] - 1
+    anchors = range(key + 1, key + 1 + chain_length)
+    every, early, late = range(n_layers), range(n_layers - 1), range(1, n_layers)
+    cuts = (
+        (early, anchors, [key]),
+        (late, [last], anchors),
+        (early, [last], anchors),
+        (late, [last], [key]),
+    )
+    hidden = [(every, range(position + 1, last + 1), [position]) for position in (key, *anchors)]
+    clean = mean_margin(model, tokens, targets)
+    baseline = mean_margin(model, tokens, targets, hidden)
+    stages = _no_stages()
+    if clean > 0 and clean > baseline:
+        for name, cut in zip(STAGES, cuts, strict=True):
+            lost = (clean - mean_margin(model, tokens, targets, [cut])) / (clean - baseline)
+            stages[name] = float(np.clip(lost, 0, 1))
+    return clean, baseline, stages
+
+
+def _no_stages() -> dict[str, float | None]:
+    return dict.fromkeys(STAGES)
+
+
+def _weaker(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else min(first, second)
+
+
+def _batch(task: AnchorTask, key: int, n_sequences: int, seed: int) -> Int[Tensor, "batch pos"]:
+    """Seen pairs in turn, random keys and noise, the key at one position."""
+    n_pairs = len(task.seen_pairs)
+    n_rounds = -(-n_sequences // n_pairs)
+    batch = random_sequences(task, task.seen_pairs, n_rounds, key_position=key, seed=seed)
+    return batch.tokens.unflatten(0, (n_pairs, n_rounds)).transpose(0, 1).flatten(0, 1)[:n_sequences]
+
+
+def _targets(task: AnchorTask, tokens: Int[Tensor, "batch pos"], key: int) -> Int[Tensor, " batch"]:
+    rows = tokens.tolist()
+    found = [task.inferential_target(row[key], row[key + 1 : key + 1 + task.chain_length]) for row in rows]
+    return torch.tensor(found)

@@ -1,0 +1,136 @@
+"""The key token masked: whether what is left tells anchor pairs apart, and a pair from its mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from anchorlens.behaviour import check_capacity
+from anchorlens.configuration import documented
+from anchorlens.probes.anchor_sequences import checked_position, random_sequences
+from anchorlens.probes.clusters import cluster_figure, mirror_merge, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.masking import Edge, Queries, describe, masked_logits
+from anchorlens.probes.result import ProbeResult
+from anchorlens.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class MaskKeyToken(ProbeResult):
+    """Answers without the key token, for every pair of different anchors."""
+
+    probe: ClassVar[str] = "mask_key_token"
+    readings: ClassVar[tuple[str, ...]] = ("mirror_merge", "silhouette_ordered", "silhouette_unordered")
+    comparable_axes: ClassVar[bool] = False
+    pairs: np.ndarray
+    """[pair, chain_length] The anchors; each pair is followed by its mirror."""
+    labels: np.ndarray
+    """[sequence] Which pair each sequence has."""
+    logits: np.ndarray
+    """[sequence, d_vocab] At the last position, the key token masked."""
+    points: np.ndarray
+    """[sequence, 2] Their joint t-SNE."""
+    silhouette_ordered: float | None
+    """Mean silhouette of the logits, a label for each ordered pair, -1..1; 1 = as many clusters as pairs."""
+    silhouette_unordered: float | None
+    """The same with one label for a pair and its mirror."""
+    mirror_merge: float | None
+    """Distance of mirrored centroids over that of all: 0 = merged (commutative), about 1 = apart."""
+    queries: Queries
+    """Which positions attend to the key token no longer."""
+    edge: Edge | None
+    """The single edge masked instead, if one was."""
+    key_position: int
+    """Position of the key token."""
+    perplexity: float
+    """Of the t-SNE."""
+    seed: int
+    """Of keys, noise and t-SNE."""
+
+    def headline(self) -> str:
+        """Mirror merge and both silhouettes."""
+        if self.mirror_merge is None or self.silhouette_ordered is None:
+            return "all answers are the same without the key token"
+        n = len(self.pairs)
+        return (
+            f"mirrored pairs at {self.mirror_merge:.2f} of the mean distance; silhouette "
+            f"{self.silhouette_ordered:+.2f} for {n} ordered, {self.silhouette_unordered:+.2f} for "
+            f"{n // 2} unordered pairs"
+        )
+
+    def plot(self) -> go.Figure:
+        """The joint t-SNE, a pair and its mirror in one colour."""
+        title = f"Answers, {describe('key token', self.queries, self.edge)}"
+        return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
+
+
+def mask_key_token(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    queries: Queries = "all",
+    edge: Sequence[int] | None = None,
+    n_sequences: int = 50,
+    key_position: int | None = None,
+    perplexity: float = 12,
+    seed: int = 0,
+) -> MaskKeyToken:
+    """Measure what answers say about the anchor pair when nobody attends to the key token.
+
+    Attention to the key token is set to zero after the softmax, without renormalising, for held-out
+    keys with every pair of different anchors; every pair gets the same keys and noise.
+
+    Args:
+        model: any HookedTransformer whose attention hooks are alive.
+        task: gives the anchors, the held-out keys and the sequence.
+        queries: `all` positions, or the `last` alone, attend to it no longer.
+        edge: (layer, head, query position, key position): only this edge is zeroed instead.
+        n_sequences: of each pair (50 in the papers).
+        key_position: of the key token; 2 as in the papers.
+        perplexity: of the t-SNE.
+        seed: of keys, noise and t-SNE.
+
+    Returns:
+        Silhouettes of the logits (-1..1) with ordered and with unordered labels, the mirror merge, and
+        a t-SNE. Phase 1: no clusters; 2 without commutativity: one for each ordered pair; 2 with, and 3:
+        one for each unordered pair, mirror merge near 0.
+
+    Raises:
+        ValueError: a dead hook, an option out of range, or a model too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> result = mask_key_token(build_model(ModelConfig(gamma=0.5)), AnchorTask(), n_sequences=5)
+        >>> result.logits.shape
+        (60, 201)
+
+    Source: attention masking of arXiv 2501.08537.
+    """
+    check_capacity(model, task)
+    pairs = mirrored_pairs(task)
+    batch = random_sequences(task, pairs, n_sequences, key_position=key_position, keys="held out", seed=seed)
+    position = checked_position(task, key_position)
+    logits = masked_logits(model, batch.tokens, [position], queries, edge)
+    labels = np.repeat(np.arange(len(pairs)), n_sequences)
+    mirror = np.arange(len(pairs)) ^ 1  # pairs come two by two
+    return MaskKeyToken(
+        pairs=np.array(pairs),
+        labels=labels,
+        logits=logits,
+        points=tsne(logits, perplexity=perplexity, seed=seed),
+        silhouette_ordered=silhouette(logits, labels),
+        silhouette_unordered=silhouette(logits, labels // 2),
+        mirror_merge=mirror_merge(logits, labels, mirror),
+        queries=queries,
+        edge=None if edge is None else (edge[0], edge[1], edge[2], edge[3]),
+        key_position=position,
+        perplexity=float(perplexity),
+        seed=seed,
+    )

@@ -1,0 +1,206 @@
+"""The second anchor masked: whether what is left is g(x; a), whatever x and a."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+
+from anchorlens.behaviour import check_capacity
+from anchorlens.configuration import check_choice, documented
+from anchorlens.figures import box_cells, cosine_heatmap, styled
+from anchorlens.linalg import cosine_matrix, gap_between, nearest_share
+from anchorlens.probes.anchor_sequences import anchor_sequences, checked_position
+from anchorlens.probes.masking import Edge, Queries, describe, masked_logits
+from anchorlens.probes.result import ProbeResult
+from anchorlens.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+MOST_RESULTS = 40
+"""Values of g asked where none are chosen: 40..79 in the papers."""
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class MaskSecondAnchor(ProbeResult):
+    """Cosines of the answers without the second anchor, for inputs that reach the same g(x; a)."""
+
+    probe: ClassVar[str] = "mask_second_anchor"
+    readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap", "nearest_same")
+    results: np.ndarray
+    """[input] g(x; a), ascending; as many inputs for each as there are anchors."""
+    keys: np.ndarray
+    """[input] The key x."""
+    first_anchors: np.ndarray
+    """[input] The first anchor a."""
+    cosines: np.ndarray
+    """[input, input] Cosine of the logits at the last position, -1..1."""
+    centred_cosines: np.ndarray
+    """The same with the mean vector taken away."""
+    gap: float
+    """Mean cosine of two inputs with the same g minus that of two with another, -2..2."""
+    centred_gap: float
+    """The same of the centred cosines: near its largest, about 1, where only g is left, about 0 at chance."""
+    nearest_same: float
+    """Share of inputs whose nearest other input has the same g, 0..1."""
+    second_anchor: int
+    """The anchors behind the first, masked."""
+    queries: Queries
+    """Which positions attend to them no longer."""
+    edge: Edge | None
+    """The single edge masked instead, if one was."""
+    key_position: int
+    """Position of the key token; the first anchor follows it."""
+
+    def headline(self) -> str:
+        """The centred gap and the nearest neighbours."""
+        return (
+            f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw; the "
+            f"nearest has the same g for {self.nearest_same:.0%}"
+        )
+
+    def plot(self) -> go.Figure:
+        """Centred cosines in the order of g; inputs of the same g boxed."""
+        import plotly.graph_objects as go
+
+        figure = go.Figure(cosine_heatmap(self.centred_cosines, colorbar="cosine, centred"))
+        values, starts = np.unique(self.results, return_index=True)
+        size = len(self.results) // len(values)
+        box_cells(figure, [(start, start) for start in starts], size=size, width=1)
+        shown = range(0, len(values), max(1, len(values) // 8))
+        ticks = {
+            "tickvals": [starts[i] + (size - 1) / 2 for i in shown],
+            "ticktext": [str(values[i]) for i in shown],
+        }
+        title = f"g(x; a), {size} inputs (x, a) for each"
+        figure.update_xaxes(title=title, constrain="domain", **ticks)
+        figure.update_yaxes(
+            title="g(x; a)", constrain="domain", autorange="reversed", scaleanchor="x", **ticks
+        )
+        masked = describe("second anchor", self.queries, self.edge)
+        return styled(figure, f"Answers, {masked} (boxed: equal g)", height=540)
+
+
+def inputs_of_equal_result(
+    task: AnchorTask, results: Sequence[int] | None = None
+) -> list[tuple[int, int, int]]:
+    """(g, x, a) for values g that every anchor reaches from some key, g ascending.
+
+    >>> inputs_of_equal_result(AnchorTask())[:4]
+    [(40, 35, 1), (40, 39, 2), (40, 42, 3), (40, 48, 4)]
+
+    Raises:
+        ValueError: a value that some anchor does not reach, or none that all do.
+    """
+    reached = {
+        anchor: {task.apply(anchor, key): key for key in reversed(task.keys.tolist())}
+        for anchor in task.anchors
+    }
+    common = sorted(set.intersection(*map(set, reached.values())))
+    if len(common) < 2:
+        raise ValueError(
+            f"at least 2 values must be reached by every anchor from the keys {task.key_min}.."
+            f"{task.key_max}, got {len(common)}; this task cannot be asked so"
+        )
+    if results is None:
+        start = max(0, (len(common) - MOST_RESULTS) // 2)
+        if set(range(40, 80)) <= set(common):
+            start = common.index(40)
+        chosen = common[start : start + MOST_RESULTS]
+    else:
+        chosen = sorted({int(result) for result in results})
+        for result in chosen:
+            check_choice("a result g", str(result), tuple(map(str, common)))
+        if len(chosen) < 2:
+            raise ValueError(f"results must be 2 or more different values, got {list(results)}")
+    return [(g, reached[anchor][g], anchor) for g in chosen for anchor in task.anchors]
+
+
+def mask_second_anchor(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    results: Sequence[int] | None = None,
+    second_anchor: int | None = None,
+    queries: Queries = "all",
+    edge: Sequence[int] | None = None,
+    key_position: int | None = None,
+) -> MaskSecondAnchor:
+    """Measure whether answers without the second anchor depend on g(x; a) alone.
+
+    Attention to every anchor behind the first is set to zero after the softmax, without renormalising;
+    keys and first anchors vary, g(x; a) is reached from each anchor once, the noise is the same.
+
+    Args:
+        model: any HookedTransformer whose attention hooks are alive.
+        task: gives the anchors, their functions and the sequence.
+        results: values g; 40..79 as in the papers, or the middle ones that every anchor reaches.
+        second_anchor: anchor that is masked; 2 as in the papers, the task's second.
+        queries: `all` positions, or the `last` alone, attend to it no longer.
+        edge: (layer, head, query position, key position): only this edge is zeroed instead.
+        key_position: of the key token; 2 as in the papers.
+
+    Returns:
+        Cosines of the logits, the gap between equal and different g (-2..2), raw and centred, and the
+        share of nearest neighbours with the same g. Phase 3: bright blocks on the diagonal, gap above 0.
+
+    Raises:
+        ValueError: the second anchor last in the sequence (it cannot be isolated from the query that
+            answers), a dead hook, an option out of range, or a model too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> mask_second_anchor(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
+        (160, 160)
+
+    Source: attention masking of arXiv 2501.08537.
+    """
+    check_capacity(model, task)
+    anchors = list(task.anchors)
+    second = anchors[1] if second_anchor is None else second_anchor
+    if second not in anchors:
+        raise ValueError(f"second_anchor must be one of the anchors {anchors}, got {second!r}")
+    position = checked_position(task, key_position)
+    masked = list(range(position + 2, position + 1 + task.chain_length))
+    if masked[-1] == task.seq_len - 1:
+        raise ValueError(
+            f"the second anchor must not be the last of the {task.seq_len} tokens, since the last position "
+            f"answers and sees itself; got key_position {position}, try {position - 1} or less"
+            if position
+            else f"the task's sequences must be longer than {task.seq_len} tokens, so that the second anchor "
+            "is not the last and can be masked"
+        )
+    inputs = inputs_of_equal_result(task, results)
+    values, keys, first = (list(column) for column in zip(*inputs, strict=True))
+    chains = [(anchor, *[second] * (task.chain_length - 1)) for anchor in first]
+    tokens = anchor_sequences(task, keys, chains, key_position=position)
+    logits = torch.from_numpy(masked_logits(model, tokens, masked, queries, edge))
+    cosines = cosine_matrix(logits).numpy()
+    centred = cosine_matrix(logits - logits.mean(dim=0)).numpy()
+    g = np.array(values)
+    return MaskSecondAnchor(
+        results=g,
+        keys=np.array(keys),
+        first_anchors=np.array(first),
+        cosines=cosines,
+        centred_cosines=centred,
+        gap=_gap(cosines, g),
+        centred_gap=_gap(centred, g),
+        nearest_same=nearest_share(cosines, g),
+        second_anchor=second,
+        queries=queries,
+        edge=None if edge is None else (edge[0], edge[1], edge[2], edge[3]),
+        key_position=position,
+    )
+
+
+def _gap(cosines: np.ndarray, labels: np.ndarray) -> float:
+    """Same label minus different, over pairs of two different rows."""
+    others = ~np.eye(len(labels), dtype=bool)
+    return gap_between(cosines[others], (labels[:, None] == labels[None])[others])

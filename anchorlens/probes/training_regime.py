@@ -1,0 +1,246 @@
+"""Training regime: how far the weights and the tangent kernel have moved since the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from anchorlens import hooks
+from anchorlens.behaviour import check_capacity
+from anchorlens.configuration import check_number, documented
+from anchorlens.figures import BLUE, ORANGE, styled
+from anchorlens.probes.anchor_sequences import random_sequences
+from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.weights import short_name, weight_matrices
+from anchorlens.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+_MOST_GRADIENTS = 2**25
+"""Numbers of gradients held at once: 128 MiB in float32."""
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingRegime(ProbeResult):
+    """Movement of every weight matrix and of the empirical tangent kernel between two moments of one run."""
+
+    probe: ClassVar[str] = "training_regime"
+    readings: ClassVar[tuple[str, ...]] = ("relative_change", "kernel_distance")
+    names: tuple[str, ...]
+    """Parameter names; heads are merged."""
+    relative_changes: np.ndarray
+    """[matrix] ||W - W_0||_F / ||W_0||_F; NaN where W_0 is zero."""
+    relative_change: float
+    """The same of all weight matrices together: below about 1 = little movement (linear regime), far above
+    1 = what it started from is forgotten (condensed regime)."""
+    initial_kernel: np.ndarray
+    """[sequence, sequence] K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices, at the start; f is
+    the logit of the target."""
+    kernel: np.ndarray
+    """[sequence, sequence] The same now."""
+    kernel_distance: float
+    """1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = the same kernel up to its size (NTK-like), 1 = another."""
+    kernel_change: float
+    """||K - K_0||_F / ||K_0||_F, in which its size counts."""
+    n_sequences: int
+    """Sequences of the kernel."""
+    seed: int
+    """Of those sequences."""
+
+    def headline(self) -> str:
+        """Both movements."""
+        return (
+            f"weights moved {self.relative_change:.2f} times their initial norm, the tangent kernel by "
+            f"{self.kernel_distance:.2f} (0..1)"
+        )
+
+    def plot(self) -> go.Figure:
+        """A bar for each matrix, and both kernels."""
+        from plotly.subplots import make_subplots
+
+        n = len(self.names)
+        figure = make_subplots(
+            rows=2,
+            cols=2,
+            specs=[[{"colspan": 2}, None], [{}, {}]],
+            row_heights=[0.62, 0.38],
+            vertical_spacing=0.14,
+            horizontal_spacing=0.16,
+            subplot_titles=("", "tangent kernel at the start", "tangent kernel now"),
+        )
+        figure.add_bar(
+            y=[short_name(name) for name in self.names],
+            x=self.relative_changes,
+            orientation="h",
+            marker_color=BLUE,
+            showlegend=False,
+            row=1,
+            col=1,
+        )
+        line = {"color": ORANGE, "width": 3}
+        figure.add_shape(
+            type="line",
+            x0=self.relative_change,
+            x1=self.relative_change,
+            y0=-0.5,
+            y1=n - 0.5,
+            line=line,
+            row=1,
+            col=1,
+        )
+        figure.update_xaxes(title="||W - W<sub>0</sub>|| / ||W<sub>0</sub>|| (line: all)", row=1, col=1)
+        figure.update_xaxes(rangemode="tozero", row=1, col=1)
+        figure.update_yaxes(autorange="reversed", row=1, col=1)
+        for column, kernel in ((1, self.initial_kernel), (2, self.kernel)):
+            values = kernel / max(np.abs(kernel).max(), np.finfo(float).tiny)
+            bar = {"title": "share of<br>its largest", "len": 0.36, "y": 0.17, "thickness": 14}
+            figure.add_heatmap(
+                z=values,
+                colorbar=bar,
+                showscale=column == 2,
+                colorscale="RdBu_r",
+                zmin=-1,
+                zmax=1,
+                row=2,
+                col=column,
+            )
+            figure.update_xaxes(title="sequence", constrain="domain", row=2, col=column)
+            figure.update_yaxes(
+                autorange="reversed", scaleanchor=f"x{column + 1}", constrain="domain", row=2, col=column
+            )
+        figure.update_yaxes(title="sequence", row=2, col=1)
+        figure.update_annotations(font_size=12)  # the subplots' titles
+        return styled(figure, "Movement since the start of training", height=420 + 22 * n)
+
+
+def training_regime(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    initial: HookedTransformer,
+    n_sequences: int = 8,
+    seed: int = 0,
+) -> TrainingRegime:
+    """Measure how far a run has moved from its start: every weight matrix, and the tangent kernel.
+
+    Args:
+        model: a later moment of a run; it is only read.
+        task: gives the sequences of the kernel, one for each of the seen pairs in turn.
+        initial: the same run at its start (`Checkpoint.initial_model()`).
+        n_sequences: of the kernel, >= 2.
+        seed: of those sequences.
+
+    Returns:
+        Relative changes, >= 0, and the distance of the kernels, 0..1. A large initialisation moves
+        little (linear, NTK-like regime), a small one much (condensed regime).
+
+    Raises:
+        ValueError: models of different shapes, weights that are not finite, or a model too small for
+            the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> start = build_model(ModelConfig(gamma=0.5))
+        >>> training_regime(start, AnchorTask(), initial=start)
+        TrainingRegime(weights moved 0.00 times their initial norm, the tangent kernel by 0.00 (0..1))
+
+    Source: linear against condensed regime, arXiv 2405.05409 and 2501.08537; kernel by `torch.func`.
+    """
+    check_capacity(model, task)
+    check_capacity(initial, task)
+    check_number("n_sequences", n_sequences, minimum=2, integer=True)
+    before, after = weight_matrices(initial), weight_matrices(model)
+    shapes = [{name: tuple(matrix.shape) for name, matrix in part.items()} for part in (before, after)]
+    if shapes[0] != shapes[1]:
+        differ = next(name for name in shapes[0] | shapes[1] if shapes[0].get(name) != shapes[1].get(name))
+        raise ValueError(
+            f"initial must be the start of the same run, got another shape of {differ}: "
+            f"{shapes[0].get(differ)} against {shapes[1].get(differ)}"
+        )
+    if not all(matrix.isfinite().all() for matrix in (*before.values(), *after.values())):
+        raise ValueError("the weights must be finite, got NaN or infinity; take an earlier checkpoint")
+    moved = {name: (after[name] - before[name].to(after[name].device)).double() for name in before}
+    norms = np.array([[m.double().norm().item() for m in part.values()] for part in (moved, before)])
+    batch = random_sequences(task, task.seen_pairs, -(-n_sequences // len(task.seen_pairs)), seed=seed)
+    chosen = torch.linspace(0, len(batch) - 1, n_sequences).round().long()
+    tokens, targets = batch.tokens[chosen], batch.targets[chosen]
+    first, last = (tangent_kernel(m, tokens, targets) for m in (initial, model))
+    scale = np.linalg.norm(first) * np.linalg.norm(last)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return TrainingRegime(
+            names=tuple(before),
+            relative_changes=norms[0] / np.where(norms[1] > 0, norms[1], np.nan),
+            relative_change=float(np.linalg.norm(norms[0]) / np.linalg.norm(norms[1])),
+            initial_kernel=first,
+            kernel=last,
+            kernel_distance=float(np.clip(1 - (first * last).sum() / scale, 0, 1)),
+            kernel_change=float(np.linalg.norm(last - first) / np.linalg.norm(first)),
+            n_sequences=n_sequences,
+            seed=seed,
+        )
+
+
+def tangent_kernel(
+    model: HookedTransformer, tokens: Int[Tensor, "batch pos"], targets: Int[Tensor, " batch"]
+) -> Float[np.ndarray, "batch batch"]:
+    """Empirical tangent kernel K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices.
+
+    f is the logit of the target at the last position. Parameters are taken in groups, so that no more
+    than 128 MiB of gradients are held, or those of one matrix where they are more.
+    """
+    module: nn.Module = getattr(model, "original_model", model)  # what a TransformerBridge wraps
+    device = hooks.device_of(model)
+    # no_grad: torch.func.grad differentiates inside all the same, and keeps no graph of the others
+    with hooks.evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
+        kernel = torch.zeros(len(tokens), len(tokens), dtype=torch.float64)
+        state = {name: _usable(tensor) for name, tensor in _state(module)}
+        matrices = {name: tensor for name, tensor in state.items() if _is_matrix(name, tensor)}
+        samples = [
+            (x.to(device, copy=True), y.to(device, copy=True)) for x, y in zip(tokens, targets, strict=True)
+        ]
+
+        def target_logit(chosen: Mapping[str, Tensor], sequence: Tensor, target: Tensor) -> Tensor:
+            logits = torch.func.functional_call(module, {**state, **chosen}, (sequence[None],))
+            return logits[0, -1].gather(0, target[None])[0]
+
+        gradient = torch.func.grad(target_logit)
+        for group in _groups(matrices, _MOST_GRADIENTS // len(tokens)):
+            rows = [gradient(group, sequence, target) for sequence, target in samples]
+            for name in group:
+                flat = torch.stack([row[name].flatten() for row in rows]).double()
+                kernel += (flat @ flat.mT).cpu()
+    return kernel.numpy()
+
+
+def _state(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def _usable(tensor: Tensor) -> Tensor:
+    """A tensor that autograd takes, also of a model that was built in inference mode."""
+    return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+
+def _is_matrix(name: str, tensor: Tensor) -> bool:
+    """Whether a parameter is a weight matrix, by HookedTransformer's names or a plain module's."""
+    return name.rsplit(".", 1)[-1].startswith("W_") or (name.endswith("weight") and tensor.dim() == 2)
+
+
+def _groups(parameters: dict[str, Tensor], most: int) -> list[dict[str, Tensor]]:
+    """Parameters in order, gathered to at most so many numbers where one alone is not more."""
+    groups: list[dict[str, Tensor]] = [{}]
+    for name, parameter in parameters.items():
+        if groups[-1] and sum(p.numel() for p in groups[-1].values()) + parameter.numel() > most:
+            groups.append({})
+        groups[-1][name] = parameter
+    return groups

@@ -1,0 +1,218 @@
+"""Transformers whose mechanism is known because their weights are made by hand, and models a user built.
+
+`reasoning` computes g(x; a1) at the first anchor and g(g(x; a1); a2) at the last position; `memorising`
+brings the anchors together at the last position first, unordered, and looks the answer up. Both are right
+on every pair, with the key at position 2. The residual stream holds one-hot codes side by side.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+
+from anchorlens import AnchorTask
+
+TASK = AnchorTask(key_min=20, key_max=49)
+KEY, FIRST, SECOND, LAST = 2, 3, 4, 8
+N = TASK.d_vocab  # 60: tokens, results of one anchor and targets alike fit in
+TOKEN, POSITION, COPIED, RESULT, GATHERED, BEHIND, OUT = range(7)
+SIZES = (N, TASK.seq_len, N, N, N, N, N)
+START = [sum(SIZES[:i]) for i in range(7)]
+NUMBERS = range(TASK.key_min, TASK.key_max + 1)
+ANCHORS = tuple(TASK.anchors)
+CERTAIN = 500.0  # of an attention score: all attention goes there
+ANSWER = 10.0  # logit of the answer
+HINT = 0.1  # logit of what else a model shows when it is told to
+
+
+def at(part, index):
+    """Where the residual stream holds the code of `index`."""
+    return START[part] + index
+
+
+class ByHand:
+    """A HookedTransformer without normalisation, all weights zero, to be filled in."""
+
+    def __init__(self, d_mlp):
+        from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+        config = HookedTransformerConfig(
+            n_layers=2, n_heads=2, d_model=sum(SIZES), d_head=N, d_mlp=d_mlp, d_vocab=N, n_ctx=TASK.seq_len,
+            act_fn="relu", normalization_type=None, init_weights=False, device="cpu", dtype=torch.float64,
+        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
+            self.model = HookedTransformer(config).eval()
+        self.neurons = [0, 0]
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False).zero_()
+        self.model.embed.W_E[:, at(TOKEN, 0) : at(TOKEN, N)] = torch.eye(N)
+        self.model.pos_embed.W_pos[:, at(POSITION, 0) : at(POSITION, 9)] = torch.eye(9)
+
+    def look(self, layer, head, targets):
+        """Queries attend to the positions given for them, in equal parts, and to position 0 otherwise."""
+        attn = self.model.blocks[layer].attn
+        for position in range(TASK.seq_len):
+            attn.W_K[head, at(POSITION, position), position] = 1
+            for target in targets.get(position, (0,)):
+                attn.W_Q[head, at(POSITION, position), target] = CERTAIN
+
+    def look_for_anchors(self, layer, head):
+        """Every query attends to the anchors, wherever they are, in equal parts."""
+        attn = self.model.blocks[layer].attn
+        attn.W_Q[head, at(POSITION, 0) : at(POSITION, 9), 0] = CERTAIN
+        for anchor in ANCHORS:
+            attn.W_K[head, at(TOKEN, anchor), 0] = 1
+
+    def copy(self, layer, head, source, target, values):
+        """A head carries the codes of `values` from part `source` to part `target`."""
+        attn = self.model.blocks[layer].attn
+        for value in values:
+            attn.W_V[head, at(source, value), value] = 1
+            attn.W_O[head, value, at(target, value)] = 1
+
+    def neuron(self, layer, inputs, bias, outputs):
+        """relu(sum of weighted codes + bias), written to codes."""
+        mlp, j = self.model.blocks[layer].mlp, self.neurons[layer]
+        self.neurons[layer] += 1
+        for (part, index), weight in inputs.items():
+            mlp.W_in[at(part, index), j] += weight
+        mlp.b_in[j] = bias
+        for (part, index), weight in outputs.items():
+            mlp.W_out[j, at(part, index)] += weight
+
+    def show(self, part, index, logit, weight):
+        """A code's weight in one logit."""
+        self.model.unembed.W_U[at(part, index), logit] += weight
+
+
+def reasoning(*, hints=None):
+    """Key to first anchor, anchors to last.
+
+    Args:
+        hints: `ordered` or `unordered`: show the anchors faintly, which and in which order or which
+            alone, and the result of the first; None: the answer alone.
+    """
+    results = sorted({TASK.apply(a, x) for a in ANCHORS for x in NUMBERS})
+    hand = ByHand(max(len(NUMBERS), len(results)) * len(ANCHORS))
+    hand.look(0, 0, {FIRST: (KEY,)})
+    hand.copy(0, 0, TOKEN, COPIED, NUMBERS)
+    for x in NUMBERS:
+        for a in ANCHORS:
+            hand.neuron(0, {(COPIED, x): 1, (TOKEN, a): 1}, -1, {(RESULT, TASK.apply(a, x)): 1})
+    hand.look(1, 0, {LAST: (FIRST,)})
+    hand.copy(1, 0, RESULT, GATHERED, results)
+    hand.look(1, 1, {LAST: (SECOND,)})
+    hand.copy(1, 1, TOKEN, BEHIND, ANCHORS)
+    for g in results:
+        for a in ANCHORS:
+            hand.neuron(1, {(GATHERED, g): 1, (BEHIND, a): 1}, -1, {(OUT, TASK.apply(a, g)): 1})
+    for target in range(N):
+        hand.show(OUT, target, target, ANSWER)
+    if hints:
+        hand.copy(1, 0, TOKEN, GATHERED, ANCHORS)
+        for a in ANCHORS:
+            hand.show(GATHERED, a, a, HINT)
+            hand.show(BEHIND, a, a + (len(ANCHORS) if hints == "ordered" else 0), HINT)
+        for g in results:
+            hand.show(GATHERED, g, g, 10 * HINT)
+    return hand.model
+
+
+def memorising(*, hints=False):
+    """Anchors to last, then key to last, and an unordered pair of anchors is looked up as a whole.
+
+    Args:
+        hints: show the pair and the key faintly.
+    """
+    pairs = [(a, b) for i, a in enumerate(ANCHORS) for b in ANCHORS[i:]]
+    hand = ByHand(len(NUMBERS) * len(pairs))
+    hand.look_for_anchors(0, 0)
+    hand.copy(0, 0, TOKEN, COPIED, ANCHORS)  # 1/2 for each of two, 1 for the same twice
+    for number, (a, b) in enumerate(pairs):
+        code = {(RESULT, number): 1}
+        if a == b:
+            hand.neuron(0, {(COPIED, a): 2}, -1, code)
+        else:  # relu(2 a + 2 b - 1) - relu(2 a - 1) - relu(2 b - 1): 1 for a and b, 0 for the same twice
+            hand.neuron(0, {(COPIED, a): 2, (COPIED, b): 2}, -1, code)
+            for single in (a, b):
+                hand.neuron(0, {(COPIED, single): 2}, -1, {(RESULT, number): -1})
+    hand.look(1, 0, {LAST: (KEY,)})
+    hand.copy(1, 0, TOKEN, GATHERED, NUMBERS)
+    for x in NUMBERS:
+        for number, pair in enumerate(pairs):
+            target = TASK.inferential_target(x, pair)
+            hand.neuron(1, {(GATHERED, x): 1, (RESULT, number): 1}, -1, {(OUT, target): 1})
+    for target in range(N):
+        hand.show(OUT, target, target, ANSWER)
+    if hints:
+        for number in range(len(pairs)):
+            hand.show(RESULT, number, number, HINT)
+        for x in NUMBERS:
+            hand.show(GATHERED, x, x, HINT)
+    return hand.model
+
+
+def user_built(dtype=torch.float32, *, n_layers=3, seed=0, **fields):
+    """A HookedTransformer that a user built: three layers, four heads, another vocabulary."""
+    from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+    own = {"d_model": 32, "d_head": 8, "d_mlp": 48, "d_vocab": 150, "n_ctx": 12, "act_fn": "relu"} | fields
+    config = HookedTransformerConfig(
+        n_layers=n_layers, n_heads=4, init_weights=False, device="cpu", dtype=dtype, **own
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
+        model = HookedTransformer(config)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def as_bridge(model):
+    """A TransformerBridge of TransformerLens' native kind with the weights of a `gpt2` model."""
+    from transformer_lens.config import TransformerBridgeConfig
+    from transformer_lens.model_bridge import TransformerBridge
+
+    cfg = model.cfg
+    config = TransformerBridgeConfig(
+        n_layers=cfg.n_layers, n_heads=cfg.n_heads, d_model=cfg.d_model, d_head=cfg.d_head, d_mlp=cfg.d_mlp,
+        d_vocab=cfg.d_vocab, n_ctx=cfg.n_ctx, act_fn=cfg.act_fn, normalization_type="LN",
+    )  # fmt: skip
+    bridge = TransformerBridge.boot_native(config)
+    weights = {
+        "tok_embed.weight": model.W_E,
+        "pos.weight": model.W_pos,
+        "head.weight": model.W_U.T,
+        "head.bias": model.b_U,
+    }
+    weights |= {"ln_out.weight": model.ln_final.w, "ln_out.bias": model.ln_final.b}
+    for layer, block in enumerate(model.blocks):
+        start = f"layers.{layer}."
+        for ln in ("ln1", "ln2"):
+            weights |= {
+                f"{start}{ln}.weight": getattr(block, ln).w,
+                f"{start}{ln}.bias": getattr(block, ln).b,
+            }
+        for letter in "QKV":
+            weight, bias = getattr(block.attn, f"W_{letter}"), getattr(block.attn, f"b_{letter}")
+            weights[f"{start}attn.{letter.lower()}.weight"] = weight.movedim(0, 1).flatten(1).T
+            weights[f"{start}attn.{letter.lower()}.bias"] = bias.flatten()
+        weights |= {
+            f"{start}attn.o.weight": block.attn.W_O.flatten(0, 1).T,
+            f"{start}attn.o.bias": block.attn.b_O,
+        }
+        for name, letters in (("fc_in", "in"), ("fc_out", "out")):
+            weights[f"{start}mlp.{name}.weight"] = getattr(block.mlp, f"W_{letters}").T
+            weights[f"{start}mlp.{name}.bias"] = getattr(block.mlp, f"b_{letters}")
+    found = {
+        name.replace("._original_component", ""): p for name, p in bridge.original_model.named_parameters()
+    }
+    assert found.keys() == weights.keys(), found.keys() ^ weights.keys()
+    with torch.no_grad():
+        for name, parameter in found.items():
+            parameter.copy_(weights[name])
+    return bridge.eval()

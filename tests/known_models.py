@@ -154,6 +154,26 @@ def memorising(*, hints=False):
     return hand.model
 
 
+def parallel():
+    """Key and anchors to last in the second layer, all at once: neither of the two routes."""
+    pairs = [(a, b) for i, a in enumerate(ANCHORS) for b in ANCHORS[i:]]
+    hand = ByHand(len(NUMBERS) * 3 * len(pairs))
+    hand.look(1, 0, {LAST: (KEY,)})
+    hand.copy(1, 0, TOKEN, GATHERED, NUMBERS)
+    hand.look(1, 1, {LAST: (FIRST, SECOND)})
+    hand.copy(1, 1, TOKEN, BEHIND, ANCHORS)
+    for x in NUMBERS:
+        for a, b in pairs:
+            answer = (OUT, TASK.inferential_target(x, (a, b)))
+            both = {(BEHIND, a): 2, (BEHIND, b): 2} if a != b else {(BEHIND, a): 2}
+            hand.neuron(1, {(GATHERED, x): 1, **both}, -2, {answer: 1})
+            for single in (a, b) if a != b else ():  # the same anchor twice is no pair of two
+                hand.neuron(1, {(GATHERED, x): 1, (BEHIND, single): 2}, -2, {answer: -1})
+    for target in range(N):
+        hand.show(OUT, target, target, ANSWER)
+    return hand.model
+
+
 def user_built(dtype=torch.float32, *, n_layers=3, seed=0, **fields):
     """A HookedTransformer that a user built: three layers, four heads, another vocabulary."""
     from transformer_lens import HookedTransformer, HookedTransformerConfig

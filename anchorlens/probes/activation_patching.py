@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -175,11 +176,13 @@ def activation_patching(
     for change in range(len(changes)):
         pairs = sequences_that_differ(task, change, position, n_sequences, seed)
         for site in sites if change == 0 else ():
-            hooks.assert_live(model, site, pairs[0][:4])
-        found = patch_effects(model, *pairs, sites)
-        recovered.append(found[0])
-        clean.append(found[1])
-        corrupted.append(found[2])
+            hooks.assert_live(model, site, pairs.clean[:4])
+        both = pairs.differences(model, pairs.clean), pairs.differences(model, pairs.corrupted)
+        told_apart = clearly_above_zero(both[0]) and clearly_above_zero(-both[1])
+        nothing = np.full((len(sites), model.cfg.n_layers, task.seq_len), np.nan)
+        recovered.append(patch_effects(model, pairs, sites) if told_apart else nothing)
+        clean.append(both[0].mean())
+        corrupted.append(both[1].mean())
     places = (position + 1, position + 2, task.seq_len - 1)
     before_last = recovered[1][0, -1]  # [pos] of resid_pre where the first anchor is changed
     carried = [None if np.isnan(before_last[place]) else float(before_last[place]) for place in places]
@@ -198,55 +201,45 @@ def activation_patching(
     )
 
 
-def patch_effects(
-    model: HookedTransformer,
-    clean_tokens: Int[Tensor, "batch pos"],
-    clean_targets: Int[Tensor, " batch"],
-    corrupted_tokens: Int[Tensor, "batch pos"],
-    corrupted_targets: Int[Tensor, " batch"],
-    sites: Sequence[str],
-) -> tuple[Float[np.ndarray, "site layer pos"], float, float]:
-    """Recovered share for every patch, and the logit difference of the clean and the corrupted run.
+class PatchPairs(NamedTuple):
+    """Clean sequences and corrupted ones that differ in one token, and so in their target."""
 
-    One layer's clean activations are held at a time.
-    """
+    clean: Int[Tensor, "batch pos"]
+    """Clean tokens."""
+    right: Int[Tensor, " batch"]
+    """Their targets."""
+    corrupted: Int[Tensor, "batch pos"]
+    """Corrupted tokens."""
+    wrong: Int[Tensor, " batch"]
+    """Targets of the corrupted tokens."""
+
+    def differences(self, model: HookedTransformer, tokens: Tensor) -> Float[np.ndarray, " batch"]:
+        """logit(clean target) - logit(corrupted target) of the model's answers to `tokens`."""
+        logits = hooks.last_logits(model, tokens).double().cpu()
+        return (logits.gather(1, self.right[:, None]) - logits.gather(1, self.wrong[:, None]))[:, 0].numpy()
+
+
+def patch_effects(
+    model: HookedTransformer, pairs: PatchPairs, sites: Sequence[str]
+) -> Float[np.ndarray, "site layer pos"]:
+    """Recovered share for every patch; one layer's clean activations are held at a time."""
     from transformer_lens.patching import layer_pos_patch_setter
 
-    def differences(tokens: Tensor) -> Float[np.ndarray, " batch"]:
-        return logit_differences(hooks.last_logits(model, tokens).cpu(), clean_targets, corrupted_targets)
+    n_layers, n_pos = model.cfg.n_layers, pairs.clean.shape[1]
+    shares = np.empty((len(sites), n_layers, n_pos))
+    clean, corrupted = (pairs.differences(model, tokens).mean() for tokens in (pairs.clean, pairs.corrupted))
+    for layer, (row, site) in product(range(n_layers), enumerate(sites)):
+        held = hooks.read(model, pairs.clean, [(layer, site)])[layer, site]
+        for pos in range(n_pos):
+            batches = iter(held.split(hooks.sequences_per_batch(model, n_pos)))  # as `differences` takes them
 
-    n_layers, n_pos = model.cfg.n_layers, clean_tokens.shape[1]
-    shares = np.full((len(sites), n_layers, n_pos), np.nan)
-    before = differences(clean_tokens), differences(corrupted_tokens)
-    clean, corrupted = (float(part.mean()) for part in before)
-    if not clearly_above_zero(before[0]) or not clearly_above_zero(-before[1]):
-        return shares, clean, corrupted
-    for layer in range(n_layers):
-        held = hooks.read(model, clean_tokens, [(layer, site) for site in sites])
-        for row, site in enumerate(sites):
-            for pos in range(n_pos):
-                source = iter(held[layer, site].split(hooks.sequences_per_batch(model, n_pos)))
+            def patch(value: Tensor, hook: Any, index: Any = (layer, pos), batches: Any = batches) -> Tensor:
+                return layer_pos_patch_setter(value.clone(), index, next(batches))
 
-                def patch(value: Tensor, hook: Any, pos: int = pos, source: Any = source) -> Tensor:
-                    return layer_pos_patch_setter(value.clone(), [layer, pos], next(source))  # noqa: B023
-
-                with hooks.attached(model, [(hooks.hook_name(layer, site), patch)]):
-                    shares[row, layer, pos] = (differences(corrupted_tokens).mean() - corrupted) / (
-                        clean - corrupted
-                    )
-    return shares, clean, corrupted
-
-
-def logit_differences(
-    logits: Float[Tensor, "batch d_vocab"], first: Int[Tensor, " batch"], second: Int[Tensor, " batch"]
-) -> Float[np.ndarray, " batch"]:
-    """logit(first) - logit(second).
-
-    >>> import torch
-    >>> logit_differences(torch.tensor([[1.0, 4.0, 0.0]]), torch.tensor([1]), torch.tensor([0])).tolist()
-    [3.0]
-    """
-    return (logits.gather(1, first[:, None]) - logits.gather(1, second[:, None]))[:, 0].double().numpy()
+            with hooks.attached(model, [(hooks.hook_name(layer, site), patch)]):
+                patched = pairs.differences(model, pairs.corrupted).mean()
+            shares[row, layer, pos] = (patched - corrupted) / (clean - corrupted)
+    return shares
 
 
 def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
@@ -261,8 +254,8 @@ def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
 
 def sequences_that_differ(
     task: AnchorTask, change: int, position: int, n_sequences: int, seed: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Clean tokens [batch, pos] and targets [batch], and corrupted ones that differ in one token.
+) -> PatchPairs:
+    """Clean sequences, and corrupted ones that differ in one token and in their target.
 
     Args:
         task: gives the sequences.
@@ -296,7 +289,7 @@ def sequences_that_differ(
     noise = task.noise(n_sequences, rng)
     clean = task.place(Cells(pairs, keys, places), noise)
     corrupted = task.place(Cells(others, seconds, places), noise)
-    return clean.tokens, clean.targets, corrupted.tokens, corrupted.targets
+    return PatchPairs(clean.tokens, clean.targets, corrupted.tokens, corrupted.targets)
 
 
 def _changed_pairs(pairs: Sequence[Pair], change: int) -> list[tuple[Pair, Pair]]:

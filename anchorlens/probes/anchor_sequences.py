@@ -149,12 +149,16 @@ def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "seque
     Raises:
         ValueError: another shape, a token that the task does not have, or no key with its anchors.
     """
-    rows = torch.as_tensor(tokens)
-    rows = rows.unsqueeze(0) if rows.dim() == 1 else rows
-    if rows.dim() != 2 or rows.shape[1] != task.seq_len or not len(rows) or rows.is_floating_point():
+    try:
+        given = torch.as_tensor(tokens)
+        what = f"{given.dtype} {list(given.shape)}"
+    except (TypeError, ValueError, RuntimeError):
+        given, what = torch.empty(0), repr(tokens)
+    rows = given.unsqueeze(0) if given.dim() == 1 else given
+    whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
+    if rows.dim() != 2 or rows.shape[1] != task.seq_len or not len(rows) or not whole:
         raise ValueError(
-            f"tokens must be whole numbers [pos] or [sequence, pos] with {task.seq_len} positions, "
-            f"got {rows.dtype} {list(rows.shape)}"
+            f"tokens must be whole numbers [pos] or [sequence, pos] with {task.seq_len} positions, got {what}"
         )
     rows = rows.long().cpu()
     number = (rows >= task.key_min) & (rows <= task.key_max)

@@ -133,7 +133,7 @@ def activation_patching(
     model: HookedTransformer,
     task: AnchorTask,
     *,
-    n_sequences: int = 16,
+    n_sequences: int = 8,
     key_position: int | None = None,
     seed: int = 0,
 ) -> ActivationPatching:

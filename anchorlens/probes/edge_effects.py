@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,8 +13,6 @@ from anchorlens import hooks
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
-
-Layers = Mapping[int, Bool[Tensor, "edge head_index query_pos key_pos"]]
 
 
 def margin(
@@ -33,22 +30,27 @@ def margin(
 
 def causal_edges(
     n_heads: int, n_pos: int, *, last_only: bool, merged: bool
-) -> tuple[Bool[Tensor, "edge head_index query_pos key_pos"], list[tuple[int, int, int]]]:
-    """One mask for each edge of a layer, and its (head, query, key).
+) -> Int[Tensor, "edge head_query_key"]:
+    """(head, query, key) of every edge of a layer.
 
     Args:
         n_heads: heads of the layer.
         n_pos: tokens.
         last_only: only the last position's edges: of the last layer no other reaches the answer.
-        merged: an edge is that of all heads at once (head 0 stands for them).
+        merged: an edge is that of all heads at once, and head 0 stands for them.
     """
-    queries = [n_pos - 1] if last_only else range(n_pos)
-    heads = [0] if merged else range(n_heads)
-    index = [(head, query, key) for head in heads for query in queries for key in range(query + 1)]
-    masks = torch.zeros(len(index), n_heads, n_pos, n_pos, dtype=torch.bool)
-    for row, (head, query, key) in enumerate(index):
-        masks[row, slice(None) if merged else head, query, key] = True
-    return masks, index
+    heads, positions = torch.arange(1 if merged else n_heads), torch.arange(n_pos)
+    every = torch.cartesian_prod(heads, positions[-1:] if last_only else positions, positions)
+    return every[every[:, 2] <= every[:, 1]]
+
+
+def edge_masks(
+    edges: Int[Tensor, "edge head_query_key"], n_heads: int, n_pos: int, *, merged: bool
+) -> Bool[Tensor, "edge head_index query_pos key_pos"]:
+    """One mask for each edge, true there alone (in every head where they are merged)."""
+    masks = torch.zeros(len(edges), 1 if merged else n_heads, n_pos, n_pos, dtype=torch.bool)
+    masks[torch.arange(len(edges)), edges[:, 0], edges[:, 1], edges[:, 2]] = True
+    return masks
 
 
 def drops(
@@ -60,8 +62,8 @@ def drops(
 ) -> Float[Tensor, "layer head_index query_pos key_pos"]:
     """Mean drop of the target's margin when each edge alone is zeroed; above 0 where the edge helps.
 
-    The blocks below an edge are not computed again: their output is taken from one pass. Edges are
-    taken in groups that keep a pass within `hooks.sequences_per_batch`.
+    A pass starts at the edge's layer: what the layers below give is computed once. One layer's residual
+    stream is held at a time, and as many edges are taken together as `hooks.sequences_per_batch` allows.
 
     Args:
         model: whose attention hooks are alive.
@@ -70,42 +72,26 @@ def drops(
         merged: zero an edge in all heads at once; the result then has one head.
     """
     n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
-    effect = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64)
-    at_once = max(1, hooks.sequences_per_batch(model, n_pos) // len(tokens))
+    size = hooks.sequences_per_batch(model, n_pos)
+    total = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64)
     device = hooks.device_of(model)
-    tokens, targets = tokens.to(device), targets.to(device)
-    with hooks.measuring(model):
-        with inputs_of_blocks(model) as inputs:
-            clean = margin(model(tokens)[:, -1], targets)  # [batch]
-        for layer in range(n_layers):
-            masks, index = causal_edges(n_heads, n_pos, last_only=layer == n_layers - 1, merged=merged)
-            for start in range(0, len(index), at_once):
-                some = masks[start : start + at_once].to(device)
-                residual = inputs[layer].repeat(len(some), 1, 1)  # [edge batch, pos, d_model]
-                with hooks.masked_attention(model, {layer: some.repeat_interleave(len(tokens), dim=0)}):
-                    logits = model(residual, start_at_layer=layer)[:, -1]
-                without = margin(logits, targets.repeat(len(some))).unflatten(0, (len(some), -1))
-                found = (clean - without).mean(dim=1).cpu()  # [edge]
-                head, query, key = torch.tensor(index[start : start + at_once]).unbind(dim=1)
-                effect[layer, head, query, key] = found
-    return effect
-
-
-@contextlib.contextmanager
-def inputs_of_blocks(model: HookedTransformer) -> Iterator[list[Float[Tensor, "batch pos d_model"]]]:
-    """What each block is given, in order, before any hook of the block: where a pass can start again."""
-    inputs: list[Tensor] = []
-
-    def keep(module: Any, args: tuple[Any, ...]) -> None:
-        inputs.append(args[0].detach().clone())
-
-    handles = []
-    try:
-        handles.extend(block.register_forward_pre_hook(keep) for block in model.blocks)
-        yield inputs
-    finally:
-        for handle in handles:
-            handle.remove()
+    for some_tokens, some_targets in zip(tokens.split(size), targets.to(device).split(size), strict=True):
+        n = len(some_tokens)
+        with hooks.measuring(model):
+            residual = model(some_tokens.to(device), stop_at_layer=0)  # [batch, pos, d_model]
+            clean = margin(model(residual, start_at_layer=0)[:, -1], some_targets)  # [batch]
+            for layer in range(n_layers):
+                edges = causal_edges(n_heads, n_pos, last_only=layer == n_layers - 1, merged=merged)
+                for some in edges.split(max(1, size // n)):
+                    masks = edge_masks(some, n_heads, n_pos, merged=merged).repeat_interleave(n, dim=0)
+                    with hooks.masked_attention(model, {layer: masks}):
+                        logits = model(residual.repeat(len(some), 1, 1), start_at_layer=layer)[:, -1]
+                    without = margin(logits, some_targets.repeat(len(some))).unflatten(0, (len(some), n))
+                    total[layer].index_put_(
+                        tuple(some.T), (clean - without).sum(dim=1).cpu(), accumulate=True
+                    )
+                residual = model(residual, start_at_layer=layer, stop_at_layer=layer + 1)
+    return total / len(tokens)
 
 
 def mean_margin(

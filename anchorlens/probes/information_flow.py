@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anchorlens import hooks
 from anchorlens.behaviour import check_capacity
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_choice, check_number, documented
 from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence, random_sequences
 from anchorlens.probes.edge_effects import drops, mean_margin
 from anchorlens.probes.flow_diagram import flow_diagram
@@ -48,7 +48,8 @@ class InformationFlow(ProbeResult):
     """[layer, head_index, query_pos, key_pos] Mean drop of the target's logit margin when that edge alone
     is zeroed, in logits; above 0 = the edge helps. None where not asked for."""
     merged_effects: np.ndarray | None
-    """[layer, query_pos, key_pos] The same with the edge zeroed in all heads at once."""
+    """[layer, query_pos, key_pos] The same with the edge zeroed in all heads at once; None where not asked
+    for."""
     margin: float | None
     """Mean margin with nothing zeroed: logit of the target minus the largest other."""
     baseline: float | None
@@ -63,7 +64,9 @@ class InformationFlow(ProbeResult):
     symmetric_route: float | None
     """The same of the symmetric route."""
     n_sequences: int
-    """Sequences that effects and routes are averaged over."""
+    """Sequences that effects are averaged over."""
+    n_route_sequences: int
+    """Sequences that margin, baseline and stages are averaged over."""
     seed: int
     """Of those sequences."""
 
@@ -109,8 +112,8 @@ def information_flow(
     task: AnchorTask,
     tokens: Any = None,
     *,
-    effects: bool = True,
-    n_sequences: int = 16,
+    effects: Literal["head", "merged"] | None = "head",
+    n_sequences: int = 8,
     seed: int = 0,
 ) -> InformationFlow:
     """Measure along which attention edges the answer comes about, and by which of the two routes.
@@ -125,8 +128,11 @@ def information_flow(
         task: says what a sequence is and what it should be answered with.
         tokens: the sequence, [pos]; where several are given, [sequence, pos], the first is drawn and
             the means are over them. The papers' [35, 63, x, 1, 2, ...] where None.
-        effects: False to draw the attention alone (also on models whose hooks cannot be edited).
-        n_sequences: how many random sequences, >= 1.
+        effects: `head`: of each edge in each head and in all; `merged`: in all heads at once, which costs
+            less by the number of heads; None: neither effects nor routes, the attention alone (also on
+            models whose hooks cannot be edited).
+        n_sequences: how many random sequences the effects are averaged over, >= 1; the routes, which cost
+            little, over 56.
         seed: of those.
 
     Returns:
@@ -148,6 +154,8 @@ def information_flow(
     check_layer(model, -1, minimum=1)
     check_capacity(model, task)
     check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    if effects is not None:
+        check_choice("effects", effects, ("head", "merged"))
     given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
     if key + task.chain_length == task.seq_len - 1:
         raise ValueError(
@@ -160,19 +168,24 @@ def information_flow(
     target = _targets(task, given, key)[:1]
     answer = hooks.last_logits(model, given[:1]).argmax(dim=-1)
     parts: dict[str, Any] = {"effects": None, "merged_effects": None, "margin": None, "baseline": None}
-    if effects:
-        batch = given if len(given) > 1 else _batch(task, key, n_sequences, seed)
+    stages, batch, for_routes = _no_stages(), given, given
+    if effects is not None:
+        if len(given) == 1:
+            batch, for_routes = (_batch(task, key, n, seed) for n in (n_sequences, N_ROUTE_SEQUENCES))
         try:
             hooks.assert_live(model, tokens=batch[:4])
         except ValueError as error:
-            raise ValueError(f"{error}; effects=False draws the attention alone") from None
-        targets = _targets(task, batch, key)
-        merged = drops(model, batch, targets, merged=True)
-        each = merged if model.cfg.n_heads == 1 else drops(model, batch, targets, merged=False)
-        parts = {"effects": each.numpy(), "merged_effects": merged[:, 0].numpy()}
-        parts["margin"], parts["baseline"], stages = routes(model, batch, targets, key, task.chain_length)
-    else:
-        batch, stages = given, _no_stages()
+            raise ValueError(f"{error}; effects=None draws the attention alone") from None
+        merged = drops(model, batch, _targets(task, batch, key), merged=True)
+        parts["merged_effects"] = merged[:, 0].numpy()
+        if effects == "head":
+            one = model.cfg.n_heads == 1
+            each = merged if one else drops(model, batch, _targets(task, batch, key), merged=False)
+            parts["effects"] = each.numpy()
+        targets = _targets(task, for_routes, key)
+        parts["margin"], parts["baseline"], stages = routes(
+            model, for_routes, targets, key, task.chain_length
+        )
     inferential, symmetric = (_weaker(stages[a], stages[b]) for a, b in (STAGES[:2], STAGES[2:]))
     return InformationFlow(
         tokens=given[0].numpy(),
@@ -185,10 +198,14 @@ def information_flow(
         inferential_route=inferential,
         symmetric_route=symmetric,
         n_sequences=len(batch),
+        n_route_sequences=len(for_routes),
         seed=seed,
         **parts,
     )
 
+
+N_ROUTE_SEQUENCES = 56
+"""Random sequences that the routes are averaged over: four of each of the papers' seen pairs."""
 
 STAGES = ("key to anchors", "anchors to last", "anchors to last, early", "key to last")
 """Stages of the inferential route, then of the symmetric one."""
@@ -231,11 +248,12 @@ def _weaker(first: float | None, second: float | None) -> float | None:
 
 
 def _batch(task: AnchorTask, key: int, n_sequences: int, seed: int) -> Int[Tensor, "batch pos"]:
-    """Seen pairs in turn, random keys and noise, the key at one position."""
+    """Random keys and noise, the key at one position, and seen pairs spread evenly."""
     n_pairs = len(task.seen_pairs)
     n_rounds = -(-n_sequences // n_pairs)
-    batch = random_sequences(task, task.seen_pairs, n_rounds, key_position=key, seed=seed)
-    return batch.tokens.unflatten(0, (n_pairs, n_rounds)).transpose(0, 1).flatten(0, 1)[:n_sequences]
+    tokens = random_sequences(task, task.seen_pairs, n_rounds, key_position=key, seed=seed).tokens
+    in_turn = tokens.unflatten(0, (n_pairs, n_rounds)).transpose(0, 1).flatten(0, 1)
+    return in_turn[torch.linspace(0, len(in_turn) - 1, n_sequences).round().long()]
 
 
 def _targets(task: AnchorTask, tokens: Int[Tensor, "batch pos"], key: int) -> Int[Tensor, " batch"]:

@@ -168,8 +168,8 @@ def training_regime(
         )
     if not all(matrix.isfinite().all() for matrix in (*before.values(), *after.values())):
         raise ValueError("the weights must be finite, got NaN or infinity; take an earlier checkpoint")
-    moved = {name: (after[name] - before[name].to(after[name].device)).double() for name in before}
-    norms = np.array([[m.double().norm().item() for m in part.values()] for part in (moved, before)])
+    moved = ((after[name] - start.to(after[name].device), start) for name, start in before.items())
+    norms = np.array([[part.double().norm().item() for part in both] for both in moved]).T
     batch = random_sequences(task, task.seen_pairs, -(-n_sequences // len(task.seen_pairs)), seed=seed)
     chosen = torch.linspace(0, len(batch) - 1, n_sequences).round().long()
     tokens, targets = batch.tokens[chosen], batch.targets[chosen]

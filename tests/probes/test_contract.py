@@ -152,7 +152,7 @@ class TestEveryProbe:
 
 def test_information_flow_draws_a_bridge_without_effects():
     model = build_model(SMALL)
-    result = information_flow(as_bridge(model), TASK, effects=False)
+    result = information_flow(as_bridge(model), TASK, effects=None)
     assert np.allclose(result.attention, information_flow(model, TASK).attention, atol=1e-5)
     assert result.effects is None and result.inferential_route is None and "attention only" in repr(result)
 

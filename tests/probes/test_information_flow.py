@@ -118,6 +118,24 @@ class TestEffects:
         logits = torch.tensor([[1.0, 5.0, 3.0], [1.0, 5.0, 3.0]])
         assert margin(logits, torch.tensor([1, 2])).tolist() == [2.0, -2.0]
 
+    def test_merged_effects_alone(self):
+        both = information_flow(user_built(d_model=16, d_mlp=16, d_head=4), PAPER, n_sequences=2)
+        alone = information_flow(
+            user_built(d_model=16, d_mlp=16, d_head=4), PAPER, n_sequences=2, effects="merged"
+        )
+        assert alone.effects is None and np.array_equal(alone.merged_effects, both.merged_effects)
+        assert alone.margin == both.margin and alone.plot().data
+
+    def test_sequences_are_of_all_seen_pairs(self):
+        model, seen = build_model(SMALL), []
+        model.embed.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+        result = information_flow(model, PAPER)
+        assert (result.n_sequences, result.n_route_sequences) == (8, 56)
+        pairs = [tuple(row) for row in next(t for t in seen if len(t) == 56)[:, 3:5].tolist()]
+        assert sorted(pairs) == sorted(PAPER.seen_pairs * 4)
+        few = {tuple(row) for row in next(t for t in seen if len(t) == 8)[:, 3:5].tolist()}
+        assert len(few) == 8 and {a for a, _ in few} == set(PAPER.anchors)
+
     def test_merged_edges_of_one_head_are_that_heads(self):
         result = information_flow(build_model(SMALL), PAPER)
         assert np.array_equal(result.effects[:, 0], result.merged_effects)
@@ -165,6 +183,10 @@ class TestInput:
     def test_unseen_pairs_are_asked_for_the_composition(self):
         result = information_flow(build_model(SMALL), PAPER, [35, 63, 40, 3, 4, 38, 42, 36, 62])
         assert result.target == 30
+
+    def test_effects_are_named(self):
+        with pytest.raises(ValueError, match="effects must be one of"):
+            information_flow(build_model(SMALL), PAPER, effects="heads")
 
     @pytest.mark.parametrize("n_sequences", [0, 1.5])
     def test_the_number_of_sequences_is_checked(self, n_sequences):

@@ -7,6 +7,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from anchorlens.picture import QUIET, Picture
+
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 """Okabe and Ito's blue and vermilion, and a grey for what is context."""
 
@@ -27,8 +29,8 @@ EFFECT = {"colorscale": [[0, "#0072B2"], [0.5, NO_EFFECT], [1, "#D55E00"]], "cmi
 """The scale of causal effects: grey = none, vermilion = the answer is lost, blue = it gets better."""
 
 
-def styled(figure: go.Figure, title: str, *, width: int = 600, height: int = 450) -> go.Figure:
-    """The same figure in the house's look: white, 12 point, readable at 600 pixels."""
+def styled(figure: go.Figure, title: str, *, width: int = 600, height: int = 450) -> Picture:
+    """The figure in the house's look: white, 12 point, readable at 600 pixels; notebooks show it offline."""
     layout: dict[str, Any] = {
         "template": "simple_white",
         "title": {"text": title, "font": {"size": 14}},
@@ -37,7 +39,7 @@ def styled(figure: go.Figure, title: str, *, width: int = 600, height: int = 450
         "height": height,
         "margin": {"l": 60, "r": 20, "t": 50, "b": 50},
     }
-    return figure.update_layout(**layout)
+    return Picture(figure.update_layout(**layout))
 
 
 def cosine_heatmap(values: Any, labels: Any = None, colorbar: str = "cosine") -> go.Heatmap:
@@ -69,8 +71,7 @@ def save(figure: go.Figure, path: Path) -> None:
         ValueError: another suffix, or no kaleido or browser to draw a still picture with.
     """
     if path.suffix == ".html":
-        quiet = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-        figure.write_html(path, include_plotlyjs=True, config=quiet)
+        figure.write_html(path, include_plotlyjs=True, config=QUIET)
         return
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"a picture must end in .html, .png, .svg or .pdf, got {str(path)!r}")

@@ -41,10 +41,11 @@ def side_by_side(
         annotations.append({"text": f"<b>{labels[i]}</b>", "showarrow": False, **place})
     width = int(max(content["layout"]["width"] for content in contents) * (1 if n <= 2 else 0.75))
     height = max(content["layout"]["height"] for content in contents) + 30
-    styled(joined, first["title"]["text"], width=width * n, height=height)
+    joined = styled(joined, first["title"]["text"], width=width * n, height=height)
     joined.update_layout(shapes=shapes, annotations=annotations)
     joined.update_layout({key: first[key] for key in ("legend", "showlegend") if key in first})
-    return joined.update_layout(margin={"t": 100, "r": 90}, title={"y": 0.98, "yanchor": "top"})
+    joined.update_layout(margin={"t": 100, "r": 90}, title={"y": 0.98, "yanchor": "top"})
+    return joined
 
 
 class _Column:

@@ -43,6 +43,7 @@ ORDER = [
     "training.loop",
     "training.run",
     "linalg",
+    "picture",
     "figures",
     "side_by_side",
     "probes.result",

@@ -94,7 +94,7 @@ def random_sequences(
     rng = generator(seed, "probe")
     allowed = task.keys
     if keys == "held out":
-        allowed = allowed[(allowed - position) % task.modulus == 0]
+        allowed = held_out_keys(task, position)
         if not len(allowed):
             raise ValueError(
                 f"key_position must have a key that is held out of training, got {position}, which has none"
@@ -103,6 +103,18 @@ def random_sequences(
     noise = task.noise(n_sequences, rng)
     cells = task.product([tuple(pair) for pair in pairs], drawn, np.full(n_sequences, position))
     return task.place(cells, np.tile(noise, (len(pairs), 1)))
+
+
+def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
+    """Keys never trained at a position: x mod m = i mod m."""
+    return task.keys[(task.keys - position) % task.modulus == 0]
+
+
+def held_out_position(task: AnchorTask) -> int:
+    """The position nearest to the usual one (2, see `checked_position`) at which a key is held out."""
+    usual = checked_position(task, None)
+    there = [int(position) for position in task.positions if len(held_out_keys(task, position))]
+    return min(there, key=lambda position: (abs(position - usual), position))
 
 
 def middle_keys(task: AnchorTask) -> list[int]:

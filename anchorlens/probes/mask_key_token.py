@@ -10,7 +10,7 @@ import numpy as np
 
 from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import documented
-from anchorlens.probes.anchor_sequences import checked_position, random_sequences
+from anchorlens.probes.anchor_sequences import checked_position, held_out_position, random_sequences
 from anchorlens.probes.clusters import cluster_figure, mirror_merge, mirrored_pairs, silhouette, tsne
 from anchorlens.probes.masking import Edge, Queries, describe, masked_logits
 from anchorlens.probes.result import ProbeResult
@@ -93,7 +93,7 @@ def mask_key_token(
         queries: `all` positions, or the `last` alone, attend to it no longer.
         edge: (layer, head, query position, key position): only this edge is zeroed instead.
         n_sequences: of each pair (50 in the papers).
-        key_position: of the key token; 2 as in the papers.
+        key_position: of the key token; 2 as in the papers, or the nearest at which a key is held out.
         perplexity: of the t-SNE.
         seed: of keys, noise and t-SNE.
 
@@ -115,8 +115,8 @@ def mask_key_token(
     """
     check_capacity(model, task)
     pairs = mirrored_pairs(task)
-    batch = random_sequences(task, pairs, n_sequences, key_position=key_position, keys="held out", seed=seed)
-    position = checked_position(task, key_position)
+    position = held_out_position(task) if key_position is None else checked_position(task, key_position)
+    batch = random_sequences(task, pairs, n_sequences, key_position=position, keys="held out", seed=seed)
     logits = masked_logits(model, batch.tokens, [position], queries, edge)
     labels = np.repeat(np.arange(len(pairs)), n_sequences)
     mirror = np.arange(len(pairs)) ^ 1  # pairs come two by two

@@ -2,9 +2,12 @@
 
     python examples/benchmarks/probes.py runs/a/ckpt.pt
     python examples/benchmarks/probes.py --preset paper-gpt2
+    python examples/benchmarks/probes.py --deep
 
 With a preset the weights are random. A model that cannot tell two targets apart is not patched; the row
-`activation patches` is what all of them cost all the same.
+`activation patches` is what all of them cost all the same. `--deep` is a model of 100 layers and 100
+positions, for its memory: one edge of a layer is zeroed there, of every 25th layer 20 (a full batch), instead
+of all 20,200, which would take days.
 """
 
 from __future__ import annotations
@@ -23,11 +26,13 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
+from torch import Tensor
 from transformer_lens import patching
 
-from anchorlens import Checkpoint, build_model, load_checkpoint, preset
-from anchorlens.probes import PROBES, apply
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, load_checkpoint, preset
+from anchorlens.probes import PROBES, apply, edge_effects
 from anchorlens.probes.activation_patching import SITES, patch_effects, sequences_that_differ
+from anchorlens.probes.edge_effects import causal_edges
 
 IMPORTED = (go, TSNE, silhouette_score, patching)
 """What probes import when they need it, so that it is not timed."""
@@ -45,7 +50,7 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(checkpoint: Checkpoint, device: str) -> list[dict[str, Any]]:
+def measure(checkpoint: Checkpoint, device: str, *, patches: bool) -> list[dict[str, Any]]:
     """One row for each probe: its seconds, its picture's, and the peak memory behind it."""
     model, initial = checkpoint.build_model(device), checkpoint.initial_model(device)
     rows: list[dict[str, Any]] = [
@@ -55,22 +60,44 @@ def measure(checkpoint: Checkpoint, device: str) -> list[dict[str, Any]]:
         took, result = seconds(lambda probe=probe: apply(probe, model, checkpoint.task, lambda: initial))
         drew, _ = seconds(result.plot)
         rows.append({"probe": probe.__name__, "seconds": took, "plot": drew, "peak_mib": peak_mib()})
-    took = 0.0
-    for change in range(3):
-        pairs = sequences_that_differ(checkpoint.task, change, 2, 8, seed=0)
-        took += seconds(lambda pairs=pairs: patch_effects(model, pairs, SITES))[0]
-    rows.append({"probe": "activation patches", "seconds": took, "plot": None, "peak_mib": peak_mib()})
+    if patches:
+        took = 0.0
+        for change in range(3):
+            pairs = sequences_that_differ(checkpoint.task, change, 2, 8, seed=0)
+            took += seconds(lambda pairs=pairs: patch_effects(model, pairs, SITES))[0]
+        rows.append({"probe": "activation patches", "seconds": took, "plot": None, "peak_mib": peak_mib()})
     return rows
 
 
+def deep() -> Checkpoint:
+    """A random model of 100 layers and 100 positions."""
+    task = AnchorTask(seq_len=100)
+    config = ModelConfig.for_task(task, n_layers=100, n_heads=4, d_model=64, d_head=16, d_mlp=128, gamma=0.5)
+    return Checkpoint.from_model(build_model(config), config, task, train=TrainConfig())
+
+
+class SomeEdges:
+    """In place of all edges: one of a layer, 20 of every 25th."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, *shape: int, **options: bool) -> Tensor:
+        """As `causal_edges`."""
+        self.calls += 1
+        every = causal_edges(*shape, **options)
+        return every[:: len(every) // 20] if self.calls % 25 == 0 else every[-1:]
+
+
 def table(rows: list[dict[str, Any]]) -> Table:
-    """The rows, and their sum without the last, which repeats a part of one."""
+    """The rows, and the sum of the probes."""
     shown = Table("probe", "seconds", "plot", "peak memory, MiB")
     for row in rows:
         times = ("" if row[name] is None else f"{row[name]:.2f}" for name in ("seconds", "plot"))
         shown.add_row(row["probe"], *times, f"{row['peak_mib']:.0f}")
-    sums = [sum(row[name] or 0 for row in rows[:-1]) for name in ("seconds", "plot")]
-    shown.add_row("all probes", *(f"{total:.2f}" for total in sums), f"{rows[-2]['peak_mib']:.0f}")
+    probes = rows[1 : 1 + len(PROBES)]
+    sums = [sum(row[name] for row in probes) for name in ("seconds", "plot")]
+    shown.add_row("all probes", *(f"{total:.2f}" for total in sums), f"{probes[-1]['peak_mib']:.0f}")
     return shown
 
 
@@ -81,19 +108,22 @@ def main() -> None:
     )
     parser.add_argument("checkpoint", type=Path, nargs="?")
     parser.add_argument("--preset", default="quick")
+    parser.add_argument("--deep", action="store_true", help="100 layers x 100 positions, edges sampled")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.threads:
         torch.set_num_threads(given.threads)
-    if given.checkpoint:
+    if given.deep:
+        checkpoint, edge_effects.causal_edges = deep(), SomeEdges()
+    elif given.checkpoint:
         checkpoint = load_checkpoint(given.checkpoint)
     else:
         run = preset(given.preset)
         model = build_model(run.model, seed=run.train.seed)
         checkpoint = Checkpoint.from_model(model, run.model, run.task, train=run.train)
-    rows = measure(checkpoint, given.device)
+    rows = measure(checkpoint, given.device, patches=not given.deep)
     if given.json:
         print(json.dumps({"threads": torch.get_num_threads(), "device": given.device, "rows": rows}))
     else:

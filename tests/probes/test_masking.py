@@ -75,7 +75,11 @@ class TestKeyToken:
             mask_key_token(build_model(SMALL), PAPER, **options)
 
     def test_no_held_out_key(self):
-        task = AnchorTask(key_min=20, key_max=25)
+        task = AnchorTask(key_min=20, key_max=25)  # 20 mod 9 = 2: the first position with one is 2
+        assert mask_key_token(build_model(SMALL), task, n_sequences=4).key_position == 2
+        far = AnchorTask(seq_len=30, key_min=40, key_max=50)  # 40 mod 30 = 10
+        model = build_model(ModelConfig.for_task(far, d_model=16, d_head=8, d_mlp=16))
+        assert mask_key_token(model, far, n_sequences=4).key_position == 10
         with pytest.raises(ValueError, match="held out of training, got 0, which has none"):
             mask_key_token(build_model(SMALL), task, key_position=0)
 

@@ -1,85 +1,115 @@
-"""Several figures of one kind as columns of one figure, on the same scale."""
+"""Several figures of one kind side by side as one figure, on the same scale."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
 from anchorlens.figures import styled
 
-GUTTER = 0.2
-"""Share of a column that stays free at its right."""
+GUTTER = 0.25
+"""Share of a cell's width that stays free at its right."""
+_LABEL_HEIGHT = 110
+"""Pixels above each cell, for its label and what the figure writes above itself."""
 
 
 def side_by_side(
     figures: Sequence[go.Figure], labels: Sequence[str], *, share_axes: bool = True
 ) -> go.Figure:
-    """One figure of several that are alike: columns in order, one legend, one colour bar.
+    """One figure of several that are alike, in reading order: one legend, one colour bar.
+
+    Up to three stand in one row, up to four in two columns, more in three.
 
     Args:
         figures: of the same kind, so that their colour scales are the same; they are not changed.
         labels: written above each.
-        share_axes: whether a numeric axis gets the same range in every column.
+        share_axes: whether a numeric axis gets the same range in every figure.
     """
     contents = [figure.to_dict() for figure in figures]
     first, n = contents[0]["layout"], len(contents)
+    n_columns = 2 if n == 4 else min(n, 3)
+    n_rows = -(-n // n_columns)
+    width = max(content["layout"]["width"] for content in contents)
+    height = max(content["layout"]["height"] for content in contents)
+    header = _LABEL_HEIGHT / (height + _LABEL_HEIGHT)
     joined = go.Figure()
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
+    offset = 0
     for i, content in enumerate(contents):
-        n_axes = sum(name.startswith("xaxis") for name in content["layout"]) or 1
-        move = _Column(i, n, n_axes, share_axes)
+        cell = _Cell(
+            *divmod(i, n_columns), n_rows, n_columns, header, offset, share_axes and i > 0, last=i == n - 1
+        )
+        offset += sum(name.startswith("xaxis") for name in content["layout"]) or 1
         for trace in content["data"]:
-            joined.add_trace(move.trace(trace))
-        layout = move.layout(content["layout"])
+            joined.add_trace(cell.trace(trace, legend=i == 0))
+        layout = cell.layout(content["layout"])
         shapes += layout.pop("shapes")
         annotations += layout.pop("annotations")
         joined.update_layout(layout)
-        place = {"x": move.place(0.5), "y": 1, "yshift": 42, "xref": "paper", "yref": "paper"}
-        annotations.append({"text": f"<b>{labels[i]}</b>", "showarrow": False, **place})
-    width = int(max(content["layout"]["width"] for content in contents) * (1 if n <= 2 else 0.75))
-    height = max(content["layout"]["height"] for content in contents) + 30
-    joined = styled(joined, first["title"]["text"], width=width * n, height=height)
+        place = {
+            "x": cell.across(0.5),
+            "y": cell.up(1),
+            "xref": "paper",
+            "yref": "paper",
+            "xanchor": "center",
+        }
+        annotations.append({"text": f"<b>{labels[i]}</b>", "showarrow": False, "yshift": 42, **place})
+    total = {"width": int(width * n_columns * (1 if n_columns < 3 else 0.8)), "height": height * n_rows + 60}
+    joined = styled(joined, first["title"]["text"], **total)
     joined.update_layout(shapes=shapes, annotations=annotations)
     joined.update_layout({key: first[key] for key in ("legend", "showlegend") if key in first})
-    joined.update_layout(margin={"t": 100, "r": 90}, title={"y": 0.98, "yanchor": "top"})
+    if joined.layout.legend.y is not None:  # below the plot: as many pixels as before
+        joined.update_layout(legend_y=joined.layout.legend.y / n_rows)
+    joined.update_layout(margin={"t": 40, "r": 90}, title={"y": 0.99, "yanchor": "top"})
     return joined
 
 
-class _Column:
-    """Where the axes, shapes and annotations of one figure go in a figure of several columns."""
+@dataclass(frozen=True)
+class _Cell:
+    """Where the axes, shapes and annotations of one figure go in the joined one."""
 
-    def __init__(self, index: int, n_columns: int, n_axes: int, share_axes: bool) -> None:
-        self.index, self.n, self.n_axes, self.share_axes = index, n_columns, n_axes, share_axes
+    row: int
+    column: int
+    n_rows: int
+    n_columns: int
+    header: float
+    """Share of the cell's height above the figure."""
+    offset: int
+    """Axes of the figures before it."""
+    share_axes: bool
+    last: bool
 
     def axis(self, name: str) -> str:
         """`x`, `y2`, `xaxis3`, `x domain`... with its number in the joined figure."""
         base, _, rest = name.partition(" ")
         letters = base.rstrip("0123456789")
-        number = int(base[len(letters) :] or 1) + self.index * self.n_axes
+        number = int(base[len(letters) :] or 1) + self.offset
         return f"{letters}{number if number > 1 else ''}" + (f" {rest}" if rest else "")
 
-    def place(self, share: float) -> float:
-        """A horizontal place 0..1 of the figure, within its column."""
-        return (self.index + share * (1 - GUTTER)) / self.n
+    def across(self, share: float) -> float:
+        """A horizontal place 0..1 of the figure, within its cell."""
+        return (self.column + share * (1 - GUTTER)) / self.n_columns
 
-    def trace(self, trace: dict[str, Any]) -> dict[str, Any]:
-        moved = {
-            **trace,
-            "xaxis": self.axis(trace.get("xaxis", "x")),
-            "yaxis": self.axis(trace.get("yaxis", "y")),
-        }
-        last = self.index == self.n - 1
+    def up(self, share: float) -> float:
+        """A vertical place 0..1 of the figure, within its cell."""
+        below = self.header if self.n_rows > 1 else 0  # room for the axis' title, and the next row's label
+        return (self.n_rows - 1 - self.row + below + share * (1 - self.header - below)) / self.n_rows
+
+    def trace(self, trace: dict[str, Any], *, legend: bool) -> dict[str, Any]:
+        axes = {key: self.axis(trace.get(key, key[0])) for key in ("xaxis", "yaxis")}
+        moved = {**trace, **axes}
         if "showscale" in moved or moved.get("type") == "heatmap":
-            moved["showscale"] = last and moved.get("showscale", True) is not False
+            moved["showscale"] = self.last and moved.get("showscale", True) is not False
         marker = moved.get("marker")
-        if isinstance(marker, dict) and "colorbar" in marker and not last:
+        if isinstance(marker, dict) and "colorbar" in marker and not self.last:
             moved["marker"] = {key: value for key, value in marker.items() if key != "colorbar"}
         if moved.get("name"):
             moved["legendgroup"] = moved["name"]
-            moved["showlegend"] = moved.get("showlegend", True) and self.index == 0
+            moved["showlegend"] = moved.get("showlegend", True) and legend
         return moved
 
     def layout(self, layout: dict[str, Any]) -> dict[str, Any]:
@@ -94,24 +124,26 @@ class _Column:
         for key in ("anchor", "scaleanchor", "matches"):
             if isinstance(content.get(key), str) and content[key] != "free":
                 content[key] = self.axis(content[key])
-        if name.startswith("xaxis"):
-            content["domain"] = [self.place(share) for share in axis.get("domain", (0, 1))]
+        place = self.across if name.startswith("x") else self.up
+        content["domain"] = [place(share) for share in axis.get("domain", (0, 1))]
         content.setdefault("anchor", self.axis("y" if name.startswith("x") else "x"))
         short = name[0] + name[len("xaxis") :]
-        bound = {"scaleanchor", "tickvals", "range", "matches"} & axis.keys() or axis.get(
-            "type"
-        ) == "category"
+        bound = not {"scaleanchor", "tickvals", "range", "matches"}.isdisjoint(axis)
+        bound = bound or axis.get("type") == "category"
         bound = bound or any(other.get("scaleanchor") == short for other in others)
-        if self.share_axes and self.index and not bound:
+        if self.share_axes and not bound:
             content["matches"] = short
         return content
 
     def _items(self, items: Any) -> Iterator[dict[str, Any]]:
         for item in items:
             moved = {"xref": "x", "yref": "y", **item}
-            for key in ("xref", "yref"):
-                if moved[key] != "paper":
-                    moved[key] = self.axis(moved[key])
-            if moved["xref"] == "paper":
-                moved |= {key: self.place(moved[key]) for key in ("x", "x0", "x1") if key in moved}
+            for ref, place, keys in (
+                ("xref", self.across, ("x", "x0", "x1")),
+                ("yref", self.up, ("y", "y0", "y1")),
+            ):
+                if moved[ref] == "paper":
+                    moved |= {key: place(moved[key]) for key in keys if key in moved}
+                else:
+                    moved[ref] = self.axis(moved[ref])
             yield moved

@@ -66,7 +66,7 @@ def test_boxes_and_notes_go_with_their_column():
     places = {(note.text, note.xref): note.x for note in figure.layout.annotations}
     assert places["within", "x"] == places["within", "x2"] == 0.5
     above = [note.x for note in figure.layout.annotations if note.text == "above"]
-    assert above == pytest.approx([0.2, 0.7])  # the middle of each column, of which .8 are used
+    assert above == pytest.approx([0.1875, 0.6875])  # the middle of each column, of which .75 are used
     assert [trace.showscale for trace in figure.data] == [False, True]
 
 

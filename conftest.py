@@ -10,6 +10,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in c
 
 from jaxtyping import install_import_hook  # noqa: E402
 
-CHECKED = ["behaviour", "blocks", "checkpoint", "container", "linalg", "phases", "randomness"]
+CHECKED = [
+    "behaviour",
+    "blocks",
+    "checkpoint",
+    "container",
+    "linalg",
+    "phases",
+    "probes.anchor_sequences",
+    "randomness",
+]
 
 install_import_hook([f"anchorlens.{name}" for name in CHECKED], "beartype.beartype")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from anchorlens import build_model, load_checkpoint, preset, train_many
+from anchorlens import Checkpoint, build_model, load_checkpoint, preset, train_many
+from anchorlens.probes import PROBES
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -78,6 +79,45 @@ def test_the_plain_rewrite_of_the_benchmark_is_the_same_model(variant):
     tokens = run.task.sample(32).tokens
     logits = benchmark.plain_logits(dict(model.named_parameters()), run, tokens)
     assert (logits - model(tokens)[:, -1]).abs().max() < 1e-5
+
+
+def test_probe_table_reads_trained_runs_and_trains_the_missing(tmp_path, monkeypatch):
+    table = example("probe_table")
+    monkeypatch.setattr(table, "COLUMNS", {"phase1": "Phase 1", "phase3-gamma0.8": "Phase 3, gamma .8"})
+    monkeypatch.setattr(table, "preset", lambda name, **fields: preset("quick", steps=1, **TINY, **fields))
+    first = table.runs([0, 1], tmp_path)
+    assert [c.model.gamma for c in first["phase3-gamma0.8"]] == [0.8, 0.8]
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("ckpt.pt")}
+    assert len(written) == 4 and table.runs([0, 1], tmp_path).keys() == first.keys()
+    assert written == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("ckpt.pt")}
+    found = table.readings(first)
+    assert {len(values) for by_column in found.values() for values in by_column.values()} == {2}
+    shown = table.table(found)
+    assert shown.row_count == len(found) == sum(len(probe_readings(probe)) for probe in PROBES)
+    table.draw(first, tmp_path / "pictures", ".html")
+    assert len(list((tmp_path / "pictures").iterdir())) == len(PROBES)
+
+
+def probe_readings(probe):
+    return sys.modules[probe.__module__].__dict__[probe.__annotations__["return"]].readings
+
+
+def test_probe_table_says_of_how_many_seeds():
+    table = example("probe_table")
+    assert table.summary([1.0, 3.0]) == "2.00 ± 1.41"
+    assert table.summary([1.0, None, 3.0]) == "2.00 ± 1.41 (2 of 3)"
+    assert table.summary([None, None]) == "none"
+
+
+@pytest.mark.filterwarnings("ignore")  # of the t-SNE on tiny models
+def test_probe_benchmark_measures_every_probe():
+    benchmark = example("benchmarks/probes")
+    run = preset("quick", **TINY)
+    checkpoint = Checkpoint.from_model(build_model(run.model), run.model, run.task, train=run.train)
+    rows = benchmark.measure(checkpoint, "cpu", patches=True)
+    assert [row["probe"] for row in rows[1:-1]] == [probe.__name__ for probe in PROBES]
+    assert rows[-1]["probe"] == "activation patches" and json.dumps(rows)
+    assert benchmark.table(rows).row_count == len(PROBES) + 3
 
 
 def test_task_benchmark_measures_every_task():

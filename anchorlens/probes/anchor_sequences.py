@@ -113,7 +113,7 @@ def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
 def held_out_position(task: AnchorTask) -> int:
     """The position nearest to the usual one (2, see `checked_position`) at which a key is held out."""
     usual = checked_position(task, None)
-    there = [int(position) for position in task.positions if len(held_out_keys(task, position))]
+    there = [position for position in task.positions.tolist() if len(held_out_keys(task, position))]
     return min(there, key=lambda position: (abs(position - usual), position))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -92,28 +91,3 @@ def drops(
                     )
                 residual = model(residual, start_at_layer=layer, stop_at_layer=layer + 1)
     return total / len(tokens)
-
-
-def mean_margin(
-    model: HookedTransformer,
-    tokens: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, " batch"],
-    cuts: Sequence[tuple[range, Sequence[int], Sequence[int]]] = (),
-) -> float:
-    """Mean margin with groups of edges zeroed in all heads.
-
-    Args:
-        model: whose attention hooks are alive.
-        tokens: sequences.
-        targets: what they should be answered with.
-        cuts: (layers, queries, keys): every edge from one of the keys to one of the queries.
-    """
-    n_pos = tokens.shape[1]
-    masks: dict[int, Tensor] = {}
-    for layers, queries, keys in cuts:
-        for layer in layers:
-            mask = masks.setdefault(layer, torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool))
-            mask[:, :, torch.tensor(list(queries))[:, None], torch.tensor(list(keys))] = True
-    with hooks.masked_attention(model, masks):
-        logits = hooks.last_logits(model, tokens)
-    return margin(logits, targets.to(logits.device)).mean().item()

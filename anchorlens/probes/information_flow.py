@@ -14,9 +14,10 @@ from anchorlens import hooks
 from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import check_choice, check_number, documented
 from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence, random_sequences
-from anchorlens.probes.edge_effects import drops, mean_margin
+from anchorlens.probes.edge_effects import drops
 from anchorlens.probes.flow_diagram import flow_diagram
 from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.routes import N_ROUTE_SEQUENCES, STAGES, no_stages, routes
 from anchorlens.probes.weights import check_layer
 from anchorlens.task import AnchorTask
 
@@ -168,7 +169,7 @@ def information_flow(
     target = _targets(task, given, key)[:1]
     answer = hooks.last_logits(model, given[:1]).argmax(dim=-1)
     parts: dict[str, Any] = {"effects": None, "merged_effects": None, "margin": None, "baseline": None}
-    stages, batch, for_routes = _no_stages(), given, given
+    stages, batch, for_routes = no_stages(), given, given
     if effects is not None:
         if len(given) == 1:
             batch, for_routes = (_batch(task, key, n, seed) for n in (n_sequences, N_ROUTE_SEQUENCES))
@@ -202,45 +203,6 @@ def information_flow(
         seed=seed,
         **parts,
     )
-
-
-N_ROUTE_SEQUENCES = 56
-"""Random sequences that the routes are averaged over: four of each of the papers' seen pairs."""
-
-STAGES = ("key to anchors", "anchors to last", "anchors to last, early", "key to last")
-"""Stages of the inferential route, then of the symmetric one."""
-
-
-def routes(
-    model: HookedTransformer,
-    tokens: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, " batch"],
-    key: int,
-    chain_length: int,
-) -> tuple[float, float, dict[str, float | None]]:
-    """Mean margin, the same with key and anchors hidden, and the share between them each stage carries."""
-    n_layers, last = model.cfg.n_layers, tokens.shape[1] - 1
-    anchors = range(key + 1, key + 1 + chain_length)
-    every, early, late = range(n_layers), range(n_layers - 1), range(1, n_layers)
-    cuts = (
-        (early, anchors, [key]),
-        (late, [last], anchors),
-        (early, [last], anchors),
-        (late, [last], [key]),
-    )
-    hidden = [(every, range(position + 1, last + 1), [position]) for position in (key, *anchors)]
-    clean = mean_margin(model, tokens, targets)
-    baseline = mean_margin(model, tokens, targets, hidden)
-    stages = _no_stages()
-    if clean > 0 and clean > baseline:
-        for name, cut in zip(STAGES, cuts, strict=True):
-            lost = (clean - mean_margin(model, tokens, targets, [cut])) / (clean - baseline)
-            stages[name] = float(np.clip(lost, 0, 1))
-    return clean, baseline, stages
-
-
-def _no_stages() -> dict[str, float | None]:
-    return dict.fromkeys(STAGES)
 
 
 def _weaker(first: float | None, second: float | None) -> float | None:

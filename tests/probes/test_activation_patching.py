@@ -7,7 +7,7 @@ from known_models import FIRST, KEY, LAST, SECOND, TASK, as_bridge, memorising, 
 
 from anchorlens import AnchorTask, ModelConfig, build_model, hooks
 from anchorlens.probes import activation_patching
-from anchorlens.probes.activation_patching import PatchPairs, patch_effects, sequences_that_differ
+from anchorlens.probes.patches import PatchPairs, patch_effects, sequences_that_differ
 
 PAPER = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)

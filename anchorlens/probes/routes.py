@@ -1,0 +1,81 @@
+"""The two routes from key and anchors to the answer: what is lost when a stage of one is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from anchorlens import hooks
+from anchorlens.probes.edge_effects import margin
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+N_ROUTE_SEQUENCES = 56
+"""Random sequences that the routes are averaged over: four of each of the papers' seen pairs."""
+
+STAGES = ("key to anchors", "anchors to last", "anchors to last, early", "key to last")
+"""Stages of the inferential route, then of the symmetric one."""
+
+
+def routes(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, " batch"],
+    key: int,
+    chain_length: int,
+) -> tuple[float, float, dict[str, float | None]]:
+    """Mean margin, the same with key and anchors hidden, and the share between them each stage carries."""
+    n_layers, last = model.cfg.n_layers, tokens.shape[1] - 1
+    anchors = range(key + 1, key + 1 + chain_length)
+    every, early, late = range(n_layers), range(n_layers - 1), range(1, n_layers)
+    cuts = (
+        (early, anchors, [key]),
+        (late, [last], anchors),
+        (early, [last], anchors),
+        (late, [last], [key]),
+    )
+    hidden = [(every, range(position + 1, last + 1), [position]) for position in (key, *anchors)]
+    clean = mean_margin(model, tokens, targets)
+    baseline = mean_margin(model, tokens, targets, hidden)
+    stages = no_stages()
+    if clean > 0 and clean > baseline:
+        for name, cut in zip(STAGES, cuts, strict=True):
+            lost = (clean - mean_margin(model, tokens, targets, [cut])) / (clean - baseline)
+            stages[name] = float(np.clip(lost, 0, 1))
+    return clean, baseline, stages
+
+
+def no_stages() -> dict[str, float | None]:
+    """Every stage, with nothing known of it."""
+    return dict.fromkeys(STAGES)
+
+
+def mean_margin(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, " batch"],
+    cuts: Sequence[tuple[range, Sequence[int], Sequence[int]]] = (),
+) -> float:
+    """Mean margin with groups of edges zeroed in all heads.
+
+    Args:
+        model: whose attention hooks are alive.
+        tokens: sequences.
+        targets: what they should be answered with.
+        cuts: (layers, queries, keys): every edge from one of the keys to one of the queries.
+    """
+    n_pos = tokens.shape[1]
+    masks: dict[int, Tensor] = {}
+    for layers, queries, keys in cuts:
+        for layer in layers:
+            mask = masks.setdefault(layer, torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool))
+            mask[:, :, torch.tensor(list(queries))[:, None], torch.tensor(list(keys))] = True
+    with hooks.masked_attention(model, masks):
+        logits = hooks.last_logits(model, tokens)
+    return margin(logits, targets.to(logits.device)).mean().item()

@@ -259,7 +259,7 @@ def _probe(
         from anchorlens.probes import PROBES
 
         for probe in PROBES:
-            typer.echo(f"{probe.__name__:16s} {(probe.__doc__ or '').splitlines()[0]}")
+            typer.echo(f"{probe.__name__:20s} {(probe.__doc__ or '').splitlines()[0]}")
         return
     if name is None or checkpoint is None:
         raise ValueError("name a probe and a checkpoint, or ask for --list")

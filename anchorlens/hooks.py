@@ -1,20 +1,23 @@
 """Where a transformer is read and changed: the only hook names, masking after the softmax, liveness.
 
 Everything here is a context manager or a call that leaves the model as it was: hooks of this module go
-when it is left, by an exception or an interrupt too, and hooks of the caller stay.
+when it is left, by an exception or an interrupt too, and hooks of the caller stay. Threads that measure one
+model take turns.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from anchorlens.configuration import check_number
+from anchorlens.configuration import check_choice, check_number
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -49,16 +52,49 @@ def hook_name(layer: int, hook: str) -> str:
 
 @contextlib.contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:
-    """Every submodule in evaluation mode, and afterwards each in the mode it was in."""
+    """Every submodule in evaluation mode, and afterwards each in the mode it was in.
+
+    Meanwhile no other thread measures the same model: it waits.
+    """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    modes = [module.training for module in modules]
-    try:
-        for module in modules:
-            module.training = False
-        yield
-    finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.training = mode
+    with _lock_of(model):
+        modes = [module.training for module in modules]
+
+        def restore() -> None:
+            for module, mode in zip(modules, modes, strict=True):
+                module.training = mode
+
+        try:
+            for module in modules:
+                module.training = False
+            yield
+        finally:
+            _surely(restore)
+
+
+_LOCKS: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()
+_LOCKS_LOCK = threading.Lock()
+
+
+def _lock_of(model: Any) -> contextlib.AbstractContextManager[Any]:
+    """What a thread holds while it measures a model, so that its hooks touch no other thread's numbers."""
+    if not isinstance(model, nn.Module):
+        return contextlib.nullcontext()
+    with _LOCKS_LOCK:
+        return _LOCKS.setdefault(model, threading.RLock())
+
+
+def _surely(clean_up: Callable[[], None]) -> None:
+    """Clean up to the end, also where Ctrl-C comes in between; then let it through."""
+    interrupt = None
+    while True:
+        try:
+            clean_up()
+            break
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 @contextlib.contextmanager
@@ -71,6 +107,24 @@ def measuring(model: HookedTransformer) -> Iterator[None]:
 def device_of(model: nn.Module) -> torch.device:
     """Where a model's parameters are."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+
+def check_tokens(model: HookedTransformer, tokens: Any) -> None:
+    """Check that tokens are [batch, pos], whole numbers in the model's vocabulary, and not too many.
+
+    Raises:
+        ValueError: they are not.
+    """
+    cfg = model.cfg
+    if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.dtype not in (torch.int64, torch.int32):
+        got = f"{tokens.dtype} {list(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise ValueError(f"tokens must be a tensor of whole numbers [batch, pos], got {got}")
+    if not 1 <= tokens.shape[1] <= cfg.n_ctx:
+        raise ValueError(f"tokens must be 1..{cfg.n_ctx} (n_ctx) in a sequence, got {tokens.shape[1]}")
+    if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < cfg.d_vocab:
+        raise ValueError(
+            f"tokens must be in 0..{cfg.d_vocab - 1} (d_vocab), got {int(tokens.min())}..{int(tokens.max())}"
+        )
 
 
 def sequences_per_batch(model: HookedTransformer, n_pos: int) -> int:
@@ -95,6 +149,7 @@ def read(
     hooks: Sequence[tuple[int, str]],
     *,
     position: int | None = None,
+    before_others: bool = False,
 ) -> dict[tuple[int, str], Tensor]:
     """Activations at hook points, batch by batch; nothing else is kept.
 
@@ -103,12 +158,13 @@ def read(
         tokens: sequences, on any device.
         hooks: (layer, hook) for each, `hook` one of this module's names.
         position: the one position kept, for hooks of [batch, pos, ...]; all where None.
+        before_others: whether they are read before the caller's own hooks change them, or behind.
 
     Returns:
         (layer, hook) -> activations [batch, ...] on the model's device.
 
     Raises:
-        ValueError: the model has no such hook.
+        ValueError: the model has no such hook, or tokens that it cannot read.
     """
     parts: dict[tuple[int, str], list[Tensor]] = {place: [] for place in hooks}
 
@@ -119,21 +175,24 @@ def read(
         return keep
 
     points = [(hook_name(*place), keeper(place)) for place in hooks]
-    stop = max(layer for layer, _ in hooks) + 1
-    with measuring(model), attached(model, points):
+    check_tokens(model, tokens)
+    stop = max((layer for layer, _ in hooks), default=0) + 1
+    with measuring(model), attached(model, points, before_others=before_others):
         for chunk in tokens.split(sequences_per_batch(model, tokens.shape[1])):
             model(chunk.to(device_of(model)), return_type=None, stop_at_layer=stop)
     for place, found in parts.items():
         if not found:
-            raise ValueError(
-                f"the model must have the hook {hook_name(*place)}, and it never fired in this "
-                f"{type(model).__name__} with {model.cfg.n_layers} layer(s)"
-            )
+            raise ValueError(f"the hook {hook_name(*place)} must fire, and in this model it never did")
     return {place: torch.cat(found) for place, found in parts.items()}
 
 
 def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch d_vocab"]:
-    """Logits at the last position, batch by batch, on the model's device."""
+    """Logits at the last position, batch by batch, on the model's device.
+
+    Raises:
+        ValueError: tokens that the model cannot read.
+    """
+    check_tokens(model, tokens)
     size = sequences_per_batch(model, tokens.shape[1])
     with measuring(model):
         parts = [model(chunk.to(device_of(model)))[:, -1].clone() for chunk in tokens.split(size)]
@@ -144,10 +203,52 @@ def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> F
 
 
 @contextlib.contextmanager
-def attached(model: HookedTransformer, fwd_hooks: Sequence[tuple[str, Any]]) -> Iterator[None]:
-    """Hooks that run behind the caller's own and are gone afterwards, whatever happens."""
-    with model.hooks(fwd_hooks=list(fwd_hooks)):
-        yield
+def attached(
+    model: HookedTransformer, fwd_hooks: Sequence[tuple[str, Any]], *, before_others: bool = False
+) -> Iterator[None]:
+    """Hooks that are gone afterwards, whatever happens; the caller's own stay.
+
+    Meanwhile no other thread measures the same model: it waits.
+
+    Args:
+        model: any HookedTransformer or TransformerBridge.
+        fwd_hooks: (name of the hook point, hook) each.
+        before_others: whether they run before the caller's own hooks or behind them.
+
+    Raises:
+        ValueError: the model has no such hook point.
+    """
+    points = [(_hook_point(model, name), hook) for name, hook in fwd_hooks]
+
+    def detach() -> None:
+        for point, hook in points:
+            for handle in [handle for handle in point.fwd_hooks if handle.user_hook is hook]:
+                handle.hook.remove()
+            point.fwd_hooks = [handle for handle in point.fwd_hooks if handle.user_hook is not hook]
+            # one that an interrupt left registered and not yet listed: TransformerLens names it so
+            for key, registered in list(point._forward_hooks.items()):
+                if getattr(registered, "__name__", None) == repr(hook):
+                    del point._forward_hooks[key]
+
+    with _lock_of(model):
+        try:
+            for point, hook in points:
+                point.add_hook(hook, prepend=before_others)
+            yield
+        finally:
+            _surely(detach)
+
+
+def _hook_point(model: HookedTransformer, name: str) -> Any:
+    """The hook point of that name, also under a name that a TransformerBridge keeps for compatibility."""
+    finder = getattr(model, "get_hook_point", model.hook_dict.get)
+    point = finder(name)
+    if point is None:
+        raise ValueError(
+            f"the model must have the hook {name}, and this {type(model).__name__} with "
+            f"{model.cfg.n_layers} layer(s) has none"
+        )
+    return point
 
 
 def zeroed(
@@ -251,12 +352,13 @@ def assert_live(
 
     Raises:
         ValueError: editing changes nothing, or the model's answers are not finite, so that nothing can
-            be proved; the message says which.
+            be proved; another name, or tokens that the model cannot read. The message says which.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> assert_live(build_model(ModelConfig(gamma=0.5)))
     """
+    check_choice("hook", hook, (PATTERN, RESID_PRE, ATTN_OUT, RESID_MID, MLP_OUT, VALUE, Z))
     n_layers, name = model.cfg.n_layers, type(model).__name__
     if tokens is None:
         n_pos = min(model.cfg.n_ctx, 8)
@@ -268,7 +370,8 @@ def assert_live(
     edits = [(hook_name(layer, hook), edit) for layer in range(n_layers)]
     if hook == PATTERN:
         with attached(model, edits):
-            read_out = read(model, tokens, [(layer, Z) for layer in range(n_layers)])
+            places = [(layer, Z) for layer in range(n_layers)]
+            read_out = read(model, tokens, places, before_others=True)
         dead = [layer for (layer, _), z in read_out.items() if z.any()]
         if dead:
             raise ValueError(

@@ -271,11 +271,10 @@ def _probe(
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {options!r}')
     from anchorlens import figures, probes
     from anchorlens.checkpoint import load_checkpoint
-    from anchorlens.training.numerics import choose_device
 
     probe = probes.probe_named(name)
     loaded = load_checkpoint(checkpoint)
-    result = probes.apply_to_checkpoint(probe, loaded, device=choose_device(device), **chosen)
+    result = probes.apply_to_checkpoint(probe, loaded, device=device, **chosen)
     if plot is not None:
         figures.save(result.plot(), plot)
         typer.echo(f"the picture is in {plot}", err=True)

@@ -16,13 +16,11 @@ CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", 
 """Okabe and Ito's colours, told apart by the colour-blind too (and one more that is dark and violet)."""
 
 COSINE = {"colorscale": "RdBu_r", "zmin": -1, "zmax": 1}
-"""The scale of every cosine, so that pictures of different checkpoints compare: blue -1, white 0, red 1."""
+"""The scale of every cosine and of recovered shares, so that pictures of different checkpoints compare: blue
+-1, white 0, red 1."""
 
 SHARE = {"colorscale": "Blues", "zmin": 0, "zmax": 1}
 """The scale of what lies between 0 (white) and 1 (dark blue), attention for one."""
-
-RECOVERED = {"colorscale": "RdBu_r", "zmin": -1, "zmax": 1}
-"""The scale of recovered shares: white = nothing, red = all of it, blue = further away than before."""
 
 NO_EFFECT = "#D9D9D9"
 EFFECT = {"colorscale": [[0, "#0072B2"], [0.5, NO_EFFECT], [1, "#D55E00"]], "cmin": -1, "cmax": 1}
@@ -68,8 +66,10 @@ def save(figure: go.Figure, path: Path) -> None:
     """Write a picture: .html, interactive and self-contained (no network), or .png, .svg or .pdf.
 
     Raises:
-        ValueError: another suffix, or no kaleido or browser to draw a still picture with.
+        ValueError: no such folder, another suffix, or no kaleido or browser to draw a still picture with.
     """
+    if not path.parent.is_dir():
+        raise ValueError(f"the folder of {str(path)!r} must exist; make it first")
     if path.suffix == ".html":
         figure.write_html(path, include_plotlyjs=True, config=QUIET)
         return

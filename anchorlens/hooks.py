@@ -28,6 +28,8 @@ ATTN_OUT = "hook_attn_out"
 """What attention adds, [batch, pos, d_model]."""
 RESID_MID = "hook_resid_mid"
 """The residual stream after attention (after its LayerNorm in `postnorm`), [batch, pos, d_model]."""
+RESID_POST = "hook_resid_post"
+"""What a block gives, [batch, pos, d_model]."""
 MLP_OUT = "hook_mlp_out"
 """What the MLP adds, [batch, pos, d_model]."""
 PATTERN = "attn.hook_pattern"
@@ -199,6 +201,23 @@ def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> F
     return torch.cat(parts)
 
 
+def after_attention(
+    model: HookedTransformer, tokens: Int[Tensor, "batch pos"], layer: int
+) -> Float[Tensor, "batch d_model"]:
+    """The residual stream of the last position behind a layer's attention, before its MLP.
+
+    Raises:
+        ValueError: attention and MLP stand side by side, so that there is no such place.
+    """
+    if getattr(model.cfg, "parallel_attn_mlp", False):
+        raise ValueError(
+            "the model's MLPs must follow its attention, so that there is a residual stream between them, "
+            "got parallel_attn_mlp"
+        )
+    hook = RESID_POST if model.cfg.attn_only else RESID_MID
+    return read(model, tokens, [(layer, hook)], position=-1)[layer, hook]
+
+
 # -- changing ---------------------------------------------------------------------------------------
 
 
@@ -358,7 +377,7 @@ def assert_live(
         >>> from anchorlens import ModelConfig, build_model
         >>> assert_live(build_model(ModelConfig(gamma=0.5)))
     """
-    check_choice("hook", hook, (PATTERN, RESID_PRE, ATTN_OUT, RESID_MID, MLP_OUT, VALUE, Z))
+    check_choice("hook", hook, (PATTERN, VALUE, Z, RESID_PRE, ATTN_OUT, RESID_MID, MLP_OUT, RESID_POST))
     n_layers, name = model.cfg.n_layers, type(model).__name__
     if tokens is None:
         n_pos = min(model.cfg.n_ctx, 8)

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from uuid import uuid4
 
 import plotly.graph_objects as go
 import plotly.io as pio
+from plotly.offline import get_plotlyjs
 
 QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 """No logo, and no button that uploads."""
 
 
+_DRAW = """<div id="{place}"></div>
+<script>
+(function draw(tries) {{
+  if (window.Plotly) Plotly.newPlot("{place}", {data}, {layout}, {config});
+  else if (tries) setTimeout(draw, 100, tries - 1);
+  else document.getElementById("{place}").textContent =
+    "plotly.js stood in a cell that is gone: restart the kernel and run all cells";
+}})(100);
+</script>"""
+
+
 class Picture(go.Figure):
-    """A figure whose notebook output also holds HTML, with plotly.js in it, that loads nothing.
+    """A figure whose notebook output also holds HTML that loads nothing.
 
     plotly's own output is data for a front end that knows plotly; saved as HTML it is blank. plotly.js has
-    4.8 MB, so it is put into the first picture's cell only (and again when that cell runs again); where the
-    front end does not say which cell runs, into every one.
+    4.8 MB, so it is put into one picture's cell only, the first that runs (and again when that one runs
+    again), and the others wait for it, above or below; where the front end does not say which cell
+    runs, into every one.
     """
 
     _cell_with_library: str | None = None
@@ -36,13 +51,19 @@ class Picture(go.Figure):
     def _bundle(self) -> dict[str, Any]:
         """Data for a front end that knows plotly, and HTML for one that does not."""
         cell = _running_cell()
-        with_library = cell is None or Picture._cell_with_library in (None, cell)
-        if with_library:
+        library = ""
+        if cell is None or Picture._cell_with_library in (None, cell):
             Picture._cell_with_library = cell
-        html = self.to_html(
-            config=QUIET, include_plotlyjs=with_library, include_mathjax=False, full_html=False
-        )
-        return {**self._repr_mimebundle_(), "text/html": html}
+            library = f"<script>{get_plotlyjs()}</script>\n"
+        content = json.loads(self.to_json() or "")
+        parts = {name: _for_script(content[name]) for name in ("data", "layout")}
+        drawing = _DRAW.format(place=f"picture-{uuid4()}", config=_for_script(QUIET), **parts)
+        return {**self._repr_mimebundle_(), "text/html": library + drawing}
+
+
+def _for_script(value: Any) -> str:
+    """JSON that ends no script element."""
+    return json.dumps(value).replace("</", "<\\/")
 
 
 def _running_cell() -> str | None:

@@ -47,6 +47,7 @@ ORDER = [
     "figures",
     "side_by_side",
     "probes.result",
+    "probes.checks",
     "probes.weights",
     "probes.anchor_sequences",
     "probes.clusters",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from anchorlens import hooks
-from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import check_number, documented
-from anchorlens.figures import RECOVERED, styled
+from anchorlens.figures import COSINE, styled
 from anchorlens.probes.anchor_sequences import checked_position
+from anchorlens.probes.checks import check_inputs
 from anchorlens.probes.patches import clearly_above_zero, patch_effects, sequences_that_differ
 from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
@@ -94,7 +94,7 @@ class ActivationPatching(ProbeResult):
         for i in range(n_changes):
             values = self.recovered[i].swapaxes(0, 1).reshape(n_layers * n_sites, n_pos)
             bar = {"title": "recovered", "len": 0.9, "thickness": 14}
-            heatmap = go.Heatmap(z=values, colorbar=bar, showscale=i == n_changes - 1, **RECOVERED)
+            heatmap = go.Heatmap(z=values, colorbar=bar, showscale=i == n_changes - 1, **COSINE)
             figure.add_trace(heatmap, row=1, col=i + 1)
             figure.update_xaxes(
                 tickvals=list(range(n_pos)),
@@ -161,7 +161,7 @@ def activation_patching(
     Source: activation patching as in `transformer_lens.patching`; the carriers are those of the two
     solutions of arXiv 2405.05409.
     """
-    check_capacity(model, task)
+    check_inputs(model, task)
     check_number("n_sequences", n_sequences, minimum=1, integer=True)
     position = checked_position(task, key_position)
     sites = SITES[:2] if model.cfg.attn_only else SITES

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.randomness import generator
-from anchorlens.sequences import AnchorBatch
+from anchorlens.sequences import AnchorBatch, Cells
 from anchorlens.task import AnchorTask
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
@@ -130,6 +130,32 @@ def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
     """The papers' picture sequence, key 40 with the pair (1, 2); another task's likeness of it."""
     keys, pairs = task.keys, task.seen_pairs
     return anchor_sequences(task, [int(keys[len(keys) // 4])], [pairs[min(1, len(pairs) - 1)]])
+
+
+def trained_sequences(
+    task: AnchorTask, n_sequences: int, *, key_position: int | None = None, seed: int = 0
+) -> AnchorBatch:
+    """Random sequences of the trained pairs, spread evenly over them, the key at one position.
+
+    Args:
+        task: gives pairs, keys, noise and the targets, which are the trained ones.
+        n_sequences: how many, >= 1; every one has a key and noise of its own.
+        key_position: where the key stands; 2 (see `checked_position`).
+        seed: of keys and noise.
+
+    Raises:
+        ValueError: a position or number that the task does not have.
+    """
+    check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    position = checked_position(task, key_position)
+    rng = generator(seed, "probe")
+    n_pairs = len(task.seen_pairs)
+    chosen = (
+        np.arange(n_sequences) * n_pairs // n_sequences if n_sequences < n_pairs else np.arange(n_sequences)
+    )
+    pairs = np.array(task.seen_pairs)[chosen % n_pairs]
+    cells = Cells(pairs, rng.choice(task.keys, n_sequences), np.full(n_sequences, position))
+    return task.sequences(cells, rng)
 
 
 def checked_position(task: AnchorTask, key_position: int | None) -> int:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import documented
 from anchorlens.figures import SHARE, styled
 from anchorlens.hooks import PATTERN, read
 from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence
+from anchorlens.probes.checks import check_inputs
 from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
 
@@ -126,7 +126,7 @@ def attention_patterns(model: HookedTransformer, task: AnchorTask, tokens: Any =
 
     Source: attention A_l of arXiv 2405.05409 and 2501.08537, drawn by circuitsvis.
     """
-    check_capacity(model, task)
+    check_inputs(model, task)
     given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
     found = read(model, given[:1], [(layer, PATTERN) for layer in range(model.cfg.n_layers)])
     attention = np.concatenate([pattern.double().cpu().numpy() for pattern in found.values()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +79,10 @@ def tsne(
     Raises:
         ValueError: a perplexity that is not above 0 and below the number of vectors.
     """
+    state = random.getstate()
     from sklearn.manifold import TSNE
 
+    random.setstate(state)  # importing it the first time draws from Python's own generator
     check_number("perplexity", perplexity, above=0)
     if perplexity >= len(vectors):
         raise ValueError(
@@ -88,6 +91,7 @@ def tsne(
         )
     start = principal_components(torch.from_numpy(vectors), min(2, vectors.shape[1]))[0].numpy()
     spread = start[:, 0].std()
+    start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))  # vectors of one number
     start = start / spread * 1e-4 if spread > 0 else np.random.default_rng(seed).normal(0, 1e-4, start.shape)
     first: Any = start.astype(np.float32)
     embedding = TSNE(perplexity=perplexity, init=first, random_state=seed, learning_rate="auto")

@@ -13,6 +13,7 @@ from anchorlens.configuration import documented
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
 from anchorlens.side_by_side import side_by_side
+from anchorlens.training.numerics import choose_device
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -75,8 +76,15 @@ def compare(
         >>> compare(start, "stable_rank").labels
         ('gamma 0.3, step 0', 'gamma 0.7, step 0')
     """
-    if not len(checkpoints):
-        raise ValueError("checkpoints must be one or more, got none")
+    if isinstance(checkpoints, str | Checkpoint) or not isinstance(checkpoints, Sequence) or not checkpoints:
+        raise ValueError(f"checkpoints must be a list of one or more, got {checkpoints!r}")
+    for checkpoint in checkpoints:
+        if not isinstance(checkpoint, Checkpoint):
+            raise ValueError(
+                f"a checkpoint must be what load_checkpoint gives, got {type(checkpoint).__name__}"
+            )
+    if not isinstance(probe, str) and not callable(probe):
+        raise ValueError(f"probe must be a probe or its name, got {probe!r}")
     names = tuple(_label(checkpoint) for checkpoint in checkpoints) if labels is None else tuple(labels)
     if len(names) != len(checkpoints):
         raise ValueError(f"labels must be {len(checkpoints)}, one for each checkpoint, got {len(names)}")
@@ -105,8 +113,9 @@ def apply_to_checkpoint(
         ValueError: the probe has no such option, refuses what it is given, or asks for the start of a run
             that the checkpoint does not know.
     """
-    model = checkpoint.build_model(device)
-    return apply(probe, model, checkpoint.task, lambda: checkpoint.initial_model(device), **options)
+    where = choose_device(str(device))
+    model = checkpoint.build_model(where)
+    return apply(probe, model, checkpoint.task, lambda: checkpoint.initial_model(where), **options)
 
 
 def _label(checkpoint: Checkpoint) -> str:

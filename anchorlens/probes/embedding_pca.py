@@ -13,6 +13,7 @@ import torch
 from anchorlens.configuration import documented
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
 from anchorlens.linalg import lag_cosines, principal_components
+from anchorlens.probes.checks import check_model
 from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
 
@@ -123,7 +124,8 @@ def embedding_pca(model: HookedTransformer, task: AnchorTask) -> EmbeddingPCA:
         the differences of the shifts, and `lag_order` is above 0.
 
     Raises:
-        ValueError: a vocabulary too small for the task, or fewer than three number tokens.
+        ValueError: a vocabulary too small for the task, fewer than three number tokens, or embeddings
+            that are all the same or not finite.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -132,6 +134,7 @@ def embedding_pca(model: HookedTransformer, task: AnchorTask) -> EmbeddingPCA:
 
     Source: embedding space of arXiv 2501.08537; covariance spectrum of arXiv 2405.05409, appendix.
     """
+    check_model(model)
     tokens = np.asarray(task.keys)
     if model.cfg.d_vocab <= tokens.max():
         raise ValueError(
@@ -143,6 +146,11 @@ def embedding_pca(model: HookedTransformer, task: AnchorTask) -> EmbeddingPCA:
             f"the task must have at least 3 number tokens, got {len(tokens)}; widen its key range"
         )
     rows = model.W_E.detach()[torch.as_tensor(tokens, device=model.W_E.device)]
+    if rows.shape[1] < 2 or (rows == rows[0]).all():
+        raise ValueError(
+            "the number tokens' embeddings must differ, in 2 dimensions or more, got "
+            f"{'one' if rows.shape[1] > 1 else 'd_model 1'} for all; is it trained?"
+        )
     coordinates, spectrum = principal_components(rows, 2)
     rules = rule_lags(task)
     lags = range(1, min(len(tokens) - 1, max(_LEAST_LAGS, *rules, 0)) + 1)

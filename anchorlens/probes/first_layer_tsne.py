@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import check_number, documented
-from anchorlens.hooks import RESID_MID, read
+from anchorlens.hooks import after_attention
+from anchorlens.probes.checks import check_inputs
 from anchorlens.probes.clusters import cluster_figure, finite_rows, mirrored_pairs, silhouette, tsne
 from anchorlens.probes.result import ProbeResult
 from anchorlens.randomness import generator
@@ -98,14 +98,14 @@ def first_layer_tsne(
 
     Source: arXiv 2405.05409, figure 3 (b).
     """
-    check_capacity(model, task)
+    check_inputs(model, task)
     pairs = mirrored_pairs(task)
     check_number("n_sequences", n_sequences, minimum=1, integer=True)
     rng = generator(seed, "probe")
     labels = rng.integers(0, len(pairs), n_sequences)
     keys, positions = rng.choice(task.keys, n_sequences), rng.choice(task.positions, n_sequences)
     tokens = task.sequences(Cells(np.array(pairs)[labels], keys, positions), rng).tokens
-    vectors = finite_rows(read(model, tokens, [(0, RESID_MID)], position=-1)[0, RESID_MID])
+    vectors = finite_rows(after_attention(model, tokens, 0))
     return FirstLayerTSNE(
         pairs=np.array(pairs),
         labels=labels,

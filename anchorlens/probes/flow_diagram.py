@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 400
 """Lines that one diagram draws: those with the largest effects and the most attention."""
-_LEAST_SHOWN = 0.02
+_LEAST_WEIGHT = 0.01
 
 
 def flow_diagram(
@@ -58,8 +58,7 @@ def flow_diagram(
             mode="lines",
             line={"color": color, "width": 0.75 + 6 * float(weight)},
             opacity=0.95 if abs(share) > 0.1 or effects is None else 0.55,
-            hovertext=f"{hover}<br>attention {weight:.2f}"
-            + ("" if effects is None else f", effect {share:+.2f}"),
+            hovertext=hover if effects is None else f"{hover}, effect {share:+.2f}",
             hoverinfo="text",
             showlegend=False,
         )
@@ -110,7 +109,8 @@ def drawn_edges(
     """(layer, query, key) of the edges worth a line, those that matter most last (on top)."""
     weight = np.maximum(np.abs(effect), attention / 2)
     order = np.argsort(np.abs(effect), axis=None, kind="stable")
-    heaviest = np.sort(weight, axis=None)[-MOST_LINES:][0]
-    shown = [i for i in order.tolist() if weight.flat[i] >= max(heaviest, _LEAST_SHOWN / 2)]
+    heaviest = np.argsort(-weight, axis=None, kind="stable")[:MOST_LINES]
+    there = set(heaviest[weight.flat[heaviest] >= _LEAST_WEIGHT].tolist())
+    shown = [i for i in order.tolist() if i in there]
     layer, query, key = np.unravel_index(np.array(shown, dtype=np.int64), attention.shape)
     return list(zip(layer.tolist(), query.tolist(), key.tolist(), strict=True))

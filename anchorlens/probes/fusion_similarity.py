@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import torch
 
-from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
-from anchorlens.hooks import RESID_MID, read
+from anchorlens.hooks import after_attention
 from anchorlens.linalg import compare_groups
 from anchorlens.probes.anchor_sequences import anchor_sequences, middle_keys
+from anchorlens.probes.checks import check_inputs, whole_numbers
 from anchorlens.probes.clusters import finite_rows
 from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
@@ -133,17 +134,21 @@ def fusion_similarity(
 
     Source: arXiv 2405.05409, figure 4 (a) and (b).
     """
-    check_capacity(model, task)
-    chosen = middle_keys(task) if keys is None else [int(key) for key in keys]
+    check_inputs(model, task)
+    chosen = middle_keys(task) if keys is None else whole_numbers("keys", keys)
     compared = default_comparisons(task) if comparisons is None else comparisons
-    if not len(compared) or any(len(both) != 2 for both in compared):
+    try:
+        chains = [pair for first, second in compared for pair in (first, second)]
+    except (TypeError, ValueError):
+        chains = []
+    if not chains:
         raise ValueError(f"comparisons must be pairs of anchor pairs, got {comparisons!r}")
-    chains = [tuple(pair) for both in compared for pair in both]
+    chains = [tuple(whole_numbers("a compared pair", pair)) for pair in chains]
     rows = [chain for chain in chains for _ in chosen]
     tokens = anchor_sequences(task, chosen * len(chains), rows, key_position=key_position)
     last = model.cfg.n_layers - 1
-    finite_rows(found := read(model, tokens, [(last, RESID_MID)], position=-1)[last, RESID_MID])
-    vectors = found.double().unflatten(0, (len(compared), 2, len(chosen)))
+    found = finite_rows(after_attention(model, tokens, last))
+    vectors = torch.from_numpy(found).unflatten(0, (len(compared), 2, len(chosen)))
     targets = np.array([[task.inferential_target(key, chain) for key in chosen] for chain in chains])
     targets = targets.reshape(len(compared), 2, len(chosen))
     same = targets[:, 0, :, None] == targets[:, 1, None]

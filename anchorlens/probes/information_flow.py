@@ -11,14 +11,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 from anchorlens import hooks
-from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import check_choice, check_number, documented
-from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence, random_sequences
+from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence, trained_sequences
+from anchorlens.probes.checks import check_inputs, check_layer
 from anchorlens.probes.edge_effects import drops
 from anchorlens.probes.flow_diagram import flow_diagram
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.routes import N_ROUTE_SEQUENCES, STAGES, no_stages, routes
-from anchorlens.probes.weights import check_layer
 from anchorlens.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class InformationFlow(ProbeResult):
     answer: int
     """The model's answer to it, a token."""
     target: int
-    """The inferential target."""
+    """What the task trains it on; of an unseen pair, the composition."""
     attention: np.ndarray
     """[layer, head_index, query_pos, key_pos] After the softmax, 0..1, of the drawn sequence."""
     effects: np.ndarray | None
@@ -91,7 +90,9 @@ class InformationFlow(ProbeResult):
         if head is not None:
             check_number("head", head, minimum=0, maximum=self.attention.shape[1] - 1, integer=True)
         attention = self.attention.mean(axis=1) if head is None else self.attention[:, head]
-        effects = self.merged_effects if head is None or self.effects is None else self.effects[:, head]
+        effects = self.merged_effects
+        if head is not None:
+            effects = None if self.effects is None else self.effects[:, head]
         lost = self.inferential_route is not None  # there is a margin to lose
         if effects is not None:
             assert self.margin is not None and self.baseline is not None
@@ -104,8 +105,13 @@ class InformationFlow(ProbeResult):
             effects,
             answer=f"{self.answer}" if self.answer == self.target else f"{self.answer} (not {self.target})",
             title=f"Information flow{which}",
-            note="" if lost or self.margin is None else "no margin to lose: attention only",
+            note=self._why_no_effects(head),
         )
+
+    def _why_no_effects(self, head: int | None) -> str:
+        if self.margin is None or (head is not None and self.effects is None):
+            return "attention only: these effects were not asked for"
+        return "" if self.inferential_route is not None else "no margin to lose: attention only"
 
 
 def information_flow(
@@ -120,9 +126,9 @@ def information_flow(
     """Measure along which attention edges the answer comes about, and by which of the two routes.
 
     One sequence is drawn. Effects and routes are means over random sequences with key and anchors at
-    the same positions, of every seen pair in turn: an edge's effect is the drop in the target's logit
-    margin when that single edge is zeroed after the softmax, without renormalising. Of the last layer
-    only the last position's edges can reach the answer; the others are 0.
+    the same positions, of the trained pairs, with their trained targets: an edge's effect is the drop in
+    the target's logit margin when that single edge is zeroed after the softmax, without renormalising. Of
+    the last layer only the last position's edges can reach the answer; the others are 0.
 
     Args:
         model: any HookedTransformer of two layers or more whose attention hooks are alive.
@@ -133,7 +139,7 @@ def information_flow(
             less by the number of heads; None: neither effects nor routes, the attention alone (also on
             models whose hooks cannot be edited).
         n_sequences: how many random sequences the effects are averaged over, >= 1; the routes, which cost
-            little, over 56.
+            little, over 280.
         seed: of those.
 
     Returns:
@@ -152,8 +158,8 @@ def information_flow(
     Source: information flow and the two solutions of arXiv 2405.05409 and 2501.08537; the papers mark
     the edges that matter by hand, here their effects are measured.
     """
+    check_inputs(model, task)
     check_layer(model, -1, minimum=1)
-    check_capacity(model, task)
     check_number("n_sequences", n_sequences, minimum=1, integer=True)
     if effects is not None:
         check_choice("effects", effects, ("head", "merged"))
@@ -172,7 +178,10 @@ def information_flow(
     stages, batch, for_routes = no_stages(), given, given
     if effects is not None:
         if len(given) == 1:
-            batch, for_routes = (_batch(task, key, n, seed) for n in (n_sequences, N_ROUTE_SEQUENCES))
+            batch, for_routes = (
+                trained_sequences(task, n, key_position=key, seed=seed).tokens
+                for n in (n_sequences, N_ROUTE_SEQUENCES)
+            )
         try:
             hooks.assert_live(model, tokens=batch[:4])
         except ValueError as error:
@@ -209,16 +218,7 @@ def _weaker(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else min(first, second)
 
 
-def _batch(task: AnchorTask, key: int, n_sequences: int, seed: int) -> Int[Tensor, "batch pos"]:
-    """Random keys and noise, the key at one position, and seen pairs spread evenly."""
-    n_pairs = len(task.seen_pairs)
-    n_rounds = -(-n_sequences // n_pairs)
-    tokens = random_sequences(task, task.seen_pairs, n_rounds, key_position=key, seed=seed).tokens
-    in_turn = tokens.unflatten(0, (n_pairs, n_rounds)).transpose(0, 1).flatten(0, 1)
-    return in_turn[torch.linspace(0, len(in_turn) - 1, n_sequences).round().long()]
-
-
 def _targets(task: AnchorTask, tokens: Int[Tensor, "batch pos"], key: int) -> Int[Tensor, " batch"]:
+    """What the task trains each sequence on, or would."""
     rows = tokens.tolist()
-    found = [task.inferential_target(row[key], row[key + 1 : key + 1 + task.chain_length]) for row in rows]
-    return torch.tensor(found)
+    return torch.tensor([task.target(row[key], row[key + 1 : key + 1 + task.chain_length]) for row in rows])

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import documented
 from anchorlens.probes.anchor_sequences import checked_position, held_out_position, random_sequences
+from anchorlens.probes.checks import check_inputs
 from anchorlens.probes.clusters import cluster_figure, mirror_merge, mirrored_pairs, silhouette, tsne
-from anchorlens.probes.masking import Edge, Queries, describe, masked_logits
+from anchorlens.probes.masking import Edge, Queries, checked_edge, describe, masked_logits
 from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
 
@@ -61,8 +61,13 @@ class MaskKeyToken(ProbeResult):
         n = len(self.pairs)
         return (
             f"mirrored pairs at {self.mirror_merge:.2f} of the mean distance; silhouette "
-            f"{self.silhouette_ordered:+.2f} for {n} ordered, {self.silhouette_unordered:+.2f} for "
-            f"{n // 2} unordered pairs"
+            f"{self.silhouette_ordered:+.2f} for {n} ordered"
+            + (
+                ""
+                if self.silhouette_unordered is None
+                else f", {self.silhouette_unordered:+.2f} for {n // 2} unordered"
+            )
+            + " pairs"
         )
 
     def plot(self) -> go.Figure:
@@ -113,11 +118,12 @@ def mask_key_token(
 
     Source: attention masking of arXiv 2501.08537.
     """
-    check_capacity(model, task)
+    check_inputs(model, task)
+    single = checked_edge(edge)
     pairs = mirrored_pairs(task)
     position = held_out_position(task) if key_position is None else checked_position(task, key_position)
     batch = random_sequences(task, pairs, n_sequences, key_position=position, keys="held out", seed=seed)
-    logits = masked_logits(model, batch.tokens, [position], queries, edge)
+    logits = masked_logits(model, batch.tokens, [position], queries, single)
     labels = np.repeat(np.arange(len(pairs)), n_sequences)
     mirror = np.arange(len(pairs)) ^ 1  # pairs come two by two
     return MaskKeyToken(
@@ -129,7 +135,7 @@ def mask_key_token(
         silhouette_unordered=silhouette(logits, labels // 2),
         mirror_merge=mirror_merge(logits, labels, mirror),
         queries=queries,
-        edge=None if edge is None else (edge[0], edge[1], edge[2], edge[3]),
+        edge=single,
         key_position=position,
         perplexity=float(perplexity),
         seed=seed,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 
-from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import check_choice, documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
 from anchorlens.linalg import cosine_matrix, gap_between, nearest_share
 from anchorlens.probes.anchor_sequences import anchor_sequences, checked_position
-from anchorlens.probes.masking import Edge, Queries, describe, masked_logits
+from anchorlens.probes.checks import check_inputs, whole_numbers
+from anchorlens.probes.masking import Edge, Queries, checked_edge, describe, masked_logits
 from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
 
@@ -114,7 +114,7 @@ def inputs_of_equal_result(
             start = common.index(40)
         chosen = common[start : start + MOST_RESULTS]
     else:
-        chosen = sorted({int(result) for result in results})
+        chosen = sorted(set(whole_numbers("results", results)))
         for result in chosen:
             check_choice("a result g", str(result), tuple(map(str, common)))
         if len(chosen) < 2:
@@ -161,10 +161,11 @@ def mask_second_anchor(
 
     Source: attention masking of arXiv 2501.08537.
     """
-    check_capacity(model, task)
+    check_inputs(model, task)
+    single = checked_edge(edge)
     anchors = list(task.anchors)
     second = anchors[1] if second_anchor is None else second_anchor
-    if second not in anchors:
+    if isinstance(second, bool) or second not in anchors:
         raise ValueError(f"second_anchor must be one of the anchors {anchors}, got {second!r}")
     position = checked_position(task, key_position)
     masked = list(range(position + 2, position + 1 + task.chain_length))
@@ -180,7 +181,7 @@ def mask_second_anchor(
     values, keys, first = (list(column) for column in zip(*inputs, strict=True))
     chains = [(anchor, *[second] * (task.chain_length - 1)) for anchor in first]
     tokens = anchor_sequences(task, keys, chains, key_position=position)
-    logits = torch.from_numpy(masked_logits(model, tokens, masked, queries, edge))
+    logits = torch.from_numpy(masked_logits(model, tokens, masked, queries, single))
     cosines = cosine_matrix(logits).numpy()
     centred = cosine_matrix(logits - logits.mean(dim=0)).numpy()
     g = np.array(values)
@@ -195,7 +196,7 @@ def mask_second_anchor(
         nearest_same=nearest_share(cosines, g),
         second_anchor=second,
         queries=queries,
-        edge=None if edge is None else (edge[0], edge[1], edge[2], edge[3]),
+        edge=single,
         key_position=position,
     )
 

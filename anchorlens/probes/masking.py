@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from anchorlens import hooks
 from anchorlens.configuration import check_choice
+from anchorlens.probes.checks import whole_numbers
 from anchorlens.probes.clusters import finite_rows
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def masked_logits(
     tokens: Int[Tensor, "batch pos"],
     positions: Sequence[int],
     queries: Queries,
-    edge: Sequence[int] | None,
+    edge: Edge | None,
 ) -> Float[np.ndarray, "batch d_vocab"]:
     """Last-position logits with attention zeroed after the softmax, once the hook is proved alive.
 
@@ -48,8 +49,6 @@ def masked_logits(
         each = [hooks.attention_masks(model, n_pos, key=key, query=query) for key in positions]
         masks = {layer: torch.stack([mask[layer] for mask in each]).any(dim=0) for layer in each[0]}
     else:
-        if len(edge) != 4:
-            raise ValueError(f"edge must be (layer, head, query position, key position), got {edge!r}")
         layer, head, query, key = edge
         masks = hooks.attention_masks(model, n_pos, layer=layer, head=head, query=query, key=key)
     hooks.assert_live(model, tokens=tokens[:: max(1, len(tokens) // 4)])
@@ -57,7 +56,19 @@ def masked_logits(
         return finite_rows(hooks.last_logits(model, tokens))
 
 
-def describe(what: str, queries: Queries, edge: Sequence[int] | None) -> str:
+def checked_edge(edge: Any) -> Edge | None:
+    """The single edge that a caller asked for, if one was.
+
+    Raises:
+        ValueError: it is no (layer, head, query position, key position).
+    """
+    if edge is None:
+        return None
+    layer, head, query, key = whole_numbers("edge (layer, head, query position, key position)", edge, 4)
+    return layer, head, query, key
+
+
+def describe(what: str, queries: Queries, edge: Edge | None) -> str:
     """What was masked, in words for a title.
 
     >>> describe("key token", "last", None)

@@ -98,7 +98,7 @@ def sequences_that_differ(
         if task.target(key, pair) != task.target(second, other):
             rows.append((pair, other, key, second))
     if len(rows) < n_sequences:
-        what = "the key" if change == 0 else f"anchor {change}"
+        what = "key" if change == 0 else f"anchor {change}"
         raise ValueError(
             f"the task must have pairs in which another {what} gives another target, and hardly any was "
             "found; this task cannot be asked so"
@@ -119,4 +119,7 @@ def _changed_pairs(pairs: Sequence[Pair], change: int) -> list[tuple[Pair, Pair]
     def rest(pair: Pair) -> Pair:
         return (*pair[: change - 1], *pair[change:])
 
-    return [(a, b) for a in pairs for b in pairs if a != b and rest(a) == rest(b)]
+    by_rest: dict[Pair, list[Pair]] = {}
+    for pair in pairs:
+        by_rest.setdefault(rest(pair), []).append(pair)
+    return [(a, b) for alike in by_rest.values() for a in alike for b in alike if a != b]

@@ -12,8 +12,9 @@ from torch import Tensor
 from anchorlens.configuration import check_number, documented
 from anchorlens.figures import cosine_heatmap, styled
 from anchorlens.linalg import cosine_matrix, greedy_groups
+from anchorlens.probes.checks import check_layer, check_model
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.weights import check_layer, merged_heads
+from anchorlens.probes.weights import merged_heads
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -97,6 +98,7 @@ def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float
 
     Source: condensation of W_Q in arXiv 2405.05409 and 2501.08537.
     """
+    check_model(model)
     layer = check_layer(model, layer)
     check_number("threshold", threshold, minimum=-1, maximum=1)
     w_q = merged_heads(model.blocks[layer].attn.W_Q.detach())

@@ -59,6 +59,7 @@ def apply(
     model: HookedTransformer,
     task: AnchorTask,
     initial: Callable[[], HookedTransformer] | None = None,
+    /,
     **options: Any,
 ) -> ProbeResult:
     """Call a probe with the model and, where it asks for them, the task and the start of the run.

@@ -16,8 +16,8 @@ from anchorlens.probes.edge_effects import margin
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
-N_ROUTE_SEQUENCES = 56
-"""Random sequences that the routes are averaged over: four of each of the papers' seen pairs."""
+N_ROUTE_SEQUENCES = 280
+"""Random sequences that the routes are averaged over: twenty of each of the papers' trained pairs."""
 
 STAGES = ("key to anchors", "anchors to last", "anchors to last, early", "key to last")
 """Stages of the inferential route, then of the symmetric one."""

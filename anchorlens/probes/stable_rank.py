@@ -10,6 +10,7 @@ import numpy as np
 from anchorlens.configuration import documented
 from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.linalg import gaussian_stable_rank, stable_rank_of
+from anchorlens.probes.checks import check_model
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.weights import short_name, weight_matrices
 
@@ -66,6 +67,9 @@ def stable_rank(model: HookedTransformer) -> StableRank:
     Args:
         model: any HookedTransformer; it is only read.
 
+    Raises:
+        ValueError: something else than a model, or weights that are not finite.
+
     Returns:
         One value per matrix: 1 = one direction (condensed), at most the smaller side of the matrix.
 
@@ -76,6 +80,7 @@ def stable_rank(model: HookedTransformer) -> StableRank:
 
     Source: the complexity measure of arXiv 2501.08537; a Gaussian m x n matrix has mn / (sqrt m + sqrt n)^2.
     """
+    check_model(model)
     matrices = weight_matrices(model)
     values = np.array([stable_rank_of(matrix) for matrix in matrices.values()])
     gaussian = np.array([gaussian_stable_rank(*matrix.shape) for matrix in matrices.values()])

@@ -63,7 +63,9 @@ def _usable(tensor: Tensor) -> Tensor:
 
 def _is_matrix(name: str, tensor: Tensor) -> bool:
     """Whether a parameter is a weight matrix, by HookedTransformer's names or a plain module's."""
-    return name.rsplit(".", 1)[-1].startswith("W_") or (name.endswith("weight") and tensor.dim() == 2)
+    return name.rsplit(".", 1)[-1].lstrip("_").startswith("W_") or (
+        name.endswith("weight") and tensor.dim() == 2
+    )
 
 
 def _groups(parameters: dict[str, Tensor], most: int) -> list[dict[str, Tensor]]:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
 from anchorlens.hooks import VALUE, read
 from anchorlens.linalg import compare_groups
 from anchorlens.probes.anchor_sequences import anchor_sequences, middle_keys
+from anchorlens.probes.checks import check_inputs, check_layer, whole_numbers
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.weights import check_layer
 from anchorlens.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -113,10 +112,10 @@ def v_similarity(
 
     Source: single-anchor similarity of the value matrix, arXiv 2501.08537.
     """
+    check_inputs(model, task)
     layer = check_layer(model, layer, minimum=1)
-    chosen = middle_keys(task) if keys is None else [int(key) for key in keys]
+    chosen = middle_keys(task) if keys is None else whole_numbers("keys", keys)
     anchors = list(task.anchors)
-    check_capacity(model, task)
     rows = [(anchor, *anchors[:1] * (task.chain_length - 1)) for anchor in anchors for _ in chosen]
     tokens = anchor_sequences(task, chosen * len(anchors), rows, key_position=key_position)
     first_anchor = int(np.flatnonzero(np.isin(tokens[0].numpy(), anchors))[0])

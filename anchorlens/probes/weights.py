@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -14,22 +15,33 @@ if TYPE_CHECKING:
 def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row column"]]:
     """Every weight matrix by its parameter name, inputs as rows.
 
-    W_Q, W_K and W_V are [d_model, n_heads * d_head], W_O is [n_heads * d_head, d_model]. A matrix that
-    the model lacks (an MLP's in an attention-only one) is left out.
+    W_Q is [d_model, n_heads * d_head], W_K and W_V likewise (where heads share keys and values, with as
+    many as there are), W_O is [n_heads * d_head, d_model]. A matrix that the model lacks (an MLP's in an
+    attention-only one) is left out.
     """
     matrices = {"embed.W_E": model.W_E}
     if hasattr(model, "pos_embed"):  # there is none where positions are rotated in
         matrices["pos_embed.W_pos"] = model.pos_embed.W_pos
     for layer in range(model.cfg.n_layers):
         block = model.blocks[layer]
-        for name in ("W_Q", "W_K", "W_V"):
-            matrices[f"blocks.{layer}.attn.{name}"] = merged_heads(getattr(block.attn, name))
+        for name in ("W_Q", "W_K", "W_V"):  # _W_K: of heads that share keys and values, each once
+            weight = getattr(block.attn, f"_{name}", None)
+            weight = getattr(block.attn, name) if weight is None else weight
+            matrices[f"blocks.{layer}.attn.{name}"] = merged_heads(weight)
         matrices[f"blocks.{layer}.attn.W_O"] = block.attn.W_O.flatten(0, 1)
         if not model.cfg.attn_only:
-            matrices[f"blocks.{layer}.mlp.W_in"] = block.mlp.W_in
-            matrices[f"blocks.{layer}.mlp.W_out"] = block.mlp.W_out
+            for name, weight in _mlp_matrices(block.mlp):
+                matrices[f"blocks.{layer}.mlp.{name}"] = weight
     matrices["unembed.W_U"] = model.W_U
     return {name: matrix.detach() for name, matrix in matrices.items()}
+
+
+def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
+    """By HookedTransformer's names where it has them; of a mixture of experts, every matrix there is."""
+    named = {name: getattr(mlp, name, None) for name in ("W_in", "W_gate", "W_out")}
+    if named["W_in"] is None:
+        named = {name: weight for name, weight in mlp.named_parameters() if weight.dim() == 2}
+    yield from ((name, weight) for name, weight in named.items() if weight is not None)
 
 
 def short_name(name: str) -> str:
@@ -46,23 +58,3 @@ def merged_heads(
 ) -> Float[Tensor, "d_model d_z"]:
     """Heads side by side: [d_model, n_heads * d_head]."""
     return weight.movedim(0, 1).flatten(1)
-
-
-def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> int:
-    """The index of a layer, counted from the end where it is negative.
-
-    Raises:
-        ValueError: there is no such layer.
-    """
-    n_layers = model.cfg.n_layers
-    index = layer + n_layers if layer < 0 else layer
-    if n_layers <= minimum:
-        raise ValueError(
-            f"the model must have more than {minimum} layer(s) for this, got one with {n_layers} layer(s)"
-        )
-    if not minimum <= index < n_layers:
-        raise ValueError(
-            f"layer must be in {minimum}..{n_layers - 1} of this model with {n_layers} layer(s), counted "
-            f"from 0, got {layer}"
-        )
-    return index

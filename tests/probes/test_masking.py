@@ -62,7 +62,7 @@ class TestKeyToken:
         ("options", "message"),
         [
             ({"queries": "first"}, "queries must be"),
-            ({"edge": (0, 0, 3)}, r"edge must be \(layer, head, query position, key position\)"),
+            ({"edge": (0, 0, 3)}, r"edge \(layer, head, query position, key position\) must be 4"),
             ({"edge": (0, 5, 3, 2)}, "head must be"),
             ({"key_position": 9}, "key_position must be in 0..6"),
             ({"n_sequences": 0}, "n_sequences must be"),

@@ -1,10 +1,18 @@
 """Masking after the softmax, reading, and the proof that a hook is alive."""
 
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from known_models import as_bridge, memorising, reasoning, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model, hooks
+from anchorlens.probes import mask_second_anchor
 
 TASK = AnchorTask()
 TOKENS = TASK.sample(6).tokens
@@ -104,6 +112,78 @@ class TestReading:
         assert sizes[0] == sizes[1] >= 1
         huge = user_built(n_layers=2, d_vocab=200_000, d_model=8)
         assert hooks.sequences_per_batch(huge, n_pos=100) == 1
+
+
+class TestSafety:
+    def test_ctrl_c_at_any_moment_leaves_nothing_behind(self):
+        """A real SIGINT after a random time, also into the clean-up, in a process of its own."""
+        code = """
+import random, signal, sys
+import torch
+from known_models import user_built
+from anchorlens import AnchorTask
+from anchorlens.probes import mask_second_anchor
+
+model, task, draw = user_built().train(), AnchorTask(), random.Random(0)
+model.blocks[0].attn.hook_pattern.add_hook(own := lambda value, hook: None)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+interrupted = 0
+for _ in range(400):
+    signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0002, 0.03))
+    try:
+        mask_second_anchor(model, task, results=[50, 60])
+    except KeyboardInterrupt:
+        interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    points = [point for point in model.modules() if hasattr(point, "fwd_hooks")]
+    assert sum(len(point.fwd_hooks) for point in points) == 1, interrupted
+    assert sum(len(point._forward_hooks) for point in points) == 1, interrupted
+    assert all(module.training for module in model.modules()), interrupted
+    assert model.context_level == 0 and torch.is_grad_enabled()
+assert interrupted > 50, interrupted
+"""
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)
+
+    def test_threads_on_one_model_take_turns(self):
+        model = user_built().train()
+        expected = [run_masked(model, edge) for edge in (None, (0, 0, 8, 2))]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda i: run_masked(model, (None, (0, 0, 8, 2))[i % 2]), range(16)))
+        assert all(np.array_equal(logits, expected[i % 2]) for i, logits in enumerate(found))
+        assert all(module.training for module in model.modules())
+
+    def test_a_users_hook_behind_attention_is_measured_and_no_sign_of_death(self):
+        model = user_built()
+        model.blocks[0].attn.hook_z.add_perma_hook(lambda value, hook: value + 0.01)
+        hooks.assert_live(model)
+
+
+def run_masked(model, edge):
+    return mask_second_anchor(model, TASK, edge=edge).cosines
+
+
+class TestTokens:
+    @pytest.mark.parametrize(
+        ("tokens", "message"),
+        [
+            ([[1, 2]], "must be a tensor of whole numbers .* got list"),
+            (torch.ones(2, 3), r"got torch.float32 \[2, 3\]"),
+            (torch.full((1, 3), 900), r"in 0..149 \(d_vocab\), got 900..900"),
+            (torch.ones(1, 20, dtype=torch.int64), r"1..12 \(n_ctx\) in a sequence, got 20"),
+        ],
+    )
+    def test_what_the_model_cannot_read_is_refused(self, tokens, message):
+        for call in (hooks.last_logits, lambda m, t: hooks.assert_live(m, tokens=t)):
+            with pytest.raises(ValueError, match=message):
+                call(user_built(), tokens)
+
+    def test_names_and_layers_that_are_not_there(self):
+        with pytest.raises(ValueError, match="hook must be one of attn.hook_pattern"):
+            hooks.assert_live(user_built(), "attn.hook_pattren")
+        with pytest.raises(ValueError, match="must have the hook blocks.7.attn.hook_v"):
+            hooks.read(user_built(), TOKENS, [(7, hooks.VALUE)])
 
 
 class TestLiveness:

@@ -53,6 +53,20 @@ class TestCarriers:
             texts = [note.text for note in result.plot().layout.annotations]
             assert texts.count("nothing to<br>bring back") == 3
 
+    def test_dead_hooks_are_refused(self):
+        """A block that shows its MLP's output to the hook and computes on with its own copy."""
+        model = user_built()
+        block = model.blocks[1]
+
+        def apply_mlp(x):
+            out = block.mlp(x)
+            block.hook_mlp_out(out.clone())
+            return out
+
+        block.apply_mlp = apply_mlp
+        with pytest.raises(ValueError, match="editing hook_mlp_out in layer 1 must change the logits"):
+            activation_patching(model, PAPER)
+
 
 class TestPatches:
     def setup_method(self):
@@ -111,6 +125,11 @@ class TestSequences:
             assert set(pairs) <= set(PAPER.seen_pairs)
             expected = [PAPER.target(int(x), p) for x, p in zip(tokens[:, 4], pairs, strict=True)]
             assert targets.tolist() == expected
+
+    def test_many_chains_take_no_time_that_grows_with_their_square(self):
+        task = AnchorTask(anchors={i: i - 5 for i in range(1, 11)}, key_min=50, chain_length=4)
+        clean, *_ = sequences_that_differ(task, 2, 2, 4, seed=0)  # of 10,000 chains
+        assert len(clean) == 4
 
     def test_a_task_without_another_target(self):
         task = AnchorTask(anchors={1: 3, 2: 3})

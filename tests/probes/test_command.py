@@ -74,6 +74,11 @@ def test_options_reach_the_probe(checkpoint):
         (["q_condensation", "CKPT", "--options", '{"layer": 7}'], 2, "layer must be in 0..1"),
         (["stable_rank", "CKPT", "--plot", "picture.gif"], 2, "must end in .html, .png, .svg or .pdf"),
         (["stable_rank", "nothing.pt"], 3, "nothing.pt"),
+        (["q_condensation", "CKPT", "--options", '{"layer": "x"}'], 2, "layer must be an integer"),
+        (["mask_key_token", "CKPT", "--options", '{"edge": 5}'], 2, "must be 4 whole numbers, got 5"),
+        (["stable_rank", "CKPT", "--options", '{"initial": 1}'], 2, "an option of stable_rank"),
+        (["v_similarity", "CKPT", "--options", '{"keys": [30.5]}'], 2, "keys must be one or more whole"),
+        (["stable_rank", "CKPT", "--plot", "no/where/p.png"], 2, "the folder of 'no/where/p.png' must exist"),
     ],
 )
 def test_mistakes_are_one_line(arguments, code, message, checkpoint):

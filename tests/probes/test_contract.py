@@ -9,15 +9,18 @@ import pytest
 import torch
 from known_models import as_bridge, user_built
 
-from anchorlens import AnchorTask, ModelConfig, build_model, hooks
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model, hooks
 from anchorlens.configuration import field_docs
 from anchorlens.probes import (
     PROBES,
     ProbeResult,
     apply,
+    embedding_pca,
     information_flow,
     mask_key_token,
     mask_second_anchor,
+    q_condensation,
+    stable_rank,
     v_similarity,
 )
 
@@ -25,6 +28,7 @@ TASK = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
 NEED_TWO_LAYERS = (v_similarity, information_flow)
 EDIT_ATTENTION = (mask_key_token, mask_second_anchor, information_flow)
+READ_WEIGHTS = (stable_rank, q_condensation, embedding_pca)
 FEW = {"mask_key_token": {"n_sequences": 4}, "first_layer_tsne": {"n_sequences": 40}}
 
 
@@ -77,16 +81,21 @@ class TestEveryProbe:
 
     def test_leaves_a_users_own_hooks_alone(self, probe):
         model, seen = user_built(), []
-        model.blocks[1].attn.hook_pattern.add_hook(lambda value, hook: seen.append(1))
+        model.blocks[0].attn.hook_pattern.add_hook(lambda value, hook: seen.append(1))
         run(probe, model)
-        assert len(model.blocks[1].attn.hook_pattern.fwd_hooks) == 1
+        assert len(model.blocks[0].attn.hook_pattern.fwd_hooks) == 1
+        assert bool(seen) == (probe not in READ_WEIGHTS)
         assert model.context_level == 0
 
     def test_runs_on_float64_and_in_inference_mode(self, probe):
-        single, double = (run(probe, user_built(dtype)).to_dict() for dtype in (torch.float32, torch.float64))
-        assert single.keys() == double.keys()
+        initials = [user_built(dtype, seed=1) for dtype in (torch.float32, torch.float64)]
+        single, double = (run(probe, user_built(i.W_E.dtype), i) for i in initials)
+        for name, values in floats(single).items():
+            scale = max(1, np.nanmax(np.abs(values), initial=1))
+            assert np.allclose(values, floats(double)[name], atol=1e-3 * scale, equal_nan=True), name
         with torch.inference_mode():
-            assert run(probe, user_built()).to_dict() == single
+            again = run(probe, user_built(), user_built(seed=1))
+        assert again.to_dict() == single.to_dict()
 
     def test_draws_a_picture_with_a_title_and_named_axes(self, probe):
         figure = run(probe, user_built()).plot()
@@ -110,6 +119,24 @@ class TestEveryProbe:
             pytest.skip("reads weights alone, of any task")
         with pytest.raises(ValueError, match="d_vocab"):
             run(probe, build_model(ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, d_vocab=60)))
+
+    def test_what_is_no_model_task_or_finite_weight_is_refused(self, probe):
+        has_task = "task" in inspect.signature(probe).parameters
+        with pytest.raises(ValueError, match="model must be a HookedTransformer, got Linear"):
+            run(probe, torch.nn.Linear(2, 2))
+        checkpoint = Checkpoint.from_model(build_model(SMALL), SMALL, TASK)
+        with pytest.raises(ValueError, match=r"got Checkpoint; try its build_model\(\)"):
+            run(probe, checkpoint)
+        if has_task and probe is not embedding_pca:
+            with pytest.raises(ValueError, match="task must be an AnchorTask, got NoneType"):
+                apply(probe, build_model(SMALL), None, lambda: build_model(SMALL))
+        model = build_model(SMALL)
+        with torch.no_grad():
+            model.blocks[0].attn.W_Q[0, 0, 0] = float("nan")
+        with pytest.raises(
+            ValueError, match="weights must be finite, got NaN or infinity in blocks.0.attn.W_Q"
+        ):
+            run(probe, model)
 
     def test_other_tasks(self, probe):
         """Three anchors in a row of other tokens, functions that are no shifts, a short sequence."""
@@ -176,13 +203,12 @@ def test_hooks_go_when_a_measurement_breaks_off(probe, failure, monkeypatch):
         return forward(self, *args, **kwargs)
 
     monkeypatch.setattr(type(model.blocks[1]), "forward", breaks)
-    reads_weights_alone = probe.__name__ in ("stable_rank", "q_condensation", "embedding_pca")
     try:
         run(probe, model)
     except failure:
         pass
     else:
-        assert reads_weights_alone or len(passes) < 3
+        assert probe in READ_WEIGHTS or len(passes) < 3
     assert not any(point.fwd_hooks for point in model.hook_dict.values())
     assert not any(module._forward_pre_hooks for module in model.modules())
     assert model.training and model.context_level == 0

@@ -19,8 +19,10 @@ from known_models import (
 
 from anchorlens import AnchorTask, ModelConfig, build_model, hooks
 from anchorlens.probes import information_flow
+from anchorlens.probes.anchor_sequences import trained_sequences
 from anchorlens.probes.edge_effects import drops, margin
 from anchorlens.probes.flow_diagram import MOST_LINES, drawn_edges
+from anchorlens.probes.routes import mean_margin, routes
 
 PAPER = AnchorTask()
 SEQUENCE = [35, 43, 23, 1, 2, 38, 42, 36, 44]
@@ -72,6 +74,69 @@ class TestRoutes:
         result = information_flow(model, TASK, torch.tensor([SEQUENCE, SEQUENCE]))
         assert (result.margin, result.baseline) == pytest.approx((10, 0))
         assert result.stages["key to anchors"] == pytest.approx(1 / 2) == result.inferential_route
+
+    def test_each_stage_cuts_both_anchors_and_the_rest_is_above_the_baseline(self):
+        """A bias towards one answer that is no target here stays when all is hidden: the baseline is below
+        0. And each anchor alone is enough to lose the answer, so both are cut and nothing else."""
+        model = reasoning()
+        with torch.no_grad():
+            model.unembed.b_U[0] = 4
+        result = information_flow(model, TASK, SEQUENCE)
+        assert (result.margin, result.baseline) == pytest.approx((6, -4))
+        assert list(result.stages.values()) == pytest.approx([1, 1, 0, 0], abs=1e-9)
+        strong = [trace.hovertext for trace in result.plot().data if trace.mode == "lines"]
+        assert sum("effect +1.00" in text for text in strong) == 3  # of what can be lost, 10
+
+    def test_a_stage_needs_both_of_its_anchors(self):
+        """`memorising` reads both anchors early; hidden one at a time, each alone loses the answer."""
+        model = memorising()
+        result = information_flow(model, TASK, SEQUENCE)
+        batch = torch.tensor([SEQUENCE])
+        target = torch.tensor([result.target])
+        for anchor in (FIRST, SECOND):
+            cut = [(range(1), [LAST], [anchor])]
+            assert mean_margin(model, batch, target, cut) == pytest.approx(0, abs=1e-9)
+        seen = []
+        original = hooks.masked_attention
+
+        def watched(model, masks):
+            seen.append(
+                {layer: {tuple(i) for i in mask[0, 0].nonzero().tolist()} for layer, mask in masks.items()}
+            )
+            return original(model, masks)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(hooks, "masked_attention", watched)
+            routes(model, batch, target, KEY, 2)
+        early_anchors = {(LAST, FIRST), (LAST, SECOND)}
+        to_anchors = {(FIRST, KEY), (SECOND, KEY)}
+        assert seen[2:] == [{0: to_anchors}, {1: early_anchors}, {0: early_anchors}, {1: {(LAST, KEY)}}]
+        hidden = {(query, p) for p in (KEY, FIRST, SECOND) for query in range(p + 1, LAST + 1)}
+        assert seen[0] == {} and seen[1] == {0: hidden, 1: hidden}
+
+    def test_in_deeper_models_a_stage_is_all_layers_but_the_last_or_the_first(self, monkeypatch):
+        seen = []
+
+        def margin_of(model, tokens, targets, cuts=()):
+            seen.append([list(layers) for layers, _, _ in cuts])
+            return 0.0 if cuts else 10.0
+
+        monkeypatch.setattr("anchorlens.probes.routes.mean_margin", margin_of)
+        batch = PAPER.sample(2)
+        routes(user_built(n_layers=4), batch.tokens, batch.targets, KEY, 2)
+        every, early, late = [0, 1, 2, 3], [0, 1, 2], [1, 2, 3]
+        assert seen == [[], [every] * 3, [early], [late], [early], [late]]
+
+    def test_a_trained_override_is_what_is_asked_for(self):
+        """A lookup that answers (1, 2) with x - 6: the trained target of an override, not x + 6."""
+        task = AnchorTask(key_min=20, key_max=49, overrides={(1, 2): -6, (2, 1): -6})
+        result = information_flow(build_model(SMALL), task, [35, 43, 23, 1, 2, 38, 42, 36, 44])
+        assert result.target == 17
+        _, batch = None, trained_sequences(task, 28)
+        assert all(
+            int(t) == task.target(int(row[2]), row[3:5].tolist())
+            for t, row in zip(batch.targets, batch.tokens, strict=True)
+        )
 
 
 class TestEffects:
@@ -130,11 +195,16 @@ class TestEffects:
         model, seen = build_model(SMALL), []
         model.embed.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
         result = information_flow(model, PAPER)
-        assert (result.n_sequences, result.n_route_sequences) == (8, 56)
-        pairs = [tuple(row) for row in next(t for t in seen if len(t) == 56)[:, 3:5].tolist()]
-        assert sorted(pairs) == sorted(PAPER.seen_pairs * 4)
-        few = {tuple(row) for row in next(t for t in seen if len(t) == 8)[:, 3:5].tolist()}
-        assert len(few) == 8 and {a for a, _ in few} == set(PAPER.anchors)
+        assert (result.n_sequences, result.n_route_sequences) == (8, 280)
+        many = next(t for t in seen if len(t) == 280)
+        pairs = [tuple(row) for row in many[:, 3:5].tolist()]
+        assert sorted(pairs) == sorted(PAPER.seen_pairs * 20)
+        few = next(t for t in seen if len(t) == 8)
+        assert len({tuple(row) for row in few[:, 3:5].tolist()}) == 8
+        assert set(few[:, 3].tolist()) == set(PAPER.anchors)
+        # every sequence has a key and noise of its own
+        assert len(set(few[:, 2].tolist())) > 5 and len(set(many[:, 2].tolist())) > 60
+        assert len({tuple(row) for row in few[:, 5:].tolist()}) == 8
 
     def test_merged_edges_of_one_head_are_that_heads(self):
         result = information_flow(build_model(SMALL), PAPER)
@@ -215,9 +285,15 @@ class TestDiagram:
         assert "head 1" in result.plot(head=1).layout.title.text
         with pytest.raises(ValueError, match="head must be"):
             result.plot(head=2)
+        merged = information_flow(reasoning(), TASK, SEQUENCE, effects="merged")
+        assert len({trace.line.color for trace in merged.plot(head=1).data if trace.mode == "lines"}) == 1
+        texts = [note.text for note in merged.plot(head=1).layout.annotations]
+        assert "attention only: these effects were not asked for" in texts
 
     def test_lines_are_bounded(self):
         rng = np.random.default_rng(0)
         attention = rng.uniform(size=(20, 50, 50))
         assert len(drawn_edges(attention, np.zeros_like(attention))) == MOST_LINES
+        ties = np.stack([np.eye(100)] * 100)
+        assert len(drawn_edges(ties, np.zeros_like(ties))) == MOST_LINES
         assert drawn_edges(np.zeros((1, 3, 3)), np.zeros((1, 3, 3))) == []

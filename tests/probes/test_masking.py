@@ -5,7 +5,7 @@ import pytest
 import torch
 from known_models import FIRST, KEY, LAST, SECOND, TASK, memorising, reasoning, user_built
 
-from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens import AnchorTask, ModelConfig, build_model, hooks
 from anchorlens.probes import mask_key_token, mask_second_anchor
 from anchorlens.probes.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
 from anchorlens.probes.mask_second_anchor import inputs_of_equal_result
@@ -139,15 +139,35 @@ class TestSecondAnchor:
         with pytest.raises(ValueError, match="reached by every anchor from the keys 20..60, got 0"):
             mask_second_anchor(build_model(ModelConfig.for_task(task, d_model=16, d_mlp=16)), task)
 
-    def test_only_the_answering_position_and_all_behind_the_first_anchor(self):
-        """In a chain of three both later anchors are masked."""
-        task = AnchorTask(chain_length=3, key_min=40)
-        model = user_built(n_ctx=12, d_vocab=200)
-        seen = []
-        model.blocks[0].attn.hook_z.add_perma_hook(lambda value, hook: None)
-        result = mask_second_anchor(model, task)
-        assert result.key_position == 2 and not seen
-        assert mask_second_anchor(model, task, edge=(0, 1, LAST, SECOND)).edge == (0, 1, LAST, SECOND)
+    def test_all_anchors_behind_the_first_are_masked(self, monkeypatch):
+        """In a chain of three both later ones, in every layer."""
+        masked, original = [], hooks.masked_attention
+        monkeypatch.setattr(
+            hooks, "masked_attention", lambda model, masks: (masked.append(masks), original(model, masks))[1]
+        )
+        model = user_built(d_vocab=200)
+        mask_second_anchor(model, AnchorTask(chain_length=3, key_min=40))
+        assert sorted(masked[0]) == [0, 1, 2]
+        assert all(set(mask[0, :, 8].nonzero()[:, 1].tolist()) == {4, 5} for mask in masked[0].values())
+        assert mask_second_anchor(model, PAPER, edge=(0, 1, LAST, SECOND)).edge == (0, 1, LAST, SECOND)
+
+    def test_the_second_anchor_is_the_tasks_second_and_fifty_sequences_are_the_papers(self):
+        assert mask_second_anchor(build_model(SMALL), PAPER).second_anchor == 2
+        assert len(mask_key_token(build_model(SMALL), PAPER).labels) == 12 * 50
+
+    def test_centred_is_without_the_mean_vector(self):
+        """A constant that all answers share lifts every raw cosine and no centred one."""
+        plain, lifted = reasoning(hints="ordered"), reasoning(hints="ordered")
+        with torch.no_grad():
+            lifted.unembed.b_U += 3
+        without, with_constant = (mask_second_anchor(model, TASK) for model in (plain, lifted))
+        assert with_constant.gap < 0.1 < without.gap
+        assert with_constant.centred_gap == pytest.approx(without.centred_gap)
+
+    def test_a_task_of_two_anchors_can_be_printed(self):
+        task = AnchorTask(anchors={1: 3, 2: -4})
+        text = repr(mask_key_token(build_model(SMALL), task))
+        assert "for 2 ordered pairs" in text
 
 
 class TestClusters:

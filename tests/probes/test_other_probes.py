@@ -57,6 +57,20 @@ class TestFusion:
     def test_a_reasoning_model_has_not_fused_before_the_last_mlp(self):
         assert fusion_similarity(reasoning(), TASK).centred_gap < 0.05
 
+    def test_centred_is_without_the_mean_vector(self):
+        """A vector that all share lifts every raw cosine and no centred one."""
+        model, lifted = self.last_says(PAPER.inferential_target), self.last_says(PAPER.inferential_target)
+        lifted.blocks[1].hook_resid_mid.add_perma_hook(lambda value, hook: value + 50)
+        plain, high = fusion_similarity(model, PAPER), fusion_similarity(lifted, PAPER)
+        assert high.gap < 0.1 < plain.gap and high.centred_gap == pytest.approx(plain.centred_gap, abs=1e-3)
+
+    def test_an_attention_only_model_and_one_with_parallel_mlps(self):
+        bare = user_built(attn_only=True, d_mlp=None)
+        assert np.isfinite(fusion_similarity(bare, PAPER).cosines).all()
+        assert np.isfinite(first_layer_tsne(bare, PAPER, n_sequences=40).vectors).all()
+        with pytest.raises(ValueError, match="got parallel_attn_mlp"):
+            fusion_similarity(user_built(parallel_attn_mlp=True), PAPER)
+
     def test_no_equal_target_is_none(self):
         result = fusion_similarity(build_model(CONFIG), PAPER, comparisons=[((1, 1), (4, 4))])
         assert result.centred_gap is None and "no equal target" in repr(result) and result.plot()
@@ -117,6 +131,9 @@ class TestAttentionPatterns:
         assert result.attention[0, 0, FIRST, KEY] == pytest.approx(1)
         assert result.attention[1, 0, LAST, FIRST] == pytest.approx(1)
         assert result.to_key_and_anchors == pytest.approx(1)
+        # `memorising` looks at the key with one head of two, at all nine positions alike with the other
+        seen = attention_patterns(memorising(), TASK, self.SEQUENCE).to_key_and_anchors
+        assert seen == pytest.approx((1 + 3 / 9) / 2)
         assert result.attention.sum(axis=-1) == pytest.approx(1)
 
     def test_the_page_is_self_contained_and_escaped(self):
@@ -220,9 +237,16 @@ class TestTrainingRegime:
         with pytest.raises(ValueError, match="n_sequences must be"):
             training_regime(build_model(CONFIG), PAPER, initial=build_model(CONFIG), n_sequences=1)
 
-    def test_nan_is_refused(self):
-        model = build_model(CONFIG)
-        with torch.no_grad():
-            model.W_E[30, 0] = float("nan")
-        with pytest.raises(ValueError, match="weights must be finite"):
-            training_regime(model, PAPER, initial=build_model(CONFIG))
+    def test_every_matrix_of_gated_mlps_and_shared_heads_counts_once(self):
+        for fields in ({"gated_mlp": True}, {"n_key_value_heads": 2}):
+            initial, model = user_built(**fields), user_built(**fields)
+            matrices = {
+                n: p for n, p in model.named_parameters() if n.rsplit(".", 1)[-1].lstrip("_")[:2] == "W_"
+            }
+            for name, parameter in matrices.items():
+                with torch.no_grad():
+                    parameter *= 2
+                result = training_regime(model, PAPER, initial=initial)
+                changed = dict(zip(result.names, result.relative_changes, strict=True))
+                assert changed[name.replace("._W_", ".W_")] == pytest.approx(1)
+            assert len(result.names) == len(matrices) and result.relative_change == pytest.approx(1)

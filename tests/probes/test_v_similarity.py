@@ -37,6 +37,20 @@ def test_values_that_say_g_have_gap_one_and_values_that_say_the_key_or_all_have_
         assert abs(v_similarity(values_by(other), TASK).centred_gap) < 0.15
 
 
+def test_centred_is_without_the_mean_vector():
+    """A vector that all share lifts every raw cosine and no centred one."""
+    plain, lifted = (values_by(lambda x, a: TASK.apply(a, x)) for _ in range(2))
+    lifted.blocks[1].attn.hook_v.add_perma_hook(lambda value, hook: value + 50)
+    low, high = v_similarity(plain, TASK), v_similarity(lifted, TASK)
+    assert high.gap < 0.1 < low.gap and high.centred_gap == pytest.approx(low.centred_gap, abs=1e-3)
+
+
+def test_boxes_stand_at_row_first_anchor_and_column_second():
+    """g(x; 1) = x + 5 = g(y; 2) = y + 1: y = x + 4, boxes above the diagonal, x to the right."""
+    boxes = v_similarity(build_model(CONFIG), TASK).plot().layout.shapes
+    assert len(boxes) == 7 and all(box.x0 - box.y0 == 4 for box in boxes)
+
+
 def test_pairs_are_those_of_different_anchors_that_meet():
     """On 30..40 shifts 5 and -8 differ by 13 and never meet; the other five pairs do."""
     result = v_similarity(build_model(CONFIG), TASK)

@@ -67,6 +67,16 @@ class TestCondensation:
         grouped = result.cosines[np.ix_(result.order, result.order)]
         assert np.allclose(grouped, np.kron(np.eye(4), np.ones((8, 8))), atol=1e-5)
 
+    def test_the_papers_thresholds(self, model):
+        """Pairs at cosine .45 are one group (above .4) and not parallel (below .9)."""
+        columns = torch.zeros(32, 32)
+        columns[0] = 0.45**0.5
+        columns[torch.arange(1, 32), torch.arange(1, 32)] = 0.55**0.5
+        columns[0, 0] = 1
+        set_neurons(model, columns)
+        result = q_condensation(model)
+        assert result.parallel_share == 0 and result.n_groups == 1 and result.threshold == 0.4
+
     def test_opposite_neurons_are_parallel_and_two_groups(self, model):
         direction = torch.randn(32, generator=torch.Generator().manual_seed(0))
         set_neurons(model, torch.outer(direction, torch.tensor([1.0, -2.0]).repeat(16)))

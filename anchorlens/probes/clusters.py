@@ -115,14 +115,18 @@ def cluster_figure(
     pairs: Sequence[Sequence[int]],
     title: str,
 ) -> go.Figure:
-    """One colour for a pair and its mirror: the pair as filled circles, its mirror as open diamonds."""
+    """One colour for a pair and its mirror: the pair as filled circles, its mirror as open diamonds.
+
+    Of more than eight groups the colours come again, as filled and open squares.
+    """
     import plotly.graph_objects as go
 
     figure = go.Figure()
     chains = [tuple(map(int, pair)) for pair in pairs]
     groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
     for label, chain in enumerate(chains):
-        color = CATEGORIES[groups.index(min(chain, chain[::-1])) % len(CATEGORIES)]
+        turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
+        color = CATEGORIES[number]
         mirror = chain > chain[::-1]
         figure.add_scatter(
             x=points[labels == label, 0],
@@ -132,7 +136,9 @@ def cluster_figure(
             marker={
                 "color": color,
                 "size": 7 if mirror else 6,
-                "symbol": "diamond-open" if mirror else "circle",
+                "symbol": ("diamond-open", "square-open")[turn % 2]
+                if mirror
+                else ("circle", "square")[turn % 2],
                 "line": {"width": 1.5 if mirror else 0, "color": color},
             },
         )

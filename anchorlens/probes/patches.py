@@ -41,7 +41,16 @@ class PatchPairs(NamedTuple):
 def patch_effects(
     model: HookedTransformer, pairs: PatchPairs, sites: Sequence[str]
 ) -> Float[np.ndarray, "site layer pos"]:
-    """Recovered share for every patch; one layer's clean activations are held at a time."""
+    """Recovered share for every patch; one layer's clean activations are held at a time.
+
+    Args:
+        model: whose hooks at `sites` are alive, and which tells the two targets apart.
+        pairs: clean and corrupted sequences.
+        sites: hook names of activations [batch, pos, d_model].
+
+    Returns:
+        0 = the patch changes nothing, 1 = the clean logit difference is back (mean over sequences).
+    """
     from transformer_lens.patching import layer_pos_patch_setter
 
     n_layers, n_pos = model.cfg.n_layers, pairs.clean.shape[1]

@@ -67,7 +67,11 @@ class QCondensation(ProbeResult):
 def condensation(
     w_q: Float[Tensor, "d_model neuron"], threshold: float
 ) -> tuple[np.ndarray, list[list[int]], float, float]:
-    """Cosines of the columns, their groups, mean |cosine| and share of parallel pairs."""
+    """Cosines of the columns, their groups, mean |cosine| and share of parallel pairs.
+
+    Cosines are [neuron, neuron], -1..1; the mean, 0..1, and the share with |cosine| > 0.9, 0..1, are over
+    pairs of two different neurons.
+    """
     cosines = cosine_matrix(w_q.mT).cpu().double().numpy()
     off_diagonal = np.abs(cosines[~np.eye(len(cosines), dtype=bool)])
     mean, parallel = (float(x.mean()) if x.size else 0.0 for x in (off_diagonal, off_diagonal > PARALLEL))

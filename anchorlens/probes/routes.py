@@ -30,7 +30,20 @@ def routes(
     key: int,
     chain_length: int,
 ) -> tuple[float, float, dict[str, float | None]]:
-    """Mean margin, the same with key and anchors hidden, and the share between them each stage carries."""
+    """How much of the margin is lost when each stage of a route is cut in all heads.
+
+    Args:
+        model: of two layers or more, whose attention hooks are alive.
+        tokens: sequences with key and anchors at the same positions.
+        targets: what they should be answered with.
+        key: position of the key; the anchors follow it and end before the last position.
+        chain_length: how many anchors.
+
+    Returns:
+        Mean margin in logits; the same when nobody attends to key and anchors but they themselves; and for
+        each of `STAGES` the share 0..1 of the difference that is lost without it, None where the margin is
+        not above 0 and above that baseline.
+    """
     n_layers, last = model.cfg.n_layers, tokens.shape[1] - 1
     anchors = range(key + 1, key + 1 + chain_length)
     every, early, late = range(n_layers), range(n_layers - 1), range(1, n_layers)

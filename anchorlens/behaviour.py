@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.hooks import evaluation_mode
+from anchorlens.measuring import evaluation_mode
 from anchorlens.phases import Phase, phase_by_definition
 from anchorlens.randomness import generator
 from anchorlens.task import AnchorBatch, AnchorTask, Cells, Pair, Split

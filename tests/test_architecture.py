@@ -23,6 +23,7 @@ ORDER = [
     "blocks",
     "init",
     "model",
+    "measuring",
     "hooks",
     "training.config",
     "presets",

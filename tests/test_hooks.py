@@ -128,20 +128,21 @@ model, task, draw = user_built().train(), AnchorTask(), random.Random(0)
 model.blocks[0].attn.hook_pattern.add_hook(own := lambda value, hook: None)
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 interrupted = 0
-for _ in range(400):
-    signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0002, 0.03))
+for _ in range(200):
     try:
-        mask_second_anchor(model, task, results=[50, 60])
+        try:
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0002, 0.015))
+            mask_second_anchor(model, task, results=[50, 60])
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
     points = [point for point in model.modules() if hasattr(point, "fwd_hooks")]
     assert sum(len(point.fwd_hooks) for point in points) == 1, interrupted
     assert sum(len(point._forward_hooks) for point in points) == 1, interrupted
     assert all(module.training for module in model.modules()), interrupted
-    assert model.context_level == 0 and torch.is_grad_enabled()
-assert interrupted > 50, interrupted
+    assert model.context_level == 0 and torch.is_grad_enabled(), (interrupted, torch.is_grad_enabled())
+assert interrupted > 20, interrupted
 """
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from anchorlens import hooks
+from anchorlens.measuring import device_of, measuring
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -73,10 +74,10 @@ def drops(
     n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
     total = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64)
-    device = hooks.device_of(model)
+    device = device_of(model)
     for some_tokens, some_targets in zip(tokens.split(size), targets.to(device).split(size), strict=True):
         n = len(some_tokens)
-        with hooks.measuring(model):
+        with measuring(model):
             residual = model(some_tokens.to(device), stop_at_layer=0)  # [batch, pos, d_model]
             clean = margin(model(residual, start_at_layer=0)[:, -1], some_targets)  # [batch]
             for layer in range(n_layers):

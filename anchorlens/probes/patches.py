@@ -12,6 +12,7 @@ from torch import Tensor
 
 from anchorlens import hooks
 from anchorlens.anchor_functions import Pair
+from anchorlens.measuring import attached
 from anchorlens.randomness import generator
 from anchorlens.sequences import Cells
 from anchorlens.task import AnchorTask
@@ -64,7 +65,7 @@ def patch_effects(
             def patch(value: Tensor, hook: Any, index: Any = (layer, pos), batches: Any = batches) -> Tensor:
                 return layer_pos_patch_setter(value.clone(), index, next(batches))
 
-            with hooks.attached(model, [(hooks.hook_name(layer, site), patch)]):
+            with attached(model, [(hooks.hook_name(layer, site), patch)]):
                 patched = pairs.differences(model, pairs.corrupted).mean()
             shares[row, layer, pos] = (patched - corrupted) / (clean - corrupted)
     return shares

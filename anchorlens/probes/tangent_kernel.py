@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from anchorlens import hooks
+from anchorlens.measuring import device_of, evaluation_mode
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -28,9 +28,9 @@ def tangent_kernel(
     than 128 MiB of gradients are held, or those of one matrix where they are more.
     """
     module: nn.Module = getattr(model, "original_model", model)  # what a TransformerBridge wraps
-    device = hooks.device_of(model)
+    device = device_of(model)
     # no_grad: torch.func.grad differentiates inside all the same, and keeps no graph of the others
-    with hooks.evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
+    with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         kernel = torch.zeros(len(tokens), len(tokens), dtype=torch.float64)
         state = {name: _usable(tensor) for name, tensor in _state(module)}
         matrices = {name: tensor for name, tensor in state.items() if _is_matrix(name, tensor)}

@@ -1,12 +1,11 @@
 """Pictures in a notebook: executed in a real kernel, shown by a real browser without a network."""
 
 import re
-import shutil
-import subprocess
 
 import nbformat
 import plotly.io as pio
 import pytest
+from browser import needs_chromium, shown_by_chromium
 from nbclient import NotebookClient
 
 from anchorlens import ModelConfig, build_model, picture
@@ -71,16 +70,20 @@ class TestDisplay:
         _, patterns = outputs
         assert "CircuitsVis.render" in patterns["text/html"] and not external(patterns["text/html"])
 
-    @pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium is not here")
+    @needs_chromium
     def test_a_browser_without_a_network_draws_both(self, outputs, tmp_path):
         for data, drawn in zip(outputs, ("main-svg", "layer 1, head 0"), strict=True):
-            page = tmp_path / "page.html"
-            page.write_text(f"<html><body>{data['text/html']}</body></html>")
-            command = [
-                "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000",
-                "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}",
-                "--dump-dom", f"file://{page}",
-            ]  # fmt: skip
-            shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-            outside = re.sub(r"<script.*?</script>", "", shown, flags=re.S)
-            assert drawn in outside
+            shown = shown_by_chromium(data["text/html"], tmp_path)
+            assert drawn in re.sub(r"<script.*?</script>", "", shown, flags=re.S)
+
+    @needs_chromium
+    def test_a_picture_waits_for_plotly_js_that_stands_below_it(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(picture.Picture, "_cell_with_library", None)
+        figure = stable_rank(build_model(ModelConfig())).plot()
+        html = {}
+        for cell in ("below", "above"):  # run in this order
+            monkeypatch.setattr(picture, "_running_cell", lambda cell=cell: cell)
+            html[cell] = figure._bundle()["text/html"]
+        shown = shown_by_chromium(html["above"] + html["below"], tmp_path)
+        body = re.sub(r"<(script|style).*?</\1>", "", shown, flags=re.S)
+        assert len(html["above"]) < 100_000 and body.count('class="plot-container') == 2

@@ -280,6 +280,17 @@ class TestDiagram:
             "anchors",
         }
 
+    def test_colours_are_shares_of_what_can_be_lost(self):
+        """Key 23 stands at the first anchor's position with weight 1/2 too, and answer 0 has a bias of 4:
+        margin 15 - 5 = 10, without the key's edge 5 - 4 = 1, with all hidden -4: (10 - 1) / (10 + 4)."""
+        model = reasoning()
+        with torch.no_grad():
+            model.pos_embed.W_pos[FIRST, at(COPIED, 23)] = 0.5
+            model.unembed.b_U[0] = 4
+        figure = information_flow(model, TASK, torch.tensor([SEQUENCE, SEQUENCE])).plot()
+        texts = [trace.hovertext for trace in figure.data if trace.mode == "lines"]
+        assert sum("effect +0.64" in text for text in texts) == 1
+
     def test_one_head(self):
         result = information_flow(reasoning(), TASK, SEQUENCE)
         assert "head 1" in result.plot(head=1).layout.title.text

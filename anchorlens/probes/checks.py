@@ -33,6 +33,16 @@ def check_model(model: Any, name: str = "model") -> None:
             )
 
 
+def check_task(task: Any) -> None:
+    """Check that it is an AnchorTask.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(task, AnchorTask):
+        raise ValueError(f"task must be an AnchorTask, got {type(task).__name__}")
+
+
 def check_inputs(model: HookedTransformer, task: AnchorTask, name: str = "model") -> None:
     """Check a model, a task, and that the model is causal and can read and answer the task.
 
@@ -40,8 +50,7 @@ def check_inputs(model: HookedTransformer, task: AnchorTask, name: str = "model"
         ValueError: it cannot, or one of them is something else.
     """
     check_model(model, name)
-    if not isinstance(task, AnchorTask):
-        raise ValueError(f"task must be an AnchorTask, got {type(task).__name__}")
+    check_task(task)
     check_capacity(model, task)
     answers = getattr(model.cfg, "d_vocab_out", -1)
     if 0 < answers < task.d_vocab:

@@ -13,7 +13,7 @@ import torch
 from anchorlens.configuration import documented
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
 from anchorlens.linalg import lag_cosines, principal_components
-from anchorlens.probes.checks import check_model
+from anchorlens.probes.checks import check_model, check_task
 from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
 
@@ -135,6 +135,7 @@ def embedding_pca(model: HookedTransformer, task: AnchorTask) -> EmbeddingPCA:
     Source: embedding space of arXiv 2501.08537; covariance spectrum of arXiv 2405.05409, appendix.
     """
     check_model(model)
+    check_task(task)
     tokens = np.asarray(task.keys)
     if model.cfg.d_vocab <= tokens.max():
         raise ValueError(

@@ -35,8 +35,8 @@ class MaskKeyToken(ProbeResult):
     """[sequence] Which pair each sequence has."""
     logits: np.ndarray
     """[sequence, d_vocab] At the last position, the key token masked."""
-    points: np.ndarray
-    """[sequence, 2] Their joint t-SNE."""
+    points: np.ndarray | None
+    """[sequence, 2] Their joint t-SNE; None where not asked for."""
     silhouette_ordered: float | None
     """Mean silhouette of the logits, a label for each ordered pair, -1..1; 1 = as many clusters as pairs."""
     silhouette_unordered: float | None
@@ -49,8 +49,8 @@ class MaskKeyToken(ProbeResult):
     """The single edge masked instead, if one was."""
     key_position: int
     """Position of the key token."""
-    perplexity: float
-    """Of the t-SNE."""
+    perplexity: float | None
+    """Of the t-SNE; None for none."""
     seed: int
     """Of keys, noise and t-SNE."""
 
@@ -73,6 +73,8 @@ class MaskKeyToken(ProbeResult):
     def plot(self) -> go.Figure:
         """The joint t-SNE, a pair and its mirror in one colour."""
         title = f"Answers, {describe('key token', self.queries, self.edge)}"
+        if self.points is None:
+            raise ValueError("the picture is the t-SNE, which was not asked for; give a perplexity")
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 
 
@@ -84,7 +86,7 @@ def mask_key_token(
     edge: Sequence[int] | None = None,
     n_sequences: int = 50,
     key_position: int | None = None,
-    perplexity: float = 12,
+    perplexity: float | None = 12,
     seed: int = 0,
 ) -> MaskKeyToken:
     """Measure what answers say about the anchor pair when nobody attends to the key token.
@@ -99,7 +101,7 @@ def mask_key_token(
         edge: (layer, head, query position, key position): only this edge is zeroed instead.
         n_sequences: of each pair (50 in the papers).
         key_position: of the key token; 2 as in the papers, or the nearest at which a key is held out.
-        perplexity: of the t-SNE.
+        perplexity: of the t-SNE; None for numbers without the picture, which costs most of the time.
         seed: of keys, noise and t-SNE.
 
     Returns:
@@ -130,13 +132,13 @@ def mask_key_token(
         pairs=np.array(pairs),
         labels=labels,
         logits=logits,
-        points=tsne(logits, perplexity=perplexity, seed=seed),
+        points=None if perplexity is None else tsne(logits, perplexity=perplexity, seed=seed),
         silhouette_ordered=silhouette(logits, labels),
         silhouette_unordered=silhouette(logits, labels // 2),
         mirror_merge=mirror_merge(logits, labels, mirror),
         queries=queries,
         edge=single,
         key_position=position,
-        perplexity=float(perplexity),
+        perplexity=None if perplexity is None else float(perplexity),
         seed=seed,
     )

@@ -1,0 +1,1 @@
+"""Both verdicts: what a model's answers are by definition, and what its inside speaks for."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from anchorlens.training.config import TrainConfig
     from anchorlens.training.result import TrainResult
     from anchorlens.training.run import train, train_many
+    from anchorlens.verdict.classify import classify
+    from anchorlens.verdict.verdict import Verdict
 
 __version__ = "0.1.0"
 
@@ -32,7 +34,9 @@ _HOME = {
     "ModelConfig": "model_config",
     "TrainConfig": "training.config",
     "TrainResult": "training.result",
+    "Verdict": "verdict.verdict",
     "build_model": "model",
+    "classify": "verdict.classify",
     "evaluate": "behaviour",
     "load_checkpoint": "checkpoint",
     "preset": "presets",
@@ -49,7 +53,9 @@ __all__ = [
     "ModelConfig",
     "TrainConfig",
     "TrainResult",
+    "Verdict",
     "build_model",
+    "classify",
     "evaluate",
     "load_checkpoint",
     "preset",

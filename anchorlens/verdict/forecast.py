@@ -1,11 +1,22 @@
-"""The early verdict: the phase a run will end in, from the inside of one of its early checkpoints."""
+"""The early verdict: the phase a run will end in, from the inside of its early checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
+import torch
+
+from anchorlens.behaviour import Behaviour, evaluate
+from anchorlens.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.configuration import documented
+from anchorlens.verdict.calibration import calibration
+from anchorlens.verdict.mechanism import is_of_the_papers, shape_of
+from anchorlens.verdict.readings import take_readings
+
+_MOST_CELLS, _MOST_TRAIN = 2048, 1024
 
 
 @documented
@@ -26,4 +37,70 @@ class Moment:
     now: str
     """Its phase by behaviour now, a label such as `Phase 1` or `undecided: underfit`."""
     forecast: Mapping[str, float] | None
-    """Label of the final phase -> probability, from readings alone; None where there is no forecast."""
+    """Label of the final phase, or `undecided`, -> probability, from readings alone; None where there is no
+    early verdict: at other moments than those calibrated, or for a model or task unlike the zoo's."""
+
+    @property
+    def expected(self) -> str | None:
+        """The most probable label; None without a forecast."""
+        return None if self.forecast is None else max(self.forecast, key=lambda label: self.forecast[label])  # pyright: ignore[reportOptionalSubscript]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content."""
+        return {**asdict(self), "expected": self.expected}
+
+
+def trajectory(folder: Path) -> Iterator[Moment]:
+    """Every checkpoint of a run's folder, oldest first.
+
+    Raises:
+        CheckpointError: one of them is damaged.
+    """
+    for path in sorted((folder / "checkpoints").glob("step_*.pt")):
+        yield moment(load_checkpoint(path))
+
+
+def moment(checkpoint: Checkpoint) -> Moment:
+    """One checkpoint of a run: its accuracies (a sample of 2,048 questions each) and the forecast.
+
+    Raises:
+        ValueError: it does not say how it was trained, so that the length of the run is not known.
+    """
+    if checkpoint.train is None:
+        raise ValueError("a forecast needs the length of the run, but the checkpoint has no train config")
+    behaviour = moment_behaviour(checkpoint)
+    fraction = checkpoint.step / checkpoint.train.total_steps
+    return Moment(
+        step=checkpoint.step,
+        fraction=fraction,
+        train=behaviour.train.value,
+        id=behaviour.id.value,
+        ood=None if behaviour.ood is None else behaviour.ood.value,
+        now=behaviour.phase.label,
+        forecast=_forecast(checkpoint, fraction),
+    )
+
+
+def moment_behaviour(checkpoint: Checkpoint) -> Behaviour:
+    """What a checkpoint answers now, from a sample that costs little."""
+    return evaluate(
+        checkpoint.last_position_model(),
+        checkpoint.task,
+        training_set=checkpoint.training_set(),
+        n_noise=2,
+        max_cells=_MOST_CELLS,
+        max_train=_MOST_TRAIN,
+    )
+
+
+def _forecast(checkpoint: Checkpoint, fraction: float) -> dict[str, float] | None:
+    fitted = calibration().early_model(fraction)
+    if fitted is None or calibration().outside(shape_of(checkpoint.model)):
+        return None
+    if not is_of_the_papers(checkpoint.task):
+        return None
+    try:
+        values = take_readings(checkpoint.build_model(), checkpoint.task)
+    except (ValueError, torch.linalg.LinAlgError):
+        return None
+    return fitted.probabilities(values)

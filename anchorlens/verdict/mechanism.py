@@ -1,13 +1,27 @@
-"""What the inside of a model says: a phase with probabilities, and what each reading contributed."""
+"""What the inside of a model says: a phase with probabilities, and what each reading contributed.
+
+It goes by the probes' numbers alone. Whether the training data are fit is asked of training sequences;
+answers on unseen pairs are never looked at.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from anchorlens.behaviour import Accuracy
 from anchorlens.configuration import documented
-from anchorlens.phases import Phase
+from anchorlens.model_config import ModelConfig
+from anchorlens.phases import FIT_THRESHOLD, Phase
+from anchorlens.task import AnchorTask
+from anchorlens.verdict.calibration import Calibration, LogisticModel, calibration
+from anchorlens.verdict.readings import READINGS, take_readings
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
 
 LABELS = ("Phase 1", "Phase 2 without commutativity", "Phase 2 with commutativity", "Phase 3")
 """What the mechanism verdict tells apart."""
@@ -64,3 +78,97 @@ class Mechanism:
             "probabilities": None if self.probabilities is None else dict(self.probabilities),
             "readings": [asdict(evidence) for evidence in self.evidence],
         }
+
+
+LEAST_PROBABILITY = 0.5
+"""A phase less probable than this is not named."""
+
+
+def phase_by_mechanism(
+    model: HookedTransformer, task: AnchorTask, train: Accuracy, shape: Mapping[str, Any] | None = None
+) -> Mechanism:
+    """The phase that a model's readings speak for.
+
+    Args:
+        model: any HookedTransformer.
+        task: what it was trained on.
+        train: accuracy on its training data; below .90 the phases do not describe it.
+        shape: `variant`, as far as it is known; the rest is read from the model.
+
+    Returns:
+        The most probable phase with the probability of each, or no phase with the reason: weights that
+        are not finite, underfit, a model or task unlike those of the calibration, or no phase with a
+        probability of .5. Readings are listed in any case, if they can be taken.
+    """
+    if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+        return Mechanism(Phase(None, None, "not finite: the weights hold NaN or infinity"), None, ())
+    try:
+        values = take_readings(model, task)
+    except (ValueError, torch.linalg.LinAlgError) as error:
+        return Mechanism(Phase(None, None, f"no readings: {error}"), None, ())
+    fitted = calibration()
+    probabilities = fitted.final.probabilities(values)
+    cfg = model.cfg
+    shape = {"n_layers": cfg.n_layers, "n_heads": cfg.n_heads, "d_model": cfg.d_model, **(shape or {})}
+    phase = _phase(probabilities, values, task, train, shape, fitted)
+    return Mechanism(phase, probabilities, evidence(fitted.final, values))
+
+
+def evidence(fitted: LogisticModel, values: Mapping[str, float | None]) -> tuple[Evidence, ...]:
+    """What each reading contributes, the one that says most first; then those the fit does not use."""
+    parts = dict(zip(fitted.readings, fitted.contributions(values).T, strict=True))
+    found = []
+    for reading in READINGS:
+        part = parts.get(reading.name)
+        told = part is not None and part.max() > 0
+        found.append(
+            Evidence(
+                reading=reading.name,
+                probe=reading.probe,
+                meaning=reading.meaning,
+                value=values[reading.name],
+                ranges=fitted.ranges.get(reading.name, {}),
+                vote=fitted.labels[int(part.argmax())] if told else None,
+                weight=float(part.max()) if told else 0.0,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.weight))
+
+
+def _phase(
+    probabilities: Mapping[str, float],
+    values: Mapping[str, float | None],
+    task: AnchorTask,
+    train: Accuracy,
+    shape: Mapping[str, Any],
+    fitted: Calibration,
+) -> Phase:
+    """The most probable phase, unless something speaks against naming one."""
+    if train.value < FIT_THRESHOLD:
+        return Phase(
+            None, None, f"underfit: train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
+        )
+    outside = fitted.outside(shape)
+    if not is_of_the_papers(task):
+        outside.append("the task is not that of the papers")
+    outside += fitted.final.unfamiliar(values)
+    if outside:
+        return Phase(None, None, f"outside the calibration: {'; '.join(outside)}")
+    label, probability = max(probabilities.items(), key=lambda item: item[1])
+    numbers = ", ".join(f"{name} {value:.2f}" for name, value in probabilities.items())
+    if probability < LEAST_PROBABILITY:
+        return Phase(None, None, f"torn: no phase has a probability of {LEAST_PROBABILITY} ({numbers})")
+    phase, commutative = PHASES[label]
+    return Phase(phase, commutative, numbers)  # pyright: ignore[reportArgumentType]
+
+
+def shape_of(config: ModelConfig) -> dict[str, Any]:
+    """What the calibration knows of a model's shape."""
+    return {name: getattr(config, name) for name in ("variant", "n_layers", "n_heads", "d_model")}
+
+
+def is_of_the_papers(task: AnchorTask) -> bool:
+    """Whether a task is one that the calibration knows: the papers' anchors, in either regime."""
+    return task == AnchorTask(
+        regime=task.regime, split_modulus=task.split_modulus, noise_obeys_split=task.noise_obeys_split
+    )

@@ -103,10 +103,12 @@ class Verdict:
                 "step": subject.step,
                 "kind": subject.kind,
                 "model": None if checkpoint is None else checkpoint.model.to_dict(),
-                "train": None if checkpoint is None or checkpoint.train is None else checkpoint.train.to_dict(),
+                "train": None
+                if checkpoint is None or checkpoint.train is None
+                else checkpoint.train.to_dict(),
                 "versions": None if checkpoint is None else dict(checkpoint.versions),
             },
-            "trajectory": [dict(vars(moment)) for moment in self.trajectory],
+            "trajectory": [moment.to_dict() for moment in self.trajectory],
         }
 
     def report(self, path: str | os.PathLike[str]) -> None:

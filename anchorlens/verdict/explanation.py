@@ -1,0 +1,70 @@
+"""What it means that behaviour and mechanism agree, or do not, in a sentence."""
+
+from __future__ import annotations
+
+from anchorlens.phases import Phase
+from anchorlens.verdict.mechanism import Mechanism
+
+_INSIDE = {
+    1: "models that memorise",
+    2: "models that generalise to held-out keys alone",
+    3: "models that compose the rules",
+}
+_OUTSIDE = {
+    1: "It answers what it was trained on and fails on held-out keys",
+    2: "It answers held-out keys and fails on unseen pairs",
+    3: "It answers unseen pairs",
+}
+_BECAUSE = {
+    (1, 2): "the general solution is there in part: more steps or more data may bring held-out keys right",
+    (1, 3): "parts of the rules are there, but its answers do not rest on them for held-out keys",
+    (2, 1): "held-out keys may be right by likeness to trained ones rather than by a general solution",
+    (2, 3): "the single-anchor results are there, but are not put together for pairs it never saw",
+    (3, 1): "it reaches the right answers by a way that the calibrated models do not take",
+    (3, 2): "it reaches the right answers by a way that the calibrated models do not take, or composes "
+    "for most keys only",
+}
+"""(behaviour, mechanism) -> what may be behind it."""
+
+_MOST_NAMED = 2
+
+
+def explain(behaviour: Phase, mechanism: Mechanism) -> tuple[bool | None, str]:
+    """Whether both name the same phase, and what that means.
+
+    Returns:
+        None where one of them names no phase; the sentence then says which and why.
+    """
+    inside = mechanism.phase
+    if behaviour.phase is None or inside.phase is None:
+        which = [
+            f"{name} is undecided ({phase.reason})"
+            for name, phase in (("behaviour", behaviour), ("mechanism", inside))
+            if phase.phase is None
+        ]
+        return None, f"No comparison: {' and '.join(which)}."
+    looks = f"its inside looks like that of {_INSIDE[inside.phase]}"
+    if behaviour.phase != inside.phase:
+        because = _BECAUSE[behaviour.phase, inside.phase]
+        return False, f"{_OUTSIDE[behaviour.phase]}, yet {looks}{_readings(inside, mechanism)}: {because}."
+    if (
+        None not in (behaviour.commutative, inside.commutative)
+        and behaviour.commutative != inside.commutative
+    ):
+        orders = "alike" if behaviour.commutative else "differently"
+        likeness = "alike" if inside.commutative else "differently"
+        return True, (
+            f"{_OUTSIDE[behaviour.phase]}, and {looks}; but it answers both orders of a pair {orders}, while "
+            f"models that look like it answer them {likeness}."
+        )
+    return True, f"{_OUTSIDE[behaviour.phase]}, and {looks}."
+
+
+def _readings(inside: Phase, mechanism: Mechanism) -> str:
+    """The readings that say most for the phase of the mechanism."""
+    named = [
+        f"{one.reading} {one.value:.2f}"
+        for one in mechanism.evidence
+        if one.vote == inside.label and one.value is not None
+    ][:_MOST_NAMED]
+    return f" ({', '.join(named)})" if named else ""

@@ -27,6 +27,8 @@ ORDER = [
     "hooks",
     "training.config",
     "presets",
+    "pickles",
+    "torch_zip",
     "container",
     "stacked.layout",
     "stacked.linear",

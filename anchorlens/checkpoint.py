@@ -86,7 +86,7 @@ class Checkpoint:
             name: parameter.detach().to("cpu", copy=True) for name, parameter in model.named_parameters()
         }
         checkpoint = cls(config, task, weights, train, step, dict(metrics or {}))
-        _check_whole(checkpoint)
+        check_whole(checkpoint)
         return checkpoint
 
     def build_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
@@ -167,7 +167,7 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
         >>> load_checkpoint(path)
         Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
     """
-    _check_whole(checkpoint)
+    check_whole(checkpoint)
     header = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -194,7 +194,16 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         CheckpointError: missing, truncated, damaged, too new, foreign or unsafe; one line that names
             the file and the cause.
     """
-    header, weights = container.read(path)
+    return from_contents(path, container.contents(path))
+
+
+def from_contents(path: str | os.PathLike[str], content: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint among the contents of a file (`container.contents`).
+
+    Raises:
+        CheckpointError: as for `load_checkpoint`.
+    """
+    header, weights = container.unpack(path, content)
     check_format(path, header, FORMAT, FORMAT_VERSION)
     try:
         config = ModelConfig.from_dict(header["model"])
@@ -233,8 +242,12 @@ def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: 
         )
 
 
-def _check_whole(checkpoint: Checkpoint) -> None:
-    """Refuse what `load_checkpoint` would refuse."""
+def check_whole(checkpoint: Checkpoint) -> None:
+    """Refuse what `load_checkpoint` would refuse.
+
+    Raises:
+        ValueError: weights that do not fit the configuration, or a model too small for its task.
+    """
     checkpoint.model.check_task(checkpoint.task)
     problem = _mismatch(checkpoint.weights, checkpoint.model)
     if problem:

@@ -10,10 +10,8 @@ import contextlib
 import hashlib
 import json
 import os
-import pickle
-import re
 import secrets
-import zipfile
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -23,9 +21,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from anchorlens.torch_zip import read_torch_zip
+
 SUFFIXES = (".pt", ".safetensors")
 _HEADER = "anchorlens"
 _DIGEST = "sha256"
+_LARGEST_HEADER = 16 * 2**20
 
 
 class CheckpointError(ValueError):
@@ -94,24 +95,83 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
     Raises:
         CheckpointError: missing, truncated, damaged, foreign or unsafe; nothing is half read.
     """
+    return unpack(path, contents(path))
+
+
+def contents(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What is in a file, ours or another's: names, and tensors on the CPU or other plain values.
+
+    Raises:
+        CheckpointError: missing, truncated, damaged or unsafe; nothing ran, and no more memory was taken
+            than the file has bytes, a few times over.
+    """
     path = Path(path)
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise CheckpointError(path, "cannot be read: it is no ordinary file")
         with path.open("rb") as file:
             start = file.read(9)
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
+    try:
+        return _contents(path, start, status.st_size)
+    except ValueError as error:
+        raise CheckpointError(path, _first_line(error)) from None
+
+
+def _contents(path: Path, start: bytes, size: int) -> dict[str, Any]:
     if start.startswith(b"PK\x03\x04"):
-        text, digest, tensors = _read_pt(path, size)
-    elif len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") <= size - 8:
-        text, digest, tensors = _read_safetensors(path)
-    else:
-        what = "it is empty" if size == 0 else "it is neither a .pt zip nor a .safetensors file"
-        raise CheckpointError(path, f"not an anchorlens file: {what}, or its start is damaged")
+        content = read_torch_zip(path)
+        if not isinstance(content, dict):
+            raise ValueError("not a checkpoint: torch.save wrote something that is no dict into it")
+        return content
+    length = int.from_bytes(start[:8], "little")
+    if len(start) == 9 and start[8:] == b"{" and length <= size - 8:
+        if length > _LARGEST_HEADER:
+            raise ValueError(f"unsafe: its header has more than {_LARGEST_HEADER:,} bytes; refused")
+        return _read_safetensors(path)
+    if start.startswith((b"\x80", b"(")):
+        raise ValueError(
+            "unsafe: a bare pickle (torch.save's format before 1.6) is a program, neither a .pt zip nor a "
+            ".safetensors file; refused, nothing ran"
+        )
+    what = "it is empty" if size == 0 else "it is neither a .pt zip nor a .safetensors file"
+    raise ValueError(f"not a checkpoint: {what}, or its start is damaged")
+
+
+def _read_safetensors(path: Path) -> dict[str, Any]:
+    try:
+        with safetensors.safe_open(path, framework="pt", device="cpu") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
+        raise ValueError(f"truncated or damaged: {_first_line(error)}") from None
+    return {**metadata, "tensors": tensors} if is_ours(metadata) else tensors
+
+
+def is_ours(content: Mapping[str, Any]) -> bool:
+    """Whether `contents` gave what `write` wrote."""
+    return isinstance(content.get(_HEADER), str)
+
+
+def unpack(
+    path: str | os.PathLike[str], content: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors among the contents of a file that `write` wrote, the checksum verified.
+
+    Raises:
+        CheckpointError: another's file, or one whose content is not what was written.
+    """
+    if not is_ours(content):
+        raise CheckpointError(path, "not an anchorlens file: it has no anchorlens header")
+    text, tensors = content[_HEADER], content.get("tensors")
+    if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
+        raise CheckpointError(path, "not an anchorlens file: it has no table of tensors")
     for name, tensor in tensors.items():
-        if not _is_plain(tensor, size):
+        if not (isinstance(tensor, Tensor) and tensor.is_contiguous()):
             raise CheckpointError(path, f"not an anchorlens file: {name!r} is no plain tensor")
-    if digest != _digest(text, tensors):
+    if content.get(_DIGEST) != _digest(text, tensors):
         raise CheckpointError(path, "damaged: its content does not match its checksum; copy it again")
     try:
         header = json.loads(text)
@@ -120,58 +180,6 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
     if not isinstance(header, dict):
         raise CheckpointError(path, "not an anchorlens file: its header is not a JSON object")
     return header, tensors
-
-
-def _read_pt(path: Path, size: int) -> tuple[str, str, dict[str, Any]]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise CheckpointError(path, f"truncated or damaged: {error}") from None
-    if (
-        any(e.compress_type != zipfile.ZIP_STORED for e in entries)
-        or sum(e.file_size for e in entries) > size
-    ):
-        raise CheckpointError(path, "unsafe: a compressed zip is never written by torch.save; refused")
-    try:
-        with path.open("rb") as file:  # by name, torch.load would go by the suffix
-            content = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        code = re.search(r"GLOBAL (\S+)", str(error))
-        if code:
-            raise CheckpointError(path, f"unsafe: it asks to run {code[1]}; refused, nothing ran") from None
-        raise CheckpointError(path, "unsafe or damaged: it is more than plain tensors; refused") from None
-    except Exception as error:  # a damaged zip makes torch raise nearly anything
-        raise CheckpointError(path, f"truncated or damaged: {_first_line(error)}") from None
-    if not isinstance(content, dict) or not isinstance(content.get(_HEADER), str):
-        raise CheckpointError(path, "not an anchorlens file: it has no anchorlens header")
-    tensors = content.get("tensors")
-    if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
-        raise CheckpointError(path, "not an anchorlens file: it has no table of tensors")
-    return content[_HEADER], str(content.get(_DIGEST)), tensors
-
-
-def _read_safetensors(path: Path) -> tuple[str, str, dict[str, Tensor]]:
-    try:
-        with safetensors.safe_open(path, framework="pt", device="cpu") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
-        raise CheckpointError(path, f"truncated or damaged: {_first_line(error)}") from None
-    if _HEADER not in metadata:
-        raise CheckpointError(path, "not an anchorlens file: it has no anchorlens header")
-    return metadata[_HEADER], metadata.get(_DIGEST, ""), tensors
-
-
-def _is_plain(tensor: Any, size: int) -> bool:
-    """A dense CPU tensor whose bytes really are in the file (no expanded views of one number)."""
-    return (
-        type(tensor) is Tensor
-        and tensor.layout == torch.strided
-        and tensor.device.type == "cpu"
-        and tensor.is_contiguous()
-        and tensor.numel() * tensor.element_size() <= size
-    )
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

@@ -2,7 +2,6 @@ import json
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +9,10 @@ import torch
 from torch.nn import functional
 from transformer_lens import HookedTransformer
 
-from anchorlens.behaviour import evaluate
 from anchorlens.init import init_table, parameter_shapes
 from anchorlens.model import build_model
 from anchorlens.model_config import PARTS, VARIANTS, ModelConfig
 from anchorlens.task import AnchorTask
-
-RELEASED = Path(__file__).parents[2] / "shared/data/released_code_checkpoints"
 
 SMALL = {"n_heads": 2, "d_model": 24, "d_head": 8, "d_mlp": 40, "d_vocab": 110, "gamma": 0.4}
 
@@ -209,75 +205,6 @@ def test_hooks_can_edit_and_the_edit_reaches_the_logits_once():
     zeroed = model.run_with_hooks(tokens, fwd_hooks=[("blocks.1.attn.hook_pattern", lambda v, hook: v * 0)])
     assert not torch.allclose(zeroed, plain)
     assert torch.equal(model(tokens), plain)
-
-
-def released_model(folder):
-    """A model of the `released` variant with the weights of a checkpoint of the released code."""
-    given = json.loads((RELEASED / folder / "config.json").read_text())
-    state = torch.load(RELEASED / folder / "model/model_1500.pt", weights_only=True)
-    heads, d_head, d_model = given["n_heads"], given["d_k"], given["d_model"]
-    config = ModelConfig(
-        variant="released",
-        n_layers=given["n_layers"],
-        n_heads=heads,
-        d_model=d_model,
-        d_head=d_head,
-        d_mlp=given["d_feedforward"],
-        d_vocab=given["vocab_size"],
-        n_ctx=given["max_pos"],
-    )
-    weights = {
-        "embed.W_E": state["embedding.tgt_emb.weight"],
-        "pos_embed.W_pos": state["embedding.pos_emb.weight"],
-        "unembed.W_U": state["projection.weight"].T,
-        "unembed.b_U": state["projection.bias"],
-        "ln_final.w": state["layernorm.weight"],
-        "ln_final.b": state["layernorm.bias"],
-    }
-    for layer in range(config.n_layers):
-        theirs, ours = f"decoder.layers.{layer}", f"blocks.{layer}"
-        for x in "QKV":
-            matrix = state[f"{theirs}.dec_self_attn.W_{x}.weight"]  # [heads * d_head, d_model]
-            weights[f"{ours}.attn.W_{x}"] = matrix.reshape(heads, d_head, d_model).transpose(1, 2)
-            weights[f"{ours}.attn.b_{x}"] = state[f"{theirs}.dec_self_attn.W_{x}.bias"].reshape(heads, d_head)
-        weights[f"{ours}.attn.W_O"] = state[f"{theirs}.dec_self_attn.fc.weight"].T.reshape(
-            heads, d_head, d_model
-        )
-        weights[f"{ours}.attn.b_O"] = state[f"{theirs}.dec_self_attn.fc.bias"]
-        for norm, module in (("ln1", "dec_self_attn"), ("ln2", "pos_ffn")):
-            weights[f"{ours}.{norm}.w"] = state[f"{theirs}.{module}.layernorm.weight"]
-            weights[f"{ours}.{norm}.b"] = state[f"{theirs}.{module}.layernorm.bias"]
-        for x, index in (("in", 0), ("out", 2)):
-            weights[f"{ours}.mlp.W_{x}"] = state[f"{theirs}.pos_ffn.fc.{index}.weight"].T
-            weights[f"{ours}.mlp.b_{x}"] = state[f"{theirs}.pos_ffn.fc.{index}.bias"]
-    assert {n: tuple(w.shape) for n, w in weights.items()} == parameter_shapes(config)
-    model = build_model(config)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
-    return model
-
-
-@pytest.mark.skipif(not RELEASED.exists(), reason=f"no released-code checkpoints at {RELEASED}")
-@pytest.mark.parametrize("folder", sorted(p.name for p in RELEASED.glob("g*")))
-class TestReleasedCheckpoints:
-    def test_logits(self, folder):
-        truth = json.loads((RELEASED / folder / "logits.json").read_text())
-        logits = released_model(folder)(torch.tensor(truth["tokens"]))[:, -1]
-        assert (logits - torch.tensor(truth["logits"])).abs().max() < 1e-4
-
-    def test_behaviour(self, folder):
-        truth = json.loads((RELEASED / folder / "measured.json").read_text())
-        behaviour = evaluate(released_model(folder), AnchorTask(), n_noise=2)
-        last_pair = next(p.accuracy for p in behaviour.pairs if p.pair == (4, 3))  # their OOD
-        for found, name in (
-            (behaviour.train, "train_acc"),
-            (behaviour.id, "id_acc"),
-            (last_pair, "ood_acc"),
-            (behaviour.commutativity, "commutativity"),
-        ):
-            assert abs(found.value - truth[name]) < 0.03, name  # theirs are samples of some thousands
-        assert behaviour.phase.phase == truth["phase"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,166 @@
+"""The pickles that `torch.save` writes, read without the `pickle` module: nothing is imported or called.
+
+A pickle is a program for a stack machine. This one knows the instructions that build plain data and
+tensors; a name that the pickle asks for stays a name, and can be applied only where the reader has put a
+function of its own in its place.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_MOST_INSTRUCTIONS = 1_000_000
+
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_ARGUMENTS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"}
+_ATOMS = (str, int, float, bool, type(None))
+
+
+class Name(str):
+    """A global that a pickle names, `module.name`; it stands for nothing but itself."""
+
+    __slots__ = ()
+
+
+def read_pickle(
+    data: bytes,
+    functions: Mapping[str, Callable[..., Any]],
+    names: frozenset[str],
+    storage: Callable[[Any], Any],
+) -> Any:
+    """What a pickle of protocol 2 describes.
+
+    Args:
+        data: the pickle.
+        functions: name the pickle may apply -> what is applied instead.
+        names: names that it may mention without applying them (dtypes, classes of storages).
+        storage: turns a persistent id into the storage it refers to.
+
+    Returns:
+        Dicts, lists, tuples, plain values, names, and what `functions` give back.
+
+    Raises:
+        ValueError: an instruction or a name outside those, or a pickle that makes no sense.
+
+    Example:
+        >>> import pickle
+        >>> read_pickle(pickle.dumps({"a": [1, 2.5]}, 2), {}, frozenset(), lambda key: None)
+        {'a': [1, 2.5]}
+        >>> read_pickle(pickle.dumps(print, 2), {}, frozenset(), lambda key: None)
+        Traceback (most recent call last):
+        ValueError: unsafe: it asks to run __builtin__.print; refused, nothing ran
+    """
+    machine = _Machine(functions, names, storage)
+    try:
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+            if count >= _MOST_INSTRUCTIONS:
+                raise ValueError(f"unsafe: its pickle has more than {_MOST_INSTRUCTIONS:,} instructions")
+            machine.step(opcode.name, argument)
+    except (IndexError, KeyError, TypeError, AttributeError):
+        raise ValueError("damaged: its pickle makes no sense") from None
+    return machine.result
+
+
+class _Machine:
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        names: frozenset[str],
+        storage: Callable[[Any], Any],
+    ) -> None:
+        self.functions, self.names, self.storage = functions, names, storage
+        self.stack: list[Any] = []
+        self.outer: list[list[Any]] = []
+        self.memo: dict[int, Any] = {}
+        self.result: Any = None
+
+    def step(self, name: str, argument: Any) -> None:
+        """Carry out one instruction."""
+        stack = self.stack
+        if name in _ARGUMENTS:
+            stack.append(argument)
+        elif name in _CONSTANTS:
+            stack.append(_CONSTANTS[name])
+        elif name in _EMPTY:
+            stack.append(_EMPTY[name]())
+        elif name in _TUPLES:
+            stack.append(tuple(self._take(_TUPLES[name])))
+        elif name in ("BINPUT", "LONG_BINPUT"):
+            self.memo[argument] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(self.memo[argument])
+        elif name in ("GLOBAL", "INST"):
+            stack.append(self._name(argument.replace(" ", ".", 1), name))
+        else:
+            self._build(name, argument)
+
+    def _build(self, name: str, argument: Any) -> None:
+        if name == "MARK":
+            self.outer.append(self.stack)
+            self.stack = []
+        elif name == "TUPLE":
+            self._push(tuple(self._since_mark()))
+        elif name == "APPEND":
+            self._extend(self._take(1))
+        elif name == "APPENDS":
+            self._extend(self._since_mark())
+        elif name == "SETITEM":
+            self._update(self._take(2))
+        elif name == "SETITEMS":
+            self._update(self._since_mark())
+        elif name == "BINPERSID":
+            self._push(self.storage(self.stack.pop()))
+        elif name == "REDUCE":
+            function, arguments = self._take(2)
+            self._push(self._apply(function, arguments))
+        elif name == "BUILD":  # the version notes that a state dict carries; tensors have no state
+            self.stack.pop()
+            if type(self.stack[-1]) is not dict:
+                raise ValueError("unsafe: it sets the state of an object; refused, nothing ran")
+        elif name == "STOP":
+            self.result = self.stack.pop()
+        elif name != "PROTO" or argument != 2:
+            what = f"pickle protocol {argument}" if name == "PROTO" else f"the pickle instruction {name}"
+            raise ValueError(f"unsafe: it holds {what}, which torch.save never writes; refused, nothing ran")
+
+    def _name(self, name: str, instruction: str) -> Name:
+        if instruction == "INST" or (name not in self.functions and name not in self.names):
+            shown = name if name.isprintable() else ascii(name)
+            raise ValueError(f"unsafe: it asks to run {shown}; refused, nothing ran")
+        return Name(name)
+
+    def _apply(self, function: Any, arguments: Any) -> Any:
+        if type(function) is not Name or function not in self.functions or type(arguments) is not tuple:
+            shown = function if type(function) is Name else type(function).__name__
+            raise ValueError(f"unsafe: it asks to run {shown}; refused, nothing ran")
+        return self.functions[function](*arguments)
+
+    def _push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def _take(self, n: int) -> list[Any]:
+        """The last n values, off the stack."""
+        taken = self.stack[-n:]
+        if len(taken) < n:
+            raise IndexError
+        del self.stack[-n:]
+        return taken
+
+    def _since_mark(self) -> list[Any]:
+        values, self.stack = self.stack, self.outer.pop()
+        return values
+
+    def _extend(self, values: list[Any]) -> None:
+        if type(self.stack[-1]) is not list:
+            raise TypeError
+        self.stack[-1].extend(values)
+
+    def _update(self, values: list[Any]) -> None:
+        keys = values[::2]
+        if type(self.stack[-1]) is not dict or len(values) % 2 or not all(type(k) in _ATOMS for k in keys):
+            raise TypeError
+        self.stack[-1].update(zip(keys, values[1::2], strict=True))

@@ -1,0 +1,146 @@
+"""A seeded fuzzer: valid checkpoints of every kind, cut, flipped and spliced, must be refused or whole.
+
+By hand: `python tests/fuzz_checkpoints.py --n 1000 --seed 0`. What is asked of a file that can still be
+opened is the caller's: `judge(case, opened)` raises AssertionError, or `CheckpointError` and other
+ValueErrors where it refuses.
+"""
+
+import argparse
+import collections
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from foreign_checkpoints import Written, write_bare, write_hugging_face, write_own, write_released
+
+from anchorlens.checkpoint import Checkpoint, check_whole
+from anchorlens.importers import Opened, open_checkpoint
+
+LONGEST = 10.0
+"""Seconds that one file may take."""
+
+MAKERS: dict[str, Callable[[Path], Written]] = {
+    "own .pt": write_own,
+    "own .safetensors": lambda folder: write_own(folder, ".safetensors"),
+    "bare .pt": write_bare,
+    "bare .safetensors": lambda folder: write_bare(folder, ".safetensors"),
+    "released": write_released,
+    "Hugging Face": write_hugging_face,
+    "Hugging Face .bin": lambda folder: write_hugging_face(folder, "pytorch_model.bin"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A valid checkpoint to damage."""
+
+    name: str
+    written: Written
+    original: Checkpoint
+    """What it holds undamaged."""
+
+    @property
+    def checksummed(self) -> bool:
+        """Whether a damaged file must be noticed."""
+        return self.name.startswith("own")
+
+
+def make_cases(folder: Path) -> list[Case]:
+    cases = []
+    for name, make in MAKERS.items():
+        (folder / name).mkdir()
+        written = make(folder / name)
+        opened = open_checkpoint(written.path, config=written.config)
+        cases.append(Case(name, written, opened.checkpoint))
+    return cases
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """Flipped bits, a cut, a truncation or a splice; half of them near the ends, where the structure is."""
+    result = bytearray(data)
+
+    def place() -> int:
+        edge = min(600, len(data))
+        where = rng.choice(["any", "any", "start", "end"])
+        if where == "any":
+            return rng.randrange(len(data))
+        return rng.randrange(edge) if where == "start" else len(data) - 1 - rng.randrange(edge)
+
+    kind = rng.choice(["flip", "flip", "byte", "cut", "truncate", "splice", "repeat"])
+    start, source, length = place(), place(), rng.randrange(1, 200)
+    if kind == "flip":
+        for _ in range(rng.choice([1, 1, 8])):
+            result[place()] ^= 1 << rng.randrange(8)
+    elif kind == "byte":
+        result[start] = rng.randrange(256)
+    elif kind == "cut":
+        del result[start : start + length]
+    elif kind == "truncate":
+        del result[start:]
+    elif kind == "splice":
+        result[start : start + length] = data[source : source + length]
+    else:
+        result[start:start] = data[source : source + length]
+    return bytes(result)
+
+
+def must_be_whole(case: Case, opened: Opened) -> None:
+    """A file that is opened holds a whole checkpoint, and with a checksum exactly what was written."""
+    check_whole(opened.checkpoint)
+    if case.checksummed:
+        ours, original = opened.checkpoint, case.original
+        assert (ours.model, ours.task, ours.step) == (original.model, original.task, original.step)
+        assert all(torch.equal(ours.weights[name], original.weights[name]) for name in original.weights)
+
+
+def fuzz(
+    cases: list[Case], n: int, seed: int, judge: Callable[[Case, Opened], None] = must_be_whole
+) -> Iterator[tuple[str, str]]:
+    """Damage one file after the other; give each case's name and `refused` or `opened`.
+
+    Raises:
+        AssertionError: an error of more than one line, a file that took too long, or the judge's verdict.
+        Exception: any other than a ValueError goes through: it is what the fuzzer looks for.
+    """
+    for i in range(n):
+        rng = random.Random(f"{seed} {i}")
+        case = cases[i % len(cases)]
+        weights, *others = case.written.files
+        file = rng.choice(others) if others and rng.random() < 0.3 else weights
+        data = file.read_bytes()
+        start = time.monotonic()
+        try:
+            file.write_bytes(mutated(data, rng))
+            judge(case, open_checkpoint(case.written.path, config=case.written.config))
+            outcome = "opened"
+        except ValueError as error:
+            assert len(str(error).splitlines()) == 1, f"mutation {i} of seed {seed}: {error!r}"
+            outcome = "refused"
+        except BaseException as error:
+            error.add_note(f"mutation {i} of seed {seed}, {case.name}, {file.name}")
+            raise
+        finally:
+            file.write_bytes(data)
+        assert time.monotonic() - start < LONGEST, f"mutation {i} of seed {seed}, {case.name}: too slow"
+        yield case.name, outcome
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = collections.Counter(fuzz(make_cases(Path(folder)), options.n, options.seed))
+    for (name, outcome), count in sorted(outcomes.items()):
+        print(f"{name:20s} {outcome:8s} {count}")
+    print(f"{options.n} mutations in {time.monotonic() - start:.0f} s, none fell through")
+
+
+if __name__ == "__main__":
+    main()

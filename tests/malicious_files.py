@@ -1,0 +1,257 @@
+"""Files that try to run code or to take memory when they are read, each of another kind.
+
+Every maker takes an empty folder and the path of a file that must never come to be; it returns the path to
+open. `MALICE` names them all.
+"""
+
+import json
+import os
+import pickle
+import struct
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import safetensors.torch
+import torch
+from foreign_checkpoints import write_hugging_face, write_own, write_released
+
+HUGE = 10**11
+
+
+class RunsCode:
+    """Pickles to a call."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def touch(marker):
+    return RunsCode(os.system, f"touch {marker}")
+
+
+def with_pickle(path, program):
+    """A zip as torch.save writes it, but with another program and one storage of four bytes."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", program)
+        archive.writestr("archive/byteorder", "little")
+        archive.writestr("archive/data/0", bytes(4))
+        archive.writestr("archive/version", "3\n")
+    return path
+
+
+def rewritten(path, compression=zipfile.ZIP_STORED, rename=lambda name: name, extra=0):
+    """The entries of a zip, written again in another way."""
+    with zipfile.ZipFile(path) as archive:
+        entries = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, data in entries:
+            archive.writestr(rename(name), data + bytes(extra if name.endswith("data/0") else 0))
+    return path
+
+
+def os_system(folder, marker):
+    torch.save({"model": touch(marker)}, folder / "a.pt")
+    return folder / "a.pt"
+
+
+def os_system_beside_good_weights(folder, marker):
+    path = write_own(folder).path
+    torch.save({**torch.load(path), "more": touch(marker)}, path)
+    return path
+
+
+def numpy_reduce(folder, marker):
+    torch.save({"embed.W_E": np.zeros(3)}, folder / "a.pt")
+    return folder / "a.pt"
+
+
+def nested(folder, marker):
+    inner = pickle.dumps(touch(marker), 2)
+    torch.save({"model": [{"a": RunsCode(pickle.loads, inner)}]}, folder / "a.pt")
+    return folder / "a.pt"
+
+
+def whole_module(folder, marker):
+    torch.save(torch.nn.Linear(2, 2), folder / "a.pt")
+    return folder / "a.pt"
+
+
+def eval_through_getattr(folder, marker):
+    torch.save({"a": RunsCode(getattr, "", "join"), "b": RunsCode(eval, "1")}, folder / "a.pt")
+    return folder / "a.pt"
+
+
+def giant_bytearray(folder, marker):
+    return with_pickle(folder / "a.pt", b"\x80\x02cbuiltins\nbytearray\n\x8a\x05" + _long(HUGE) + b"\x85R.")
+
+
+def giant_storage(folder, marker):
+    """A class that may be named, but not called with a size."""
+    return with_pickle(folder / "a.pt", b"\x80\x02ctorch\nFloatStorage\n\x8a\x05" + _long(HUGE) + b"\x85R.")
+
+
+def giant_memo(folder, marker):
+    """`pickle` itself makes room for every memo entry up to the highest that is named."""
+    return with_pickle(folder / "a.pt", b"\x80\x02]r" + struct.pack("<I", 2**32 - 1) + b".")
+
+
+def class_by_stack(folder, marker):
+    return with_pickle(folder / "a.pt", pickle.dumps(touch(marker), 4))
+
+
+def instance_opcode(folder, marker):
+    return with_pickle(folder / "a.pt", f"\x80\x02(S'touch {marker}'\nios\nsystem\n.".encode("latin1"))
+
+
+def state_of_a_tensor(folder, marker):
+    """Makes an honest tensor, then sets its state to one far larger."""
+    tensor = (
+        b"ctorch._utils\n_rebuild_tensor_v2\n((U\x07storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpu"
+    )
+    tensor = tensor.replace(b"U\x07storage", b"X\x07\0\0\0storage") + b"K\x01tQK\0K\x01\x85K\x01\x85\x89}tR"
+    return with_pickle(folder / "a.pt", b"\x80\x02" + tensor + b"(tb.")
+
+
+def expanded_tensor(folder, marker):
+    torch.save({"embed.W_E": torch.zeros(1).expand(HUGE)}, folder / "a.pt")
+    return folder / "a.pt"
+
+
+def many_views_of_one_storage(folder, marker):
+    big = torch.zeros(1_000_000)
+    torch.save({f"blocks.{i}": big.view(1000, 1000) for i in range(1000)}, folder / "a.pt")
+    return folder / "a.pt"
+
+
+def compressed_bomb(folder, marker):
+    return rewritten(write_own(folder).path, zipfile.ZIP_DEFLATED, extra=400_000_000)
+
+
+def duplicate_entries(folder, marker):
+    path = write_own(folder).path
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as archive:
+        warnings.simplefilter("ignore", UserWarning)
+        archive.writestr("archive/data.pkl", pickle.dumps(touch(marker), 2))
+    return path
+
+
+def overlapping_entries(folder, marker):
+    """Two names in the directory for the same bytes."""
+    path = rewritten(write_own(folder).path)
+    data = bytearray(path.read_bytes())
+    directory = data.find(b"PK\x01\x02")
+    second = data.find(b"PK\x01\x02", directory + 4)
+    data[second + 42 : second + 46] = data[directory + 42 : directory + 46]
+    path.write_bytes(data)
+    return path
+
+
+def escaping_names(folder, marker):
+    return rewritten(write_own(folder).path, rename=lambda name: name.replace("archive", "archive/../.."))
+
+
+def nested_zip(folder, marker):
+    path = write_own(folder).path
+    inner = path.read_bytes()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/ckpt.pt", inner)
+    return path
+
+
+def giant_safetensors_header(folder, marker):
+    path = folder / "a.safetensors"
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", 600_000_000) + b"{")
+        file.truncate(600_000_100)
+    return path
+
+
+def giant_safetensors_tensor(folder, marker):
+    header = {"embed.W_E": {"dtype": "F32", "shape": [HUGE], "data_offsets": [0, 4 * HUGE]}}
+    text = json.dumps(header).encode()
+    (folder / "a.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
+    return folder / "a.safetensors"
+
+
+def code_in_safetensors_metadata(folder, marker):
+    tensors = {"embed.W_E": torch.ones(2, 2)}
+    code = f"__import__('os').system('touch {marker}')"
+    safetensors.torch.save_file(tensors, folder / "a.safetensors", {"anchorlens": code, "sha256": code})
+    return folder / "a.safetensors"
+
+
+def legacy_pickle(folder, marker):
+    torch.save({"a": touch(marker)}, folder / "a.pt", _use_new_zipfile_serialization=False)
+    return folder / "a.pt"
+
+
+def bare_pickle(folder, marker):
+    (folder / "a.pt").write_bytes(pickle.dumps(touch(marker)))
+    return folder / "a.pt"
+
+
+def deep_pickle(folder, marker):
+    """A key nested so deep that hashing it would exhaust the C stack."""
+    return with_pickle(folder / "a.pt", b"\x80\x02}K\x01" + b"\x85" * 500_000 + b"K\x01s.")
+
+
+def hugging_face_with_code(folder, marker):
+    written = write_hugging_face(folder, file="pytorch_model.bin")
+    torch.save({"h.0.attn.c_attn.weight": touch(marker)}, written.files[0])
+    return written.path
+
+
+def released_model_with_code(folder, marker):
+    written = write_released(folder)
+    torch.save({**torch.load(written.files[0]), "x": touch(marker)}, written.files[0])
+    return written.path
+
+
+def run_folder_with_code(folder, marker):
+    (folder / "config.json").write_text('{"format": "anchorlens run"}')
+    os_system(folder, marker).rename(folder / "ckpt.pt")
+    return folder
+
+
+def _long(number):
+    return number.to_bytes(5, "little")
+
+
+MALICE = [
+    maker
+    for maker in list(globals().values())
+    if callable(maker)
+    and getattr(maker, "__code__", None)
+    and maker.__code__.co_varnames[:2] == ("folder", "marker")
+]
+
+
+def _peak():
+    """The most memory this program has held, in MB. (getrusage would count that of the parent too.)"""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def _measure():
+    """Open every path given; print how much the peak of the memory grew, and what was refused."""
+    from anchorlens.importers import open_checkpoint
+
+    open_checkpoint(sys.argv[1])
+    before = _peak()
+    refused = []
+    for path in sys.argv[2:]:
+        try:
+            open_checkpoint(path)
+        except ValueError as error:
+            refused.append(str(error))
+    print(json.dumps({"grown": _peak() - before, "refused": refused}))
+
+
+if __name__ == "__main__":
+    _measure()

@@ -1,0 +1,80 @@
+"""Files that mean harm are refused in one line: nothing runs, and nothing large is allocated."""
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import malicious_files
+import pytest
+from foreign_checkpoints import write_own
+from malicious_files import MALICE, touch
+
+from anchorlens.checkpoint import load_checkpoint
+from anchorlens.container import CheckpointError
+from anchorlens.importers import open_checkpoint
+
+CAUSES = {
+    "os_system": "unsafe: it asks to run posix.system; refused, nothing ran",
+    "os_system_beside_good_weights": "unsafe: it asks to run posix.system",
+    "numpy_reduce": "unsafe: it asks to run numpy.",
+    "nested": "unsafe: it asks to run pickle.loads",
+    "whole_module": "unsafe: it asks to run torch.nn.modules.linear.Linear",
+    "eval_through_getattr": "unsafe: it asks to run __builtin__.getattr",
+    "giant_bytearray": "unsafe: it asks to run builtins.bytearray",
+    "giant_storage": "unsafe: it asks to run torch.FloatStorage",
+    "giant_memo": "is no dict",
+    "class_by_stack": "unsafe: it holds pickle protocol 4",
+    "instance_opcode": "unsafe: it holds the pickle instruction STRING",
+    "state_of_a_tensor": "unsafe: it sets the state of an object",
+    "expanded_tensor": "is no plain tensor, its numbers are not in the file",
+    "many_views_of_one_storage": "is no plain tensor, its numbers are not in the file",
+    "compressed_bomb": "unsafe: a compressed zip is never written by torch.save",
+    "duplicate_entries": "unsafe: two entries of its zip have the same name",
+    "overlapping_entries": "unsafe: entries of its zip overlap",
+    "escaping_names": "unsafe: an entry of its zip is called 'archive/../../",
+    "nested_zip": "it has no data.pkl",
+    "giant_safetensors_header": "unsafe: its header has more than",
+    "giant_safetensors_tensor": "truncated or damaged",
+    "code_in_safetensors_metadata": "does not match its checksum",
+    "legacy_pickle": "unsafe: a bare pickle",
+    "bare_pickle": "unsafe: a bare pickle",
+    "deep_pickle": "its pickle makes no sense",
+    "hugging_face_with_code": "unsafe: it asks to run posix.system",
+    "released_model_with_code": "unsafe: it asks to run posix.system",
+    "run_folder_with_code": "unsafe: it asks to run posix.system",
+}
+
+
+@pytest.mark.parametrize("maker", MALICE, ids=lambda maker: maker.__name__)
+def test_refused_without_running_anything(tmp_path, maker):
+    marker = tmp_path / "marker"
+    (tmp_path / "files").mkdir()
+    path = maker(tmp_path / "files", marker)
+    for read in (open_checkpoint,) if path.is_dir() else (open_checkpoint, load_checkpoint):
+        with pytest.raises(CheckpointError) as error:
+            read(path)
+        line = str(error.value)
+        assert line.startswith(str(path)) and "\n" not in line and line.isprintable()
+        assert CAUSES[maker.__name__] in line, line
+    assert not marker.exists()
+
+
+def test_the_payload_would_work(tmp_path):
+    """The negative control: unpickled without protection, it does run."""
+    pickle.loads(pickle.dumps(touch(tmp_path / "ran")))
+    assert (tmp_path / "ran").exists()
+
+
+def test_refused_without_allocating(tmp_path):
+    paths = []
+    for maker in MALICE:
+        folder = tmp_path / maker.__name__
+        folder.mkdir()
+        paths.append(str(maker(folder, tmp_path / "marker")))
+    command = [sys.executable, malicious_files.__file__, str(write_own(tmp_path).path), *paths]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1], text=True)
+    result = json.loads(done.stdout)
+    assert len(result["refused"]) == len(paths) and not (tmp_path / "marker").exists()
+    assert result["grown"] < 300

@@ -315,7 +315,9 @@ def _classify(
     others; the exit code is then 3.
     """
     if report is not None and not report.parent.is_dir():
-        raise ValueError(f"--report must be in a folder that exists, got {report}; make {report.parent} first")
+        raise ValueError(
+            f"--report must be in a folder that exists, got {report}; make {report.parent} first"
+        )
     from anchorlens.training.numerics import choose_device
 
     choose_device(device)

@@ -99,6 +99,26 @@ def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
     return ((p, q), (r, s))
 
 
+def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Every unseen pair with every pair that is trained on the composition: do equal targets look alike?
+
+    >>> unseen_comparisons(AnchorTask())[:2]
+    (((3, 4), (1, 1)), ((3, 4), (1, 2)))
+    """
+    composed = [pair for pair in task.seen_pairs if pair not in task.trained_overrides]
+    return tuple((unseen, seen) for unseen in task.ood_pairs for seen in composed)
+
+
+def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Every unseen pair with its mirror, once.
+
+    >>> mirror_comparisons(AnchorTask())
+    (((3, 4), (4, 3)),)
+    """
+    both = {tuple(sorted((pair, pair[::-1]))) for pair in task.ood_pairs if pair != pair[::-1]}
+    return tuple((first, second) for first, second in sorted(both))
+
+
 def fusion_similarity(
     model: HookedTransformer,
     task: AnchorTask,
@@ -116,6 +136,7 @@ def fusion_similarity(
         model: any HookedTransformer; it is only read.
         task: gives the anchors, their functions and the sequence.
         comparisons: two anchor pairs each; (3,3) with (2,2) and (1,2) with (1,3) as in the paper.
+            `unseen_comparisons(task)` and `mirror_comparisons(task)` give others worth asking.
         keys: of both pairs; 30..40, or the middle eleven of the task's number tokens.
         key_position: of the key token; 2 as in the papers.
 

@@ -154,12 +154,18 @@ def _phase(
     outside += fitted.final.unfamiliar(values)
     if outside:
         return Phase(None, None, f"outside the calibration: {'; '.join(outside)}")
-    label, probability = max(probabilities.items(), key=lambda item: item[1])
+    label = named(probabilities)
     numbers = ", ".join(f"{name} {value:.2f}" for name, value in probabilities.items())
-    if probability < LEAST_PROBABILITY:
+    if label is None:
         return Phase(None, None, f"torn: no phase has a probability of {LEAST_PROBABILITY} ({numbers})")
     phase, commutative = PHASES[label]
     return Phase(phase, commutative, numbers)  # pyright: ignore[reportArgumentType]
+
+
+def named(probabilities: Mapping[str, float]) -> str | None:
+    """The most probable label, if its probability is .5 or more."""
+    label, probability = max(probabilities.items(), key=lambda item: item[1])
+    return label if probability >= LEAST_PROBABILITY else None
 
 
 def shape_of(config: ModelConfig) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The readings that the mechanism verdict goes by: numbers of the probes, free of width and depth.
 
-None of them looks at answers to unseen pairs.
+None of them looks at answers to unseen pairs. Two look at what activations unseen pairs have before the last
+MLP; how the verdict does without them stands in docs/verdict.md.
 """
 
 from __future__ import annotations
@@ -13,33 +14,41 @@ import numpy as np
 
 from anchorlens import probes
 from anchorlens.configuration import documented
+from anchorlens.probes.fusion_similarity import mirror_comparisons, unseen_comparisons
 from anchorlens.probes.result import ProbeResult
+from anchorlens.task import AnchorTask
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
-    from anchorlens.task import AnchorTask
-
-MEASURED: tuple[tuple[Callable[..., ProbeResult], Mapping[str, Any]], ...] = (
-    (probes.v_similarity, {}),
-    (probes.fusion_similarity, {}),
-    (probes.mask_key_token, {"perplexity": None}),
-    (probes.mask_second_anchor, {}),
-    (probes.information_flow, {"effects": "merged", "n_sequences": 1}),
-    (probes.stable_rank, {}),
-    (probes.q_condensation, {}),
-    (probes.embedding_pca, {}),
-)
-"""Probes with the options that leave out what only pictures need."""
+MEASURED: Mapping[str, tuple[Callable[..., ProbeResult], Callable[[AnchorTask], Mapping[str, Any]]]] = {
+    "v_similarity": (probes.v_similarity, lambda task: {}),
+    "fusion_similarity": (probes.fusion_similarity, lambda task: {}),
+    "fusion_similarity of unseen pairs": (
+        probes.fusion_similarity,
+        lambda task: {"comparisons": unseen_comparisons(task)},
+    ),
+    "fusion_similarity of mirrored pairs": (
+        probes.fusion_similarity,
+        lambda task: {"comparisons": mirror_comparisons(task)},
+    ),
+    "mask_key_token": (probes.mask_key_token, lambda task: {"perplexity": None}),
+    "mask_second_anchor": (probes.mask_second_anchor, lambda task: {}),
+    "information_flow": (probes.information_flow, lambda task: {"effects": "merged", "n_sequences": 1}),
+    "stable_rank": (probes.stable_rank, lambda task: {}),
+    "q_condensation": (probes.q_condensation, lambda task: {}),
+    "embedding_pca": (probes.embedding_pca, lambda task: {}),
+}
+"""What is measured: a probe, with options that ask more than its own or leave out what only pictures need."""
 
 
 @documented
 @dataclass(frozen=True)
 class Reading:
-    """One number of one probe."""
+    """One number of one measurement."""
 
-    probe: str
-    """Name of the probe."""
+    measurement: str
+    """Which of `MEASURED`; it begins with the name of the probe."""
     field: str
     """Which of its numbers."""
     meaning: str
@@ -48,9 +57,14 @@ class Reading:
     """(value, model.cfg) -> the same with width taken out; None where it has none."""
 
     @property
+    def probe(self) -> str:
+        """Name of the probe."""
+        return self.measurement.split()[0]
+
+    @property
     def name(self) -> str:
-        """`probe.field`."""
-        return f"{self.probe}.{self.field}"
+        """`probe.field`, and of which pairs where that is not the probe's own choice."""
+        return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
 
 def _over_random_cosine(value: float, cfg: Any) -> float:
@@ -61,6 +75,16 @@ def _over_random_cosine(value: float, cfg: Any) -> float:
 READINGS: tuple[Reading, ...] = (
     Reading("v_similarity", "centred_gap", "values at the first anchor say g(x; a)"),
     Reading("fusion_similarity", "centred_gap", "inputs of equal targets look alike at the last position"),
+    Reading(
+        "fusion_similarity of unseen pairs",
+        "centred_gap",
+        "unseen pairs look like trained ones of equal target, before the last MLP",
+    ),
+    Reading(
+        "fusion_similarity of mirrored pairs",
+        "centred_gap",
+        "both orders of an unseen pair look alike, before the last MLP",
+    ),
     Reading("mask_key_token", "mirror_merge", "without the key, distance of a pair to its mirror"),
     Reading("mask_key_token", "silhouette_ordered", "without the key, clusters of ordered pairs"),
     Reading("mask_key_token", "silhouette_unordered", "without the key, clusters of unordered pairs"),
@@ -97,14 +121,14 @@ def take_readings(model: HookedTransformer, task: AnchorTask) -> dict[str, float
         True
     """
     results: dict[str, ProbeResult] = {}
-    for probe, options in MEASURED:
+    for name, (probe, options) in MEASURED.items():
         try:
-            results[probe.__name__] = probes.apply(probe, model, task, **options)
+            results[name] = probes.apply(probe, model, task, **options(task))
         except ValueError as error:
-            raise ValueError(f"{probe.__name__}: {error}") from None
+            raise ValueError(f"{name}: {error}") from None
     values: dict[str, float | None] = {}
     for reading in READINGS:
-        value = getattr(results[reading.probe], reading.field)
+        value = getattr(results[reading.measurement], reading.field)
         if value is not None and reading.normalise is not None:
             value = reading.normalise(value, model.cfg)
         values[reading.name] = None if value is None or not np.isfinite(value) else float(value)

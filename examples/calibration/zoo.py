@@ -13,6 +13,7 @@ from loky import ProcessPoolExecutor
 
 from anchorlens import Checkpoint, evaluate, load_checkpoint, preset, train_many
 from anchorlens.presets import RunConfig
+from anchorlens.training.folder import stored_run
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict import take_readings
 from anchorlens.verdict.borderline import phase_by_behaviour
@@ -109,6 +110,8 @@ def measure(folder: Path) -> dict[str, Any]:
     """One run: its behaviour in full, readings at the end and at each early moment."""
     torch.set_num_threads(1)
     checkpoint = load_checkpoint(folder / "ckpt.pt")
+    run = stored_run(folder)
+    assert run is not None
     behaviour = evaluate(
         checkpoint.last_position_model(), checkpoint.task, training_set=checkpoint.training_set()
     )
@@ -120,6 +123,7 @@ def measure(folder: Path) -> dict[str, Any]:
     return {
         "name": folder.name,
         "group": folder.name.rsplit("-", 1)[0],
+        "seed": run.train.seed,
         "model": checkpoint.model.to_dict(),
         "regime": checkpoint.task.regime,
         "behaviour": behaviour.headline(),

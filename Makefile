@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 demo: $(READY)
-	$(BIN)/python examples/demo.py
+	$(BIN)/anchorlens demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -m 'not slow'

@@ -21,7 +21,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
 
 def runs() -> dict[str, RunConfig]:
     """The four runs by name."""
-    return {name: preset(name, seed=0, n_checkpoints=0, **fields) for name, fields in MODELS.items()}
+    return {name: preset(name, seed=0, **fields) for name, fields in MODELS.items()}
 
 
 def shipped() -> list[Path]:

@@ -33,7 +33,18 @@ class CheckpointError(ValueError):
     """A file that cannot be read safely and whole; the message is one line: the file, then the cause."""
 
     def __init__(self, path: str | os.PathLike[str], cause: str) -> None:
-        super().__init__(f"{os.fspath(path)}: {' '.join(cause.split())}")
+        line = " ".join(cause.split())
+        line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+        super().__init__(f"{os.fspath(path)}: {line}")
+
+
+@contextlib.contextmanager
+def readable(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn the disk's refusals into the one line that a file gets."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
 
 
 def check_suffix(path: str | os.PathLike[str]) -> Path:
@@ -106,14 +117,12 @@ def contents(path: str | os.PathLike[str]) -> dict[str, Any]:
             than the file has bytes, a few times over.
     """
     path = Path(path)
-    try:
+    with readable(path):
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             raise CheckpointError(path, "cannot be read: it is no ordinary file")
         with path.open("rb") as file:
             start = file.read(9)
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
     try:
         return _contents(path, start, status.st_size)
     except ValueError as error:

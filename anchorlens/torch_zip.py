@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import posixpath
+import struct
 import zipfile
 from typing import Any
 
@@ -14,6 +15,16 @@ from torch import Tensor
 from anchorlens.pickles import Name, read_pickle
 
 _LARGEST_PICKLE = 64 * 2**20
+_DAMAGED = (
+    zipfile.BadZipFile,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    OverflowError,
+    EOFError,
+    struct.error,
+)
+"""What zipfile and torch raise for a damaged zip, beside ValueError."""
 _LOCAL_HEADER = 30
 """Bytes of a zip entry's own header, before its name."""
 
@@ -45,7 +56,7 @@ def read_torch_zip(path: str | os.PathLike[str]) -> Any:
         with zipfile.ZipFile(path) as archive:
             entries = _checked_entries(archive, os.path.getsize(path))
             return _Reader(archive, entries).content()
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, OverflowError, EOFError) as error:
+    except _DAMAGED as error:
         raise ValueError(f"truncated or damaged: {str(error) or type(error).__name__}") from None
 
 

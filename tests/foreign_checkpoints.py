@@ -1,6 +1,8 @@
 """Tiny checkpoints of every kind that can be read, written without a library of theirs."""
 
+import io
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,3 +124,12 @@ def write_hugging_face(folder, file="model.safetensors", prefix="transformer.", 
         torch.save(weights, folder / file)
     (folder / "config.json").write_text(json.dumps(config))
     return Written(folder, (folder / file, folder / "config.json"))
+
+
+def rewritten_zip(data, change, compression=zipfile.ZIP_STORED):
+    """A zip with `change(name, content) -> (name, content)` applied to every entry, its checksums right."""
+    result = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(result, "w", compression) as new:
+        for name in old.namelist():
+            new.writestr(*change(name, old.read(name)))
+    return result.getvalue()

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import safetensors.torch
 import torch
-from foreign_checkpoints import write_hugging_face, write_own, write_released
+from foreign_checkpoints import rewritten_zip, write_hugging_face, write_own, write_released
 
 HUGE = 10**11
 
@@ -45,13 +45,8 @@ def with_pickle(path, program):
     return path
 
 
-def rewritten(path, compression=zipfile.ZIP_STORED, rename=lambda name: name, extra=0):
-    """The entries of a zip, written again in another way."""
-    with zipfile.ZipFile(path) as archive:
-        entries = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, data in entries:
-            archive.writestr(rename(name), data + bytes(extra if name.endswith("data/0") else 0))
+def rewritten(path, change, compression=zipfile.ZIP_STORED):
+    path.write_bytes(rewritten_zip(path.read_bytes(), change, compression))
     return path
 
 
@@ -130,7 +125,10 @@ def many_views_of_one_storage(folder, marker):
 
 
 def compressed_bomb(folder, marker):
-    return rewritten(write_own(folder).path, zipfile.ZIP_DEFLATED, extra=400_000_000)
+    def grown(name, data):
+        return name, data + bytes(400_000_000 if name.endswith("data/0") else 0)
+
+    return rewritten(write_own(folder).path, grown, zipfile.ZIP_DEFLATED)
 
 
 def duplicate_entries(folder, marker):
@@ -143,7 +141,7 @@ def duplicate_entries(folder, marker):
 
 def overlapping_entries(folder, marker):
     """Two names in the directory for the same bytes."""
-    path = rewritten(write_own(folder).path)
+    path = rewritten(write_own(folder).path, lambda name, data: (name, data))
     data = bytearray(path.read_bytes())
     directory = data.find(b"PK\x01\x02")
     second = data.find(b"PK\x01\x02", directory + 4)
@@ -153,7 +151,10 @@ def overlapping_entries(folder, marker):
 
 
 def escaping_names(folder, marker):
-    return rewritten(write_own(folder).path, rename=lambda name: name.replace("archive", "archive/../.."))
+    def escaping(name, data):
+        return name.replace("archive", "archive/../.."), data
+
+    return rewritten(write_own(folder).path, escaping)
 
 
 def nested_zip(folder, marker):

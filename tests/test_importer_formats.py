@@ -1,6 +1,7 @@
 """Each format is read as its own library would: same logits, and what cannot be read is said so."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,6 +116,13 @@ class TestHookedTransformer:
         assert opened.kind == "HookedTransformer state dict"
         assert opened.checkpoint.model.n_layers == 2 and opened.checkpoint.task.regime == "conflict"
         assert torch.allclose(last_logits(opened), model(TOKENS)[:, -1], atol=1e-5)
+
+    def test_a_train_table_is_believed(self, tmp_path):
+        written = write_bare(tmp_path, config="preset = 'phase1'\n[train]\nseed = 3\n[model]\nd_model = 8")
+        opened = open_checkpoint(written.path, config=written.config)
+        assert opened.checkpoint.train.seed == 3 and opened.checkpoint.train.n_samples == 5000
+        assert opened.checkpoint.model.gamma == 0.4
+        assert any("its training set is the one that" in note for note in opened.notes)
 
     @pytest.mark.parametrize("wrapper", ["state_dict", "model_state_dict", "model"])
     def test_among_other_things(self, tmp_path, wrapper):
@@ -291,6 +299,13 @@ class TestOurs:
 
 
 class TestUnknown:
+    def test_what_the_disk_refuses(self, tmp_path):
+        refused(tmp_path / "no.pt", "cannot be read: No such file")
+        refused(tmp_path / ("x" * 300), "cannot be read: File name too long")
+        os.mkfifo(tmp_path / "pipe")
+        refused(tmp_path / "pipe", "cannot be read: it is no ordinary file")
+        refused(write_bare(tmp_path).path, "a configuration must be an ordinary file", tmp_path / "pipe")
+
     def test_another_model(self, tmp_path):
         safetensors.torch.save_file({"layer.weight": torch.ones(2)}, tmp_path / "a.safetensors")
         refused(tmp_path / "a.safetensors", "those of no model that can be read")

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anchorlens.configuration import check_choice
 from anchorlens.container import CheckpointError
 from anchorlens.importers.settings import Settings, blamed
 from anchorlens.importers.source import PAPERS_TASK, Imported, Source, StateDict, imported, state_dict
@@ -92,6 +91,7 @@ def read(source: Source) -> Imported:
         values = source.config.values
         if any(name in values for name in ("model", "train", "preset")) or set(values) <= {"task"}:
             model, train = _our_tables(values)
+            notes += [f"its training set is the one that {source.config.path} describes"] if train else []
         else:
             model = _hooked_config(values, shapes)
             notes += ["its variant is not named: it is read as gpt2"] if "variant" not in model else []
@@ -154,9 +154,7 @@ def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict
             choices = " or ".join(repr(value) for value in allowed)
             raise ValueError(f"{name} must be {choices}, got {values.get(name)!r}; no other can be read")
     known = ("act_fn", "variant", "gamma", *shapes)
-    model = {name: values[name] for name in known if values.get(name) is not None}
-    check_choice("variant", model.get("variant", "gpt2"), ("gpt2", "postnorm", "released"))
-    return model
+    return {name: values[name] for name in known if values.get(name) is not None}
 
 
 def _weights(tensors: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from anchorlens import container
 from anchorlens.checkpoint import Checkpoint
 from anchorlens.configuration import documented
-from anchorlens.container import CheckpointError
+from anchorlens.container import CheckpointError, readable
 from anchorlens.importers.registry import IMPORTERS, Kind
 from anchorlens.importers.settings import Settings, blamed
 from anchorlens.importers.source import Source, state_dict
@@ -70,18 +70,16 @@ def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[s
     """
     path = Path(path)
     settings = None if config is None else Settings.read(Path(config))
-    file = _weights_file(path) if path.is_dir() else path
-    content = container.contents(file)
-    importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
-    if importer is None:
-        raise CheckpointError(file, _unknown(content))
-    with blamed(file, "its weights cannot be read"):
-        checkpoint, notes = importer.read(Source(path, file, content, settings))
-    try:
+    with readable(path):
+        file = _weights_file(path) if path.is_dir() else path
+        content = container.contents(file)
+        importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
+        if importer is None:
+            raise CheckpointError(file, _unknown(content))
+        with blamed(file, "its weights cannot be read"):
+            checkpoint, notes = importer.read(Source(path, file, content, settings))
         with file.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError as error:
-        raise CheckpointError(file, f"cannot be read: {error.strerror or error}") from None
     return Opened(checkpoint, path, file, digest, importer.KIND, notes)
 
 

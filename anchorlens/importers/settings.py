@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from anchorlens.container import CheckpointError
+from anchorlens.container import CheckpointError, readable
 from anchorlens.task import AnchorTask
 
 _LARGEST = 2**20
@@ -46,13 +46,11 @@ class Settings:
         Raises:
             CheckpointError: missing, too large, or neither.
         """
-        try:
+        with readable(path):
             if path.exists() and not path.is_file():
                 raise CheckpointError(path, "cannot be read: a configuration must be an ordinary file")
             with path.open("rb") as file:
                 data = file.read(_LARGEST + 1)
-        except OSError as error:
-            raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
         if len(data) > _LARGEST:
             raise CheckpointError(path, f"a configuration must have at most {_LARGEST:,} bytes")
         try:

@@ -1,0 +1,212 @@
+"""`classify`: the shipped checkpoints, foreign ones, and what it is given besides."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from anchorlens import (
+    AnchorTask,
+    Checkpoint,
+    ModelConfig,
+    TrainConfig,
+    build_model,
+    classify,
+    demo,
+    load_checkpoint,
+    save_checkpoint,
+    train,
+)
+from anchorlens.phases import Phase
+from anchorlens.verdict import LABELS, Mechanism
+from anchorlens.verdict.explanation import explain
+
+RELEASED = Path(__file__).parents[3] / "shared/data/released_code_checkpoints"
+LABEL = {
+    "phase1": "Phase 1",
+    "phase2": "Phase 2 without commutativity",
+    "phase2-commutative": "Phase 2 with commutativity",
+    "phase3": "Phase 3",
+}
+TINY = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return {path.stem: classify(path) for path in demo.shipped()}
+
+
+@pytest.mark.parametrize("name", demo.MODELS)
+class TestShipped:
+    def test_both_verdicts_name_its_phase(self, shipped, name):
+        verdict = shipped[name]
+        assert verdict.by_behaviour.label == LABEL[name]
+        assert verdict.mechanism.phase.label == LABEL[name]
+        assert verdict.agreement is True and "looks like" in verdict.explanation
+        assert (verdict.phase, verdict.commutative) == (
+            verdict.by_behaviour.phase,
+            verdict.by_behaviour.commutative,
+        )
+
+    def test_the_mechanism_gives_probabilities_and_evidence(self, shipped, name):
+        mechanism = shipped[name].mechanism
+        assert sum(mechanism.probabilities.values()) == pytest.approx(1)
+        assert max(mechanism.probabilities, key=mechanism.probabilities.get) == LABEL[name]
+        weights = [one.weight for one in mechanism.evidence]
+        assert weights == sorted(weights, reverse=True) and weights[0] > 0
+        for one in mechanism.evidence:
+            assert set(one.ranges) in (set(LABELS), set())
+
+    def test_it_is_small_and_what_training_it_anew_would_make(self, shipped, name):
+        path = next(path for path in demo.shipped() if path.stem == name)
+        assert path.stat().st_size < 1_200_000
+        checkpoint, run = load_checkpoint(path), demo.runs()[name]
+        assert (checkpoint.task, checkpoint.model, checkpoint.train) == run
+
+    def test_to_dict_is_json(self, shipped, name):
+        content = json.loads(json.dumps(shipped[name].to_dict(), allow_nan=False))
+        assert content["phase"] == shipped[name].phase
+        assert set(content["mechanism"]["probabilities"]) == set(LABELS)
+        assert len(content["checkpoint"]["sha256"]) == 64
+        assert content["checkpoint"]["step"] == shipped[name].subject.checkpoint.step
+
+
+@pytest.mark.skipif(not RELEASED.exists(), reason=f"no released-code checkpoints at {RELEASED}")
+@pytest.mark.parametrize("folder", sorted(p.name for p in RELEASED.glob("g*")))
+def test_the_four_folders_of_the_released_code(folder):
+    truth = json.loads((RELEASED / folder / "measured.json").read_text())["phase"]
+    verdict = classify(RELEASED / folder)
+    assert verdict.phase == verdict.mechanism.phase.phase == truth
+    if truth is None:
+        assert verdict.by_behaviour.label == verdict.mechanism.phase.label == "undecided: underfit"
+
+
+class TestWhatItIsGiven:
+    def test_a_checkpoint_its_file_and_its_model_get_the_same_readings(self, shipped):
+        path = next(path for path in demo.shipped() if path.stem == "phase3")
+        checkpoint = load_checkpoint(path)
+        by_file, by_checkpoint = shipped["phase3"], classify(checkpoint)
+        model = checkpoint.build_model()
+        by_model = classify(model, checkpoint.task)
+        for other in (by_checkpoint, by_model):
+            assert other.mechanism.evidence == by_file.mechanism.evidence
+            assert other.by_behaviour.label == "Phase 3"
+        assert by_file.subject.sha256 is not None and by_model.subject.checkpoint is None
+        assert "training data are not known" not in " ".join(by_file.warnings)
+
+    def test_a_model_is_left_as_it_was(self):
+        model = build_model(TINY).train()
+        model.blocks[0].attn.hook_pattern.add_hook(lambda value, hook: None, is_permanent=True)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        classify(model)
+        assert model.training and len(model.blocks[0].attn.hook_pattern.fwd_hooks) == 1
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+    def test_something_else_is_refused(self):
+        with pytest.raises(ValueError, match="a HookedTransformer, a Checkpoint or the path of one, got dict"):
+            classify({})
+        checkpoint = Checkpoint.from_model(build_model(TINY), TINY, AnchorTask())
+        with pytest.raises(ValueError, match="a checkpoint knows its own task"):
+            classify(checkpoint, AnchorTask(regime="conflict"))
+        with pytest.raises(ValueError, match="task must be an AnchorTask, got str"):
+            classify(build_model(TINY), "reasoning")
+
+    def test_a_run_folder_comes_with_its_trajectory_and_log(self, tmp_path):
+        config = TrainConfig(steps=20, n_samples=600, batch_size=64, n_checkpoints=3, log_every=5)
+        model = ModelConfig(n_layers=2, d_model=64, d_head=32, d_mlp=64)
+        result = train(model=model, config=config, out=tmp_path / "run")
+        verdict = classify(tmp_path / "run")
+        assert [moment.step for moment in verdict.trajectory] == [0, 1, 4, 20]
+        fractions = [moment.fraction for moment in verdict.trajectory]
+        assert fractions == [0, 0.05, 0.2, 1]
+        forecasts = [moment.forecast is not None for moment in verdict.trajectory]
+        assert forecasts == [False, True, True, False]  # none at the start, and the end needs none
+        assert [line["step"] for line in verdict.subject.log] == [5, 10, 15, 20]
+        assert [line["step"] for line in classify(result).subject.log] == [5, 10, 15, 20]
+        for moment in verdict.trajectory[1:3]:
+            assert sum(moment.forecast.values()) == pytest.approx(1)
+
+
+class TestUndecided:
+    def test_weights_that_are_not_finite(self):
+        model = build_model(TINY)
+        with torch.no_grad():
+            model.blocks[0].mlp.W_in[0, 0] = torch.nan
+        verdict = classify(model)
+        assert verdict.phase is None and verdict.by_behaviour.label == "undecided: not finite"
+        assert verdict.mechanism.phase.label == "undecided: not finite"
+        assert verdict.mechanism.probabilities is None and verdict.agreement is None
+        json.dumps(verdict.to_dict(), allow_nan=False)
+
+    def test_underfit(self):
+        verdict = classify(build_model(TINY))
+        assert verdict.mechanism.phase.label == "undecided: underfit"
+        assert "training data are not known" in " ".join(verdict.warnings)
+
+    def test_one_layer_has_no_readings(self):
+        verdict = classify(build_model(replace(TINY, n_layers=1)))
+        assert verdict.mechanism.phase.label == "undecided: no readings"
+        assert "layer" in verdict.mechanism.phase.reason
+
+    def test_an_architecture_outside_the_calibration_keeps_its_readings(self):
+        path = next(path for path in demo.shipped() if path.stem == "phase3")
+        checkpoint = load_checkpoint(path)
+        deep = replace(checkpoint.model, n_layers=6)
+        weights = dict(checkpoint.weights)
+        for layer in range(2, 6):  # blocks that add nothing
+            for name, value in checkpoint.weights.items():
+                if name.startswith("blocks.1."):
+                    weights[name.replace("blocks.1.", f"blocks.{layer}.")] = torch.zeros_like(value)
+        verdict = classify(replace(checkpoint, model=deep, weights=weights))
+        assert verdict.phase == 3
+        assert verdict.mechanism.phase.label == "undecided: outside the calibration"
+        assert "n_layers 6 is outside 2..4" in verdict.mechanism.phase.reason
+        assert len(verdict.mechanism.evidence) > 0 and verdict.agreement is None
+        assert "No comparison: mechanism is undecided" in verdict.explanation
+
+    def test_a_task_of_ones_own_is_outside_the_calibration(self, tmp_path):
+        task = AnchorTask(key_max=59)
+        model = ModelConfig.for_task(task, n_layers=2, d_model=64, d_head=32, d_mlp=128)
+        config = TrainConfig(steps=150, n_samples=2000, batch_size=128, lr=3e-3, warmup_steps=20, seed=1)
+        verdict = classify(train(task, model, config))
+        assert verdict.behaviour.train.value > 0.9, "the test needs a model that has fit its data"
+        assert "the task is not that of the papers" in verdict.mechanism.phase.reason
+
+
+class TestExplanation:
+    MECHANISM = Mechanism(Phase(3, None, ""), {}, ())
+
+    def test_disagreement_says_what_may_be_behind_it(self):
+        agreement, text = explain(Phase(2, False, ""), self.MECHANISM)
+        assert agreement is False
+        assert text.startswith("It answers held-out keys and fails on unseen pairs, yet its inside looks like")
+        assert "not put together for pairs it never saw" in text and text.endswith(".")
+
+    @pytest.mark.parametrize(("a", "b"), [(a, b) for a in (1, 2, 3) for b in (1, 2, 3)])
+    def test_every_case_has_a_sentence(self, a, b):
+        agreement, text = explain(Phase(a, None, ""), Mechanism(Phase(b, None, ""), {}, ()))
+        assert agreement is (a == b) and text.count(".") == 1
+
+    def test_commutativity_alone_is_no_disagreement_but_is_said(self):
+        inside = Mechanism(Phase(2, True, ""), {}, ())
+        agreement, text = explain(Phase(2, False, ""), inside)
+        assert agreement is True and "both orders of a pair differently" in text
+
+    def test_undecided_is_no_comparison(self):
+        agreement, text = explain(Phase(None, None, "underfit: x"), self.MECHANISM)
+        assert agreement is None and text == "No comparison: behaviour is undecided (underfit: x)."
+
+
+def test_a_verdict_prints_one_line_and_has_html(shipped):
+    assert "\n" not in repr(shipped["phase3"])
+    assert "Phase 3" in repr(shipped["phase3"])
+
+
+def test_a_safetensors_copy_gets_the_same_verdict(shipped, tmp_path):
+    path = next(path for path in demo.shipped() if path.stem == "phase2")
+    save_checkpoint(tmp_path / "copy.safetensors", load_checkpoint(path))
+    verdict = classify(tmp_path / "copy.safetensors")
+    assert verdict.mechanism.evidence == shipped["phase2"].mechanism.evidence
+    assert verdict.behaviour.to_dict() == shipped["phase2"].behaviour.to_dict()

@@ -1,0 +1,109 @@
+"""`anchorlens classify` and `anchorlens demo`, as processes and in this one."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model, demo, save_checkpoint
+from anchorlens.cli import app
+
+SHIPPED = {path.stem: str(path) for path in demo.shipped()}
+TINY = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory):
+    path = tmp_path_factory.mktemp("classify") / "untrained.pt"
+    save_checkpoint(path, Checkpoint.from_model(build_model(TINY), TINY, AnchorTask()))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    path = tmp_path_factory.mktemp("classify") / "broken.pt"
+    path.write_bytes(b"PK\x03\x04 and no more")
+    return str(path)
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["classify", *arguments])
+
+
+def test_one_checkpoint_is_a_page_for_people(untrained):
+    done = call(SHIPPED["phase3"])
+    assert done.exit_code == 0
+    assert done.stdout.startswith("phase3.pt: Phase 3\n")
+    assert "looks like that of models that compose the rules" in " ".join(done.stdout.split())
+    assert "fusion_similarity.centred_gap" in done.stdout and "speaks for" in done.stdout
+    assert "\x1b[" not in done.stdout, "colours are for a terminal"
+
+
+def test_json_is_one_object_for_each_with_the_promised_keys(untrained):
+    done = call(SHIPPED["phase2-commutative"], untrained, "--json")
+    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    keys = {"phase", "commutative", "behaviour", "mechanism", "agreement", "warnings", "checkpoint"}
+    assert keys | {"schema_version"} <= set(first)
+    assert (first["phase"], first["commutative"], first["agreement"]) == (2, True, True)
+    assert {"probabilities", "readings"} <= set(first["mechanism"])
+    assert {"path", "sha256", "step"} <= set(first["checkpoint"])
+    assert first["checkpoint"]["path"] == SHIPPED["phase2-commutative"]
+    assert second["phase"] is None and second["agreement"] is None
+
+
+def test_strict_exits_with_4_where_a_phase_is_undecided(untrained):
+    assert call(SHIPPED["phase1"], "--strict").exit_code == 0
+    assert call(untrained).exit_code == 0
+    assert call(SHIPPED["phase1"], untrained, "--strict", "--json").exit_code == 4
+
+
+def test_one_unreadable_file_does_not_stop_the_others(broken, tmp_path):
+    done = call(broken, SHIPPED["phase1"], str(tmp_path / "missing.pt"), "--json")
+    assert done.exit_code == 3
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["phase"] for row in rows] == [None, 1, None]
+    assert "broken.pt" in rows[0]["error"] and "missing.pt" in rows[2]["error"]
+    assert len(done.stderr.strip().splitlines()) == 2
+    assert call(broken, "--strict").exit_code == 3
+
+
+def test_several_are_a_table_and_a_report(untrained, tmp_path):
+    page = tmp_path / "report.html"
+    done = call(SHIPPED["phase1"], untrained, "--report", str(page))
+    assert done.exit_code == 0 and page.exists()
+    assert "undecided: underfit" in done.stdout and "Phase 1" in done.stdout
+    assert str(page) in done.stderr and str(page) not in done.stdout
+    # a report of nothing is not written, and one that has no folder is refused before any work
+    assert call(str(tmp_path / "none.pt"), "--report", str(tmp_path / "no.html")).exit_code == 3
+    assert not (tmp_path / "no.html").exists()
+    refused = call(SHIPPED["phase1"], "--report", str(tmp_path / "no/report.html"))
+    assert refused.exit_code == 2 and "folder that exists" in refused.stderr
+
+
+def test_a_bare_state_dict_needs_config(tmp_path):
+    from anchorlens import load_checkpoint
+
+    checkpoint = load_checkpoint(SHIPPED["phase3"])
+    torch.save(checkpoint.build_model().state_dict(), tmp_path / "theirs.pt")
+    (tmp_path / "theirs.toml").write_text('[model]\nvariant = "gpt2"\n')
+    refused = call(str(tmp_path / "theirs.pt"))
+    assert refused.exit_code == 3 and "--config" in refused.stderr
+    done = call(str(tmp_path / "theirs.pt"), "--config", str(tmp_path / "theirs.toml"), "--json")
+    assert json.loads(done.stdout)["phase"] == 3
+
+
+def test_an_unusable_device_is_one_line():
+    done = call(SHIPPED["phase1"], "--device", "tpu")
+    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_demo_classifies_what_is_shipped_and_writes_the_report(tmp_path):
+    command = [sys.executable, "-m", "anchorlens", "demo", "--out", tmp_path / "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for label in ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3"):
+        assert label in done.stdout
+    assert (tmp_path / "demo/report.html").stat().st_size > 1_000_000

@@ -29,16 +29,18 @@ class Written:
     """The configuration to give along."""
 
 
-def write_own(folder, suffix=".pt"):
+def write_own(folder, suffix=".pt", checkpoint=None):
     path = folder / f"ckpt{suffix}"
-    save_checkpoint(path, Checkpoint(TINY, AnchorTask(), initial_weights(TINY, 0)))
+    save_checkpoint(path, checkpoint or Checkpoint(TINY, AnchorTask(), initial_weights(TINY, 0)))
     return Written(path, (path,))
 
 
-def write_bare(folder, suffix=".pt", config="model.gamma = 0.5\n[task]\nregime = 'conflict'\n", **model):
+def write_bare(
+    folder, suffix=".pt", config="model.gamma = 0.5\n[task]\nregime = 'conflict'\n", weights=None, **model
+):
     """A HookedTransformer's state dict and a TOML file with our tables."""
     path, config_path = folder / f"bare{suffix}", folder / "bare.toml"
-    weights = initial_weights(ModelConfig(**{**TINY.to_dict(), **model}), 0)
+    weights = weights or initial_weights(ModelConfig(**{**TINY.to_dict(), **model}), 0)
     if suffix == ".pt":
         torch.save(weights, path)
     else:

@@ -1,12 +1,13 @@
 """A seeded fuzzer: valid checkpoints of every kind, cut, flipped and spliced, must be refused or whole.
 
-By hand: `python tests/fuzz_checkpoints.py --n 1000 --seed 0`. What is asked of a file that can still be
-opened is the caller's: `judge(case, opened)` raises AssertionError, or `CheckpointError` and other
-ValueErrors where it refuses.
+By hand: `python tests/fuzz_checkpoints.py --n 1000 --seed 0`, and with --classify a trained checkpoint is
+damaged, and classified where it can still be opened. What is asked of such a file is the caller's:
+`judge(case, opened)` raises AssertionError, or `CheckpointError` and other ValueErrors where it refuses.
 """
 
 import argparse
 import collections
+import json
 import random
 import tempfile
 import time
@@ -24,7 +25,8 @@ from foreign_checkpoints import (
     write_released,
 )
 
-from anchorlens.checkpoint import Checkpoint, check_whole
+from anchorlens import classify, demo
+from anchorlens.checkpoint import Checkpoint, check_whole, load_checkpoint
 from anchorlens.importers import Opened, open_checkpoint
 
 LONGEST = 10.0
@@ -64,6 +66,33 @@ def make_cases(folder: Path) -> list[Case]:
         opened = open_checkpoint(written.path, config=written.config)
         cases.append(Case(name, written, opened.checkpoint))
     return cases
+
+
+def make_trained_cases(folder: Path) -> list[Case]:
+    """The shipped Phase 3 as four kinds of file."""
+    original = load_checkpoint(next(path for path in demo.shipped() if path.stem == "phase3"))
+    weights = dict(original.weights)
+    written = {
+        "own .pt": write_own(folder, ".pt", original),
+        "own .safetensors": write_own(folder, ".safetensors", original),
+        "bare .pt": write_bare(folder, ".pt", "[model]\ngamma = 0.7\n", weights),
+        "bare .safetensors": write_bare(folder, ".safetensors", "[model]\ngamma = 0.7\n", weights),
+    }
+    return [Case(name, each, original) for name, each in written.items()]
+
+
+def classified(case: Case, opened: Opened) -> None:
+    """Phase 3 as before, unless the weights or the configuration really are others now."""
+    verdict = classify(opened.checkpoint)
+    json.dumps(verdict.to_dict(), allow_nan=False)
+    ours, original = opened.checkpoint, case.original
+    same = (ours.model, ours.task) == (original.model, original.task) and all(
+        torch.equal(ours.weights[name], original.weights[name]) for name in original.weights
+    )
+    if same:
+        assert verdict.phase == verdict.mechanism.phase.phase == 3
+    else:
+        assert not case.checksummed, "a damaged file of ours was opened"
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
@@ -152,10 +181,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--classify", action="store_true", help="classify what can be opened")
     options = parser.parse_args()
+    make, judge = (make_trained_cases, classified) if options.classify else (make_cases, must_be_whole)
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = collections.Counter(fuzz(make_cases(Path(folder)), options.n, options.seed))
+        outcomes = collections.Counter(fuzz(make(Path(folder)), options.n, options.seed, judge))
     for (name, outcome), count in sorted(outcomes.items()):
         print(f"{name:20s} {outcome:8s} {count}")
     print(f"{options.n} mutations in {time.monotonic() - start:.0f} s, none fell through")

@@ -34,7 +34,7 @@ def phase_by_behaviour(behaviour: Behaviour) -> Phase:
     deciding = [("train", behaviour.train, FIT_THRESHOLD)]
     if behaviour.train.value >= FIT_THRESHOLD and behaviour.ood is not None:
         deciding += [("ID", behaviour.id, ID_THRESHOLD), ("OOD", behaviour.ood, OOD_THRESHOLD)]
-    near = [_near(name, *numbers) for name, *numbers in deciding if _is_near(*numbers)]
+    near = [_near(name, value, limit) for name, value, limit in deciding if _is_near(value, limit)]
     if near:
         return Phase(None, None, f"borderline: {'; '.join(near)}; by definition {phase.label}")
     commutativity = behaviour.commutativity

@@ -138,7 +138,9 @@ class Calibration:
 @functools.cache
 def calibration() -> Calibration:
     """The calibration that this version ships."""
-    content = json.loads(resources.files(__package__).joinpath("calibration.json").read_text("utf-8"))
+    content = json.loads(
+        resources.files("anchorlens.verdict").joinpath("calibration.json").read_text("utf-8")
+    )
     assert content["format_version"] == FORMAT_VERSION
     return Calibration(
         final=LogisticModel.from_dict(content["final"]),

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from anchorlens.behaviour import Behaviour, evaluate
 from anchorlens.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.configuration import documented
@@ -101,6 +99,6 @@ def _forecast(checkpoint: Checkpoint, fraction: float) -> dict[str, float] | Non
         return None
     try:
         values = take_readings(checkpoint.build_model(), checkpoint.task)
-    except (ValueError, torch.linalg.LinAlgError):
+    except ValueError:
         return None
     return fitted.probabilities(values)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from anchorlens import probes
 from anchorlens.configuration import documented
@@ -112,7 +113,7 @@ def take_readings(model: HookedTransformer, task: AnchorTask) -> dict[str, float
         `probe.field` -> value; None where the probe has none for this model or task.
 
     Raises:
-        ValueError: a probe refuses the model or the task, with its reason.
+        ValueError: a probe refuses the model or the task, or its numbers do not converge, with the reason.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
@@ -124,7 +125,7 @@ def take_readings(model: HookedTransformer, task: AnchorTask) -> dict[str, float
     for name, (probe, options) in MEASURED.items():
         try:
             results[name] = probes.apply(probe, model, task, **options(task))
-        except ValueError as error:
+        except (ValueError, torch.linalg.LinAlgError) as error:  # pyright: ignore[reportPrivateImportUsage]
             raise ValueError(f"{name}: {error}") from None
     values: dict[str, float | None] = {}
     for reading in READINGS:

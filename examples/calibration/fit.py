@@ -118,7 +118,9 @@ def logistic(c: float) -> LogisticRegression:
 def left_out_logits(z: np.ndarray, y: np.ndarray, groups: Sequence[int], c: float) -> np.ndarray:
     """[run, label] Log-odds of each run, labels in alphabetical order, from a fit without its seed."""
     split = LeaveOneGroupOut()
-    return cross_val_predict(logistic(c), z, y, groups=groups, cv=split, method="predict_log_proba")
+    return np.asarray(
+        cross_val_predict(logistic(c), z, y, groups=groups, cv=split, method="predict_log_proba")
+    )
 
 
 def nll(logits: np.ndarray, y: np.ndarray) -> float:

@@ -55,7 +55,7 @@ def zoo() -> dict[str, RunConfig]:
     runs = {}
     for group, (n, seeds, widths, variants) in GROUPS.items():
         for k in range(n):
-            fields = {name: values[random.integers(len(values))] for name, values in AXES.items()}
+            fields = {name: values[int(random.integers(len(values)))] for name, values in AXES.items()}
             width = int(random.choice((*widths, widths[0])))  # the first twice as often: it costs least
             run = preset(
                 "quick",

@@ -24,13 +24,21 @@ MOST_CHAINS = 32
 """Anchor pairs (chains) that one picture holds where none are chosen."""
 
 
-def mirrored_pairs(task: AnchorTask) -> list[Pair]:
+def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
     """Pairs of different anchors, each followed by its mirror; at most `MOST_CHAINS` of them.
+
+    Args:
+        task: gives the pairs.
+        seen: only those of which both orders are trained.
 
     >>> mirrored_pairs(AnchorTask())[:4]
     [(1, 2), (2, 1), (1, 3), (3, 1)]
+    >>> len(mirrored_pairs(AnchorTask())), len(mirrored_pairs(AnchorTask(), seen=True))
+    (12, 10)
     """
     groups = [pair for pair in task.pairs if pair < pair[::-1]]
+    if seen:
+        groups = [pair for pair in groups if {pair, pair[::-1]} <= set(task.seen_pairs)]
     step = -(-len(groups) // (MOST_CHAINS // 2))
     return [order for pair in groups[:: max(step, 1)] for order in (pair, pair[::-1])]
 

@@ -109,7 +109,7 @@ class InformationFlow(ProbeResult):
         )
 
     def _why_no_effects(self, head: int | None) -> str:
-        if self.margin is None or (head is not None and self.effects is None):
+        if (self.merged_effects if head is None else self.effects) is None:
             return "attention only: these effects were not asked for"
         return "" if self.inferential_route is not None else "no margin to lose: attention only"
 
@@ -119,7 +119,7 @@ def information_flow(
     task: AnchorTask,
     tokens: Any = None,
     *,
-    effects: Literal["head", "merged"] | None = "head",
+    effects: Literal["head", "merged", "routes"] | None = "head",
     n_sequences: int = 8,
     seed: int = 0,
 ) -> InformationFlow:
@@ -136,8 +136,8 @@ def information_flow(
         tokens: the sequence, [pos]; where several are given, [sequence, pos], the first is drawn and
             the means are over them. The papers' [35, 63, x, 1, 2, ...] where None.
         effects: `head`: of each edge in each head and in all; `merged`: in all heads at once, which costs
-            less by the number of heads; None: neither effects nor routes, the attention alone (also on
-            models whose hooks cannot be edited).
+            less by the number of heads; `routes`: margin and routes, but of no edge; None: neither effects
+            nor routes, the attention alone (also on models whose hooks cannot be edited).
         n_sequences: how many random sequences the effects are averaged over, >= 1; the routes, which cost
             little, over 280.
         seed: of those.
@@ -162,7 +162,7 @@ def information_flow(
     check_layer(model, -1, minimum=1)
     check_number("n_sequences", n_sequences, minimum=1, integer=True)
     if effects is not None:
-        check_choice("effects", effects, ("head", "merged"))
+        check_choice("effects", effects, ("head", "merged", "routes"))
     given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
     if key + task.chain_length == task.seq_len - 1:
         raise ValueError(
@@ -186,8 +186,9 @@ def information_flow(
             hooks.assert_live(model, tokens=batch[:4])
         except ValueError as error:
             raise ValueError(f"{error}; effects=None draws the attention alone") from None
-        merged = drops(model, batch, _targets(task, batch, key), merged=True)
-        parts["merged_effects"] = merged[:, 0].numpy()
+        if effects != "routes":
+            merged = drops(model, batch, _targets(task, batch, key), merged=True)
+            parts["merged_effects"] = merged[:, 0].numpy()
         if effects == "head":
             one = model.cfg.n_heads == 1
             each = merged if one else drops(model, batch, _targets(task, batch, key), merged=False)

@@ -86,6 +86,7 @@ def mask_key_token(
     edge: Sequence[int] | None = None,
     n_sequences: int = 50,
     key_position: int | None = None,
+    seen: bool = False,
     perplexity: float | None = 12,
     seed: int = 0,
 ) -> MaskKeyToken:
@@ -101,6 +102,7 @@ def mask_key_token(
         edge: (layer, head, query position, key position): only this edge is zeroed instead.
         n_sequences: of each pair (50 in the papers).
         key_position: of the key token; 2 as in the papers, or the nearest at which a key is held out.
+        seen: only pairs of which both orders are trained, instead of all pairs of different anchors.
         perplexity: of the t-SNE; None for numbers without the picture, which costs most of the time.
         seed: of keys, noise and t-SNE.
 
@@ -122,7 +124,9 @@ def mask_key_token(
     """
     check_inputs(model, task)
     single = checked_edge(edge)
-    pairs = mirrored_pairs(task)
+    pairs = mirrored_pairs(task, seen=seen)
+    if not pairs:
+        raise ValueError("no two orders of a pair are trained in this task; leave seen out")
     position = held_out_position(task) if key_position is None else checked_position(task, key_position)
     batch = random_sequences(task, pairs, n_sequences, key_position=position, keys="held out", seed=seed)
     logits = masked_logits(model, batch.tokens, [position], queries, single)

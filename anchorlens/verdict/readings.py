@@ -1,7 +1,8 @@
 """The readings that the mechanism verdict goes by: numbers of the probes, free of width and depth.
 
-None of them looks at answers to unseen pairs. Two look at what activations unseen pairs have before the last
-MLP; how the verdict does without them stands in docs/verdict.md.
+None of them looks at answers to unseen pairs, masked or not. Two look at what activations unseen pairs have before the last
+MLP, one at margins on trained pairs with held-out keys; how the verdict does without them stands in
+docs/verdict.md.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from anchorlens import probes
 from anchorlens.configuration import documented
+from anchorlens.probes.anchor_sequences import held_out_position, random_sequences
 from anchorlens.probes.fusion_similarity import mirror_comparisons, unseen_comparisons
 from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
@@ -33,9 +37,13 @@ MEASURED: Mapping[str, tuple[Callable[..., ProbeResult], Callable[[AnchorTask], 
         probes.fusion_similarity,
         lambda task: {"comparisons": mirror_comparisons(task)},
     ),
-    "mask_key_token": (probes.mask_key_token, lambda task: {"perplexity": None}),
+    "mask_key_token": (probes.mask_key_token, lambda task: {"perplexity": None, "seen": True}),
     "mask_second_anchor": (probes.mask_second_anchor, lambda task: {}),
-    "information_flow": (probes.information_flow, lambda task: {"effects": "merged", "n_sequences": 1}),
+    "information_flow": (probes.information_flow, lambda task: {"effects": "routes"}),
+    "information_flow of held-out keys": (
+        probes.information_flow,
+        lambda task: {"effects": "routes", "tokens": held_out_sequences(task)},
+    ),
     "stable_rank": (probes.stable_rank, lambda task: {}),
     "q_condensation": (probes.q_condensation, lambda task: {}),
     "embedding_pca": (probes.embedding_pca, lambda task: {}),
@@ -92,7 +100,10 @@ READINGS: tuple[Reading, ...] = (
     Reading("mask_second_anchor", "centred_gap", "without the second anchor, g(x; a) is what is left"),
     Reading("information_flow", "inferential_route", "answer lost without key to anchors to last"),
     Reading("information_flow", "symmetric_route", "answer lost without anchors to last, key to last"),
-    Reading("information_flow", "margin", "margin on trained pairs with fresh noise, in logits"),
+    Reading("information_flow", "margin", "margin on trained pairs, in logits"),
+    Reading(
+        "information_flow of held-out keys", "margin", "margin on trained pairs with held-out keys, in logits"
+    ),
     Reading("stable_rank", "w_q_normalized", "stable rank of the first W_Q over a Gaussian's"),
     Reading(
         "q_condensation", "mean_abs_cosine", "likeness of W_Q's neurons over random", _over_random_cosine
@@ -100,6 +111,12 @@ READINGS: tuple[Reading, ...] = (
     Reading("embedding_pca", "lag_order", "order of the rules in the embedding"),
 )
 """What the verdict may go by, in the order of the probes."""
+
+
+def held_out_sequences(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
+    """Sequences of every trained pair with keys that are held out where they stand, 20 of each pair."""
+    position = held_out_position(task)
+    return random_sequences(task, task.seen_pairs, 20, key_position=position, keys="held out").tokens
 
 
 def take_readings(model: HookedTransformer, task: AnchorTask) -> dict[str, float | None]:

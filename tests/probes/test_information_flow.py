@@ -191,6 +191,13 @@ class TestEffects:
         assert alone.effects is None and np.array_equal(alone.merged_effects, both.merged_effects)
         assert alone.margin == both.margin and alone.plot().data
 
+    def test_routes_alone(self):
+        both = information_flow(reasoning(), TASK, SEQUENCE)
+        alone = information_flow(reasoning(), TASK, SEQUENCE, effects="routes")
+        assert alone.effects is None and alone.merged_effects is None
+        assert (alone.margin, alone.baseline, alone.stages) == (both.margin, both.baseline, both.stages)
+        assert "attention only" in str(alone.plot().layout.annotations)
+
     def test_sequences_are_of_all_seen_pairs(self):
         model, seen = build_model(SMALL), []
         model.embed.register_forward_pre_hook(lambda module, args: seen.append(args[0]))

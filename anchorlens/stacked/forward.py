@@ -69,12 +69,12 @@ class LastPosition:
         self.config = config
         self._parameters = parameters
         self.device = parameters["embed.W_E"].device
-        self._vocabulary = torch.arange(config.d_vocab, device=self.device)
 
     def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch 1 d_vocab"]:
-        """Logits at the last position of each sequence."""
-        places = cells(tokens.to(self.device)).unsqueeze(0)
-        return last_logits(self._parameters, self.config, places, self._vocabulary).movedim(0, 1)
+        """Logits at the last position of each sequence; the first layer is computed for tokens that occur."""
+        vocabulary, places = tokens.to(self.device).unique(return_inverse=True)
+        places = cells(places).unsqueeze(0)
+        return last_logits(self._parameters, self.config, places, vocabulary).movedim(0, 1)
 
 
 class _Forward:

@@ -1,8 +1,8 @@
 """The readings that the mechanism verdict goes by: numbers of the probes, free of width and depth.
 
-None of them looks at answers to unseen pairs, masked or not. Two look at what activations unseen pairs have before the last
-MLP, one at margins on trained pairs with held-out keys; how the verdict does without them stands in
-docs/verdict.md.
+None of them looks at answers to unseen pairs, masked or not. Two look at what activations unseen pairs have
+before the last MLP, one at margins on trained pairs with held-out keys; docs/verdict.md says how the verdict
+does without them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ import anchorlens
 from anchorlens.checkpoint import library_versions
 from anchorlens.verdict.calibration import FORMAT_VERSION, LogisticModel
 from calibration.fit import Row, fit_early, fit_final
-from calibration.held_out import accuracy_table, confusion_table, early_table, verdicts
+from calibration.held_out import ablation_table, accuracy_table, confusion_table, early_table, verdicts
 from calibration.zoo import GROUPS, measure_zoo, train_zoo, zoo
 
 PACKAGED = Path(anchorlens.__file__).parent / "verdict/calibration.json"
@@ -77,7 +77,13 @@ def main() -> None:
     found = verdicts(rows, LogisticModel.from_dict(calibrated["final"]))
     early = {moment: LogisticModel.from_dict(fit) for moment, fit in calibrated["early"].items()}
     console = Console(width=200)
-    for table in (accuracy_table(found), confusion_table(found), early_table(rows, early)):
+    tables = (
+        accuracy_table(found),
+        confusion_table(found),
+        ablation_table(rows),
+        early_table(rows, early),
+    )
+    for table in tables:
         console.print(table)
     if given.json:
         given.json.write_text(json.dumps({"runs": rows, "verdicts": found}))

@@ -32,12 +32,11 @@ def decided(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["behaviour"]["label"] in LABELS and row["readings"] is not None]
 
 
-def fit_final(rows: Sequence[Row]) -> dict[str, Any]:
-    """The mechanism verdict for trained models, as JSON data."""
+def fit_final(rows: Sequence[Row], without: Sequence[str] = ()) -> dict[str, Any]:
+    """The mechanism verdict for trained models, as JSON data; without some of the readings."""
     rows = decided(rows)
-    return fit(
-        [row["readings"] for row in rows], [row["behaviour"]["label"] for row in rows], seeds(rows), LABELS
-    )
+    labels = [row["behaviour"]["label"] for row in rows]
+    return fit([row["readings"] for row in rows], labels, seeds(rows), LABELS, without)
 
 
 def fit_early(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
@@ -67,9 +66,10 @@ def fit(
     labels: Sequence[str],
     groups: Sequence[int],
     order: Sequence[str],
+    without: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Fit one model; regularisation and temperature are chosen by leaving out one seed at a time."""
-    names = [reading.name for reading in READINGS]
+    names = [reading.name for reading in READINGS if reading.name not in without]
     table = np.array(
         [[np.nan if row[name] is None else row[name] for name in names] for row in values], float
     )

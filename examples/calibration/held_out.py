@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 from anchorlens.verdict import LABELS
 from anchorlens.verdict.calibration import LogisticModel
 from anchorlens.verdict.mechanism import PHASES, named
-from calibration.fit import UNDECIDED, Row, final_label
+from calibration.fit import UNDECIDED, Row, final_label, fit_final
 from calibration.zoo import MOMENTS
 
 N_BINS, N_RESAMPLES = 10, 1000
@@ -26,6 +26,16 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "all held out": ("held-out-seeds", "unseen-width", "unseen-width-96", "unseen-variant"),
 }
 """What a row of the tables is called -> groups of the zoo."""
+
+_UNSEEN = ("fusion_similarity.centred_gap of unseen pairs", "fusion_similarity.centred_gap of mirrored pairs")
+_HELD_OUT = ("information_flow.margin of held-out keys",)
+ABLATIONS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "activations of unseen pairs": _UNSEEN,
+    "margin on held-out keys": _HELD_OUT,
+    "both": (*_UNSEEN, *_HELD_OUT),
+}
+"""What a row of the table is called -> readings that the fit does without."""
 
 
 def verdicts(rows: Sequence[Row], model: LogisticModel) -> list[dict[str, Any]]:
@@ -122,6 +132,19 @@ def accuracy_table(found: Sequence[Mapping[str, Any]]) -> Table:
             interval(*agreement(chosen, same_label)),
             calibration_error(chosen),
         )
+    return shown
+
+
+def ablation_table(rows: Sequence[Row]) -> Table:
+    """How many held-out runs get the same phase from a fit without some of the readings."""
+    shown = Table("readings left out", "same phase, all held out", "of which named", box=box.MARKDOWN)
+    fitted = [row for row in rows if row["group"] == "fit"]
+    for name, without in ABLATIONS.items():
+        found = verdicts(rows, LogisticModel.from_dict(fit_final(fitted, without)))
+        held_out = [one for one in found if one["group"] in GROUPS["all held out"]]
+        phases = [one for one in held_out if one["behaviour"] in LABELS]
+        n_named = sum(one["mechanism"] in LABELS for one in phases)
+        shown.add_row(name, interval(*agreement(held_out, same_phase)), f"{n_named} of {len(phases)}")
     return shown
 
 

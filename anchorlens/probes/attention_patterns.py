@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -85,20 +86,25 @@ class AttentionPatterns(ProbeResult):
 
     def html(self) -> str:
         """A page fragment by circuitsvis with every head to explore; it needs no network."""
-        from circuitsvis.attention import attention_heads
+        from circuitsvis.utils.render import render
 
-        names = [
-            f"layer {layer}, head {head}"
-            for layer in range(self.attention.shape[0])
-            for head in range(self.attention.shape[1])
-        ]
-        return attention_heads(
-            attention=self.attention.reshape(-1, *self.attention.shape[2:]),
-            tokens=[escape(str(token)) for token in self.tokens],
-            attention_head_names=names,
-            max_value=1.0,
-            min_value=0.0,
-        ).local_src
+        return render("AttentionHeads", **self._shown()).local_src
+
+    def circuitsvis_json(self) -> str:
+        """What circuitsvis' `AttentionHeads` shows, as JSON; for pages that hold its bundle already."""
+        return json.dumps(self._shown())
+
+    def _shown(self) -> dict[str, Any]:
+        n_layers, n_heads = self.attention.shape[:2]
+        return {
+            "attention": self.attention.reshape(-1, *self.attention.shape[2:]).round(6).tolist(),
+            "tokens": [escape(str(token)) for token in self.tokens],
+            "attentionHeadNames": [
+                f"layer {layer}, head {head}" for layer in range(n_layers) for head in range(n_heads)
+            ],
+            "maxValue": 1.0,
+            "minValue": 0.0,
+        }
 
     def _repr_html_(self) -> str:
         return self.html()

@@ -26,10 +26,10 @@ _DRAW = """<div id="{place}"></div>
 
 
 def script_json(text: str) -> str:
-    """JSON text that stays within the script element it stands in.
+    r"""JSON text that stays within the script element it stands in.
 
     >>> script_json('"</script>"')
-    '"\\\\u003c/script>"'
+    '"\\u003c/script>"'
     """
     return text.replace("<", "\\u003c")
 

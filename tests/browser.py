@@ -113,7 +113,9 @@ class Browser:
 
     def printed(self):
         """The page as PDF."""
-        return base64.b64decode(self.send("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"])
+        return base64.b64decode(
+            self.send("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"]
+        )
 
     def complaints(self):
         """Exceptions, console messages, violations of the page's policy, and addresses asked for."""

@@ -16,12 +16,13 @@ EVIDENCE = (
     Evidence("v_similarity.centred_gap", "v_similarity", "values say g(x; a)", 0.63, RANGES, LABELS[3], 2.1),
     Evidence("stable_rank.w_q_normalized", "stable_rank", "directions of W_Q", 0.3, RANGES, LABELS[3], 0.8),
     Evidence("mask_key_token.mirror_merge", "mask_key_token", "mirrors apart", None, {}, None, 0.0),
-    Evidence("information_flow.symmetric_route", "information_flow", "symmetric route", math.nan, RANGES, None, 0.0),
+    Evidence("information_flow.margin", "information_flow", "margin", math.nan, RANGES, None, 0.0),
 )  # fmt: skip
+ACCURACIES = ("train_accuracy", "id_accuracy", "ood_accuracy")
 LOG = tuple(
-    {"step": step, "loss": 5 / step, **({} if step % 100 else dict.fromkeys(("train_accuracy", "id_accuracy", "ood_accuracy"), step / 1000))}
+    {"step": step, "loss": 5 / step, **({} if step % 100 else dict.fromkeys(ACCURACIES, step / 1000))}
     for step in range(10, 1001, 10)
-)  # fmt: skip
+)
 FORECAST = dict(zip(LABELS, (0.1, 0.1, 0.2, 0.6), strict=True))
 TRAJECTORY = (
     Moment(0, 0.0, 0.01, 0.01, 0.0, "undecided: underfit", None),
@@ -33,7 +34,9 @@ TRAJECTORY = (
 def mechanism(phase=3, label=LABELS[3]):
     """A mechanism verdict sure of one phase."""
     probabilities = {name: 0.94 if name == label else 0.02 for name in LABELS}
-    return Mechanism(Phase(phase, None, "the readings lie where those of this phase do"), probabilities, EVIDENCE)
+    return Mechanism(
+        Phase(phase, None, "the readings lie where those of this phase do"), probabilities, EVIDENCE
+    )
 
 
 def subject(config, name, *, with_checkpoint=True, **fields):

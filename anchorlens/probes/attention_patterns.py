@@ -61,6 +61,7 @@ class AttentionPatterns(ProbeResult):
             horizontal_spacing=0.22 / n_columns,
             vertical_spacing=0.32 / n_rows,
         )
+        small = n_columns > 2
         labels = [str(token) for token in self.tokens]
         places = list(range(len(labels)))
         for i, (layer, head) in enumerate(heads):
@@ -73,14 +74,14 @@ class AttentionPatterns(ProbeResult):
                 **SHARE,
             )
             figure.add_trace(heatmap, row=row, col=column)
-            ticks = {"tickvals": places, "ticktext": labels, "tickfont": {"size": 10}}
+            ticks = {"tickvals": places, "ticktext": labels, "tickfont": {"size": 8 if small else 10}}
             figure.update_xaxes(**ticks, row=row, col=column)
             figure.update_yaxes(**ticks, autorange="reversed", row=row, col=column)
             if column == 1:
                 figure.update_yaxes(title="from", row=row, col=column)
             if row == n_rows:
                 figure.update_xaxes(title="to", row=row, col=column)
-        figure.update_annotations(font_size=11)  # the subplots' titles
+        figure.update_annotations(font_size=9 if small else 11)  # the subplots' titles
         height = 120 + n_rows * (260 if n_columns <= 2 else 170)
         return styled(figure, "Attention patterns", height=height)
 

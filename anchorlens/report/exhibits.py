@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,7 +15,7 @@ from anchorlens.picture import script_json
 from anchorlens.probes.attention_patterns import AttentionPatterns
 from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
-from anchorlens.report.charts import trajectory, training_curve
+from anchorlens.report.charts import training_curve, trajectory
 from anchorlens.report.words import CAPTIONS, Caption
 from anchorlens.side_by_side import side_by_side
 from anchorlens.verdict.verdict import Subject, Verdict
@@ -121,7 +122,8 @@ def _take(label: str, result: ProbeResult) -> Take:
 
 def _drawable(figure: go.Figure) -> go.Figure:
     """The figure with heatmaps that hold no number unseen: plotly.js reports errors where it draws them."""
-    for trace in figure.select_traces(selector={"type": "heatmap"}):
+    heatmaps: Any = figure.select_traces(selector={"type": "heatmap"})
+    for trace in heatmaps:
         values = np.asarray(trace.z, dtype=float)
         if not np.isfinite(values).any():
             trace.update(z=np.zeros_like(values), opacity=0, hoverinfo="skip")

@@ -122,7 +122,11 @@ def page_html(verdicts: Sequence[Verdict]) -> str:
     Raises:
         ValueError: no verdict, or something else than verdicts.
     """
-    if not isinstance(verdicts, Sequence) or not verdicts or not all(isinstance(v, Verdict) for v in verdicts):
+    if (
+        not isinstance(verdicts, Sequence)
+        or not verdicts
+        or not all(isinstance(v, Verdict) for v in verdicts)
+    ):
         raise ValueError(f"verdicts must be a list of one or more Verdict, got {verdicts!r}; see classify")
     labels = distinct([verdict.subject.name for verdict in verdicts])
     exhibits = list(probe_exhibits(verdicts, labels))
@@ -131,17 +135,21 @@ def page_html(verdicts: Sequence[Verdict]) -> str:
     if any(take.heads for exhibit in exhibits for take in exhibit.takes):
         libraries.append(circuitsvis_js())
     scripts = [*libraries, Script("page", source("page.js"))]
-    return environment().get_template("page.html").render(
-        entries=[Entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
-        exhibits=exhibits,
-        training=training,
-        libraries=libraries,
-        scripts=scripts,
-        policy=policy(scripts),
-        css=Markup(source("parts.css") + source("page.css")),
-        plotly_config=Markup(script_json(json.dumps(QUIET))),
-        phases=phases,
-        versions=library_versions(),
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            entries=[Entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
+            exhibits=exhibits,
+            training=training,
+            libraries=libraries,
+            scripts=scripts,
+            policy=policy(scripts),
+            css=Markup(source("parts.css") + source("page.css")),
+            plotly_config=Markup(script_json(json.dumps(QUIET))),
+            phases=phases,
+            versions=library_versions(),
+        )
     )
 
 
@@ -153,7 +161,9 @@ def _settings(subject: Subject) -> list[tuple[str, list[Setting]]]:
     checkpoint = subject.checkpoint
     if checkpoint is None:
         config = subject.model.cfg
-        facts = [Setting(name, getattr(config, name, None), "of the HookedTransformer") for name in MODEL_FACTS]
+        facts = [
+            Setting(name, getattr(config, name, None), "of the HookedTransformer") for name in MODEL_FACTS
+        ]
         return [("Model", facts), ("Task", _fields(subject.task))]
     tables = [("Model", _fields(checkpoint.model)), ("Task", _fields(checkpoint.task))]
     return tables + ([] if checkpoint.train is None else [("Training", _fields(checkpoint.train))])

@@ -44,7 +44,7 @@ def plotly_js() -> Script:
 
 
 def circuitsvis_js() -> Script:
-    """circuitsvis' bundle, once for every view; its own `render` puts one into each."""
+    """The bundle of circuitsvis, once for every view; its own `render` puts one into each."""
     import circuitsvis
 
     bundle = Path(circuitsvis.__file__).parent / "dist" / "cdn" / "iife.js"

@@ -59,18 +59,18 @@ CAPTIONS: Mapping[str, Caption] = {
     ),
     "attention_patterns": Caption(
         "Attention patterns",
-        "A row is the token that looks, a column the token it looks at, and darker is more; in the last layer "
-        "the bottom row shows what the answer is read from.",
+        "A row is the token that looks, a column the token it looks at, and darker is more; in the last "
+        "layer the bottom row shows what the answer is read from.",
     ),
     "activation_patching": Caption(
         "Activation patching",
-        "Each cell is one layer and position whose activation is put from a clean run into a run with another "
-        "key or anchor: 1 (red) brings back the whole clean answer, so the change is carried there.",
+        "Each cell is one layer and position whose activation is put from a clean run into a run with "
+        "another key or anchor: 1 (red) brings back the whole clean answer, so the change is carried there.",
     ),
     "v_similarity": Caption(
         "Values at the first anchor",
-        "Keys with one anchor against keys with another; where the boxed cells, of equal g(x; a), are redder "
-        "than the rest, the values say g rather than the key, as in Phase 3.",
+        "Keys with one anchor against keys with another; where the boxed cells, of equal g(x; a), are "
+        "redder than the rest, the values say g rather than the key, as in Phase 3.",
     ),
     "fusion_similarity": Caption(
         "Fusion at the last position",
@@ -79,14 +79,14 @@ CAPTIONS: Mapping[str, Caption] = {
     ),
     "first_layer_tsne": Caption(
         "The last position after the first layer",
-        "Each point is one sequence, coloured by its anchor pair: points of one colour that lie together mean "
-        "that the first layer has already brought the anchors to the last position.",
+        "Each point is one sequence, coloured by its anchor pair: points of one colour that lie together "
+        "mean that the first layer has already brought the anchors to the last position.",
     ),
     "q_condensation": Caption(
         "Condensation of W_Q",
-        "Cosines between the neurons of the first layer's W_Q, gathered into groups: large blocks of red mean "
-        "that neurons share few directions, which small initialisation leads to, and an even white that none "
-        "do.",
+        "Cosines between the neurons of the first layer's W_Q, gathered into groups: large blocks of red "
+        "mean that neurons share few directions, which small initialisation leads to, and an even white "
+        "that none do.",
     ),
     "embedding_pca": Caption(
         "Embedding of the numbers",
@@ -96,23 +96,23 @@ CAPTIONS: Mapping[str, Caption] = {
     ),
     "stable_rank": Caption(
         "Stable rank",
-        "A bar is how many directions a matrix uses, the mark beside it how many a random matrix of its shape "
-        "would: bars far short of their marks are condensed.",
+        "A bar is how many directions a matrix uses, the mark beside it how many a random matrix of its "
+        "shape would: bars far short of their marks are condensed.",
     ),
     "training_regime": Caption(
         "Movement since the start of training",
-        "Bars are how far each matrix has moved in units of its initial size, and below is the tangent kernel "
-        "at the start and now: far and another kernel mean that features were learned.",
+        "Bars are how far each matrix has moved in units of its initial size, and below is the tangent "
+        "kernel at the start and now: far and another kernel mean that features were learned.",
     ),
     "training_curve": Caption(
         "Training curve",
-        "Accuracies above and the loss below, on a logarithmic scale, against optimizer steps: an OOD accuracy "
-        "that rises with the others is composition, one that stays down is not.",
+        "Accuracies above and the loss below, on a logarithmic scale, against optimizer steps: an OOD "
+        "accuracy that rises with the others is composition, one that stays down is not.",
     ),
     "trajectory": Caption(
         "Trajectory and forecast",
-        "Above, the accuracies of each checkpoint of the run; below, the probability of each final phase that "
-        "is read from that checkpoint's inside alone.",
+        "Above, the accuracies of each checkpoint of the run; below, the probability of each final phase "
+        "that is read from that checkpoint's inside alone.",
     ),
 }
 """Picture (every probe by its name, and the report's own) -> its heading and how it is read."""

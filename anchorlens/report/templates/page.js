@@ -1,17 +1,17 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  const PAPER_WIDTH = 660; // pixels of an A4 page between its margins
+  const PAPER = { width: 660, height: 850 }; // pixels for a picture on an A4 page
+  const PAPER_WIDE = { width: 980, height: 500 }; // on one that lies on its side
   const PAPER_SCALE = 0.7; // so that two pictures stand on a page
-  const LEAST_WIDTH = 0.8; // of a picture's own; where there is less room, it is scaled down
-  const LEAST_SCALE = 0.66; // on a screen; where there is still less room, it scrolls in its box
+  const LEAST_SCALE = 0.54; // on a screen; where there is less room, a picture scrolls in its box
   const AHEAD = "1000px 0px"; // drawn when it comes as near as this to the window
   const content = (id) => JSON.parse(document.getElementById(id).textContent);
   const displayModeBar = matchMedia("(hover: hover)").matches ? "hover" : false; // it would hide titles
   const config = { ...content("plotly-config"), displayModeBar };
   const plots = [...document.querySelectorAll("[data-figure]")];
   const views = [...document.querySelectorAll("[data-heads]")];
-  const drawn = new Map(); // picture -> its own size
+  const drawn = new Set();
 
   // The pictures are drawn for white paper: here their ink is the page's, and their ground is clear.
   function coloured(figure) {
@@ -26,24 +26,25 @@
     return { data, layout: { ...layout, font, modebar, paper_bgcolor: clear, plot_bgcolor: clear } };
   }
 
-  // The width to draw a picture with, which is made to fit by scaling what is drawn.
-  function fit(plot, { width: own, height }) {
-    const printing = "print" in root.dataset;
-    const room = printing ? PAPER_WIDTH : plot.parentElement.clientWidth;
-    const width = Math.round(Math.min(own, Math.max(room, LEAST_WIDTH * own)));
-    const whole = room / width;
-    const scale = printing ? Math.min(PAPER_SCALE, whole) : Math.min(1, Math.max(LEAST_SCALE, whole));
-    plot.style.transform = scale < 1 ? `scale(${scale})` : "";
+  // A picture is drawn as large as it was made, so that nothing in it overlaps, and scaled to the room there is.
+  function fit(plot) {
+    const { width, height } = plot.layout;
+    const box = plot.parentElement;
+    let scale = Math.min(1, Math.max(LEAST_SCALE, box.clientWidth / width));
+    if ("print" in root.dataset) {
+      const page = plot.closest(".wide") ? PAPER_WIDE : PAPER;
+      scale = Math.min(PAPER_SCALE, page.width / width, page.height / height);
+    }
     plot.style.width = `${width}px`;
-    plot.parentElement.style.height = `${Math.ceil(scale * height)}px`;
-    return width;
+    plot.style.transform = scale < 1 ? `scale(${scale})` : "";
+    box.style.height = `${Math.ceil(scale * height)}px`;
   }
 
   function draw(plot) {
     const { data, layout } = coloured(content(plot.dataset.figure));
-    const own = { width: layout.width, height: layout.height };
-    drawn.set(plot, own);
-    return Plotly.react(plot, data, { ...layout, width: fit(plot, own) }, config);
+    drawn.add(plot);
+    Plotly.react(plot, data, layout, config);
+    fit(plot);
   }
 
   function show(place) {
@@ -67,14 +68,12 @@
     if ("print" in root.dataset) return;
     for (const { target } of entries) {
       const plot = target.firstElementChild;
-      if (!drawn.has(plot)) continue;
-      const width = fit(plot, drawn.get(plot));
-      if (width !== plot.layout.width) Plotly.relayout(plot, { width });
+      if (drawn.has(plot)) fit(plot);
     }
   });
   for (const plot of plots) resized.observe(plot.parentElement);
 
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => [...drawn.keys()].forEach(draw));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach(draw));
   addEventListener("beforeprint", () => {
     root.dataset.print = "";
     plots.forEach(draw);

@@ -145,7 +145,7 @@ def page_html(verdicts: Sequence[Verdict]) -> str:
             libraries=libraries,
             scripts=scripts,
             policy=policy(scripts),
-            css=Markup(source("parts.css") + source("page.css")),
+            css=source("parts.css") + source("page.css"),
             plotly_config=Markup(script_json(json.dumps(QUIET))),
             phases=phases,
             versions=library_versions(),

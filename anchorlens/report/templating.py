@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from anchorlens.report import words
 from anchorlens.report.range_bar import range_bar
@@ -29,11 +30,11 @@ def environment() -> Environment:
     return made
 
 
-def source(name: str) -> str:
-    """A style sheet or script of ours, as it stands in the package."""
+def source(name: str) -> Markup:
+    """A style sheet or script of ours as it stands in the package, not to be escaped."""
     environment_ = environment()
     assert environment_.loader is not None
-    return environment_.loader.get_source(environment_, name)[0]
+    return Markup(environment_.loader.get_source(environment_, name)[0])
 
 
 def number(value: float | None, spec: str = ".3g") -> str:

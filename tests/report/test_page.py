@@ -144,6 +144,7 @@ class TestNotebookView:
         html = whole_verdict()._repr_html_()
         page = Page(html)
         assert len(html) < 30_000 and not page.scripts
+        assert "&" not in html.split("</style>")[0]  # a style sheet is no text to escape
         assert not [a for _, a in page.elements if {"src", "href"} & a.keys()]
         text = "".join(page.texts)
         assert "undecided: underfit" in text and "Phase 3" in text and "94.0%" in text

@@ -21,6 +21,9 @@
     const swap = { "rgb(36,36,36)": ink, "#000000": ink };
     const revive = (_, value) => (typeof value === "string" ? swap[value] ?? value : value);
     const { data, layout } = JSON.parse(JSON.stringify(figure), revive);
+    for (const { textfont } of data) {
+      if (textfont?.color === "#0072B2") textfont.color = token("--link"); // to be read on dark ground too
+    }
     const font = { ...layout.font, color: ink, family: getComputedStyle(document.querySelector(".anchorlens")).fontFamily };
     const modebar = { bgcolor: clear, color: token("--muted"), activecolor: ink };
     return { data, layout: { ...layout, font, modebar, paper_bgcolor: clear, plot_bgcolor: clear } };

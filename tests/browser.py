@@ -99,7 +99,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait(self, expression, seconds=30):
+    def wait(self, expression, seconds=120):
         """Wait until a JavaScript expression is true."""
         end = time.monotonic() + seconds
         while not self.evaluate(expression):

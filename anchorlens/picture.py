@@ -25,6 +25,15 @@ _DRAW = """<div id="{place}"></div>
 </script>"""
 
 
+def script_json(text: str) -> str:
+    r"""JSON text that stays within the script element it stands in.
+
+    >>> script_json('"</script>"')
+    '"\\u003c/script>"'
+    """
+    return text.replace("<", "\\u003c")
+
+
 class Picture(go.Figure):
     """A figure whose notebook output also holds HTML that loads nothing.
 
@@ -62,8 +71,7 @@ class Picture(go.Figure):
 
 
 def _for_script(value: Any) -> str:
-    """JSON that ends no script element."""
-    return json.dumps(value).replace("</", "<\\/")
+    return script_json(json.dumps(value))
 
 
 def _running_cell() -> str | None:

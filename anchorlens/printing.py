@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def print_tables(checkpoint: Checkpoint, behaviour: Behaviour) -> None:
     if checkpoint.task.chain_length == 2:
         console.print(_pairs(behaviour, list(checkpoint.task.anchors)))
     if "ood" in behaviour.deviations:
-        console.print(f"OOD answers minus target: {_most_frequent(behaviour.deviations['ood'])}")
+        console.print(f"OOD answers minus target: {most_frequent(behaviour.deviations['ood'])}")
     phase = behaviour.phase
     console.print(f"{phase.label if phase.phase else 'undecided'}: {phase.reason}", style="bold")
 
@@ -101,14 +102,9 @@ def _duration(seconds: float) -> str:
 
 def _accuracies(behaviour: Behaviour) -> Table:
     table = Table("accuracy", "value", "± s.e.", "sequences", "meaning")
-    for name, meaning in MEANING.items():
-        accuracy: Accuracy | None = getattr(behaviour, name)
-        if accuracy is None:
-            continue
-        if name == "train" and behaviour.train_source == "fresh noise":
-            meaning = "trained (pair, key, position), fresh noise"
+    for name, accuracy, meaning in accuracy_rows(behaviour):
         table.add_row(
-            name.upper() if name in ("id", "ood") else name,
+            name,
             f"{accuracy.value:.3f}",
             f"{accuracy.standard_error:.3f}",
             f"{accuracy.n_sequences:,}",
@@ -129,7 +125,23 @@ def _pairs(behaviour: Behaviour, anchors: list[int]) -> Table:
     return table
 
 
-def _most_frequent(shares: dict[int, float], most: int = 4) -> str:
+def accuracy_rows(behaviour: Behaviour) -> Iterator[tuple[str, Accuracy, str]]:
+    """Name, accuracy and meaning of every accuracy that was measured."""
+    for name, meaning in MEANING.items():
+        accuracy: Accuracy | None = getattr(behaviour, name)
+        if accuracy is None:
+            continue
+        if name == "train" and behaviour.train_source == "fresh noise":
+            meaning = "trained (pair, key, position), fresh noise"
+        yield name.upper() if name in ("id", "ood") else name, accuracy, meaning
+
+
+def most_frequent(shares: Mapping[int, float], most: int = 4) -> str:
+    """The most frequent deviations with their shares, in words.
+
+    >>> most_frequent({0: 0.75, -4: 0.25})
+    '+0 in 75%, -4 in 25%'
+    """
     ranked = sorted(shares.items(), key=lambda item: -item[1])
     named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
     rest = 1 - sum(share for _, share in ranked[:most])

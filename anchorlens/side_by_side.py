@@ -16,6 +16,17 @@ _LABEL_HEIGHT = 110
 """Pixels above each cell, for its label and what the figure writes above itself."""
 
 
+def distinct(labels: Sequence[str]) -> tuple[str, ...]:
+    """The labels, numbered where two are the same.
+
+    >>> distinct(["ckpt.pt", "ckpt.pt"])
+    ('1: ckpt.pt', '2: ckpt.pt')
+    """
+    if len(set(labels)) == len(labels):
+        return tuple(labels)
+    return tuple(f"{i + 1}: {label}" for i, label in enumerate(labels))
+
+
 def side_by_side(
     figures: Sequence[go.Figure], labels: Sequence[str], *, share_axes: bool = True
 ) -> go.Figure:

@@ -110,12 +110,13 @@ class ActivationPatching(ProbeResult):
             figure.update_yaxes(
                 tickvals=list(range(0, len(rows), step)),
                 ticktext=rows[::step],
+                tickfont={"size": 10},
                 range=[-0.5, len(rows) - 0.5],
                 row=1,
                 col=i + 1,
             )
         figure.update_yaxes(title="layer and site", row=1, col=1)
-        figure.update_annotations(font_size=12)  # the subplots' titles
+        figure.update_annotations(font_size=10)  # the subplots' titles
         height = min(1200, 180 + 28 * len(rows))
         for i in np.flatnonzero(np.isnan(self.recovered).all(axis=(1, 2, 3))).tolist():
             middle = {"x": (n_pos - 1) / 2, "y": (len(rows) - 1) / 2, "row": 1, "col": i + 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -60,6 +61,7 @@ class AttentionPatterns(ProbeResult):
             horizontal_spacing=0.22 / n_columns,
             vertical_spacing=0.32 / n_rows,
         )
+        small = n_columns > 2
         labels = [str(token) for token in self.tokens]
         places = list(range(len(labels)))
         for i, (layer, head) in enumerate(heads):
@@ -72,33 +74,38 @@ class AttentionPatterns(ProbeResult):
                 **SHARE,
             )
             figure.add_trace(heatmap, row=row, col=column)
-            ticks = {"tickvals": places, "ticktext": labels, "tickfont": {"size": 10}}
+            ticks = {"tickvals": places, "ticktext": labels, "tickfont": {"size": 8 if small else 10}}
             figure.update_xaxes(**ticks, row=row, col=column)
             figure.update_yaxes(**ticks, autorange="reversed", row=row, col=column)
             if column == 1:
                 figure.update_yaxes(title="from", row=row, col=column)
             if row == n_rows:
                 figure.update_xaxes(title="to", row=row, col=column)
-        figure.update_annotations(font_size=11)  # the subplots' titles
+        figure.update_annotations(font_size=9 if small else 11)  # the subplots' titles
         height = 120 + n_rows * (260 if n_columns <= 2 else 170)
         return styled(figure, "Attention patterns", height=height)
 
     def html(self) -> str:
         """A page fragment by circuitsvis with every head to explore; it needs no network."""
-        from circuitsvis.attention import attention_heads
+        from circuitsvis.utils.render import render
 
-        names = [
-            f"layer {layer}, head {head}"
-            for layer in range(self.attention.shape[0])
-            for head in range(self.attention.shape[1])
-        ]
-        return attention_heads(
-            attention=self.attention.reshape(-1, *self.attention.shape[2:]),
-            tokens=[escape(str(token)) for token in self.tokens],
-            attention_head_names=names,
-            max_value=1.0,
-            min_value=0.0,
-        ).local_src
+        return render("AttentionHeads", **self._shown()).local_src
+
+    def circuitsvis_json(self) -> str:
+        """What circuitsvis' `AttentionHeads` shows, as JSON; for pages that hold its bundle already."""
+        return json.dumps(self._shown())
+
+    def _shown(self) -> dict[str, Any]:
+        n_layers, n_heads = self.attention.shape[:2]
+        return {
+            "attention": self.attention.reshape(-1, *self.attention.shape[2:]).round(6).tolist(),
+            "tokens": [escape(str(token)) for token in self.tokens],
+            "attentionHeadNames": [
+                f"layer {layer}, head {head}" for layer in range(n_layers) for head in range(n_heads)
+            ],
+            "maxValue": 1.0,
+            "minValue": 0.0,
+        }
 
     def _repr_html_(self) -> str:
         return self.html()

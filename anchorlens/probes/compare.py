@@ -12,7 +12,7 @@ from anchorlens.checkpoint import Checkpoint
 from anchorlens.configuration import documented
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
-from anchorlens.side_by_side import side_by_side
+from anchorlens.side_by_side import distinct, side_by_side
 from anchorlens.training.numerics import choose_device
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ def compare(
     names = tuple(_label(checkpoint) for checkpoint in checkpoints) if labels is None else tuple(labels)
     if len(names) != len(checkpoints):
         raise ValueError(f"labels must be {len(checkpoints)}, one for each checkpoint, got {len(names)}")
-    if len(set(names)) < len(names):
-        names = tuple(f"{i + 1}: {name}" for i, name in enumerate(names))
+    names = distinct(names)
     chosen = probe_named(probe) if isinstance(probe, str) else probe
     results = []
     for name, checkpoint in zip(names, checkpoints, strict=True):

@@ -92,7 +92,7 @@ def flow_diagram(
         x=n_pos - 0.6, y=n_layers, text=f"<b>answer {answer}</b>", xanchor="right", yshift=28, showarrow=False
     )
     if note:
-        figure.add_annotation(x=-0.4, y=n_layers, text=note, xanchor="left", yshift=28, showarrow=False)
+        figure.add_annotation(x=-0.4, y=n_layers, text=note, xanchor="left", yshift=44, showarrow=False)
     figure.update_xaxes(title="position", dtick=1, range=[-0.6, n_pos - 0.4], showline=False, zeroline=False)
     rows = ["tokens"] + [f"after layer {layer}" for layer in range(n_layers)]
     figure.update_yaxes(

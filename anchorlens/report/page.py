@@ -1,0 +1,174 @@
+"""The report: one self-contained HTML page with everything about one verdict, or several side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from anchorlens import phases
+from anchorlens.behaviour import Accuracy, Behaviour
+from anchorlens.checkpoint import library_versions
+from anchorlens.configuration import field_docs
+from anchorlens.container import atomic_write
+from anchorlens.picture import QUIET, script_json
+from anchorlens.printing import accuracy_rows, most_frequent
+from anchorlens.report.exhibits import probe_exhibits, training_exhibits
+from anchorlens.report.scripts import Script, circuitsvis_js, plotly_js, policy
+from anchorlens.report.templating import environment, source
+from anchorlens.side_by_side import distinct
+from anchorlens.verdict.verdict import Subject, Verdict
+
+MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
+"""What is told of a model that came without a checkpoint."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One line of a configuration."""
+
+    name: str
+    """Of the field."""
+    value: Any
+    """What it is set to."""
+    meaning: str
+    """What it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One model on the page."""
+
+    label: str
+    """What it is called, unlike the others."""
+    verdict: Verdict
+    """Of that model."""
+
+    @property
+    def outline(self) -> str:
+        """What it is, in a line."""
+        subject = self.verdict.subject
+        config = subject.model.cfg
+        sizes = (("layer", config.n_layers), ("head", config.n_heads))
+        counts = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for what, n in sizes)
+        parts = [f"{counts}, d_model {config.d_model}"]
+        if subject.checkpoint is not None:
+            model, train = subject.checkpoint.model, subject.checkpoint.train
+            seed = "" if train is None else f", seed {train.seed}"
+            parts = [f"{model.variant}, {parts[0]}", f"gamma {model.gamma:g}{seed}", f"step {subject.step:,}"]
+        return " · ".join(parts)
+
+    @property
+    def accuracies(self) -> list[tuple[str, Accuracy, str]]:
+        """Name, accuracy and meaning."""
+        return list(accuracy_rows(self.verdict.behaviour))
+
+    @property
+    def deviations(self) -> list[tuple[str, str]]:
+        """Split and its most frequent deviations, in words."""
+        shares = self.verdict.behaviour.deviations
+        return [(split.upper(), most_frequent(shares[split], most=6)) for split in shares]
+
+    @property
+    def pair_grid(self) -> dict[tuple[int, ...], Any] | None:
+        """Pair -> its accuracy, where pairs fill a square; None for longer chains."""
+        return _pair_grid(self.verdict.behaviour, self.verdict.subject.task.chain_length)
+
+    @property
+    def facts(self) -> list[tuple[str, Any]]:
+        """Where it came from."""
+        subject = self.verdict.subject
+        step = None if subject.step is None else f"{subject.step:,}"
+        return [("kind", subject.kind), ("path", subject.path), ("step", step), ("SHA-256", subject.sha256)]
+
+    @property
+    def settings(self) -> list[tuple[str, list[Setting]]]:
+        """Configurations by name."""
+        return _settings(self.verdict.subject)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that made the checkpoint."""
+        checkpoint = self.verdict.subject.checkpoint
+        return {} if checkpoint is None else dict(checkpoint.versions)
+
+
+def write_report(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> None:
+    """Write one HTML page about one verdict, or several side by side; it needs no network.
+
+    Every probe measures its model again, for its picture: seconds for a small model.
+
+    Args:
+        verdicts: at least one.
+        path: of the page; a file that is there is replaced.
+
+    Raises:
+        ValueError: no verdict, or something else than verdicts.
+        OSError: the disk refuses; a file that was there before is untouched.
+    """
+    html = page_html(verdicts)
+    with atomic_write(Path(path)) as file:
+        file.write(html.encode(errors="replace"))  # a file's name may hold what is no text
+
+
+def page_html(verdicts: Sequence[Verdict]) -> str:
+    """The page that `write_report` writes.
+
+    Raises:
+        ValueError: no verdict, or something else than verdicts.
+    """
+    if (
+        not isinstance(verdicts, Sequence)
+        or not verdicts
+        or not all(isinstance(v, Verdict) for v in verdicts)
+    ):
+        raise ValueError(f"verdicts must be a list of one or more Verdict, got {verdicts!r}; see classify")
+    labels = distinct([verdict.subject.name for verdict in verdicts])
+    exhibits = list(probe_exhibits(verdicts, labels))
+    training = list(training_exhibits(verdicts, labels))
+    libraries = [plotly_js()]
+    if any(take.heads for exhibit in exhibits for take in exhibit.takes):
+        libraries.append(circuitsvis_js())
+    scripts = [*libraries, Script("page", source("page.js"))]
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            entries=[Entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
+            exhibits=exhibits,
+            training=training,
+            libraries=libraries,
+            scripts=scripts,
+            policy=policy(scripts),
+            css=source("parts.css") + source("page.css"),
+            plotly_config=Markup(script_json(json.dumps(QUIET))),
+            phases=phases,
+            versions=library_versions(),
+        )
+    )
+
+
+def _pair_grid(behaviour: Behaviour, chain_length: int) -> dict[tuple[int, ...], Any] | None:
+    return {tuple(pair.pair): pair for pair in behaviour.pairs} if chain_length == 2 else None
+
+
+def _settings(subject: Subject) -> list[tuple[str, list[Setting]]]:
+    checkpoint = subject.checkpoint
+    if checkpoint is None:
+        config = subject.model.cfg
+        facts = [
+            Setting(name, getattr(config, name, None), "of the HookedTransformer") for name in MODEL_FACTS
+        ]
+        return [("Model", facts), ("Task", _fields(subject.task))]
+    tables = [("Model", _fields(checkpoint.model)), ("Task", _fields(checkpoint.task))]
+    return tables + ([] if checkpoint.train is None else [("Training", _fields(checkpoint.train))])
+
+
+def _fields(config: Any) -> list[Setting]:
+    docs = field_docs(type(config))
+    return [Setting(name, value, docs.get(name, "")) for name, value in config.to_dict().items()]

@@ -1,0 +1,84 @@
+"""The page in a real browser without a network: drawn, alive, and nothing complained of."""
+
+import json
+
+import pytest
+from browser import Browser, needs_chromium
+
+pytestmark = needs_chromium
+DRAWN = "[...document.querySelectorAll('[data-figure]')].filter(p => p.querySelector('.main-svg')).length"
+VISIT = """(async () => {
+  for (const place of document.querySelectorAll("[data-figure], [data-heads]")) {
+    place.scrollIntoView();
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  }
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", ["one", "several"])
+def test_every_picture_is_drawn_and_nothing_complains(browser, request, name):
+    browser.open(request.getfixturevalue(name))
+    assert browser.evaluate(DRAWN) < 14  # those far below wait
+    browser.evaluate(VISIT)
+    browser.wait(f"{DRAWN} === 14")
+    browser.wait("document.querySelectorAll('[data-heads] canvas').length >= 3")
+    assert not browser.complaints()
+
+
+@pytest.mark.parametrize("name", ["one", "several"])  # as large as it was made, and scaled
+def test_pictures_answer_to_the_mouse(browser, request, name):
+    browser.open(request.getfixturevalue(name))
+    browser.evaluate("document.querySelector('#stable_rank .plot').scrollIntoView({block: 'center'})")
+    browser.wait("document.querySelector('#stable_rank .nsewdrag')")
+    place = browser.evaluate(
+        "(({left, top}) => [left + 2, top + 8])"
+        "(document.querySelector('#stable_rank .barlayer .point').getBoundingClientRect())"
+    )
+    x, y = place
+    browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=x + 1, y=y)
+    browser.wait("document.querySelector('#stable_rank .hoverlayer').textContent.includes('embed')")
+    assert not browser.complaints()
+
+
+def test_it_follows_the_colour_scheme(browser, one):
+    ink = "document.querySelector('.plot').layout.font.color"
+    ground = "getComputedStyle(document.body).backgroundColor"
+    browser.open(one, dark=True)
+    browser.evaluate(VISIT)
+    dark = browser.evaluate(f"[{ink}, {ground}]")
+    browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    browser.wait(f"{ink} !== {json.dumps(dark[0])}")
+    assert browser.evaluate(f"[{ink}, {ground}]") == ["#1c2430", "rgb(255, 255, 255)"]
+    assert dark == ["#e5e9ef", "rgb(20, 24, 30)"]
+
+
+@pytest.mark.parametrize("name", ["one", "several"])
+def test_a_phone_needs_no_scrolling_sideways(browser, request, name):
+    browser.open(request.getfixturevalue(name), width=360, height=740)
+    browser.evaluate(VISIT)
+    assert browser.evaluate("document.documentElement.scrollWidth") == 360
+    assert not browser.complaints()
+
+
+def test_print_has_every_picture(browser, one):
+    browser.open(one, dark=True)
+    pdf = browser.printed()
+    assert pdf.startswith(b"%PDF") and browser.evaluate(DRAWN) == 14
+    assert browser.evaluate("document.documentElement.dataset.print") is None  # and is the screen's again
+    assert not browser.complaints()
+
+
+def test_a_foreign_script_does_not_run(browser, one, tmp_path):
+    page = tmp_path / "changed.html"
+    page.write_text(one.read_text().replace("<main>", "<main><script>window.ran = true</script>"))
+    browser.open(page)
+    assert browser.evaluate("window.ran === undefined") and "Content Security Policy" in str(
+        browser.complaints()
+    )

@@ -1,0 +1,156 @@
+"""What stands in the page, read without a browser."""
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+from known_verdicts import EVIDENCE, HOSTILE, mechanism, whole_verdict
+
+from anchorlens.probes import PROBES
+from anchorlens.report import write_report
+from anchorlens.report.range_bar import range_bar
+from anchorlens.report.words import CAPTIONS
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+SECTIONS = ["verdict", "evidence", "pictures", "behaviour", "training", "configuration"]
+
+
+class Page(HTMLParser):
+    """The elements and texts of a page, whose tags must be balanced."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.elements, self.texts, self.scripts = [], [], [], []
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag == "script":
+            self.scripts.append((dict(attributes).get("type"), ""))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, (tag, self.getpos())
+
+    def handle_data(self, text):
+        if self.open and self.open[-1] == "script":
+            kind, before = self.scripts[-1]
+            self.scripts[-1] = kind, before + text
+        else:
+            self.texts.append(text)
+
+    def ids(self):
+        return [attributes["id"] for _, attributes in self.elements if "id" in attributes]
+
+
+@pytest.fixture(scope="module", params=["one", "several"])
+def page(request):
+    return Page(request.getfixturevalue(request.param).read_text())
+
+
+class TestEveryPage:
+    def test_is_in_order_and_every_id_stands_once(self, page):
+        assert [identity for identity in page.ids() if identity in SECTIONS] == SECTIONS
+        assert len(set(page.ids())) == len(page.ids())
+        assert ("html", {"lang": "en"}) in page.elements
+        headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+        assert headings.count(1) == 1
+        assert all(after <= before + 1 for before, after in zip(headings, headings[1:], strict=False))
+
+    def test_lets_only_its_own_scripts_run(self, page):
+        policy = next(
+            a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"
+        )
+        programs = [text for kind, text in page.scripts if kind is None]
+        hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in programs]
+        rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+        assert rules["default-src"] == rules["connect-src"] == "'none'"
+        assert rules["script-src"] == " ".join(f"'sha256-{digest}'" for digest in hashes)
+
+    def test_holds_each_library_once_and_loads_nothing(self, page):
+        programs = [text for kind, text in page.scripts if kind is None]
+        assert len(programs) == 3 and all(kind in (None, "application/json") for kind, _ in page.scripts)
+        assert sum("plotly.js v" in text[:200] for text in programs) == 1
+        assert sum("var CircuitsVis=" in text[:200] for text in programs) == 1
+        for _, attributes in page.elements:
+            assert not {"src", "srcset", "onload", "onerror", "onclick"} & attributes.keys()
+            assert attributes.get("href", "#").startswith(("#", "data:"))
+
+    def test_shows_every_probe_with_a_picture_or_the_reason_why_not(self, page):
+        figures = {attributes["id"] for tag, attributes in page.elements if tag == "figure"}
+        assert figures >= {probe.__name__ for probe in PROBES} | {"training_curve", "trajectory"}
+        drawn = [attributes for _, attributes in page.elements if "data-figure" in attributes]
+        assert len(drawn) == len(figures) and all(len(a["aria-label"]) > 20 for a in drawn)
+
+
+def test_every_probe_has_one_sentence_on_how_to_read_it():
+    assert {probe.__name__ for probe in PROBES} | {"training_curve", "trajectory"} == set(CAPTIONS)
+    for caption in CAPTIONS.values():
+        assert caption.how_to_read.endswith(".") and caption.how_to_read.count(". ") == 0
+
+
+def test_strings_stay_strings(several):
+    page = Page(several.read_text())
+    text = "".join(page.texts)
+    assert text.count(HOSTILE) > 10 and "49" not in re.findall(r"&(\d+)", text)
+    assert not [tag for tag, _ in page.elements if tag in ("img", "iframe", "object")]
+    assert not [text for kind, text in page.scripts if kind is None and text.startswith("alert")]
+
+
+def test_what_is_not_there_is_said(several):
+    text = " ".join("".join(Page(several.read_text()).texts).split())
+    for words in (
+        "No probabilities: not finite: no reading could be taken",
+        "No reading could be taken.",
+        "the run's log (log.jsonl) is not beside the checkpoint",
+        "needs the model at the start of its run",
+        "no picture: ",
+        "not known",
+    ):
+        assert words in text
+    assert "nan" not in re.findall(r"\w+", text)
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path):
+    with pytest.raises(ValueError, match="list of one or more Verdict, got .*; see classify"):
+        write_report([], tmp_path / "report.html")
+    with pytest.raises(ValueError, match="got 'verdict'"):
+        write_report("verdict", tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())
+
+
+class TestRangeBar:
+    def test_places_value_and_ranges_on_one_scale(self):
+        bar = range_bar(EVIDENCE[0])  # -.05 .. .7, value .63
+        assert bar.value == pytest.approx(100 * 0.68 / 0.75, abs=0.01)
+        assert [band.short for band in bar.bands] == ["1", "2 without", "2 with", "3"]
+        assert bar.bands[0].start == 0 and bar.bands[3].start + bar.bands[3].width == pytest.approx(
+            100, abs=0.01
+        )
+        assert bar.words.startswith("value 0.63; Phase 1 -0.05 to 0.02; Phase 2 without")
+
+    @pytest.mark.parametrize("reading", EVIDENCE[2:])
+    def test_without_a_number_there_is_no_mark(self, reading):
+        assert range_bar(reading).value is None and range_bar(reading).words.startswith("no value")
+
+
+class TestNotebookView:
+    def test_is_small_and_needs_nothing(self):
+        html = whole_verdict()._repr_html_()
+        page = Page(html)
+        assert len(html) < 30_000 and not page.scripts
+        assert "&" not in html.split("</style>")[0]  # a style sheet is no text to escape
+        assert not [a for _, a in page.elements if {"src", "href"} & a.keys()]
+        text = "".join(page.texts)
+        assert "undecided: underfit" in text and "Phase 3" in text and "94.0%" in text
+        assert all(evidence.reading in text for evidence in EVIDENCE) and "nan" not in text
+
+    def test_strings_stay_strings(self):
+        verdict = whole_verdict(HOSTILE)
+        assert HOSTILE in "".join(Page(verdict._repr_html_()).texts)
+        assert mechanism().phase.label in verdict._repr_html_()

@@ -87,7 +87,7 @@ class TestFit:
         others = [{**each, "behaviour": {"label": str(random.choice(LABELS))}} for each in rows * 4]
         model = LogisticModel.from_dict(fit.fit_final(shuffled))
         hits, n = held_out.agreement(held_out.verdicts(others, model), held_out.same_label)
-        assert n < len(others) / 2 and hits <= n / 2  # it names few, and those by chance
+        assert hits <= n / 2  # by chance
 
     def test_undertrained_runs_are_not_fit_on_and_stay_undecided(self, rows):
         underfit = row("undecided: underfit: x", 0)

@@ -52,6 +52,9 @@ class FusionSimilarity(ProbeResult):
     """Mean of `gaps`; None where no targets meet."""
     centred_gap: float | None
     """Mean of `centred_gaps`: above 0 where equal targets look alike."""
+    nearest_same: float | None
+    """Share of the inputs of first pairs whose most alike input of all second pairs that they are compared
+    with has the same target, 0..1, where one has; None where none has."""
     layer: int
     """The last layer, from 0."""
 
@@ -185,8 +188,27 @@ def fusion_similarity(
         centred_gaps=centred,
         gap=_mean(gaps),
         centred_gap=_mean(centred),
+        nearest_same=_nearest_same(chains, np.stack([part[0] for part in parts]), same),
         layer=last,
     )
+
+
+def _nearest_same(chains: list[tuple[int, ...]], cosines: np.ndarray, same: np.ndarray) -> float | None:
+    """Of the inputs of first pairs: the share whose most alike input of all its second pairs has its target.
+
+    Args:
+        chains: first and second pair of every comparison, one after the other.
+        cosines: [comparison, key, key].
+        same: [comparison, key, key] Whether the targets are equal.
+    """
+    right: list[bool] = []
+    for first in dict.fromkeys(chains[::2]):
+        mine = [i for i, chain in enumerate(chains[::2]) if chain == first]
+        others = np.concatenate(list(cosines[mine]), axis=1)  # [key, second pair and its key]
+        equal = np.concatenate(list(same[mine]), axis=1)
+        there = equal.any(axis=1)
+        right += equal[np.arange(len(equal)), others.argmax(axis=1)][there].tolist()
+    return float(np.mean(right)) if right else None
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -26,12 +26,14 @@ from anchorlens.task import AnchorTask
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
+N_MANY = 40
+
 MEASURED: Mapping[str, tuple[Callable[..., ProbeResult], Callable[[AnchorTask], Mapping[str, Any]]]] = {
     "v_similarity": (probes.v_similarity, lambda task: {}),
     "fusion_similarity": (probes.fusion_similarity, lambda task: {}),
     "fusion_similarity of unseen pairs": (
         probes.fusion_similarity,
-        lambda task: {"comparisons": unseen_comparisons(task)},
+        lambda task: {"comparisons": unseen_comparisons(task), "keys": many_keys(task)},
     ),
     "fusion_similarity of mirrored pairs": (
         probes.fusion_similarity,
@@ -76,6 +78,11 @@ class Reading:
         return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
 
+def _bounded_margin(value: float, cfg: Any) -> float:
+    """A margin between -1 and 1, tanh(margin / 4): beyond a few logits more says no more."""
+    return float(np.tanh(value / 4))
+
+
 def _over_random_cosine(value: float, cfg: Any) -> float:
     """Mean |cosine| over that of random directions in d_model dimensions, sqrt(2 / (pi d_model))."""
     return value * float(np.sqrt(np.pi * cfg.d_model / 2))
@@ -90,6 +97,11 @@ READINGS: tuple[Reading, ...] = (
         "unseen pairs look like trained ones of equal target, before the last MLP",
     ),
     Reading(
+        "fusion_similarity of unseen pairs",
+        "nearest_same",
+        "what an unseen pair looks most like has its target, before the last MLP",
+    ),
+    Reading(
         "fusion_similarity of mirrored pairs",
         "centred_gap",
         "both orders of an unseen pair look alike, before the last MLP",
@@ -100,9 +112,12 @@ READINGS: tuple[Reading, ...] = (
     Reading("mask_second_anchor", "centred_gap", "without the second anchor, g(x; a) is what is left"),
     Reading("information_flow", "inferential_route", "answer lost without key to anchors to last"),
     Reading("information_flow", "symmetric_route", "answer lost without anchors to last, key to last"),
-    Reading("information_flow", "margin", "margin on trained pairs, in logits"),
+    Reading("information_flow", "margin", "margin on trained pairs, tanh(logits / 4)", _bounded_margin),
     Reading(
-        "information_flow of held-out keys", "margin", "margin on trained pairs with held-out keys, in logits"
+        "information_flow of held-out keys",
+        "margin",
+        "margin on trained pairs with held-out keys, tanh(logits / 4)",
+        _bounded_margin,
     ),
     Reading("stable_rank", "w_q_normalized", "stable rank of the first W_Q over a Gaussian's"),
     Reading(
@@ -111,6 +126,12 @@ READINGS: tuple[Reading, ...] = (
     Reading("embedding_pca", "lag_order", "order of the rules in the embedding"),
 )
 """What the verdict may go by, in the order of the probes."""
+
+
+def many_keys(task: AnchorTask) -> list[int]:
+    """The middle forty of the number tokens, or all where there are fewer."""
+    start = max(0, (len(task.keys) - N_MANY) // 2)
+    return task.keys[start : start + N_MANY].tolist()
 
 
 def held_out_sequences(task: AnchorTask) -> Int[Tensor, "sequence pos"]:

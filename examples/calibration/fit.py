@@ -16,6 +16,10 @@ from calibration.zoo import MOMENTS
 UNDECIDED = "undecided"
 STRENGTHS = tuple(float(c) for c in np.geomspace(0.01, 10, 13))
 """Values of C, the inverse of the regularisation, that cross-validation chooses from."""
+COARSE_STRENGTHS = (0.3, 1.0, 3.0)
+"""The same while readings are chosen."""
+LEAST_GAIN = 0.003
+"""Nats by which one more reading must lower the loss on seeds left out."""
 LIMIT = 4.0
 """Standard deviations from the mean beyond which a reading counts no more."""
 MISSING: Mapping[str, float] = {
@@ -68,25 +72,31 @@ def fit(
     order: Sequence[str],
     without: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Fit one model; regularisation and temperature are chosen by leaving out one seed at a time."""
+    """Fit one model; readings, regularisation and temperature are chosen by leaving out one seed at a time.
+
+    A reading that is not chosen has coefficients of zero: it is shown, and says nothing.
+    """
     names = [reading.name for reading in READINGS if reading.name not in without]
     table = np.array(
         [[np.nan if row[name] is None else row[name] for name in names] for row in values], float
     )
     missing = np.array([MISSING.get(name, np.nan) for name in names])
-    missing = np.where(np.isnan(missing), np.nanmean(table, axis=0), missing)
+    missing = np.where(np.isnan(missing), np.ma.masked_invalid(table).mean(axis=0).filled(0), missing)
     table = np.where(np.isnan(table), missing, table)
     mean, scale = table.mean(axis=0), table.std(axis=0)
+    scale = np.where(scale == 0, 1, scale)  # a reading that no checkpoint gives says nothing
     z = np.clip((table - mean) / scale, -LIMIT, LIMIT)
     y = np.array(labels)
 
-    left_out = {c: left_out_logits(z, y, groups, c) for c in STRENGTHS}
+    chosen = chosen_readings(z, y, groups)
+    left_out = {c: left_out_logits(z[:, chosen], y, groups, c) for c in STRENGTHS}
     best = min(STRENGTHS, key=lambda c: nll(left_out[c], y))
     temperature = min(np.geomspace(0.5, 4, 61), key=lambda t: nll(left_out[best] / t, y))
-    model = logistic(best).fit(z, y)
+    model = logistic(best).fit(z[:, chosen], y)
     present = [label for label in order if label in model.classes_]
     rows = [list(model.classes_).index(label) for label in present]
-    coefficients = model.coef_[rows] - model.coef_.mean(axis=0)
+    coefficients = np.zeros((len(present), len(names)))
+    coefficients[:, chosen] = model.coef_[rows] - model.coef_.mean(axis=0)
     intercept = model.intercept_[rows] - model.intercept_.mean()
     return {
         "labels": present,
@@ -108,6 +118,26 @@ def fit(
             for j, name in enumerate(names)
         },
     }
+
+
+def chosen_readings(z: np.ndarray, y: np.ndarray, groups: Sequence[int]) -> list[int]:
+    """Forward selection: the reading that helps most, again and again, until none helps by `LEAST_GAIN`."""
+    chosen: list[int] = []
+    reached = np.inf
+    while len(chosen) < z.shape[1]:
+        others = [j for j in range(z.shape[1]) if j not in chosen]
+        losses = {j: least_loss(z[:, [*chosen, j]], y, groups) for j in others}
+        best = min(others, key=lambda j: losses[j])
+        if reached - losses[best] < LEAST_GAIN:
+            break
+        chosen.append(best)
+        reached = losses[best]
+    return chosen
+
+
+def least_loss(z: np.ndarray, y: np.ndarray, groups: Sequence[int]) -> float:
+    """Loss on the seeds left out, with the best of a few regularisations."""
+    return min(nll(left_out_logits(z, y, groups, c), y) for c in COARSE_STRENGTHS)
 
 
 def logistic(c: float) -> LogisticRegression:

@@ -59,11 +59,13 @@ def test_width_does_not_show_in_a_random_start():
 
 
 def test_what_composes_and_what_memorises_read_apart():
+    nearest = "fusion_similarity.nearest_same of unseen pairs"
     composing, memorising = (
         take_readings(shipped(name).build_model(), PAPER) for name in ("phase3", "phase1")
     )
     assert composing["fusion_similarity.centred_gap of unseen pairs"] > 0.5
     assert memorising["fusion_similarity.centred_gap of unseen pairs"] < 0.2
+    assert composing[nearest] > 0.5 > 0.2 > memorising[nearest]
     held_out = "information_flow.margin of held-out keys"
     assert composing[held_out] > 0 > memorising[held_out]
 

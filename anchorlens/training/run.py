@@ -197,7 +197,7 @@ def _in_processes(
 
     # OpenMP threads that wait for work would take the cores from the other processes
     executor = ProcessPoolExecutor(
-        n_processes, env={"OMP_NUM_THREADS": "1"}, initializer=_end_with_parent, initargs=(os.getpid(),)
+        n_processes, env={"OMP_NUM_THREADS": "1"}, initializer=end_with_parent, initargs=(os.getpid(),)
     )
     try:
         futures: dict[Future[TrainResult], int] = {
@@ -220,7 +220,7 @@ def _in_processes(
         executor.shutdown(kill_workers=True)
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Have this process end within a second after the one that started it, however that ended."""
 
     def watch() -> None:

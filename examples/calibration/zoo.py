@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from anchorlens import Checkpoint, evaluate, load_checkpoint, preset, train_many
 from anchorlens.presets import RunConfig
 from anchorlens.training.folder import stored_run
 from anchorlens.training.progress import progress_bar
+from anchorlens.training.run import end_with_parent
 from anchorlens.verdict import take_readings
 from anchorlens.verdict.borderline import phase_by_behaviour
 from anchorlens.verdict.forecast import moment_behaviour
@@ -94,7 +96,9 @@ def measure_zoo(runs: Mapping[str, RunConfig], out: Path) -> list[dict[str, Any]
         rows = {row["name"]: row for row in map(json.loads, kept.read_text().splitlines())}
     missing = [name for name in runs if name not in rows and (out / name / "ckpt.pt").exists()]
     with (
-        ProcessPoolExecutor(env={"OMP_NUM_THREADS": "1"}) as executor,
+        ProcessPoolExecutor(
+            env={"OMP_NUM_THREADS": "1"}, initializer=end_with_parent, initargs=(os.getpid(),)
+        ) as executor,
         kept.open("a") as file,
         progress_bar(len(missing), enabled=None) as show,
     ):

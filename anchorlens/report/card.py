@@ -16,5 +16,8 @@ def verdict_html(verdict: Verdict) -> str:
 
     Returns:
         A `div` with its style.
+
+    Example:
+        >>> IPython.display.HTML(verdict_html(classify("ckpt.pt")))  # doctest: +SKIP
     """
     return environment().get_template("card.html").render(verdict=verdict, css=source("parts.css"))

@@ -110,6 +110,9 @@ def write_report(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> N
     Raises:
         ValueError: no verdict, or something else than verdicts.
         OSError: the disk refuses; a file that was there before is untouched.
+
+    Example:
+        >>> write_report([classify("a.pt"), classify("b.pt")], "report.html")  # doctest: +SKIP
     """
     html = page_html(verdicts)
     with atomic_write(Path(path)) as file:

@@ -189,10 +189,10 @@ def information_flow(
         if effects != "routes":
             merged = drops(model, batch, _targets(task, batch, key), merged=True)
             parts["merged_effects"] = merged[:, 0].numpy()
-        if effects == "head":
-            one = model.cfg.n_heads == 1
-            each = merged if one else drops(model, batch, _targets(task, batch, key), merged=False)
-            parts["effects"] = each.numpy()
+            if effects == "head":
+                one = model.cfg.n_heads == 1
+                each = merged if one else drops(model, batch, _targets(task, batch, key), merged=False)
+                parts["effects"] = each.numpy()
         targets = _targets(task, for_routes, key)
         parts["margin"], parts["baseline"], stages = routes(
             model, for_routes, targets, key, task.chain_length

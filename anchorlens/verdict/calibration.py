@@ -62,11 +62,12 @@ class LogisticModel:
         return dict(zip(self.labels, (odds / odds.sum()).tolist(), strict=True))
 
     def unfamiliar(self, values: Mapping[str, float | None]) -> list[str]:
-        """Readings further from the mean than any that counts more, in words."""
+        """Readings it uses that are further from the mean than any that counts more, in words."""
         found = []
-        for name, mean, scale in zip(self.readings, self.mean, self.scale, strict=True):
+        used = np.abs(self.coefficients).sum(axis=0) > 0
+        for name, mean, scale, counts in zip(self.readings, self.mean, self.scale, used, strict=True):
             value = values.get(name)
-            if value is not None and abs(value - mean) > self.limit * scale:
+            if counts and value is not None and abs(value - mean) > self.limit * scale:
                 found.append(f"{name} {value:.3g} is {abs(value - mean) / scale:.1f} standard deviations off")
         return found
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -75,11 +77,11 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print several verdicts, a row for each."""
     console = _console()
     shown = Table("checkpoint", "behaviour", "mechanism", "agree", "train", "ID", "OOD")
-    for verdict in verdicts:
+    for name, verdict in zip(_names(verdicts), verdicts, strict=True):
         behaviour = verdict.behaviour
         accuracies = (behaviour.train, behaviour.id, behaviour.ood)
         shown.add_row(
-            verdict.subject.path or verdict.subject.name,
+            name,
             verdict.by_behaviour.label,
             _with_probability(verdict),
             {True: "yes", False: "NO", None: "-"}[verdict.agreement],
@@ -91,6 +93,13 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         if verdict.agreement is not True:
             console.print(f"{verdict.subject.name}: {verdict.explanation}")
         _print_warnings(console, verdict, verdict.subject.name)
+
+
+def _names(verdicts: Sequence[Verdict]) -> list[str]:
+    """Paths below the folder that all have in common."""
+    paths = [Path(verdict.subject.path or verdict.subject.name) for verdict in verdicts]
+    common = os.path.commonpath([path.absolute().parent for path in paths])
+    return [os.path.relpath(path.absolute(), common) for path in paths]
 
 
 def _evidence_table(evidence: Sequence[Evidence]) -> Table:

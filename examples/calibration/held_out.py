@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from scipy.stats import binomtest
 
-from anchorlens.verdict import LABELS
+from anchorlens.verdict import LABELS, READINGS
 from anchorlens.verdict.calibration import LogisticModel
 from anchorlens.verdict.mechanism import PHASES, named
 from calibration.fit import UNDECIDED, Row, final_label, fit_final
@@ -27,7 +27,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """What a row of the tables is called -> groups of the zoo."""
 
-_UNSEEN = ("fusion_similarity.centred_gap of unseen pairs", "fusion_similarity.centred_gap of mirrored pairs")
+_UNSEEN = tuple(
+    reading.name for reading in READINGS if reading.measurement.startswith("fusion_similarity of ")
+)
 _HELD_OUT = ("information_flow.margin of held-out keys",)
 ABLATIONS: Mapping[str, tuple[str, ...]] = {
     "none": (),

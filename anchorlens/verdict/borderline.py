@@ -13,6 +13,7 @@ from anchorlens.phases import (
 
 STANDARD_ERRORS = 2
 """A number within so many standard errors of a threshold is borderline."""
+_ROUNDING = 1e-9
 
 
 def phase_by_behaviour(behaviour: Behaviour) -> Phase:
@@ -45,7 +46,7 @@ def phase_by_behaviour(behaviour: Behaviour) -> Phase:
 
 
 def _is_near(accuracy: Accuracy, threshold: float) -> bool:
-    return abs(accuracy.value - threshold) <= STANDARD_ERRORS * accuracy.standard_error
+    return abs(accuracy.value - threshold) <= STANDARD_ERRORS * accuracy.standard_error + _ROUNDING
 
 
 def _near(name: str, accuracy: Accuracy, threshold: float) -> str:

@@ -92,7 +92,7 @@ def moment_behaviour(checkpoint: Checkpoint) -> Behaviour:
 
 
 def _forecast(checkpoint: Checkpoint, fraction: float) -> dict[str, float] | None:
-    fitted = calibration().early_model(fraction)
+    fitted = calibration().early_model(fraction) if fraction < 1 else None
     if fitted is None or calibration().outside(shape_of(checkpoint.model)):
         return None
     if not is_of_the_papers(checkpoint.task):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from anchorlens.phases import Phase
 from anchorlens.verdict.forecast import Moment
@@ -67,7 +67,8 @@ def print_verdict(verdict: Verdict) -> None:
         console.print(verdict.by_behaviour.reason)
     console.print(verdict.explanation)
     if mechanism.evidence:
-        console.print(_evidence_table(mechanism.evidence))
+        for line in _evidence_lines(mechanism.evidence):
+            console.print(line)
     if verdict.trajectory:
         console.print(_trajectory_table(verdict.trajectory))
     _print_warnings(console, verdict)
@@ -76,7 +77,9 @@ def print_verdict(verdict: Verdict) -> None:
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print several verdicts, a row for each."""
     console = _console()
-    shown = Table("checkpoint", "behaviour", "mechanism", "agree", "train", "ID", "OOD")
+    shown = Table(Column("checkpoint", overflow="fold"), "behaviour", "mechanism", "agree")
+    for name in ("train", "ID", "OOD"):
+        shown.add_column(name, no_wrap=True)
     for name, verdict in zip(_names(verdicts), verdicts, strict=True):
         behaviour = verdict.behaviour
         accuracies = (behaviour.train, behaviour.id, behaviour.ood)
@@ -102,27 +105,16 @@ def _names(verdicts: Sequence[Verdict]) -> list[str]:
     return [os.path.relpath(path.absolute(), common) for path in paths]
 
 
-def _evidence_table(evidence: Sequence[Evidence]) -> Table:
-    """A row for each reading: its value, where it lies in each phase, what it speaks for."""
-    short = {label: _short(label) for one in evidence for label in one.ranges}
-    shown = Table(
-        "reading",
-        "value",
-        *short.values(),
-        "speaks for",
-        "nats",
-        title="evidence (middle 80 % of each phase)",
-    )
-    for one in evidence:
-        ranges = [one.ranges.get(label) for label in short]
-        shown.add_row(
-            one.reading,
-            "none" if one.value is None else f"{one.value:.2f}",
-            *("" if among is None else f"{among[0]:.2f}..{among[1]:.2f}" for among in ranges),
-            "-" if one.vote is None else _short(one.vote),
-            f"{one.weight:.1f}" if one.vote else "",
-        )
-    return shown
+def _evidence_lines(evidence: Sequence[Evidence]) -> Iterator[str]:
+    """Two lines for each reading that counts: value and vote, then where it lies in each phase."""
+    counting = [one for one in evidence if one.vote is not None]
+    yield "Evidence: value, what it speaks for (nats); where the middle 80 % of a phase lie"
+    for one in counting:
+        value = "none" if one.value is None else f"{one.value:.2f}"
+        yield f"  {one.reading}: {value} speaks for {_short(one.vote or '')} ({one.weight:.1f})"
+        ranges = (f"{_short(label)}: {low:.2f}..{high:.2f}" for label, (low, high) in one.ranges.items())
+        yield f"    {', '.join(ranges)}"
+    yield f"  {len(evidence) - len(counting)} more readings say nothing here; --json and --report list them"
 
 
 def _trajectory_table(moments: Sequence[Moment]) -> Table:

@@ -1,6 +1,7 @@
 """`anchorlens classify` and `anchorlens demo`, as processes and in this one."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -30,7 +31,7 @@ def broken(tmp_path_factory):
 
 
 def call(*arguments):
-    return CliRunner().invoke(app, ["classify", *arguments])
+    return CliRunner().invoke(app, ["classify", *arguments], env={"COLUMNS": "80"})
 
 
 def test_one_checkpoint_is_a_page_for_people(untrained):
@@ -38,7 +39,8 @@ def test_one_checkpoint_is_a_page_for_people(untrained):
     assert done.exit_code == 0
     assert done.stdout.startswith("phase3.pt: Phase 3\n")
     assert "looks like that of models that compose the rules" in " ".join(done.stdout.split())
-    assert "fusion_similarity.centred_gap" in done.stdout and "speaks for" in done.stdout
+    assert "fusion_similarity.nearest_same of unseen pairs: 0.69 speaks for 3" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b[" not in done.stdout, "colours are for a terminal"
 
 
@@ -74,7 +76,8 @@ def test_several_are_a_table_and_a_report(untrained, tmp_path):
     page = tmp_path / "report.html"
     done = call(SHIPPED["phase1"], untrained, "--report", str(page))
     assert done.exit_code == 0 and page.exists()
-    assert "undecided: underfit" in done.stdout and "Phase 1" in done.stdout
+    assert "phase1.pt" in done.stdout and "untrained.pt" in done.stdout
+    assert "underfit" in done.stdout and "Phase 1" in done.stdout
     assert str(page) in done.stderr and str(page) not in done.stdout
     # a report of nothing is not written, and one that has no folder is refused before any work
     assert call(str(tmp_path / "none.pt"), "--report", str(tmp_path / "no.html")).exit_code == 3
@@ -102,7 +105,8 @@ def test_an_unusable_device_is_one_line():
 
 def test_the_demo_classifies_what_is_shipped_and_writes_the_report(tmp_path):
     command = [sys.executable, "-m", "anchorlens", "demo", "--out", tmp_path / "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "COLUMNS": "160"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     for label in ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3"):
         assert label in done.stdout

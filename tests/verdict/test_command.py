@@ -30,8 +30,8 @@ def broken(tmp_path_factory):
     return str(path)
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, ["classify", *arguments], env={"COLUMNS": "80"})
+def call(*arguments, columns=80):
+    return CliRunner().invoke(app, ["classify", *arguments], env={"COLUMNS": str(columns)})
 
 
 def test_one_checkpoint_is_a_page_for_people(untrained):
@@ -74,7 +74,7 @@ def test_one_unreadable_file_does_not_stop_the_others(broken, tmp_path):
 
 def test_several_are_a_table_and_a_report(untrained, tmp_path):
     page = tmp_path / "report.html"
-    done = call(SHIPPED["phase1"], untrained, "--report", str(page))
+    done = call(SHIPPED["phase1"], untrained, "--report", str(page), columns=300)
     assert done.exit_code == 0 and page.exists()
     assert "phase1.pt" in done.stdout and "untrained.pt" in done.stdout
     assert "underfit" in done.stdout and "Phase 1" in done.stdout

@@ -103,7 +103,7 @@ class TestTrain:
             (["train", "--out", "{new}", "--config", "/no.toml"], "does not exist"),
             (["train", "--out", "{new}", "--device", "gpu"], "device must be auto, cpu, cuda or cuda:N"),
             (["evaluate"], "Missing argument"),
-            (["classify"], "No such command"),
+            (["compose"], "No such command"),
         ],
     )
     def test_wrong_usage_is_exit_2_and_one_clear_message(self, trained, tmp_path, arguments, message):

@@ -37,14 +37,19 @@ def source(name: str) -> Markup:
     return Markup(environment_.loader.get_source(environment_, name)[0])
 
 
-def number(value: float | None, spec: str = ".3g") -> str:
-    """A number in a table; a true minus sign, and `none` for what is no number.
+_LEAST = 5e-4
 
-    >>> number(-0.12345), number(float("nan")), number(None), number(1.0, ".3f")
-    ('−0.123', 'none', 'none', '1.000')
+
+def number(value: float | None, spec: str = ".3g") -> str:
+    """A number in a table; a true minus sign, `none` for what is no number, 0 for what is below .0005.
+
+    >>> number(-0.12345), number(float("nan")), number(None), number(1.0, ".3f"), number(6e-10)
+    ('−0.123', 'none', 'none', '1.000', '0')
     """
     if value is None or not math.isfinite(value):
         return "none"
+    if abs(value) < _LEAST:
+        value = 0.0
     return f"{value:{spec}}".replace("-", "−")
 
 

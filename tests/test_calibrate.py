@@ -78,7 +78,7 @@ class TestFit:
         assert held_out.agreement(found, held_out.same_label) == (24, 24)
         assert np.abs(model.coefficients[:, 0]).max() == np.abs(model.coefficients).max()
 
-    def test_labels_that_are_shuffled_cannot_be_found(self, rows):
+    def test_labels_that_are_shuffled_leave_it_undecided(self, rows):
         random = np.random.default_rng(0)
         shuffled = [
             {**each, "behaviour": {"label": str(random.choice(LABELS))}, "seed": i % 6}
@@ -86,8 +86,8 @@ class TestFit:
         ]
         others = [{**each, "behaviour": {"label": str(random.choice(LABELS))}} for each in rows * 4]
         model = LogisticModel.from_dict(fit.fit_final(shuffled))
-        hits, n = held_out.agreement(held_out.verdicts(others, model), held_out.same_label)
-        assert hits <= n / 2  # by chance
+        _, n = held_out.agreement(held_out.verdicts(others, model), held_out.same_label)
+        assert n <= len(others) / 10  # it is sure of hardly any; in the test above it names all 24
 
     def test_undertrained_runs_are_not_fit_on_and_stay_undecided(self, rows):
         underfit = row("undecided: underfit: x", 0)

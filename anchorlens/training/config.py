@@ -60,6 +60,9 @@ class TrainConfig(Config):
     early_stop_evaluations: int | None = None
     """Stop when the training data are fit (train accuracy >= .99) and no accuracy has moved by more
     than .01 over so many evaluations in a row; unset to train to the end."""
+    stop_at_loss: float | None = None
+    """Stop at the first log line at which the mean loss of the last five of them, in nats, is no larger;
+    unset to train to the end."""
     device: str = "auto"
     """auto (CUDA where there is one), cpu, cuda or cuda:N."""
     dtype: Literal["float32", "float64"] = "float32"
@@ -101,6 +104,8 @@ class TrainConfig(Config):
         self._check_duration("warmup_steps", "warmup_epochs", minimum=0)
         if self.early_stop_evaluations is not None:
             check_number("early_stop_evaluations", self.early_stop_evaluations, minimum=1, integer=True)
+        if self.stop_at_loss is not None:
+            check_number("stop_at_loss", self.stop_at_loss, above=0)
         if self.threads is not None:
             check_number("threads", self.threads, minimum=1, maximum=1024, integer=True)
         check_number("lr", self.lr, above=0)

@@ -16,7 +16,7 @@ from anchorlens.presets import RunConfig
 from anchorlens.sequences import AnchorBatch
 from anchorlens.training.folder import RunFolder, evaluations
 from anchorlens.training.result import Status, TrainResult
-from anchorlens.training.schedule import has_settled, trajectory_steps
+from anchorlens.training.schedule import LOSS_LINES, has_settled, loss_reached, trajectory_steps
 from anchorlens.training.stack import Stack, Update, stack_key
 
 _SHARED = (
@@ -27,6 +27,7 @@ _SHARED = (
     "n_checkpoints",
     "state_every_seconds",
     "early_stop_evaluations",
+    "stop_at_loss",
 )
 
 Show = Callable[[int, str], None]
@@ -167,13 +168,13 @@ class Loop:
             member.folder.write_log(line)
 
     def _settled(self, member: Member) -> bool:
-        patience = self.train.early_stop_evaluations
-        return (
-            patience is not None
-            and bool(member.log)
-            and member.log[-1]["step"] == member.step
-            and has_settled(evaluations(member.log), patience)
-        )
+        """Whether the recipe says that a run ends here, before its last step."""
+        if not member.log or member.log[-1]["step"] != member.step:
+            return False
+        patience, loss = self.train.early_stop_evaluations, self.train.stop_at_loss
+        if patience is not None and has_settled(evaluations(member.log), patience):
+            return True
+        return loss is not None and loss_reached(member.log[-LOSS_LINES:], loss) is not None
 
     def _save_trajectory(self, k: int, member: Member, line: Mapping[str, Any]) -> None:
         if member.folder is not None:

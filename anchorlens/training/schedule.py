@@ -18,6 +18,8 @@ FIT = 0.99
 """Train accuracy from which the training data count as fit, for early stopping."""
 STILL = 0.01
 """Largest change of an accuracy that counts as no movement, for early stopping."""
+LOSS_LINES = 5
+"""Log lines whose mean is the loss that `stop_at_loss` goes by."""
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
@@ -72,3 +74,28 @@ def has_settled(evaluations: Sequence[Mapping[str, Any]], patience: int) -> bool
         if values and max(values) - min(values) > STILL:
             return False
     return True
+
+
+def loss_reached(log: Sequence[Mapping[str, Any]], loss: float) -> int | None:
+    """The first step at which the loss is no larger, as the mean of five log lines in a row.
+
+    A batch's loss jumps; a mean over five lines does not. Where it is not reached the time to reach it is
+    unknown and longer than the run (censored), never zero.
+
+    Args:
+        log: a run's log lines, oldest first; those without a loss are left out.
+        loss: in nats.
+
+    Returns:
+        The step of the last of the five lines; None where the run never reaches it.
+
+    >>> losses = [4.0, 0.25, 0.25, 0.0, 0.0, 0.0, 0.0]
+    >>> loss_reached([{"step": 10 * k, "loss": value} for k, value in enumerate(losses)], 0.1)
+    50
+    """
+    lines = [line for line in log if line.get("loss") is not None]
+    for end in range(LOSS_LINES, len(lines) + 1):
+        recent = lines[end - LOSS_LINES : end]
+        if math.fsum(line["loss"] for line in recent) / LOSS_LINES <= loss:
+            return recent[-1]["step"]
+    return None

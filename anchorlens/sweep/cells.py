@@ -1,0 +1,162 @@
+"""A cell of a sweep: one run, what became of it, and its numbers; and all cells of a sweep together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from anchorlens.configuration import documented
+from anchorlens.presets import RunConfig
+from anchorlens.training.folder import read_log
+
+CellStatus = Literal["finished", "stopped early", "diverged", "failed", "missing"]
+"""The first three are a run's own; `failed`: it ends in an error each time; `missing`: not trained yet."""
+
+ACCURACIES = ("train", "id", "ood", "symmetric", "commutativity")
+"""Numbers of a cell's behaviour, 0..1 or None; each has a standard error beside it, `<name>_error`."""
+
+
+def cell_id(run: RunConfig) -> str:
+    """The identity of a cell: the first 16 hexadecimal digits of the SHA-256 of its whole configuration."""
+    return hashlib.sha256(json.dumps(run.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One run of a sweep and what became of it."""
+
+    run: RunConfig
+    """Task, model and recipe."""
+    status: CellStatus = "missing"
+    """How it ended, if it did."""
+    path: Path | None = None
+    """Its folder, a run's folder as `train` leaves it with `cell.json` beside; None until it is done."""
+    content: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What `cell.json` holds: `step`, `seconds`, `loss`, `verdict` (as `Verdict.to_dict`) and `probes`."""
+    error: str | None = None
+    """Why it failed or diverged, in a line."""
+    details: str | None = field(default=None, repr=False)
+    """The traceback of a failed cell."""
+
+    @cached_property
+    def id(self) -> str:
+        """Its identity, a hash of the configuration."""
+        return cell_id(self.run)
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Every field of the three configurations by name."""
+        return {name: value for part in self.run.to_dict().values() for name, value in part.items()}
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a trained model."""
+        return self.path is not None
+
+    @property
+    def verdict(self) -> Mapping[str, Any] | None:
+        """What `Verdict.to_dict` gave; None for a cell that is not done."""
+        return self.content.get("verdict")
+
+    @property
+    def phase(self) -> int | None:
+        """1, 2 or 3 by behaviour; None where it is undecided or not done."""
+        return self.numbers.get("phase")
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """What was measured, flat; empty for a cell that is not done.
+
+        `step`, `seconds`, `loss` (nats, of the last batch); `train`, `id`, `ood`, `symmetric`,
+        `commutativity` (0..1 or None) and their standard errors `<name>_error`; `phase` (1, 2, 3 or None),
+        `commutative` and `label` by behaviour; the same by mechanism as `mechanism_phase`,
+        `mechanism_commutative`, `mechanism_label` and its `probability <label>`; `agreement`; every number of
+        the probes of weights as `<probe>.<reading>`, among them `stable_rank.w_q`; every reading of the
+        mechanism verdict as `reading <name>`.
+        """
+        verdict = self.verdict
+        if verdict is None:
+            return {}
+        numbers: dict[str, Any] = {name: self.content.get(name) for name in ("step", "seconds", "loss")}
+        for name in ACCURACIES:
+            accuracy = verdict["behaviour"].get(name) or {}
+            numbers[name] = accuracy.get("value")
+            numbers[f"{name}_error"] = accuracy.get("standard_error")
+        numbers |= {name: verdict[name] for name in ("phase", "commutative", "label")}
+        mechanism = verdict["mechanism"]
+        numbers |= {f"mechanism_{name}": mechanism[name] for name in ("phase", "commutative", "label")}
+        for label, probability in (mechanism["probabilities"] or {}).items():
+            numbers[f"probability {label}"] = probability
+        numbers["agreement"] = verdict["agreement"]
+        numbers |= self.content.get("probes", {})
+        for reading in mechanism["readings"]:
+            numbers[f"reading {reading['reading']}"] = reading["value"]
+        return numbers
+
+    def row(self) -> dict[str, Any]:
+        """One flat record: `id`, `status`, `error`, every field of the configurations, every number."""
+        return {"id": self.id, "status": self.status, "error": self.error, **self.fields, **self.numbers}
+
+    def log(self) -> list[dict[str, Any]]:
+        """Its log lines (`step`, `loss`, accuracies, ...), oldest first; none for a cell that is not done."""
+        return [] if self.path is None else read_log(self.path / "log.jsonl")
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class SweepResult:
+    """All cells of a sweep, as `sweep` and `open_sweep` give them."""
+
+    out: Path
+    """The sweep's folder."""
+    cells: tuple[Cell, ...]
+    """In the order in which they were asked for."""
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """Field of the configurations -> its values, ascending, for every field that has more than one."""
+        return axes_of(self.cells)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Status -> number of cells, the most frequent first."""
+        return dict(Counter(cell.status for cell in self.cells).most_common())
+
+    @property
+    def phases(self) -> dict[str, int]:
+        """Label by behaviour -> number of cells that are done, the most frequent first."""
+        return dict(Counter(cell.numbers["label"] for cell in self.cells if cell.done).most_common())
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {status}" for status, n in self.counts.items())
+        axes = " x ".join(f"{name} ({len(values)})" for name, values in self.axes.items())
+        return f"SweepResult({self.out}: {axes or 'one cell'}; {counts or 'no cell'})"
+
+
+def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
+    """Field -> its values, ascending (text and None last), for every field that has more than one."""
+    values: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        for name, value in cell.fields.items():
+            values.setdefault(name, {})[json.dumps(value)] = value
+    return {
+        name: tuple(sorted(found.values(), key=_ascending)) for name, found in values.items() if len(found) > 1
+    }
+
+
+def _ascending(value: Any) -> tuple[bool, float, str]:
+    is_number = isinstance(value, int | float)
+    return (not is_number, float(value) if is_number else 0.0, str(value))

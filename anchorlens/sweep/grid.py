@@ -1,0 +1,151 @@
+"""`grid`: every combination of the values that some fields of a run take."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from itertools import product
+from typing import Any
+
+from anchorlens.presets import PART_CLASSES, Parts, RunConfig, merged, preset_parts, sorted_by_part
+
+ALIASES = {"layers": "n_layers", "heads": "n_heads", "wd": "weight_decay"}
+"""Short names of fields that are swept often."""
+
+MOST_CELLS = 100_000
+
+
+def grid(base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **fields: Any) -> list[RunConfig]:
+    """Every combination of the values on the axes, as runs.
+
+    Args:
+        base: a preset's name, or the parts of a run's configuration.
+        axes: field of AnchorTask, ModelConfig or TrainConfig -> its values: a sequence, or text as on the
+            command line (`axis_values`). The last axis varies fastest.
+        **fields: fields with one value for all.
+
+    Returns:
+        One run for each combination, none twice.
+
+    Raises:
+        ValueError: an unknown preset or field, an axis without values, an unusable value, or more than
+            100,000 cells.
+
+    Example:
+        >>> runs = grid("quick", {"gamma": "0.3:0.8:0.25", "seed": "0:3"}, steps=1000)
+        >>> [(run.model.gamma, run.train.seed) for run in runs][:4]
+        [(0.3, 0), (0.3, 1), (0.3, 2), (0.55, 0)]
+
+    Source: the grids of arXiv 2405.05409 and 2501.08537.
+    """
+    parts = preset_parts(base) if isinstance(base, str) else base
+    parts = merged(parts, sorted_by_part(fields))
+    values = {ALIASES.get(name, name): axis_values(name, given) for name, given in (axes or {}).items()}
+    if fields.keys() & values.keys():
+        raise ValueError(f"{sorted(fields.keys() & values.keys())[0]} has both a value and an axis; give one")
+    n_cells = 1
+    for each in values.values():
+        n_cells *= len(each)
+    if n_cells > MOST_CELLS:
+        raise ValueError(f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values")
+    runs = [
+        RunConfig.from_dict(merged(parts, sorted_by_part(dict(zip(values, cell, strict=True)))))
+        for cell in product(*values.values())
+    ]
+    return list({repr(run): run for run in runs}.values())
+
+
+def axis_values(name: str, given: Any) -> tuple[Any, ...]:
+    """The values of one axis.
+
+    Args:
+        name: the field, or one of `ALIASES`.
+        given: a sequence of values; one value; or text: values separated by commas, each of them one value
+            or a range. `a:b` is the integers a, ..., b - 1, as Python's range; `a:b:step` goes from a to b
+            in steps, both ends included.
+
+    Returns:
+        The values in the order given, none twice.
+
+    Raises:
+        ValueError: an unknown field, no value, or a range that is none.
+
+    >>> axis_values("gamma", "0.3:0.5:0.05")
+    (0.3, 0.35, 0.4, 0.45, 0.5)
+    >>> axis_values("seed", "0:3"), axis_values("weight_decay", "0,0.01,1"), axis_values("layers", [2, 3])
+    ((0, 1, 2), (0, 0.01, 1), (2, 3))
+    """
+    field = ALIASES.get(name, name)
+    sorted_by_part({field: None})
+    if isinstance(given, str):
+        given = [value for part in given.split(",") for value in _part_values(name, field, part.strip())]
+    elif not isinstance(given, Sequence | range) and hasattr(given, "tolist"):
+        given = given.tolist()
+    values = list(given) if isinstance(given, Sequence | range) else [given]
+    if not values:
+        raise ValueError(f"the axis {name} must have at least one value, got none")
+    return tuple({repr(value): value for value in values}.values())
+
+
+def _part_values(name: str, field: str, text: str) -> list[Any]:
+    """The values of what stands between two commas."""
+    bounds = text.split(":")
+    if len(bounds) == 1 or not _is_number(field):
+        return [_read(field, text)]
+    numbers = [_decimal(name, text, bound) for bound in bounds]
+    if len(numbers) == 2:
+        if any(number != int(number) for number in numbers):
+            raise ValueError(f"the range {text!r} of {name} must have a step, for example {text}:0.1")
+        numbers = [numbers[0], numbers[1] - 1, Decimal(1)]
+    if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
+        raise ValueError(
+            f"a range of {name} must be first:last:step with first <= last and step > 0, or first:end of "
+            f"integers with first < end, got {text!r}"
+        )
+    first, last, step = numbers
+    n_steps = int((last - first) / step)
+    if n_steps >= MOST_CELLS:
+        raise ValueError(f"the range {text!r} of {name} has {n_steps + 1:,} values; take a larger step")
+    return [_plain(first + k * step) for k in range(n_steps + 1)]
+
+
+def _decimal(name: str, text: str, bound: str) -> Decimal:
+    """A bound of a range, exactly: 0.3 + 2 * 0.05 is 0.4."""
+    try:
+        number = Decimal(bound.strip())
+    except InvalidOperation:
+        number = Decimal("nan")
+    if not number.is_finite():
+        raise ValueError(f"the range {text!r} of {name} must be made of numbers, got {bound!r}")
+    return number
+
+
+def _plain(number: Decimal) -> int | float:
+    return int(number) if number == int(number) else float(number)
+
+
+def _read(field: str, text: str) -> Any:
+    """One value as text: a number where the field can be one, else the text."""
+    kinds = _kinds(field)
+    if text.lower() in ("none", "unset") and type(None) in kinds:
+        return None
+    if bool in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if _is_number(field):
+        try:
+            return _plain(Decimal(text))
+        except (InvalidOperation, ValueError, OverflowError):
+            pass
+    return text
+
+
+def _is_number(field: str) -> bool:
+    return bool({int, float} & _kinds(field))
+
+
+def _kinds(field: str) -> set[Any]:
+    """The types that a field's hint names."""
+    owner = next(cls for cls in PART_CLASSES.values() if field in cls.__dataclass_fields__)
+    hint = typing.get_type_hints(owner)[field]
+    return set(typing.get_args(hint) or (hint,))

@@ -1,0 +1,83 @@
+"""What the scripts of the papers' figures share: their options, their cells, their two files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+
+from anchorlens import figures
+from anchorlens.checkpoint import library_versions
+from anchorlens.presets import RunConfig
+from anchorlens.sweep import Cell, grid, sweep
+
+SHORT: Mapping[str, Any] = {"steps": 1000, "n_checkpoints": 0}
+"""What the scripts change in `quick`, to take minutes; the papers' presets are trained in full."""
+
+
+def options(doc: str, *, seeds: Sequence[int] = (0, 1)) -> argparse.ArgumentParser:
+    """The options that every figure has; a script adds its own."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="quick", help="quick, or the papers' paper-2l1h and paper-gpt2")
+    parser.add_argument("--seed", type=int, nargs="+", default=list(seeds))
+    parser.add_argument(
+        "--sweep",
+        type=Path,
+        default=Path("sweeps/figures"),
+        help="a sweep's folder: cells that are in it are taken, missing ones are trained into it",
+    )
+    parser.add_argument("--engine", help="serial, local, slurm, tcp://... or a scheduler file, as for `sweep`")
+    parser.add_argument("--out", type=Path, default=Path("runs/figures"), help="folder of picture and numbers")
+    parser.add_argument("--suffix", default=".html", help="of the picture: .html, .png, .svg or .pdf")
+    return parser
+
+
+def runs(given: argparse.Namespace, axes: Mapping[str, Any], **fields: Any) -> list[RunConfig]:
+    """The grid of a figure at the scale that was asked for, over the seeds that were asked for."""
+    scale = dict(SHORT) if given.preset == "quick" else {}
+    return grid(given.preset, {**axes, "seed": given.seed}, **{**scale, **fields})
+
+
+def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell]:
+    """The cells of these runs, in order; what is not in the sweep's folder is trained first.
+
+    Raises:
+        SystemExit: cells that failed; the message says which and why.
+    """
+    cells = list(sweep(wanted, given.sweep, engine=given.engine))
+    failed = [cell for cell in cells if not cell.done]
+    if failed:
+        raise SystemExit(f"{len(failed)} of {len(cells)} cells failed, the first: {failed[0].error}")
+    return cells
+
+
+def write(given: argparse.Namespace, name: str, picture: go.Figure, numbers: Mapping[str, Any]) -> None:
+    """Write `<name><suffix>` and `<name>.json`, and say where they are.
+
+    The JSON holds `numbers`, what was asked for and the versions; what is not finite becomes null.
+    """
+    given.out.mkdir(parents=True, exist_ok=True)
+    asked = {key: value for key, value in vars(given).items() if key in ("preset", "seed")}
+    content = {"figure": name, **asked, "versions": library_versions(), **_plain(numbers)}
+    text = json.dumps(content, indent=1, allow_nan=False)
+    (given.out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    figures.save(picture, given.out / f"{name}{given.suffix}")
+    print(f"{given.out / name}{given.suffix} and .json")
+
+
+def _plain(value: Any) -> Any:
+    """JSON-ready: NumPy as Python's own, NaN and infinity as None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -31,8 +31,12 @@ def options(doc: str, *, seeds: Sequence[int] = (0, 1)) -> argparse.ArgumentPars
         default=Path("sweeps/figures"),
         help="a sweep's folder: cells that are in it are taken, missing ones are trained into it",
     )
-    parser.add_argument("--engine", help="serial, local, slurm, tcp://... or a scheduler file, as for `sweep`")
-    parser.add_argument("--out", type=Path, default=Path("runs/figures"), help="folder of picture and numbers")
+    parser.add_argument(
+        "--engine", help="serial, local, slurm, tcp://... or a scheduler file, as for `sweep`"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/figures"), help="folder of picture and numbers"
+    )
     parser.add_argument("--suffix", default=".html", help="of the picture: .html, .png, .svg or .pdf")
     return parser
 
@@ -56,8 +60,13 @@ def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell
     return cells
 
 
-def write(given: argparse.Namespace, name: str, picture: go.Figure, numbers: Mapping[str, Any]) -> None:
-    """Write `<name><suffix>` and `<name>.json`, and say where they are.
+def write(
+    given: argparse.Namespace,
+    name: str,
+    pictures: go.Figure | Mapping[str, go.Figure],
+    numbers: Mapping[str, Any],
+) -> None:
+    """Write `<name>.json` and the picture `<name><suffix>`, or several by their own names, and say where.
 
     The JSON holds `numbers`, what was asked for and the versions; what is not finite becomes null.
     """
@@ -66,8 +75,10 @@ def write(given: argparse.Namespace, name: str, picture: go.Figure, numbers: Map
     content = {"figure": name, **asked, "versions": library_versions(), **_plain(numbers)}
     text = json.dumps(content, indent=1, allow_nan=False)
     (given.out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    figures.save(picture, given.out / f"{name}{given.suffix}")
-    print(f"{given.out / name}{given.suffix} and .json")
+    named = {name: pictures} if isinstance(pictures, go.Figure) else pictures
+    for picture_name, picture in named.items():
+        figures.save(picture, given.out / f"{picture_name}{given.suffix}")
+    print(", ".join(str(given.out / f"{each}{given.suffix}") for each in named), f"and {name}.json")
 
 
 def _plain(value: Any) -> Any:

@@ -31,8 +31,12 @@ def options(doc: str, *, seeds: Sequence[int] = (0, 1)) -> argparse.ArgumentPars
         default=Path("sweeps/figures"),
         help="a sweep's folder: cells that are in it are taken, missing ones are trained into it",
     )
-    parser.add_argument("--engine", help="serial, local, slurm, tcp://... or a scheduler file, as for `sweep`")
-    parser.add_argument("--out", type=Path, default=Path("runs/figures"), help="folder of picture and numbers")
+    parser.add_argument(
+        "--engine", help="serial, local, slurm, tcp://... or a scheduler file, as for `sweep`"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/figures"), help="folder of picture and numbers"
+    )
     parser.add_argument("--suffix", default=".html", help="of the picture: .html, .png, .svg or .pdf")
     return parser
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from anchorlens.sweep.cells import Cell, SweepResult
+from anchorlens.sweep.folder import open_sweep
 from anchorlens.sweep.grid import grid
+from anchorlens.sweep.run import sweep
 
-__all__ = ["Cell", "SweepResult", "grid"]
+__all__ = ["Cell", "SweepResult", "grid", "open_sweep", "sweep"]

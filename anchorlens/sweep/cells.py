@@ -23,8 +23,20 @@ ACCURACIES = ("train", "id", "ood", "symmetric", "commutativity")
 
 
 def cell_id(run: RunConfig) -> str:
-    """The identity of a cell: the first 16 hexadecimal digits of the SHA-256 of its whole configuration."""
-    return hashlib.sha256(json.dumps(run.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+    """The identity of a cell: the first 16 hexadecimal digits of the SHA-256 of its whole configuration.
+
+    Equal configurations have one identity, whether a number was written 1 or 1.0.
+    """
+    text = json.dumps(_canonical(run.to_dict()), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _canonical(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @documented
@@ -101,8 +113,8 @@ class Cell:
         return numbers
 
     def row(self) -> dict[str, Any]:
-        """One flat record: `id`, `status`, `error`, every field of the configurations, every number."""
-        return {"id": self.id, "status": self.status, "error": self.error, **self.fields, **self.numbers}
+        """One flat record: `cell` (its identity), `status`, `error`, every field, every number."""
+        return {"cell": self.id, "status": self.status, "error": self.error, **self.fields, **self.numbers}
 
     def log(self) -> list[dict[str, Any]]:
         """Its log lines (`step`, `loss`, accuracies, ...), oldest first; none for a cell that is not done."""
@@ -153,7 +165,9 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
         for name, value in cell.fields.items():
             values.setdefault(name, {})[json.dumps(value)] = value
     return {
-        name: tuple(sorted(found.values(), key=_ascending)) for name, found in values.items() if len(found) > 1
+        name: tuple(sorted(found.values(), key=_ascending))
+        for name, found in values.items()
+        if len(found) > 1
     }
 
 

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 from anchorlens.presets import PART_CLASSES, Parts, RunConfig, merged, preset_parts, sorted_by_part
+from anchorlens.sweep.cells import cell_id
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads", "wd": "weight_decay"}
 """Short names of fields that are swept often."""
@@ -16,7 +17,9 @@ ALIASES = {"layers": "n_layers", "heads": "n_heads", "wd": "weight_decay"}
 MOST_CELLS = 100_000
 
 
-def grid(base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **fields: Any) -> list[RunConfig]:
+def grid(
+    base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **fields: Any
+) -> list[RunConfig]:
     """Every combination of the values on the axes, as runs.
 
     Args:
@@ -48,12 +51,14 @@ def grid(base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **f
     for each in values.values():
         n_cells *= len(each)
     if n_cells > MOST_CELLS:
-        raise ValueError(f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values")
+        raise ValueError(
+            f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values"
+        )
     runs = [
         RunConfig.from_dict(merged(parts, sorted_by_part(dict(zip(values, cell, strict=True)))))
         for cell in product(*values.values())
     ]
-    return list({repr(run): run for run in runs}.values())
+    return list({cell_id(run): run for run in runs}.values())
 
 
 def axis_values(name: str, given: Any) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorlens.behaviour import Model, evaluate
+from anchorlens.behaviour import Behaviour, Model, evaluate
 from anchorlens.checkpoint import Checkpoint
 from anchorlens.importers import open_checkpoint
 from anchorlens.probes.checks import check_task
@@ -65,6 +65,7 @@ def classify(
     """
     notes: tuple[str, ...] = ()
     moments = ()
+    measured = None
     if isinstance(model_or_checkpoint, str | os.PathLike):
         opened = open_checkpoint(model_or_checkpoint, config=config)
         notes = opened.notes
@@ -83,6 +84,7 @@ def classify(
     elif isinstance(model_or_checkpoint, TrainResult):
         result = model_or_checkpoint
         subject = replace(_subject(result.checkpoint, device), log=tuple(result.log))
+        measured = result.behaviour if result.behaviour.options["seed"] == seed else None
     elif isinstance(model_or_checkpoint, Checkpoint):
         subject = _subject(model_or_checkpoint, device)
     else:
@@ -94,7 +96,7 @@ def classify(
             "a checkpoint knows its own task, and it is another than the one given; leave task out, or "
             "give checkpoint.build_model() with your task"
         )
-    return _verdict(subject, device, seed, notes, moments)
+    return _verdict(subject, measured or _behaviour(subject, device, seed), notes, moments)
 
 
 def _subject(checkpoint: Checkpoint, device: str) -> Subject:
@@ -111,22 +113,23 @@ def _checked_model(model: Any) -> HookedTransformer:
     return model
 
 
-def _verdict(
-    subject: Subject, device: str, seed: int, notes: tuple[str, ...], moments: tuple[Any, ...]
-) -> Verdict:
+def _behaviour(subject: Subject, device: str, seed: int) -> Behaviour:
     checkpoint = subject.checkpoint
-    asked: Model = subject.model
-    training_set, shape = None, None
-    if checkpoint is not None:
-        asked = checkpoint.last_position_model(choose_device(device))
-        training_set = checkpoint.training_set()
-        shape = shape_of(checkpoint.model)
-    behaviour = evaluate(asked, subject.task, training_set=training_set, seed=seed)
+    if checkpoint is None:
+        return evaluate(subject.model, subject.task, seed=seed)
+    asked: Model = checkpoint.last_position_model(choose_device(device))
+    return evaluate(asked, subject.task, training_set=checkpoint.training_set(), seed=seed)
+
+
+def _verdict(
+    subject: Subject, behaviour: Behaviour, notes: tuple[str, ...], moments: tuple[Any, ...]
+) -> Verdict:
+    shape = None if subject.checkpoint is None else shape_of(subject.checkpoint.model)
     by_behaviour = phase_by_behaviour(behaviour)
     mechanism = phase_by_mechanism(subject.model, subject.task, behaviour.train, shape)
     agreement, explanation = explain(by_behaviour, mechanism)
     warnings = list(notes)
-    if training_set is None and behaviour.train.value < 1:
+    if behaviour.train_source == "fresh noise" and behaviour.train.value < 1:
         warnings.append(
             "the training data are not known: train accuracy was asked with fresh noise, which a model that "
             "memorised a small training set gets wrong"

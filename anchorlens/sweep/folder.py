@@ -1,0 +1,175 @@
+"""The folder of a sweep: what was asked for, the cells that are done, those under way, those that failed.
+
+| file                | what                                                                                |
+|---------------------|-------------------------------------------------------------------------------------|
+| sweep.json          | the configuration of every cell that was asked for                                  |
+| cells/ID/           | a finished cell: a run's folder with `cell.json`; it appears atomically, whole      |
+| unfinished/ID/      | a cell under way, with the state that it continues from                             |
+| failed/ID.json      | the error of a cell that cannot be trained                                          |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from anchorlens.checkpoint import check_format
+from anchorlens.container import CheckpointError, atomic_write, readable
+from anchorlens.presets import RunConfig
+from anchorlens.sweep.cells import Cell, SweepResult, cell_id
+
+SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
+VERSION = 1
+
+
+class SweepFolder:
+    """Knows where everything of a sweep is; the only one that reads and writes it."""
+
+    def __init__(self, out: str | os.PathLike[str]) -> None:
+        """Name the folder; nothing is read or written."""
+        self.out = Path(out)
+
+    @contextlib.contextmanager
+    def held(self, runs: Sequence[RunConfig]) -> Iterator[None]:
+        """Be the only one who gives out the cells of this folder; note what is asked for.
+
+        Raises:
+            ValueError: it holds something else, or another process trains this sweep.
+            OSError: it cannot be written.
+        """
+        if self.out.exists() and not self.out.is_dir():
+            raise ValueError(f"out must be a folder, got the file {self.out}; choose another name")
+        if not self.path.exists() and self.out.exists():
+            foreign = [file.name for file in self.out.iterdir() if not file.name.startswith(".")]
+            if foreign:
+                raise ValueError(
+                    f"{self.out} holds {foreign[0]!r} and no sweep; choose a new or empty folder"
+                )
+        self.out.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(self.out / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise ValueError(
+                f"{self.out} is being trained by another process; wait for it, or choose another folder"
+            ) from None
+        try:
+            known = {cell_id(run): run for run in (self.runs() if self.path.exists() else [])}
+            missing = {cell_id(run): run for run in runs}.keys() - known.keys()
+            if missing or not self.path.exists():
+                both = known | {cell_id(run): run for run in runs}
+                self._write(self.path, SWEEP_FORMAT, {"cells": [run.to_dict() for run in both.values()]})
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def path(self) -> Path:
+        """The file that says what was asked for."""
+        return self.out / "sweep.json"
+
+    def cell(self, identity: str) -> Path:
+        """Where a finished cell is."""
+        return self.out / "cells" / identity
+
+    def unfinished(self, identity: str) -> Path:
+        """Where a cell is while it is trained."""
+        return self.out / "unfinished" / identity
+
+    def failure(self, identity: str) -> Path:
+        """Where the error of a failed cell is."""
+        return self.out / "failed" / f"{identity}.json"
+
+    def runs(self) -> list[RunConfig]:
+        """The configuration of every cell that was ever asked for.
+
+        Raises:
+            CheckpointError: sweep.json is missing or cannot be understood.
+        """
+        content = _read(self.path, SWEEP_FORMAT)
+        try:
+            return [RunConfig.from_dict(run) for run in content["cells"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(self.path, f"is no list of cells: {error}") from None
+
+    def read(self, runs: Sequence[RunConfig]) -> SweepResult:
+        """These cells as they stand now.
+
+        Raises:
+            CheckpointError: a finished cell's file is damaged.
+        """
+        return SweepResult(self.out, tuple(self.read_cell(run) for run in runs))
+
+    def read_cell(self, run: RunConfig) -> Cell:
+        """One cell as it stands now.
+
+        Raises:
+            CheckpointError: its file is damaged.
+        """
+        identity = cell_id(run)
+        path = self.cell(identity)
+        if path.exists():
+            content = _read(path / "cell.json", CELL_FORMAT)
+            return Cell(run, content["status"], path, content, content["error"])
+        if self.failure(identity).exists():
+            content = _read(self.failure(identity), FAILURE_FORMAT)
+            return Cell(run, "failed", None, {}, content["error"], content["details"])
+        return Cell(run)
+
+    def finish(self, identity: str, content: Mapping[str, Any]) -> None:
+        """Put a trained and measured cell in its place, whole."""
+        self._write(self.unfinished(identity) / "cell.json", CELL_FORMAT, content)
+        target = self.cell(identity)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.failure(identity).unlink(missing_ok=True)
+        os.rename(self.unfinished(identity), target)
+
+    def fail(self, identity: str, error: str, details: str | None) -> None:
+        """Note why a cell cannot be trained."""
+        self.failure(identity).parent.mkdir(parents=True, exist_ok=True)
+        content = {"id": identity, "error": error, "details": details}
+        self._write(self.failure(identity), FAILURE_FORMAT, content)
+
+    def _write(self, path: Path, name: str, content: Mapping[str, Any]) -> None:
+        text = json.dumps({"format": name, "format_version": VERSION, **content}, allow_nan=False)
+        with atomic_write(path) as file:
+            file.write(text.encode())
+
+
+def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
+    """Read a sweep's folder as it stands, also while it is being trained.
+
+    Args:
+        out: the folder that `sweep` wrote.
+
+    Returns:
+        Every cell that was ever asked for, in that order: finished, failed or missing.
+
+    Raises:
+        CheckpointError: no sweep's folder, or a damaged file in it.
+
+    Example:
+        >>> open_sweep("sweeps/a").counts  # doctest: +SKIP
+        {'finished': 130, 'failed': 1, 'missing': 1}
+    """
+    folder = SweepFolder(out)
+    return folder.read(folder.runs())
+
+
+def _read(path: Path, name: str) -> dict[str, Any]:
+    with readable(path):
+        text = path.read_bytes()
+    try:
+        content = json.loads(text)
+        check_format(path, content, name, VERSION)
+    except (ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(path, f"is no {name}: {error}") from None
+    return content

@@ -130,7 +130,8 @@ def _short(cell: Cell) -> str:
 
 
 def _cell_table(result: SweepResult) -> Table:
-    table = Table("cell", *result.axes, "train", "ID", "OOD", "commutativity", "by behaviour", "by mechanism")
+    columns = ("train", "ID", "OOD", "commutativity", "by behaviour", "by mechanism", "step", "seconds")
+    table = Table("cell", *result.axes, *columns)
     for cell in result:
         numbers = cell.numbers
         accuracies = [numbers.get(name) for name in ACCURACIES]
@@ -140,6 +141,7 @@ def _cell_table(result: SweepResult) -> Table:
             *("-" if value is None else f"{value:.3f}" for value in accuracies),
             _label(numbers.get("label")) if cell.status not in ("failed", "missing") else cell.status,
             _label(numbers.get("mechanism_label")),
+            *("-" if numbers.get(name) is None else f"{numbers[name]:.0f}" for name in ("step", "seconds")),
         )
     return table
 

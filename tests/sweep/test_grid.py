@@ -85,5 +85,5 @@ class TestIdentity:
         assert len({cell_id(run) for run in runs}) == 5
 
     def test_does_not_change_with_the_version(self):
-        """A folder of an earlier version must not be trained again; a new field will change this on purpose."""
+        """A folder of an earlier version is not trained again; a new field changes this on purpose."""
         assert cell_id(preset("quick")) == "260a1e1c84243fea"

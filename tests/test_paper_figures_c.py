@@ -233,7 +233,9 @@ class TestScripts:
                     assert rank == pytest.approx(cells[gamma, seed].numbers["stable_rank.w_q"])
 
     def test_complexity(self, numbers_of):
-        numbers, pictures = numbers_of(c6_complexity, "--complexity", "0", "6", "--depth", "2", "--seed", "0")
+        numbers, pictures = numbers_of(
+            c6_complexity, "--complexity", "0", "6", "--depth", "2", "--seed", "0", "--gamma", "0.8", "0.4"
+        )
         assert pictures == ["c6_complexity"]
         assert [line["panel"] for line in numbers["lines"]] == ["gamma 0.8", "gamma 0.4"]
         assert numbers["id_accuracy"].keys() == {"gamma 0.8", "gamma 0.4"}

@@ -20,7 +20,7 @@ SHORT: Mapping[str, Any] = {"steps": 1000, "n_checkpoints": 0}
 """What the scripts change in `quick`, to take minutes; the papers' presets are trained in full."""
 
 
-def options(doc: str, *, seeds: Sequence[int] = (0, 1)) -> argparse.ArgumentParser:
+def options(doc: str | None, *, seeds: Sequence[int] = (0, 1)) -> argparse.ArgumentParser:
     """The options that every figure has; a script adds its own."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="quick", help="quick, or the papers' paper-2l1h and paper-gpt2")

@@ -162,13 +162,14 @@ def _traces(times: Sequence[Time], line: str, color: str, shift: float) -> list[
     """The median and the runs of one line."""
     complexities = sorted({time.complexity for time in times})
     medians = [median_epochs([time for time in times if time.complexity == k]) for k in complexities]
+    seeds = sorted({time.seed for time in times})  # a little apart, so that two censored runs are two
     reached = [time for time in times if time.epochs is not None]
     censored = [time for time in times if time.epochs is None]
     x = [k + shift for k in complexities]
     median = go.Scatter(x=x, y=medians, mode="lines", line_color=color, name=line, legendgroup=line)
     runs = [
         go.Scatter(
-            x=[time.complexity + shift for time in group],
+            x=[time.complexity + shift + 0.03 * seeds.index(time.seed) for time in group],
             y=[getattr(time, height) for time in group],
             mode="markers",
             marker={"symbol": symbol, "size": 9, "color": color},

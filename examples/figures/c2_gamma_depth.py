@@ -1,0 +1,130 @@
+"""Figure 2 of arXiv 2405.05409: which solution is found, over initialisation and depth.
+
+    python examples/figures/c2_gamma_depth.py [--seed 0 1] [--suffix .png]
+
+Claim: on the unseen pair (4, 3) models with a small initialisation (large gamma) find the inferential
+solution (x-10), with a large one the symmetric solution (x-6, what the mirrored pair is trained on).
+
+The default, `quick` for 1,000 steps over five gammas, three depths and two seeds, takes about 20 minutes on
+one core, half of that on two. `--preset paper-2l1h --depth 2 3 4 5 6 7` is the paper's scale.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+import common
+from anchorlens.figures import SHARE, styled
+from anchorlens.sweep import Cell
+from solutions import GAMMAS, answers, conflict_runs
+
+SMALL, LARGE = 0.7, 0.5
+"""The claim is held against gammas of at least `SMALL`, and of at most `LARGE`."""
+FIT = 0.9
+"""Train accuracy below which a run says nothing about solutions, as in the definition of the phases."""
+DRAWN = {"inferential": "inferential solution, x-10", "symmetric": "symmetric solution, x-6"}
+
+
+def measure(cells: Sequence[Cell]) -> dict[str, Any]:
+    """Every run's answers to (4, 3), and which of the two prevails at small and at large initialisation.
+
+    Shares are of the runs that have fit their training data, 0..1; None where there is none.
+    """
+    runs = [
+        {
+            "gamma": cell.run.model.gamma,
+            "depth": cell.run.model.n_layers,
+            "seed": cell.run.train.seed,
+            **answers(cell),
+            "cell": cell.id,
+        }
+        for cell in cells
+    ]
+    fit = [run for run in runs if run["train"] >= FIT]
+    small = [run["inferential"] > run["symmetric"] for run in fit if run["gamma"] >= SMALL]
+    large = [run["symmetric"] > run["inferential"] for run in fit if run["gamma"] <= LARGE]
+    return {
+        "runs": runs,
+        "n_runs": len(runs),
+        "n_underfit": len(runs) - len(fit),
+        "small_initialisation": {"gamma_from": SMALL, "inferential_prevails": _share(small)},
+        "large_initialisation": {"gamma_to": LARGE, "symmetric_prevails": _share(large)},
+        "means": {
+            solution: {
+                depth: {gamma: _mean(runs, solution, depth, gamma) for gamma in _values(runs, "gamma")}
+                for depth in _values(runs, "depth")
+            }
+            for solution in DRAWN
+        },
+    }
+
+
+def draw(numbers: dict[str, Any]) -> go.Figure:
+    """Two maps, inferential and symmetric accuracy over gamma and depth, means of the seeds."""
+    runs = numbers["runs"]
+    gammas, depths = _values(runs, "gamma"), _values(runs, "depth")
+    figure = make_subplots(cols=2, shared_yaxes=True, subplot_titles=list(DRAWN.values()))
+    for column, solution in enumerate(DRAWN, start=1):
+        means = [[numbers["means"][solution][depth][gamma] for gamma in gammas] for depth in depths]
+        underfit = [[_n_underfit(runs, depth, gamma) for gamma in gammas] for depth in depths]
+        text = [
+            [f"{mean:.2f}" + (f"<br>{n} underfit" if n else "") for mean, n in zip(*row, strict=True)]
+            for row in zip(means, underfit, strict=True)
+        ]
+        heatmap = go.Heatmap(
+            x=[f"{gamma:g}" for gamma in gammas],
+            y=[str(depth) for depth in depths],
+            z=means,
+            text=text,
+            texttemplate="%{text}",
+            colorbar={"title": "accuracy<br>on (4, 3)"},
+            showscale=column == len(DRAWN),
+            xgap=2,
+            ygap=2,
+            **SHARE,
+        )
+        figure.add_trace(heatmap, row=1, col=column)
+        figure.update_xaxes(title="initialisation rate gamma", type="category", row=1, col=column)
+    figure.update_yaxes(type="category")
+    figure.update_yaxes(title="layers", row=1, col=1)
+    figure.update_annotations(font_size=12)
+    seeds = len(_values(runs, "seed"))
+    title = f"Answers to the unseen pair (4, 3), mean of {seeds} seed{'s' if seeds > 1 else ''}"
+    figure = styled(figure, title, width=900, height=190 + 70 * len(depths))
+    return figure.update_layout(margin_t=80)
+
+
+def _values(runs: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    return sorted({run[name] for run in runs})
+
+
+def _share(found: Sequence[bool]) -> float | None:
+    return statistics.fmean(found) if found else None
+
+
+def _mean(runs: Sequence[dict[str, Any]], name: str, depth: int, gamma: float) -> float:
+    return statistics.fmean(run[name] for run in runs if (run["depth"], run["gamma"]) == (depth, gamma))
+
+
+def _n_underfit(runs: Sequence[dict[str, Any]], depth: int, gamma: float) -> int:
+    return sum(run["train"] < FIT for run in runs if (run["depth"], run["gamma"]) == (depth, gamma))
+
+
+def main() -> None:
+    """Read the command line, train what is missing, measure, draw."""
+    parser = common.options(__doc__)
+    parser.add_argument("--gamma", type=float, nargs="+", default=list(GAMMAS))
+    parser.add_argument("--depth", type=int, nargs="+", default=[2, 3, 4])
+    given = parser.parse_args()
+    wanted = conflict_runs(given, {"n_layers": given.depth, "gamma": given.gamma})
+    numbers = measure(common.trained(given, wanted))
+    common.write(given, "c2_gamma_depth", draw(numbers), numbers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""The cells that the figures of arXiv 2405.05409 share, and one probe of its two solutions.
+
+In the `conflict` regime (3, 4) is trained on x-6, which is not the composition, and (4, 3) is never trained.
+A model answers (4, 3) with x-10 (the inferential solution: it composes) or x-6 (the symmetric one: it answers
+as for the mirrored pair), or with neither.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import plotly.graph_objects as go
+
+import common
+from anchorlens import load_checkpoint
+from anchorlens.presets import RunConfig
+from anchorlens.probes import Comparison, ProbeResult, apply_to_checkpoint
+from anchorlens.sweep import Cell
+
+GAMMAS = (0.4, 0.5, 0.6, 0.7, 0.8)
+"""Initialisations of figure 2."""
+SYMMETRIC_GAMMA, INFERENTIAL_GAMMA = 0.5, 0.8
+"""Initialisations in which the paper finds the two solutions, at two layers."""
+SYMMETRIC, INFERENTIAL = "large initialisation", "small initialisation"
+"""What they are called here: by what was asked for, since what a run becomes is measured."""
+PAPER_RECIPE: Mapping[str, Any] = {"lr": 2.5e-4, "lr_start_factor": 1 / 25, "lr_end_factor": 1 / 25}
+"""The recipe of 2405.05409 where it is not the presets': from 1e-5 to 25x and back."""
+
+Found = Mapping[str, Mapping[int, ProbeResult]]
+"""Solution -> seed -> what a probe gave."""
+
+
+def recipe(given: argparse.Namespace) -> dict[str, Any]:
+    """Fields of the training recipe at the scale that was asked for."""
+    return {} if given.preset == "quick" else dict(PAPER_RECIPE)
+
+
+def conflict_runs(given: argparse.Namespace, axes: Mapping[str, Any], **fields: Any) -> list[RunConfig]:
+    """A grid in the `conflict` regime, over the seeds that were asked for."""
+    return common.runs(given, axes, **{"regime": "conflict", **recipe(given), **fields})
+
+
+def solution_runs(given: argparse.Namespace) -> list[RunConfig]:
+    """The runs of both solutions at two layers, which are cells of figure 2's grid."""
+    return conflict_runs(given, {"n_layers": [2], "gamma": [SYMMETRIC_GAMMA, INFERENTIAL_GAMMA]})
+
+
+def answers(cell: Cell) -> dict[str, Any]:
+    """How a run answers: `symmetric` and `inferential` on (4, 3), `train` and `id`, all 0..1."""
+    names = {"inferential": "ood", "symmetric": "symmetric", "train": "train", "id": "id"}
+    return {name: cell.numbers[number] for name, number in names.items()}
+
+
+def probed(cells: Iterable[Cell], probe: Callable[..., ProbeResult], **options: Any) -> Found:
+    """One probe of every run of `solution_runs`."""
+    found: dict[str, dict[int, ProbeResult]] = {SYMMETRIC: {}, INFERENTIAL: {}}
+    for cell in cells:
+        assert cell.path is not None
+        result = apply_to_checkpoint(probe, load_checkpoint(cell.path / "ckpt.pt"), **options)
+        found[_solution(cell)][cell.run.train.seed] = result
+    return found
+
+
+def numbers(cells: Iterable[Cell], *probes: Found) -> dict[str, Any]:
+    """What both solutions gave, seed by seed.
+
+    `answers` by solution and seed; `readings` by probe, reading, solution and seed; `larger_at_small` by
+    probe and reading: the share of the seeds in which the reading is larger at the small initialisation,
+    0..1, of those in which both have one (None where none has).
+    """
+    content: dict[str, Any] = {"answers": {SYMMETRIC: {}, INFERENTIAL: {}}, "readings": {}}
+    for cell in cells:
+        content["answers"][_solution(cell)][cell.run.train.seed] = answers(cell)
+    content["larger_at_small"] = {}
+    for found in probes:
+        one = next(iter(found[SYMMETRIC].values()))
+        readings = {
+            reading: {
+                solution: {seed: result.numbers()[reading] for seed, result in by_seed.items()}
+                for solution, by_seed in found.items()
+            }
+            for reading in one.readings
+        }
+        content["readings"][one.probe] = readings
+        content["larger_at_small"][one.probe] = {
+            reading: larger_share(values[INFERENTIAL], values[SYMMETRIC])
+            for reading, values in readings.items()
+        }
+    return content
+
+
+def larger_share(first: Mapping[int, float | None], second: Mapping[int, float | None]) -> float | None:
+    """Share of the seeds in which the first value is the larger, of those that have both; None without any.
+
+    >>> larger_share({0: 1.0, 1: 0.5, 2: None}, {0: 0.2, 1: 0.7, 2: 0.1})
+    0.5
+    """
+    pairs = [(first[seed], second.get(seed)) for seed in first]
+    there = [a > b for a, b in pairs if a is not None and b is not None]
+    return sum(there) / len(there) if there else None
+
+
+def pictures(cells: Iterable[Cell], found: Mapping[str, Found]) -> dict[str, go.Figure]:
+    """Each probe's pictures of both solutions side by side, of the first seed, by the name of the picture."""
+    first = {_solution(cell): cell for cell in reversed(list(cells))}
+    labels = tuple(_label(first[solution]) for solution in (SYMMETRIC, INFERENTIAL))
+    drawn = {}
+    for name, by_solution in found.items():
+        results = (by_solution[which][first[which].run.train.seed] for which in (SYMMETRIC, INFERENTIAL))
+        drawn[name] = Comparison(labels, tuple(results)).plot()
+    return drawn
+
+
+def _solution(cell: Cell) -> str:
+    return SYMMETRIC if cell.run.model.gamma == SYMMETRIC_GAMMA else INFERENTIAL
+
+
+def _label(cell: Cell) -> str:
+    """The initialisation, and how the run answers the unseen pair."""
+    own = answers(cell)
+    return (
+        f"gamma {cell.run.model.gamma:g}, seed {cell.run.train.seed}: (4, 3) answered "
+        f"{own['symmetric']:.0%} symmetric, {own['inferential']:.0%} inferential"
+    )

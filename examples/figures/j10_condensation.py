@@ -2,11 +2,11 @@
 
     python examples/figures/j10_condensation.py [--seed 0 1 2] [--suffix .png]
 
-Claim: the smaller the initial weights (the larger gamma) and the larger the weight decay, the fewer directions
-do the neurons of the first layer's W_Q point in.
+Claim: the smaller the initial weights (the larger gamma) and the larger the weight decay, the fewer are the
+directions that the neurons of the first layer's W_Q point in.
 
-The picture shows the first of the seeds, the numbers are over all of them. The matrices are not in the JSON;
-`anchorlens probe q_condensation CELL/ckpt.pt --json` prints them.
+The picture shows the first of the seeds, the numbers are over all of them. The matrices are not in the
+JSON; `anchorlens probe q_condensation CELL/ckpt.pt --json` prints them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from anchorlens.sweep.looks import outcome
 from jaxtyping import Float
 
 from anchorlens.checkpoint import load_checkpoint
@@ -45,7 +46,7 @@ def _grouped(cell: Cell) -> Float[np.ndarray, "neuron neuron"]:
 
 
 def draw(cells: Sequence[Cell], matrices: dict[str, np.ndarray]) -> go.Figure:
-    """The matrices in their places: gamma across, weight decay upwards, the phase above each.
+    """The matrices in their places: gamma across, weight decay upwards, the sign of the phase above each.
 
     Args:
         cells: of one seed.
@@ -60,7 +61,7 @@ def draw(cells: Sequence[Cell], matrices: dict[str, np.ndarray]) -> go.Figure:
         column = gammas.index(cell.fields["gamma"]) * step
         row = (len(decays) - 1 - decays.index(cell.fields["weight_decay"])) * step + GAP
         canvas[row : row + side, column : column + side] = matrices[cell.id]
-        text = {"text": phase_name(cell), "showarrow": False, "font": {"size": 10}, "yanchor": "bottom"}
+        text = {"text": outcome(cell).sign, "showarrow": False, "font": {"size": 10}, "yanchor": "bottom"}
         figure.add_annotation(x=column + (side - 1) / 2, y=row - 1, **text)
     figure.add_trace(cosine_heatmap(canvas))
     middle = (side - 1) / 2
@@ -77,11 +78,6 @@ def draw(cells: Sequence[Cell], matrices: dict[str, np.ndarray]) -> go.Figure:
     )
     title = f"Cosines of W_Q's neurons, first layer, grouped (seed {cells[0].fields['seed']})"
     return styled(figure, title, width=160 + 85 * len(gammas), height=130 + 95 * len(decays))
-
-
-def phase_name(cell: Cell) -> str:
-    """`Phase 3`, ..., or why there is none."""
-    return cell.numbers["label"].removeprefix("undecided: ").removesuffix(" commutativity")
 
 
 def main() -> None:

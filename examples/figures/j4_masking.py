@@ -3,22 +3,26 @@
     python examples/figures/j4_masking.py [--seed 0 1 2] [--suffix .png]
 
 Claims. Without the key token, answers form no clusters in Phase 1, one for each ordered anchor pair (12) in
-Phase 2 without commutativity, and one for each unordered pair (6) in Phase 2 with it and in Phase 3. Without the
-second anchor, answers in Phase 3 depend on g(x; a) alone: bright blocks on the diagonal.
+Phase 2 without commutativity, and one for each unordered pair (6) in Phase 2 with it and in Phase 3.
+Without the second anchor, answers in Phase 3 depend on g(x; a) alone: bright blocks on the diagonal.
 
-Numbers: every cell of the grid of figure 3 that has a phase, by its label; where the grid has none of a label,
-the cells of the label's preset. The pictures show, of each label, the cell whose number is the median. The
-cosines of 4D are not in the JSON; `anchorlens probe mask_second_anchor CELL/ckpt.pt --json` prints them.
+Numbers: every cell of the grid of figure 3 that has a phase, by its label; where the grid has none of a
+label, the cells of the label's preset. The pictures show, of each label, the cell whose number is the
+median. The cosines of 4D are not in the JSON; `anchorlens probe mask_second_anchor CELL/ckpt.pt --json`
+prints them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from anchorlens.checkpoint import load_checkpoint
-from anchorlens.probes import apply_to_checkpoint, probe_named
-from anchorlens.probes.compare import Comparison
+import numpy as np
+
+from anchorlens.checkpoint import Checkpoint, load_checkpoint
+from anchorlens.probes import Comparison, apply_to_checkpoint, mask_key_token, mask_second_anchor
+from anchorlens.probes.clusters import silhouette
+from anchorlens.probes.mask_key_token import MaskKeyToken
 from common import options, trained, write
 from ordering import share_above
 from phases_grid import (
@@ -31,55 +35,62 @@ from phases_grid import (
     main_runs,
 )
 
-Numbers = Mapping[str, float | None]
-
 STRUCTURE = 0.25
 """Silhouette below which there are no clusters to speak of (Kaufman and Rousseeuw, 1990)."""
 
 EXPECTED = {
-    "Phase 1": "none",
-    "Phase 2 without commutativity": "ordered",
-    "Phase 2 with commutativity": "unordered",
-    "Phase 3": "unordered",
+    "Phase 1": 0,
+    "Phase 2 without commutativity": 12,
+    "Phase 2 with commutativity": 6,
+    "Phase 3": 6,
 }
-"""Label -> the clusters that the papers say its answers form without the key token."""
+"""Label -> how many clusters the papers say its answers form without the key token."""
 
 
-def readings(groups: Sequence[Group], probe: str, **asked: Any) -> list[list[Numbers]]:
-    """The numbers of a probe, of every cell of every group."""
-    return [
-        [
-            apply_to_checkpoint(probe_named(probe), load_checkpoint(final(cell)), **asked).numbers()
-            for cell in group.cells
-        ]
-        for group in groups
-    ]
+def without_key_token(checkpoint: Checkpoint) -> dict[str, float | None]:
+    """The probe's numbers, and how many clusters there are."""
+    result: Any = apply_to_checkpoint(mask_key_token, checkpoint, perplexity=None)
+    return {**result.numbers(), "n_clusters": n_clusters(result)}
 
 
-def clusters(numbers: Numbers) -> str:
-    """Which anchor pairs the answers tell apart: `ordered` ones, `unordered` ones or `none`, by silhouette.
+def n_clusters(result: MaskKeyToken) -> int:
+    """Clusters of answers without the key token, by silhouette.
 
-    >>> clusters({"silhouette_ordered": 0.3, "silhouette_unordered": 0.6})
-    'unordered'
-    >>> clusters({"silhouette_ordered": 0.1, "silhouette_unordered": None})
-    'none'
+    None (0) where neither ordered nor unordered pairs cluster; else one for each pair and its mirror, or two
+    where these two are clusters of their own.
     """
-    found = {name: numbers[f"silhouette_{name}"] for name in ("ordered", "unordered")}
-    clear = {name: value for name, value in found.items() if value is not None and value >= STRUCTURE}
-    return max(clear, key=lambda name: clear[name]) if clear else "none"
+    found = (result.silhouette_ordered, result.silhouette_unordered)
+    if max(value or 0 for value in found) < STRUCTURE:
+        return 0
+    group = result.labels // 2  # pairs come two by two, each with its mirror
+    n = 0
+    for each in np.unique(group):
+        apart = silhouette(result.logits[group == each], result.labels[group == each])
+        n += 2 if apart is not None and apart >= STRUCTURE else 1
+    return n
+
+
+def nearest(n: float) -> int | None:
+    """Which of 0, 6 and 12 a number of clusters is nearest to; None where it is as near to two.
+
+    >>> nearest(7), nearest(10), nearest(9)
+    (6, 12, None)
+    """
+    first, second = sorted(set(EXPECTED.values()), key=lambda expected: abs(expected - n))[:2]
+    return None if abs(first - n) == abs(second - n) else first
 
 
 def measure_key(groups: Sequence[Group]) -> tuple[dict[str, Any], Comparison]:
-    """Without the key token: the clusters in each phase, and the t-SNE of typical cells."""
-    found = readings(groups, "mask_key_token", perplexity=None)
+    """Without the key token: the clusters in each phase, and the t-SNE of typical cells.
+
+    `n_as_expected`: of how many cells the number of clusters is nearest to that of the papers.
+    """
+    found = [[without_key_token(load_checkpoint(final(cell))) for cell in group.cells] for group in groups]
     numbers = by_label(groups, found)
     for group, values in zip(groups, found, strict=True):
-        kinds = [clusters(each) for each in values]
-        numbers[group.label] |= {
-            "expected": EXPECTED[group.label],
-            "n_as_expected": kinds.count(EXPECTED[group.label]),
-            "n_by_clusters": {kind: kinds.count(kind) for kind in ("none", "ordered", "unordered")},
-        }
+        expected = EXPECTED[group.label]
+        as_expected = [nearest(each["n_clusters"] or 0) == expected for each in values]
+        numbers[group.label] |= {"expected": expected, "n_as_expected": sum(as_expected)}
     comparison, shown = compare_typical(groups, "mask_key_token", "mirror_merge", found)
     for group, result in zip(groups, comparison.results, strict=True):
         content = result.to_dict()
@@ -93,7 +104,13 @@ def measure_second_anchor(groups: Sequence[Group]) -> tuple[dict[str, Any], Comp
     `phase_3_larger`: the share of the pairs (cell of Phase 3, cell of another label) in which that of Phase 3
     has the larger gap, 0..1; .5 by chance.
     """
-    found = readings(groups, "mask_second_anchor")
+    found = [
+        [
+            apply_to_checkpoint(mask_second_anchor, load_checkpoint(final(cell))).numbers()
+            for cell in group.cells
+        ]
+        for group in groups
+    ]
     gaps = {
         group.label: [gap for each in values if (gap := each["centred_gap"]) is not None]
         for group, values in zip(groups, found, strict=True)

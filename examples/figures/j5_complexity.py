@@ -3,8 +3,8 @@
     python examples/figures/j5_complexity.py [--seed 0 1 2] [--suffix .png]
 
 Claims. In models that compose rules (Phase 3) the neurons of the first layer's W_Q have condensed into few
-directions (5A), the embedding carries the order of the numbers (5B), and the stable rank of W_Q is lower; it
-falls with gamma and with weight decay (5C).
+directions (5A), the embedding carries the order of the numbers (5B), and the stable rank of W_Q is lower;
+it falls with gamma and with weight decay (5C).
 
 Numbers: over all cells of the grid of figure 3, and by label. 5A and 5B show, of each label, the cell whose
 number is the median; the matrices of 5A are not in the JSON, `anchorlens probe q_condensation CELL/ckpt.pt
@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anchorlens.probes.compare import Comparison
-from anchorlens.sweep import Cell
 from anchorlens.sweep.maps import rank_map
+
+from anchorlens.probes import Comparison
+from anchorlens.sweep import Cell
 from common import options, trained, write
 from phases_grid import SEEDS, Group, cell_numbers, compare_typical, labelled, main_runs, summary
 

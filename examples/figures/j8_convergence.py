@@ -1,17 +1,18 @@
 """Figures 8A and 8B of arXiv 2501.08537: how long training takes when targets break the rules.
 
-    python examples/figures/j8_convergence.py [--seed 0 1 2] [--suffix .png]
+    python examples/figures/j8_convergence.py [--seed 0 1] [--suffix .png]
 
-Claims. With a small initialisation a model needs the more epochs to fit its training data (a loss of .05) the
-more groups of anchor pairs have a target that no single-anchor functions explain; with a large one about as many
-for any (8A). Where one group breaks the rules, a small initialisation fits it after all others, a large one
-along with them (8B).
+Claims. With a small initialisation a model needs the more epochs to fit its training data (a loss of .05)
+the more groups of anchor pairs have a target that no single-anchor functions explain; with a large one
+about as many for any (8A). Where one group breaks the rules, a small initialisation fits it after all
+others, a large one along with them (8B).
 
-8A: reasoning complexity k = 0..6 gives the first k symmetric groups a wrong but symmetric target; runs end when
-the loss is reached, and those that never reach it are censored: open triangles, None in the numbers. Its `quick`
-cells are those of c6_complexity.py. 8B: complexity 1, which breaks the group 12, and as a control complexity 0,
-in which the same group obeys; a group is fit from the checkpoint on at which both its pairs stay at an accuracy
-of .90 or more on their training sequences, and censored where they do not get there.
+8A: reasoning complexity k = 0..6 gives the first k symmetric groups a wrong but symmetric target; runs end
+when the loss is reached, and those that never reach it are censored: open triangles, None in the numbers.
+Its `quick` cells are those of c6_complexity.py. 8B: complexity 1, which breaks the group 12, and as a
+control complexity 0, in which the same group obeys; a group is fit from the checkpoint on at which both its
+pairs stay at an accuracy of .90 or more on their training sequences, and censored where they do not get
+there.
 """
 
 from __future__ import annotations

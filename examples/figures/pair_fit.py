@@ -115,10 +115,10 @@ def compared(steps: Mapping[Pair, int | None], one: Pair, last: int) -> dict[str
         last: step of the run's end.
 
     Returns:
-        `step` (None: censored, larger than `last`); `others` (their steps); `median_of_others`, a censored one
-        counting as longer than all (None where that leaves it unknown); `n_others_before`: others known to be
-        fit earlier, `of` how many; `ratio`: the step over that median, `ratio_is_lower_bound` where the step is
-        censored and `last` stands for it.
+        `step` (None: censored, larger than `last`); `others` (their steps); `median_of_others`, a censored
+        one counting as longer than all (None where that leaves it unknown); `n_others_before`: others that
+        are known to be fit earlier, `of` how many; `ratio`: the step over that median,
+        `ratio_is_lower_bound` where the step is censored and `last` stands for it.
 
     >>> compared({(1, 2): None, (1, 3): 10, (1, 4): 30, (2, 3): 20}, (1, 2), last=100)["ratio"]
     5.0

@@ -1,4 +1,4 @@
-"""The grid that figures of 2501.08537 share, gamma x weight decay x seeds: its rows, labels, typical cells."""
+"""The grid that figures of 2501.08537 share, gamma x weight decay x seeds: rows, labels, typical cells."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 
 from anchorlens.checkpoint import load_checkpoint
 from anchorlens.presets import RunConfig
-from anchorlens.probes import compare
-from anchorlens.probes.compare import Comparison
+from anchorlens.probes import Comparison, compare
 from anchorlens.sweep import Cell, grid
 from anchorlens.verdict import LABELS
 from common import runs, trained
@@ -24,7 +23,9 @@ SEEDS = (0, 1, 2)
 STAND_INS: Mapping[str, str] = {"Phase 1": "phase1", "Phase 2 with commutativity": "phase2-commutative"}
 """Label -> the preset whose cells stand in, at `quick` scale, where no cell of the grid has the label."""
 
-SHORT_NAMES = dict(zip(LABELS, ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3"), strict=True))
+SHORT_NAMES: Mapping[str, str] = dict(
+    zip(LABELS, ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3"), strict=True)
+)
 """Label -> what a picture has room for."""
 
 Values = Sequence[Mapping[str, float | None]]
@@ -45,7 +46,9 @@ class Group:
     @property
     def name(self) -> str:
         """For pictures: the label, and the preset that stands in, if one does."""
-        return SHORT_NAMES[self.label] + ("" if self.source == "grid" else f" (preset {self.source})")
+        return self.label.removesuffix(" commutativity") + (
+            "" if self.source == "grid" else f" (preset {self.source})"
+        )
 
 
 def main_runs(given: argparse.Namespace) -> list[RunConfig]:

@@ -13,6 +13,7 @@ import anchorlens
 ROOT = Path(anchorlens.__file__).parent
 
 ORDER = [
+    "lazy",
     "configuration",
     "randomness",
     "anchor_functions",
@@ -107,8 +108,15 @@ ORDER = [
     "sweep.one_gpu",
     "sweep.engines",
     "sweep.run",
+    "sweep.printing",
     "demo",
-    "cli",
+    "cli.errors",
+    "cli.options",
+    "cli.models",
+    "cli.training",
+    "cli.verdicts",
+    "cli.sweeps",
+    "cli.app",
     "__main__",
 ]
 """A module imports only from those before it."""

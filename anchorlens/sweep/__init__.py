@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from anchorlens.sweep.cells import Cell, SweepResult
-from anchorlens.sweep.folder import open_sweep
-from anchorlens.sweep.grid import grid
-from anchorlens.sweep.run import sweep
+from typing import TYPE_CHECKING
+
+from anchorlens.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from anchorlens.sweep.cells import Cell, SweepResult
+    from anchorlens.sweep.folder import open_sweep
+    from anchorlens.sweep.grid import grid
+    from anchorlens.sweep.run import sweep
 
 __all__ = ["Cell", "SweepResult", "grid", "open_sweep", "sweep"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Cell": "anchorlens.sweep.cells",
+        "SweepResult": "anchorlens.sweep.cells",
+        "grid": "anchorlens.sweep.grid",
+        "open_sweep": "anchorlens.sweep.folder",
+        "sweep": "anchorlens.sweep.run",
+    },
+)

@@ -24,9 +24,14 @@ from anchorlens.presets import RunConfig
 from anchorlens.training.plan import processes
 
 ADDRESSES = ("tcp://", "tls://", "ucx://")
-DEATHS = 5
-"""A cell whose worker was killed more often than this is at fault itself, on the engines `local` and `slurm`;
-another scheduler has its own `allowed-failures` (3 unless set)."""
+DEATHS = 3
+"""A cell whose worker was killed more often than this is at fault itself; a scheduler that we did not
+start has its own number, `allowed-failures`, which is 3 too unless it was set."""
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": DEATHS,
+    "distributed.scheduler.worker-saturation": 1.0,  # a worker has one cell, not the next one too
+}
+"""Of schedulers that we start."""
 CONNECT_SECONDS = 60
 """How long a scheduler is waited for."""
 
@@ -106,7 +111,7 @@ class Engine:
 
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         with contextlib.ExitStack() as opened:
-            opened.enter_context(config.set({"distributed.scheduler.allowed-failures": DEATHS}))
+            opened.enter_context(config.set(SETTINGS))
             try:
                 where = self._cluster(runs, opened)
                 client = opened.enter_context(Client(timeout=CONNECT_SECONDS, set_as_default=False, **where))

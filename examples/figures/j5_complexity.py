@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anchorlens.sweep.maps import rank_map
+from anchorlens.sweep.rank_map import rank_map
 
 from anchorlens.probes import Comparison
 from anchorlens.sweep import Cell

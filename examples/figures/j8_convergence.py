@@ -33,6 +33,7 @@ from complexity import LOSS, draw, numbers, time_of
 from pair_fit import Course, compared, course
 
 INITIALISATIONS = {SMALL_GAMMA: "small initialisation", LARGE_GAMMA: "large initialisation"}
+COMPLEXITIES = tuple(range(7))
 BROKEN = (1, 2)
 """The group that complexity 1 breaks."""
 N_CHECKPOINTS = 40
@@ -40,7 +41,7 @@ N_CHECKPOINTS = 40
 
 def runs_to_loss(given: argparse.Namespace) -> list[RunConfig]:
     """8A: complexity by initialisation, each trained to the loss."""
-    axes = {"gamma": list(INITIALISATIONS), "complexity": range(7)}
+    axes = {"gamma": list(INITIALISATIONS), "complexity": COMPLEXITIES}
     longest = LONGEST.get(given.preset, {})
     return runs(given, axes, **{**longest, "stop_at_loss": LOSS, "n_checkpoints": 0})
 

@@ -80,6 +80,9 @@ def labelled(given: argparse.Namespace, cells: Sequence[Cell], *, alike: bool = 
         given: the options of the script.
         cells: of the grid.
         alike: whether a stand-in must have the grid's model but for gamma, so that weights compare.
+
+    Raises:
+        SystemExit: no cell has a phase.
     """
     found = []
     for label in LABELS:
@@ -92,6 +95,8 @@ def labelled(given: argparse.Namespace, cells: Sequence[Cell], *, alike: bool = 
                 own = [cell for cell in trained(given, wanted) if cell.numbers["label"] == label]
         if own:
             found.append(Group(label, source, tuple(own)))
+    if not found:
+        raise SystemExit(f"no cell of {len(cells)} has a phase; train longer")
     return found
 
 

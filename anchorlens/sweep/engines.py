@@ -141,7 +141,7 @@ class Engine:
             n_workers=self.workers or n_gpus or processes(runs, None),
             threads_per_worker=1,
             host="127.0.0.1",
-            dashboard_address=None,  # pyright: ignore[reportArgumentType] - no web page
+            dashboard_address="127.0.0.1:0",
             memory_limit=0,
             silence_logs=logging.CRITICAL,
         )

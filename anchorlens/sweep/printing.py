@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -23,6 +24,8 @@ SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
 MOST_ROWS = 12
 """Failed cells that are told of; --cells and --json tell of all."""
+MOST_TABLES = 4
+"""Maps of phases that are printed."""
 ACCURACIES = ("train", "id", "ood", "commutativity")
 
 
@@ -66,8 +69,12 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
     if cells:
         console.print(_cell_table(result))
     elif len(result.axes) >= 2:
-        for table in _phase_tables(result):
+        tables = _phase_tables(result)
+        for table in tables[:MOST_TABLES]:
             console.print(table)
+        if len(tables) > MOST_TABLES:
+            console.print(f"and {len(tables) - MOST_TABLES} more such maps; anchorlens diagram draws all")
+        console.print("A sign a seed: 1, 2, c (2 with commutativity), 3, ? undecided, x failed, . missing")
     failed = [cell for cell in result if cell.status in ("failed", "diverged")]
     for cell in failed[:MOST_ROWS]:
         console.print(f"{cell.status}: {_where(cell, result)}: {cell.error}")
@@ -105,18 +112,20 @@ def _phase_tables(result: SweepResult) -> list[Table]:
     tables = []
     for values, cells in slices.items():
         title = ", ".join(f"{name} {value}" for name, value in zip(others, values, strict=True))
-        columns = [_plain(value) for value in result.axes[across]]
-        table = Table(f"{down or ''} / {across}", *columns, title=title or None)
-        for row in result.axes[down] if down else (None,):
+        columns = _present(cells, across, result)
+        corner = f"{down} / {across}" if down else across
+        table = Table(corner, *map(_plain, columns), title=title or None, box=box.SIMPLE_HEAD)
+        for row in _present(cells, down, result) if down else (None,):
             here = [c for c in cells if down is None or c.fields[down] == row]
-            shown = [
-                " ".join(_short(c) for c in here if c.fields[across] == value)
-                for value in result.axes[across]
-            ]
+            shown = ["".join(_short(c) for c in here if c.fields[across] == value) for value in columns]
             table.add_row("" if down is None else _plain(row), *shown)
-        table.caption = "1, 2, 2c (with commutativity), 3; ? undecided, x failed or diverged, . missing"
         tables.append(table)
     return tables
+
+
+def _present(cells: Sequence[Cell], name: str, result: SweepResult) -> list[Any]:
+    """The values of an axis that some of these cells have, ascending."""
+    return [value for value in result.axes[name] if any(cell.fields[name] == value for cell in cells)]
 
 
 def _short(cell: Cell) -> str:
@@ -126,11 +135,12 @@ def _short(cell: Cell) -> str:
         return "x"
     if cell.phase is None:
         return "?"
-    return f"{cell.phase}{'c' if cell.numbers['commutative'] else ''}"
+    return "c" if cell.numbers["commutative"] else str(cell.phase)
 
 
 def _cell_table(result: SweepResult) -> Table:
-    table = Table("cell", *result.axes, "train", "ID", "OOD", "commutativity", "by behaviour", "by mechanism")
+    columns = ("train", "ID", "OOD", "commutativity", "by behaviour", "by mechanism", "step", "seconds")
+    table = Table("cell", *result.axes, *columns)
     for cell in result:
         numbers = cell.numbers
         accuracies = [numbers.get(name) for name in ACCURACIES]
@@ -140,6 +150,7 @@ def _cell_table(result: SweepResult) -> Table:
             *("-" if value is None else f"{value:.3f}" for value in accuracies),
             _label(numbers.get("label")) if cell.status not in ("failed", "missing") else cell.status,
             _label(numbers.get("mechanism_label")),
+            *("-" if numbers.get(name) is None else f"{numbers[name]:.0f}" for name in ("step", "seconds")),
         )
     return table
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from argparse import Namespace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -228,24 +229,30 @@ class TestPairs:
         assert never["n_others_before"] == 0  # nothing is known, so nothing is claimed
 
 
+@cache
+def shipped(name):
+    """What `cell.json` holds of a shipped model, and its file."""
+    path = ROOT / f"anchorlens/checkpoints/{name}.pt"
+    checkpoint = load_checkpoint(path)
+    probes = {
+        f"{probe.__name__}.{reading}": value
+        for probe in (stable_rank, q_condensation, embedding_pca)
+        for reading, value in apply_to_checkpoint(probe, checkpoint).numbers().items()
+    }
+    content = {"status": "finished", "error": None, "step": 1, "seconds": 1.0, "loss": 0.01}
+    return {**content, "probes": probes, "verdict": classify(checkpoint).to_dict()}, path
+
+
 def fill(out, runs, names):
     """A finished sweep whose cells are models that are shipped, whatever their configurations say."""
     folder = SweepFolder(out)
     with folder.held(runs):
         for run, name in zip(runs, names, strict=True):
-            path = ROOT / f"anchorlens/checkpoints/{name}.pt"
-            checkpoint = load_checkpoint(path)
+            content, path = shipped(name)
             identity = cell_id(run)
             folder.unfinished(identity).mkdir(parents=True)
             shutil.copy(path, folder.unfinished(identity) / "ckpt.pt")
-            probes = {
-                f"{probe.__name__}.{reading}": value
-                for probe in (stable_rank, q_condensation, embedding_pca)
-                for reading, value in apply_to_checkpoint(probe, checkpoint).numbers().items()
-            }
-            content = {"status": "finished", "error": None, "step": 1, "seconds": 1.0, "loss": 0.01}
-            verdict = classify(checkpoint).to_dict()
-            folder.finish(identity, {**content, "probes": probes, "verdict": verdict})
+            folder.finish(identity, content)
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
-from anchorlens.sweep.maps import number_map, phase_map
 
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
 from anchorlens.phases import ID_THRESHOLD, OOD_THRESHOLD
 from anchorlens.sweep import Cell
+from anchorlens.sweep.maps import number_map, phase_map
+from common import options, trained, write
 from ordering import Order, order, together
-from phases_grid import cell_numbers, rows
+from phases_grid import SEEDS, cell_numbers, main_runs, rows
 
 DECAY = 0.01
 """Weight decay of figure 3A."""

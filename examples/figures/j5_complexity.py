@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anchorlens.sweep.rank_map import rank_map
-
 from anchorlens.probes import Comparison
 from anchorlens.sweep import Cell
+from anchorlens.sweep.rank_map import rank_map
 from common import options, trained, write
 from phases_grid import SEEDS, Group, cell_numbers, compare_typical, labelled, main_runs, summary
 

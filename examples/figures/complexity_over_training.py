@@ -2,9 +2,10 @@
 
     python examples/figures/complexity_over_training.py [--seed 0 1] [--suffix .png]
 
-Claim of arXiv 2405.05409 and 2501.08537: a small initialisation starts training at a low complexity (neurons
-of W_Q gather in few directions, its stable rank and the embedding's spectrum are small) and goes no further
-up than the data ask for, a large one stays complex throughout; weight decay lowers complexity.
+Claim of arXiv 2405.05409 and 2501.08537: at a small initialisation the first steps gather the neurons of W_Q
+in few directions, and complexity then grows as far as the data ask for; at a large one it stays as high as it
+was; weight decay lowers it. (The start itself says nothing: it is as random at any scale, and the measures do
+not know the scale.)
 
 Three measures at every checkpoint of the trajectory: mean |cosine| of W_Q's neurons and stable rank of W_Q
 (first layer), and how many components make up 90 % of the embedding's variance. The default trains 20 cells

@@ -1,0 +1,292 @@
+"""`examples/figures` of 2405.05409: each script for real on tiny cells, numbers by hand where possible."""
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sweeping import TINY
+
+from anchorlens import preset
+from anchorlens.sweep import Cell, open_sweep
+from anchorlens.training.schedule import trajectory_steps
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples/figures"))
+import c2_gamma_depth  # noqa: E402
+import c3_information_flow  # noqa: E402
+import c4_similarity  # noqa: E402
+import c5_condensation  # noqa: E402
+import c6_complexity  # noqa: E402
+import c7_covariance  # noqa: E402
+import common  # noqa: E402
+import complexity  # noqa: E402
+import complexity_over_training  # noqa: E402
+import solutions  # noqa: E402
+from complexity import Time  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("figures")
+
+
+@pytest.fixture
+def numbers_of(folder, monkeypatch, capsys):
+    """Run a script on tiny cells of two seeds; what its JSON holds, and the pictures' names."""
+    monkeypatch.setattr(common, "SHORT", {"steps": 12, "log_every": 2, "eval_every": 6, **TINY})
+    monkeypatch.setattr(solutions, "QUICK", {})
+    monkeypatch.setattr(c6_complexity, "LONGEST", {})
+
+    def run(script, *arguments):
+        places = ["--sweep", str(folder / "sweep"), "--out", str(folder / "out"), "--engine", "serial"]
+        name = script.__name__
+        monkeypatch.setattr(sys, "argv", [name, *places, *arguments])
+        script.main()
+        pictures = [Path(text) for text in capsys.readouterr().out.split(" and ")[0].split(", ")]
+        assert all(path.stat().st_size > 1000 for path in pictures)
+        content = json.loads((folder / "out" / f"{name}.json").read_text())
+        assert content["figure"] == name and content["preset"] == "quick" and "torch" in content["versions"]
+        return content, [path.stem for path in pictures]
+
+    return run
+
+
+class TestTimeToALoss:
+    def cell(self, path, losses):
+        lines = [json.dumps({"step": 18 * (i + 1), "loss": loss}) for i, loss in enumerate(losses)]
+        (path / "log.jsonl").write_text("\n".join(lines))
+        return Cell(preset("quick", complexity=3, seed=5, n_samples=600, batch_size=64), "finished", path)
+
+    def test_is_in_epochs(self, tmp_path):
+        # 600 // 64 = 9 steps are an epoch, a log line is 2 of them; lines 3..7 are the first with mean .05
+        time = complexity.time_of(
+            self.cell(tmp_path, [4.0, 1.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0]), "small", "2 layers"
+        )
+        assert time == Time("small", "2 layers", 3, 5, epochs=14.0, trained_epochs=16.0)
+
+    def test_is_unknown_where_it_is_never_reached(self, tmp_path):
+        time = complexity.time_of(self.cell(tmp_path, [4.0, 1.0, 0.25, 0.0, 0.0, 0.0]), "small", "2 layers")
+        assert time.epochs is None and time.trained_epochs == 12.0
+
+
+def times(*epochs, trained=10.0, panel="p", line="l", seed=0):
+    return [Time(panel, line, k, seed, each, trained) for k, each in enumerate(epochs)]
+
+
+class TestOrder:
+    def test_by_hand(self):
+        assert complexity.order(times(1, 2, 3)) == 1.0
+        assert complexity.order(times(3, 2, 1)) == -1.0
+        assert complexity.order(times(1, 3, 2)) == pytest.approx(1 / 3)  # two pairs up, one down
+        assert complexity.order(times(2, 2, 2)) == 0.0
+
+    def test_a_censored_run_took_longer_than_those_that_reached_it_before_it_ended(self):
+        assert complexity.order(times(1, 2, None)) == 1.0
+        assert complexity.order(times(None, 1, 2)) == pytest.approx(-1 / 3)  # and 1 before 2 is up
+        shorter = [*times(8, trained=10), Time("p", "l", 1, 0, None, 5)]  # 8 against more than 5: not known
+        assert complexity.order(shorter) is None
+        assert complexity.order(times(None, None, None)) is None
+
+    def test_runs_of_the_same_complexity_say_nothing(self):
+        assert complexity.order([*times(1.0, seed=0), *times(9.0, seed=1)]) is None
+
+    def test_times_without_an_order_have_none(self):
+        random = np.random.default_rng(0)
+        shuffled = [time for seed in range(20) for time in times(*random.random(7).tolist(), seed=seed)]
+        assert abs(complexity.order(shuffled)) < 0.2
+        assert complexity.order([t for s in range(20) for t in times(*range(7), seed=s)]) == 1.0
+
+
+class TestTimesOfManyRuns:
+    RUNS = (
+        *times(2.0, 4.0, 6.0, seed=0),
+        *times(4.0, 8.0, None, seed=1),
+        *times(3.0, 3.0, 3.0, panel="q"),
+    )
+
+    def test_are_summed_up_by_line(self):
+        small, large = complexity.numbers(self.RUNS)["lines"]
+        assert small["median_epochs"] == {0: 3.0, 1: 6.0, 2: None} and small["last_to_first"] is None
+        assert small["n_censored"] == 1 and small["n_runs"] == 6
+        # 0-1, 0-2 and 1-2 over both seeds: 4 + 4 + 3 known pairs up, 4 against 4 a tie, 8 against 6 down
+        assert small["order"] == pytest.approx((3 + 0 + 4 + 3 - 1) / 12)
+        assert small["order_by_seed"] == {0: 1.0, 1: 1.0}
+        assert large["last_to_first"] == 1.0 and large["order"] == 0.0 and large["n_censored"] == 0
+
+    def test_that_are_censored_are_null_and_open_never_zero(self, tmp_path):
+        given = Namespace(out=tmp_path, suffix=".html", preset="quick", seed=[0, 1])
+        picture = complexity.draw(self.RUNS, "title")
+        common.write(given, "c6", picture, complexity.numbers(self.RUNS))
+        runs = json.loads((tmp_path / "c6.json").read_text())["runs"]
+        assert [run["epochs"] for run in runs] == [2, 4, 6, 4, 8, None, 3, 3, 3]
+        drawn = [(t.marker.symbol, x, y) for t in picture.data if t.mode == "markers" for x, y in _points(t)]
+        open_ones = [(round(x), y) for symbol, x, y in drawn if symbol == "triangle-up-open"]
+        assert open_ones == [(2, 10.0)]  # at the length of the run
+        assert sum(symbol == "circle" for symbol, _, _ in drawn) == 8
+        assert all(y != 0 for _, _, y in drawn)
+        assert any("not reached" in (trace.name or "") for trace in picture.data)
+        line = next(trace for trace in picture.data if trace.mode == "lines")
+        assert tuple(line.y) == (3.0, 6.0, None)
+
+    def test_without_a_censored_one_say_nothing_of_them(self):
+        picture = complexity.draw(times(1.0, 2.0), "title")
+        assert not any("not reached" in (trace.name or "") for trace in picture.data)
+
+
+def _points(trace):
+    return [(x, y) for x, y in zip(trace.x, trace.y, strict=True) if x is not None]
+
+
+def hand_cell(gamma, seed, inferential, symmetric, train=1.0, depth=2):
+    """A cell with answers given."""
+    values = {"train": train, "id": train, "ood": inferential, "symmetric": symmetric}
+    verdict = {
+        "behaviour": {name: {"value": value, "standard_error": 0.0} for name, value in values.items()},
+        "mechanism": dict.fromkeys(("phase", "commutative", "label", "probabilities")) | {"readings": []},
+        **dict.fromkeys(("phase", "commutative", "label", "agreement")),
+    }
+    run = preset("quick", regime="conflict", gamma=gamma, n_layers=depth, seed=seed)
+    return Cell(run, "finished", Path("nowhere"), {"verdict": verdict})
+
+
+class TestWhichSolutionPrevails:
+    CELLS = (
+        hand_cell(0.4, 0, inferential=0.3, symmetric=0.2, train=0.5),  # has not fit its data: not counted
+        hand_cell(0.4, 1, inferential=0.1, symmetric=0.6),
+        hand_cell(0.5, 0, inferential=0.5, symmetric=0.2),
+        hand_cell(0.5, 1, inferential=0.2, symmetric=0.5),
+        hand_cell(0.8, 0, inferential=0.9, symmetric=0.0),
+        hand_cell(0.8, 1, inferential=0.7, symmetric=0.1),
+    )
+
+    def test_by_hand(self):
+        numbers = c2_gamma_depth.measure(self.CELLS)
+        assert numbers["small_initialisation"]["inferential_prevails"] == 1.0
+        assert numbers["large_initialisation"]["symmetric_prevails"] == pytest.approx(2 / 3)
+        assert numbers["n_underfit"] == 1
+        assert numbers["means"]["inferential"][2] == pytest.approx({0.4: 0.2, 0.5: 0.35, 0.8: 0.8})
+
+    def test_the_picture_says_which_have_not_fit_their_data(self):
+        picture = c2_gamma_depth.draw(c2_gamma_depth.measure(self.CELLS))
+        inferential, symmetric = picture.data
+        assert list(inferential.text[0]) == ["0.20<br>1 underfit", "0.35", "0.80"]
+        assert tuple(symmetric.z[0]) == pytest.approx((0.4, 0.35, 0.05))
+
+    def test_no_run_that_has_fit_its_data_is_no_share(self):
+        numbers = c2_gamma_depth.measure([hand_cell(0.8, 0, 0.9, 0.1, train=0.3)])
+        assert numbers["small_initialisation"]["inferential_prevails"] is None
+
+
+class TestScripts:
+    GRID = ("--gamma", "0.5", "0.8", "--depth", "2")
+
+    def test_gamma_and_depth(self, numbers_of):
+        numbers, pictures = numbers_of(c2_gamma_depth, *self.GRID)
+        assert pictures == ["c2_gamma_depth"] and numbers["n_runs"] == 4 == len(numbers["runs"])
+        assert numbers["n_underfit"] == 4  # after twelve steps
+
+    @pytest.mark.parametrize(
+        ("script", "pictures", "probes", "arguments"),
+        [
+            (
+                c3_information_flow,
+                ["c3_information_flow", "c3_first_layer_tsne"],
+                {"information_flow", "first_layer_tsne"},
+                ["--n-sequences", "80"],
+            ),
+            (
+                c4_similarity,
+                ["c4_fusion_similarity", "c4_v_similarity"],
+                {"fusion_similarity", "v_similarity"},
+                [],
+            ),
+            (
+                c5_condensation,
+                ["c5_condensation", "c5_embedding"],
+                {"q_condensation", "embedding_pca", "stable_rank"},
+                [],
+            ),
+        ],
+        ids=["c3", "c4", "c5"],
+    )
+    def test_two_solutions(self, numbers_of, folder, script, pictures, probes, arguments):
+        numbers, drawn = numbers_of(script, *arguments)
+        assert drawn == pictures and numbers["readings"].keys() == probes
+        cells = {
+            (cell.run.model.gamma, cell.run.train.seed): cell
+            for cell in open_sweep(folder / "sweep")
+            if cell.run.task.regime == "conflict" and not cell.run.train.n_checkpoints
+        }
+        assert len(cells) == 4  # those of figure 2, and no other
+        for solution, gamma in ((solutions.SYMMETRIC, 0.5), (solutions.INFERENTIAL, 0.8)):
+            for by_solution in (
+                reading for probe in numbers["readings"].values() for reading in probe.values()
+            ):
+                assert by_solution[solution].keys() == {"0", "1"}
+            for seed in (0, 1):
+                found = numbers["answers"][solution][str(seed)]
+                assert found["symmetric"] == cells[gamma, seed].numbers["symmetric"]
+                if "stable_rank" in probes:
+                    rank = numbers["readings"]["stable_rank"]["w_q"][solution][str(seed)]
+                    assert rank == pytest.approx(cells[gamma, seed].numbers["stable_rank.w_q"])
+
+    def test_complexity(self, numbers_of):
+        numbers, pictures = numbers_of(c6_complexity, "--complexity", "0", "6", "--depth", "2", "--seed", "0")
+        assert pictures == ["c6_complexity"]
+        assert [line["panel"][:5] for line in numbers["lines"]] == ["small", "large"]
+        # a loss of .05 is not reached in twelve steps
+        assert all(line["n_censored"] == 2 and line["order"] is None for line in numbers["lines"])
+        assert all(run["epochs"] is None and run["trained_epochs"] == 12 / 9 for run in numbers["runs"])
+
+    def test_covariance(self, numbers_of):
+        numbers, _ = numbers_of(c7_covariance, "--gamma", "0.5", "0.8")
+        for run in numbers["runs"]:
+            assert sum(run["spectrum"]) == pytest.approx(1) and len(run["spectrum"]) == 16  # d_model
+        # before training one initialisation is a multiple of the other, so their shares are the same
+        start = [run["spectrum_at_start"] for run in numbers["runs"] if run["seed"] == 0]
+        assert start[0] == pytest.approx(start[1], rel=1e-4)
+        assert numbers["components_at_start"]["0.5"] == numbers["components_at_start"]["0.8"]
+        least, most = (list(numbers["components"][gamma].values()) for gamma in ("0.5", "0.8"))
+        assert numbers["smallest_to_largest_gamma"] == pytest.approx(np.mean(least) / np.mean(most))
+
+    def test_complexity_over_training(self, numbers_of, folder, monkeypatch):
+        settings = {
+            name: complexity_over_training.SETTINGS[name] for name in ("recipe", "twice the learning rate")
+        }
+        monkeypatch.setattr(complexity_over_training, "SETTINGS", settings)
+        monkeypatch.setattr(complexity_over_training, "N_CHECKPOINTS", 4)
+        numbers, _ = numbers_of(complexity_over_training, "--seed", "0")
+        assert [(run["setting"], run["gamma"]) for run in numbers["runs"]] == [
+            (name, gamma) for name in settings for gamma in (0.8, 0.5)
+        ]
+        cells = {cell.id: cell for cell in open_sweep(folder / "sweep")}
+        for run in numbers["runs"]:
+            cell = cells[run["cell"]]
+            assert run["step"] == trajectory_steps(cell.run.train) and run["step"][-1] == 12
+            assert cell.run.train.lr == (1e-3 if run["setting"] == "recipe" else 2e-3)
+            assert run["stable_rank"][-1] == pytest.approx(cell.numbers["stable_rank.w_q_normalized"])
+            found = numbers["summary"]["stable_rank"][run["setting"]][str(run["gamma"])]["0"]
+            assert found["start"] == run["stable_rank"][0] and found["end"] == run["stable_rank"][-1]
+            assert found["least"] == min(run["stable_rank"])
+            assert run["step"][run["stable_rank"].index(found["least"])] == found["least_step"]
+
+
+class TestScale:
+    def test_the_solutions_are_cells_of_the_grid_of_figure_2(self):
+        given = Namespace(preset="quick", seed=[0, 1])
+        axes = {"n_layers": [2, 3, 4], "gamma": list(solutions.GAMMAS)}
+        grid = {Cell(run).id for run in solutions.conflict_runs(given, axes)}
+        own = {Cell(run).id for run in solutions.solution_runs(given)}
+        assert len(grid) == 30 and len(own) == 4 and own < grid
+
+    def test_at_the_papers_scale_the_recipe_is_the_conference_papers(self):
+        given = Namespace(preset="paper-2l1h", seed=[0])
+        (run, *_) = solutions.solution_runs(given)
+        assert run.train.lr == pytest.approx(25 * 1e-5)
+        assert run.train.lr * run.train.lr_start_factor == pytest.approx(1e-5)
+        assert (run.train.n_samples, run.train.epochs, run.model.variant) == (900_000, 210, "postnorm")
+        given.small_gamma, given.large_gamma, given.depth, given.complexity = 0.8, 0.4, [2], [0]
+        for run in c6_complexity.wanted(given):
+            assert run.train.epochs == 210 and run.train.stop_at_loss == 0.05

@@ -119,7 +119,8 @@ class TestTheGrid:
         groups = [phases_grid.Group("Phase 2 with commutativity", "grid", tuple(cells[:2]))]
         groups.append(phases_grid.Group("Phase 3", "grid", tuple(cells[2:])))
         found = phases_grid.summary(cells, groups, "stable_rank.w_q")
-        assert found["along_gamma"] == {"rising": 0, "equal": 0, "falling": 2, "rising_share": 0.0}
+        falls = {"rising": 0, "equal": 0, "falling": 2}  # two gammas: their ends are all there is
+        assert found["along_gamma"] == {**falls, "rising_share": 0.0, "ends": falls}
         assert found["along_weight_decay"]["rising_share"] == 0.5
         assert found["phase_3_larger"] == 0.0
         assert found["by_label"]["Phase 3"]["median"] == {"stable_rank.w_q": 3.5}
@@ -287,7 +288,9 @@ class TestTheScripts:
         assert by_label["Phase 1"]["n_as_expected"] == 1
         assert by_label["Phase 2 with commutativity"]["n_as_expected"] == 1
         assert len(by_label["Phase 3"]["tsne"]["points"]) == 600
-        assert numbers["second_anchor"]["shown"]["Phase 3"]["gamma"] == 0.8
+        assert numbers["second_anchor"]["shown"]["Phase 3 at gamma 0.8"]["gamma"] == 0.8
+        larger = numbers["second_anchor"]["larger"]["Phase 3"]
+        assert larger["Phase 2 with commutativity"] == 0.0  # gamma .7 composes without blocks
 
     def test_5(self, four, tmp_path, monkeypatch):
         numbers, pictures = self.go(j5_complexity, four, tmp_path, monkeypatch)

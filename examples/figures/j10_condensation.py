@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from anchorlens.sweep.looks import outcome
 from jaxtyping import Float
 
 from anchorlens.checkpoint import load_checkpoint
 from anchorlens.figures import cosine_heatmap, styled
 from anchorlens.probes import apply_to_checkpoint, q_condensation
 from anchorlens.sweep import Cell
+from anchorlens.sweep.looks import outcome
 from common import options, trained, write
 from phases_grid import SEEDS, cell_numbers, final, labelled, main_runs, summary
 
@@ -75,9 +75,11 @@ def draw(cells: Sequence[Cell], matrices: dict[str, np.ndarray]) -> go.Figure:
         tickvals=[k * step + GAP + middle for k in range(len(decays))],
         ticktext=[f"{decay:g}" for decay in reversed(decays)],
         autorange="reversed",
+        scaleanchor="x",
+        constrain="domain",
     )
     title = f"Cosines of W_Q's neurons, first layer, grouped (seed {cells[0].fields['seed']})"
-    return styled(figure, title, width=160 + 85 * len(gammas), height=130 + 95 * len(decays))
+    return styled(figure, title, width=160 + 85 * len(gammas), height=170 + 85 * len(decays))
 
 
 def main() -> None:

@@ -101,9 +101,13 @@ def measure_key(groups: Sequence[Group]) -> tuple[dict[str, Any], Comparison]:
 def measure_second_anchor(groups: Sequence[Group]) -> tuple[dict[str, Any], Comparison]:
     """Without the second anchor: whether equal g(x; a) gives like answers, in each phase.
 
-    `phase_3_larger`: the share of the pairs (cell of Phase 3, cell of another label) in which that of Phase 3
-    has the larger gap, 0..1; .5 by chance.
+    The cells of Phase 3 at the largest gamma are shown once more by themselves: a model may compose in two
+    ways, and it is there that it takes the one that leaves blocks (docs/probes.md). `larger`: for both, the
+    share of the pairs (one of them, cell of another label) in which the one has the larger gap, 0..1; .5 by
+    chance.
     """
+    composing = [group for group in groups if group.label == "Phase 3"]
+    groups = [*groups, *(group.at_largest_gamma() for group in composing)]
     found = [
         [
             apply_to_checkpoint(mask_second_anchor, load_checkpoint(final(cell))).numbers()
@@ -112,13 +116,18 @@ def measure_second_anchor(groups: Sequence[Group]) -> tuple[dict[str, Any], Comp
         for group in groups
     ]
     gaps = {
-        group.label: [gap for each in values if (gap := each["centred_gap"]) is not None]
+        group: [gap for each in values if (gap := each["centred_gap"]) is not None]
         for group, values in zip(groups, found, strict=True)
     }
-    composing = gaps.pop("Phase 3", [])
+    larger = {
+        one.key: {
+            other.key: share_above(gaps[one], gaps[other]) for other in groups if other.label != "Phase 3"
+        }
+        for one in groups
+        if one.label == "Phase 3"
+    }
     comparison, shown = compare_typical(groups, "mask_second_anchor", "centred_gap", found)
-    larger = {label: share_above(composing, values) for label, values in gaps.items()}
-    return {**shown, "phase_3_larger": larger, "by_label": by_label(groups, found)}, comparison
+    return {**shown, "larger": larger, "by_label": by_label(groups, found)}, comparison
 
 
 def main() -> None:

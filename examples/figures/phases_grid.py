@@ -42,13 +42,25 @@ class Group:
     """`grid`, or the preset that stands in for it."""
     cells: tuple[Cell, ...]
     """At least one."""
+    where: str = ""
+    """Which of the cells of that label, where it is not all of them."""
+
+    @property
+    def key(self) -> str:
+        """In the numbers: the label, and which of its cells."""
+        return self.label + self.where
 
     @property
     def name(self) -> str:
-        """For pictures: the label, and the preset that stands in, if one does."""
-        return self.label.removesuffix(" commutativity") + (
-            "" if self.source == "grid" else f" (preset {self.source})"
-        )
+        """For pictures: the same in short, and the preset that stands in, if one does."""
+        short = self.label.removesuffix(" commutativity") + self.where
+        return short + ("" if self.source == "grid" else f" (preset {self.source})")
+
+    def at_largest_gamma(self) -> Group:
+        """Those of its cells that have the largest gamma of any."""
+        gamma = max(cell.fields["gamma"] for cell in self.cells)
+        cells = tuple(cell for cell in self.cells if cell.fields["gamma"] == gamma)
+        return replace(self, cells=cells, where=f" at gamma {gamma:g}")
 
 
 def main_runs(given: argparse.Namespace) -> list[RunConfig]:
@@ -101,7 +113,7 @@ def labelled(given: argparse.Namespace, cells: Sequence[Cell], *, alike: bool = 
 
 
 def by_label(groups: Sequence[Group], values: Sequence[Values]) -> dict[str, dict[str, Any]]:
-    """JSON-ready: for each label where its cells come from, the median of each number, and every cell's."""
+    """JSON-ready: for each group where its cells come from, the median of each number, and every cell's."""
     content = {}
     for group, own in zip(groups, values, strict=True):
         medians = {}
@@ -109,7 +121,7 @@ def by_label(groups: Sequence[Group], values: Sequence[Values]) -> dict[str, dic
             known = [value for each in own if (value := each[name]) is not None]
             medians[name] = statistics.median(known) if known else None
         places = cell_numbers(group.cells)
-        content[group.label] = {
+        content[group.key] = {
             "source": group.source,
             "n_cells": len(group.cells),
             "median": medians,
@@ -150,8 +162,8 @@ def compare_typical(
     ]
     names = [f"{group.name}: {_place(cell)}" for group, cell in zip(groups, chosen, strict=True)]
     checkpoints = [load_checkpoint(final(cell)) for cell in chosen]
-    rule = f"of each label, the cell whose {probe}.{reading} is the median of its label's (the lower of two)"
-    shown = dict(zip((group.label for group in groups), cell_numbers(chosen), strict=True))
+    rule = f"of each group, the cell whose {probe}.{reading} is the median of the group's (the lower of two)"
+    shown = dict(zip((group.key for group in groups), cell_numbers(chosen), strict=True))
     return compare(checkpoints, probe, labels=names), {"rule": rule, "shown": shown}
 
 
@@ -176,9 +188,9 @@ def summary(cells: Sequence[Cell], groups: Sequence[Group], number: str) -> dict
 
     Returns:
         `along_gamma` and `along_weight_decay`: over the pairs of cells that differ in this alone, how many
-        rise, fall and are equal, and the share that rises of those that differ, .5 by chance;
-        `phase_3_larger`: the share of the pairs (cell of Phase 3, cell of another phase) in which that of
-        Phase 3 has the larger number; and `by_label`.
+        rise, fall and are equal, and the share that rises of those that differ, .5 by chance; of these,
+        `ends` counts the smallest and the largest value alone; `phase_3_larger`: the share of the pairs
+        (cell of Phase 3, cell of another phase) in which that of Phase 3 has the larger number; `by_label`.
     """
     values = [[{number: cell.numbers.get(number)} for cell in group.cells] for group in groups]
     known: dict[bool, list[float]] = {True: [], False: []}
@@ -186,9 +198,14 @@ def summary(cells: Sequence[Cell], groups: Sequence[Group], number: str) -> dict
         known[group.label == "Phase 3"] += [value for each in own if (value := each[number]) is not None]
     content: dict[str, Any] = {}
     for axis in ("gamma", "weight_decay"):
-        each = (order([cell.numbers.get(number) for cell in row]) for row in rows(cells, axis).values())
-        found = together(each)
-        content[f"along_{axis}"] = {**found._asdict(), "rising_share": found.rising_share}
+        lines = [[cell.numbers.get(number) for cell in row] for row in rows(cells, axis).values()]
+        found = together(order(line) for line in lines)
+        ends = together(order([line[0], line[-1]]) for line in lines)
+        content[f"along_{axis}"] = {
+            **found._asdict(),
+            "rising_share": found.rising_share,
+            "ends": ends._asdict(),
+        }
     content["phase_3_larger"] = share_above(known[True], known[False])
     return {**content, "by_label": by_label(groups, values)}
 

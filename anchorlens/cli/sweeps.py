@@ -73,10 +73,14 @@ def sweep_command(
     if out is None or dry_run:
         printing.print_plan_of_sweep(runs, out)
         return
+    from anchorlens.sweep.engines import EngineError
     from anchorlens.sweep.run import sweep
 
     typer.echo(printing.outline(runs), err=True)
-    result = sweep(runs, out, engine=engine, workers=workers, retry_failed=retry_failed)
+    try:
+        result = sweep(runs, out, engine=engine, workers=workers, retry_failed=retry_failed)
+    except EngineError as error:
+        fail(str(error), EXIT_FAILED)
     printing.print_sweep(result)
     n_failed = result.counts.get("failed", 0)
     if n_failed:

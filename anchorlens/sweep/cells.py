@@ -26,8 +26,7 @@ def cell_id(run: RunConfig) -> str:
 
     Equal configurations have one identity, whether a number was written 1 or 1.0.
     """
-    text = json.dumps(_canonical(run.to_dict()), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(same_value(run.to_dict()).encode()).hexdigest()[:16]
 
 
 def _canonical(value: Any) -> Any:
@@ -166,12 +165,17 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
     values: dict[str, dict[str, Any]] = {}
     for cell in cells:
         for name, value in cell.fields.items():
-            values.setdefault(name, {})[json.dumps(value)] = value
+            values.setdefault(name, {})[same_value(value)] = value
     return {
         name: tuple(sorted(found.values(), key=_ascending))
         for name, found in values.items()
         if len(found) > 1
     }
+
+
+def same_value(value: Any) -> str:
+    """A text that equal values of a field share, whether a number was written 1 or 1.0."""
+    return json.dumps(_canonical(value), sort_keys=True)
 
 
 def _ascending(value: Any) -> tuple[bool, float, str]:

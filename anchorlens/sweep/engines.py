@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import logging
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager
@@ -34,6 +33,10 @@ SETTINGS = {
 """Of schedulers that we start."""
 CONNECT_SECONDS = 60
 """How long a scheduler is waited for."""
+
+
+class EngineError(RuntimeError):
+    """The engine does not start, or broke again and again; what is finished is kept."""
 
 
 class InThisProcess(Executor):
@@ -90,7 +93,8 @@ class Engine:
         """An executor for these cells, open within the context; what is under way at its end is given up.
 
         Raises:
-            BrokenExecutor: it cannot be opened: nobody answers at the address.
+            BrokenExecutor: nobody answers at the address.
+            EngineError: the processes of `local` do not start.
         """
         if self.name == "serial":
             return InThisProcess()
@@ -128,24 +132,30 @@ class Engine:
         if self.name == "slurm":
             from dask_jobqueue.slurm import SLURMCluster
 
-            jobs: Any = opened.enter_context(SLURMCluster())
+            jobs: Any = opened.enter_context(SLURMCluster(scheduler_options={"dashboard_address": ":0"}))
             jobs.scale(self.workers)
             return {"address": jobs}
         if self.name != "local":
             return {"scheduler_file": self.name}
         from distributed import LocalCluster
 
-        _check_main_is_importable()
         n_gpus = torch.cuda.device_count() if any(run.train.device != "cpu" for run in runs) else 0
-        cluster: Any = LocalCluster(
-            n_workers=self.workers or n_gpus or processes(runs, None),
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            memory_limit=0,
-            silence_logs=logging.CRITICAL,
-        )
-        opened.enter_context(cluster)
+        try:
+            cluster: Any = opened.enter_context(
+                LocalCluster(
+                    n_workers=self.workers or n_gpus or processes(runs, None),
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    memory_limit=0,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+        except RuntimeError as error:
+            raise EngineError(
+                f"the processes of the engine 'local' did not start ({error}). They import the script that "
+                "called: put the call under `if __name__ == '__main__':`, or take the engine 'serial'"
+            ) from error
         if n_gpus > 1:
             from anchorlens.sweep.one_gpu import OneGPU
 
@@ -155,12 +165,3 @@ class Engine:
 
 def _has(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
-
-
-def _check_main_is_importable() -> None:
-    """Refuse to be started by a worker process that only wanted to import the script it belongs to."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise RuntimeError(
-            "a script that trains a sweep with the engine 'local' is imported by every worker; put the call "
-            "under `if __name__ == '__main__':`, or take the engine 'serial'"
-        )

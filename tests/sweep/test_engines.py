@@ -179,12 +179,12 @@ def stand_in(path, script):
 
 
 def test_a_full_disk_stops_the_sweep_and_loses_nothing(tmp_path):
-    """On a file system of 3 MB of its own, which only a user with namespaces may make."""
+    """On a file system of 1 MB of its own, which only a user with namespaces may make."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    given = " ".join(flags({"seed": "0:40"}, steps=2))
+    given = " ".join(flags({"seed": "0:16"}, steps=2))
     script = f"""
-        mount -t tmpfs -o size=3m tmpfs {disk} || exit 77
+        mount -t tmpfs -o size=1m tmpfs {disk} || exit 77
         {sys.executable} -m anchorlens sweep --engine serial --out {disk}/a {given}
         echo "code $?"; ls {disk}/a/cells
         cp -r {disk}/a {tmp_path}/kept
@@ -198,9 +198,9 @@ def test_a_full_disk_stops_the_sweep_and_loses_nothing(tmp_path):
     assert "Traceback" not in done.stderr
     kept = open_sweep(tmp_path / "kept")
     n_finished = kept.counts["finished"]
-    assert 0 < n_finished < 40 and set(kept.counts) == {"finished", "missing"}
+    assert 0 < n_finished < 16 and set(kept.counts) == {"finished", "missing"}
     before = finished(kept.out)
-    assert sweep([c.run for c in kept], kept.out, engine="serial").counts == {"finished": 40}
+    assert sweep([c.run for c in kept], kept.out, engine="serial").counts == {"finished": 16}
     assert before.items() <= finished(kept.out).items()
 
 

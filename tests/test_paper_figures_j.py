@@ -1,0 +1,331 @@
+"""The scripts of the figures of 2501.08537: their numbers by hand, and each of them whole at a small size."""
+
+import json
+import shutil
+import sys
+from argparse import Namespace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sweeping import TINY, tiny
+
+from anchorlens import classify, load_checkpoint, preset
+from anchorlens.checkpoint import training_set
+from anchorlens.probes import apply_to_checkpoint, embedding_pca, mask_key_token, q_condensation, stable_rank
+from anchorlens.sweep import Cell, sweep
+from anchorlens.sweep.cells import cell_id
+from anchorlens.sweep.folder import SweepFolder
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "examples/figures"))
+import common  # noqa: E402
+import j3_phases  # noqa: E402
+import j4_masking  # noqa: E402
+import j5_complexity  # noqa: E402
+import j8_convergence  # noqa: E402
+import j10_condensation  # noqa: E402
+import pair_fit  # noqa: E402
+import phases_grid  # noqa: E402
+from ordering import order, share_above  # noqa: E402
+
+SHIPPED = ("phase1", "phase2", "phase2-commutative", "phase3")
+FOUR = {"gamma": (0.3, 0.8), "weight_decay": (0.01, 1)}
+"""A grid that holds them: (.3, .01), (.3, 1), (.8, .01), (.8, 1)."""
+
+
+def cell(gamma, decay=0.01, seed=0, phase=None, label=None, accuracies=(1.0, 1.0, 1.0), rank=None):
+    """A cell as if it were trained, with these numbers."""
+    run = preset("quick", gamma=gamma, weight_decay=decay, seed=seed)
+    names = ("train", "id", "ood")
+    verdict = {
+        "behaviour": {n: {"value": v, "standard_error": 0.0} for n, v in zip(names, accuracies, strict=True)},
+        "phase": phase,
+        "commutative": None,
+        "label": label or f"Phase {phase}",
+        "mechanism": {
+            "phase": None,
+            "commutative": None,
+            "label": "undecided",
+            "probabilities": None,
+            "readings": [],
+        },
+        "agreement": None,
+    }
+    return Cell(run, "finished", Path(), {"verdict": verdict, "probes": {"stable_rank.w_q": rank}})
+
+
+class TestPhases:
+    def test_the_share_in_order_by_hand(self):
+        # seed 0: 1, none, 3, 2: of the pairs 1-3, 1-2, 3-2 two rise and one falls; seed 1: 2, 2: one is equal
+        cells = [cell(g, phase=p) for g, p in zip((0.3, 0.4, 0.5, 0.6), (1, None, 3, 2), strict=True)] + [
+            cell(g, seed=1, phase=2) for g in (0.3, 0.6)
+        ]
+        found = j3_phases.measure_phases(cells[::-1])
+        assert found["order"] | {"share_shuffled": None} == {
+            "rising": 2,
+            "equal": 1,
+            "falling": 1,
+            "n_pairs": 4,
+            "share": 3 / 4,
+            "share_shuffled": None,
+            "rising_share": 2 / 3,
+        }
+        assert found["order"]["share_shuffled"] == (1 + 3 / 2) / 4  # each pair that differs: a coin
+        rows = {row["seed"]: row for row in found["rows"]}
+        assert rows[0]["phases"] == [1, None, 3, 2] and rows[0]["has_all_three"]
+        assert rows[1]["share"] == 1.0 and not rows[1]["has_all_three"]
+        assert found["n_cells_by_label"] == {"Phase 1": 1, "Phase 2": 3, "Phase 3": 1, "Phase None": 1}
+
+    def test_a_reversed_order_is_found(self):
+        cells = [cell(g, phase=p) for g, p in ((0.3, 3), (0.5, 2), (0.8, 1))]
+        assert j3_phases.measure_phases(cells)["order"]["share"] == 0.0
+
+    def test_where_accuracies_pass_and_where_they_never_do(self):
+        curves = {0: ((0.1, 0.0), (0.95, 0.2), (1.0, 0.9)), 1: ((0.2, 0.0), (0.8, 0.1), (0.95, 0.5))}
+        cells = [
+            cell(g, seed=seed, accuracies=(1.0, *values))
+            for seed, row in curves.items()
+            for g, values in zip((0.3, 0.5, 0.7), row, strict=True)
+        ]
+        cells.append(cell(0.3, decay=1, accuracies=(1.0, 1.0, 1.0)))  # another weight decay: not in the curve
+        found = j3_phases.measure_accuracies(cells)
+        assert found["first_gamma"] == {0: {"id": 0.5, "ood": 0.7}, 1: {"id": 0.7, "ood": None}}
+        assert found["id_before_ood"] == {"n_seeds": 2, "of": 2}
+        id_curve = found["curves"]["id"]
+        assert id_curve["mean"] == pytest.approx([0.15, 0.875, 0.975])
+        assert id_curve["spread"][0] == pytest.approx(0.1 / 2**0.5)  # of .1 and .2, n - 1
+        figure = j3_phases.draw_accuracies(found)
+        assert [list(trace.y) for trace in figure.data if trace.name == "ID: held-out keys"] == [
+            id_curve["mean"]
+        ]
+
+    def test_both_before_at_one_gamma_is_not_before(self):
+        cells = [cell(0.3, accuracies=(1.0, 0.1, 0.0)), cell(0.5, accuracies=(1.0, 1.0, 1.0))]
+        assert j3_phases.measure_accuracies(cells)["id_before_ood"] == {"n_seeds": 0, "of": 1}
+
+
+class TestTheGrid:
+    def test_numbers_along_both_axes(self):
+        # gamma .3 -> .8 falls at each decay, decay .01 -> 1 falls at .3 and rises at .8
+        cells = [
+            cell(0.3, 0.01, phase=2, rank=20.0),
+            cell(0.3, 1, phase=2, rank=10.0),
+            cell(0.8, 0.01, phase=3, rank=3.0),
+            cell(0.8, 1, phase=3, rank=4.0),
+        ]
+        groups = [phases_grid.Group("Phase 2 with commutativity", "grid", tuple(cells[:2]))]
+        groups.append(phases_grid.Group("Phase 3", "grid", tuple(cells[2:])))
+        found = phases_grid.summary(cells, groups, "stable_rank.w_q")
+        falls = {"rising": 0, "equal": 0, "falling": 2}  # two gammas: their ends are all there is
+        assert found["along_gamma"] == {**falls, "rising_share": 0.0, "ends": falls}
+        assert found["along_weight_decay"]["rising_share"] == 0.5
+        assert found["phase_3_larger"] == 0.0
+        assert found["by_label"]["Phase 3"]["median"] == {"stable_rank.w_q": 3.5}
+
+    def test_without_numbers_nothing_is_claimed(self):
+        assert order([None, 1.0]).not_falling is None and order([2.0, 2.0]).rising_share is None
+        assert share_above([], [1.0]) is None
+
+    def test_a_stand_in_is_taken_where_the_grid_has_no_such_label(self, tmp_path):
+        stand_ins = common.grid("phase1", {"seed": [0, 1]}, n_checkpoints=0)
+        fill(tmp_path / "sweep", stand_ins, ("phase1", "phase3"))  # the second did not become Phase 1
+        cells = [cell(0.6, phase=2, label="Phase 2 with commutativity"), cell(0.8, phase=3)]
+        given = Namespace(preset="quick", seed=[0, 1], sweep=tmp_path / "sweep", engine="serial")
+        groups = phases_grid.labelled(given, cells)
+        assert [(group.label, group.source) for group in groups] == [
+            ("Phase 1", "phase1"),
+            ("Phase 2 with commutativity", "grid"),
+            ("Phase 3", "grid"),
+        ]
+        assert groups[0].cells[0].run.train.seed == 0 and len(groups[0].cells) == 1
+        assert groups[0].name == "Phase 1 (preset phase1)"
+        given.preset = "paper-2l1h"  # its scale is another: no stand-in
+        assert [group.label for group in phases_grid.labelled(given, cells)] == [
+            "Phase 2 with commutativity",
+            "Phase 3",
+        ]
+
+    def test_weights_of_another_shape_do_not_stand_in(self, tmp_path):
+        cells = [cell(0.3, phase=1), cell(0.8, phase=3)]
+        given = Namespace(preset="quick", seed=[0], sweep=tmp_path / "none", engine="serial")
+        groups = phases_grid.labelled(given, cells, alike=True)
+        assert [group.label for group in groups] == ["Phase 1", "Phase 3"]
+        assert not (tmp_path / "none").exists()  # phase2-commutative has four heads: it is not even trained
+
+    def test_no_phase_at_all_is_an_error(self):
+        given = Namespace(preset="paper-2l1h", seed=[0])
+        with pytest.raises(SystemExit, match="no cell"):
+            phases_grid.labelled(given, [cell(0.3, label="undecided: underfit")])
+
+
+class TestClusters:
+    def test_shipped_models(self):
+        found = {
+            name: j4_masking.without_key_token(load_checkpoint(ROOT / f"anchorlens/checkpoints/{name}.pt"))
+            for name in SHIPPED
+        }
+        assert found["phase1"]["n_clusters"] == 0 and found["phase2-commutative"]["n_clusters"] == 6
+        assert found["phase2"]["n_clusters"] > 6
+
+    def test_are_counted(self):
+        checkpoint = load_checkpoint(ROOT / "anchorlens/checkpoints/phase1.pt")
+        found = apply_to_checkpoint(mask_key_token, checkpoint, perplexity=None, n_sequences=4)
+        noise = np.random.default_rng(0).normal(0, 0.01, found.logits.shape)
+        corners = np.eye(12, found.logits.shape[1])
+        for logits, expected in ((corners[found.labels], 12), (corners[found.labels // 2], 6)):
+            moved = logits + noise
+            answers = {**vars(found), "logits": moved}
+            for name, labels in (("ordered", found.labels), ("unordered", found.labels // 2)):
+                answers[f"silhouette_{name}"] = j4_masking.silhouette(moved, labels)
+            assert j4_masking.n_clusters(type(found)(**answers)) == expected
+
+
+@pytest.fixture(scope="module")
+def pair_cells(tmp_path_factory):
+    runs = tiny({"complexity": [1, 0]}, n_checkpoints=4)
+    return sweep(runs, tmp_path_factory.mktemp("pairs") / "s", engine="serial").cells
+
+
+class TestPairs:
+    def test_accuracy_is_that_of_the_training_sequences(self, pair_cells):
+        found = pair_fit.course(pair_cells[0], n_sequences=1000)
+        assert found.steps[0] == 0 and found.steps[-1] == 20 and len(found.pairs) == 16
+        batch = training_set(pair_cells[0].run.task, pair_cells[0].run.train)
+        with torch.inference_mode():
+            model = load_checkpoint(pair_cells[0].path / "ckpt.pt").build_model()
+            right = (model(batch.tokens)[:, -1].argmax(-1) == batch.targets).numpy()
+        for column, pair in enumerate(found.pairs):
+            own = (batch.cells.pairs == pair).all(axis=1)
+            assert found.accuracy[-1, column] == pytest.approx(right[own].mean())
+
+    def test_which_group_breaks_the_rules(self, pair_cells):
+        broken, control = (pair_fit.course(each, n_sequences=5) for each in pair_cells)
+        assert broken.broken == {(1, 2)} and control.broken == frozenset()
+        assert set(broken.groups()) == {(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)}
+        assert set(broken.fit_steps().values()) == {None}  # 20 steps fit nothing: censored, not zero
+
+    def test_a_group_is_fit_when_both_of_its_pairs_are(self, pair_cells):
+        found = pair_fit.course(pair_cells[0], n_sequences=5)
+        steps = np.array([0, 10, 20])
+        accuracy = np.zeros((3, 16))
+        accuracy[1:, found.pairs.index((1, 3))] = 1
+        accuracy[2, found.pairs.index((3, 1))] = 0.9
+        accuracy[1, found.pairs.index((1, 2))] = accuracy[1, found.pairs.index((2, 1))] = 1  # and lost again
+        by_hand = pair_fit.Course(pair_cells[0], steps, found.pairs, accuracy)
+        assert by_hand.fit_steps() == {group: 20 if group == (1, 3) else None for group in found.groups()}
+
+    def test_one_group_against_the_others(self):
+        steps = {(1, 2): 80, (1, 3): 10, (1, 4): 20, (2, 3): 40, (2, 4): 80, (3, 4): None}
+        found = pair_fit.compared(steps, (1, 2), last=100)
+        assert found["median_of_others"] == 40 and found["ratio"] == 2.0  # 10, 20, 40, 80, later
+        assert (found["n_others_before"], found["of"]) == (3, 5) and not found["ratio_is_lower_bound"]
+        found = pair_fit.compared(steps, (3, 4), last=100)
+        assert found["step"] is None and found["ratio"] == 100 / 40 and found["ratio_is_lower_bound"]
+        assert found["n_others_before"] == 5
+        never = pair_fit.compared(dict.fromkeys(steps), (1, 2), last=100)
+        assert never["ratio"] is None and never["median_of_others"] is None
+        assert never["n_others_before"] == 0  # nothing is known, so nothing is claimed
+
+
+@cache
+def shipped(name):
+    """What `cell.json` holds of a shipped model, and its file."""
+    path = ROOT / f"anchorlens/checkpoints/{name}.pt"
+    checkpoint = load_checkpoint(path)
+    probes = {
+        f"{probe.__name__}.{reading}": value
+        for probe in (stable_rank, q_condensation, embedding_pca)
+        for reading, value in apply_to_checkpoint(probe, checkpoint).numbers().items()
+    }
+    content = {"status": "finished", "error": None, "step": 1, "seconds": 1.0, "loss": 0.01}
+    return {**content, "probes": probes, "verdict": classify(checkpoint).to_dict()}, path
+
+
+def fill(out, runs, names):
+    """A finished sweep whose cells are models that are shipped, whatever their configurations say."""
+    folder = SweepFolder(out)
+    with folder.held(runs):
+        for run, name in zip(runs, names, strict=True):
+            content, path = shipped(name)
+            identity = cell_id(run)
+            folder.unfinished(identity).mkdir(parents=True)
+            shutil.copy(path, folder.unfinished(identity) / "ckpt.pt")
+            folder.finish(identity, content)
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    """A sweep over `FOUR` that holds the four shipped models: nothing is left to train."""
+    out = tmp_path_factory.mktemp("four") / "sweep"
+    fill(out, common.grid("quick", {**FOUR, "seed": [0]}, **common.SHORT), SHIPPED)
+    return out
+
+
+class TestTheScripts:
+    def go(self, script, out, folder, monkeypatch):
+        """Run a script; its numbers, and the names of its pictures."""
+        monkeypatch.setattr(phases_grid, "MAIN_GRID", FOUR)
+        arguments = ["--sweep", out, "--out", folder, "--seed", "0", "--engine", "serial"]
+        monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
+        script.main()
+        pictures = {path.stem for path in folder.glob("*.html")}
+        return json.loads((folder / f"{script.__name__}.json").read_text()), pictures
+
+    def test_3(self, four, tmp_path, monkeypatch):
+        numbers, pictures = self.go(j3_phases, four, tmp_path, monkeypatch)
+        assert pictures == {"j3a_accuracy", "j3b_phases", "j3b_commutativity"}
+        rows = {row["weight_decay"]: row["phases"] for row in numbers["phases"]["rows"]}
+        assert rows == {0.01: [1, 2], 1: [2, 3]} and numbers["phases"]["order"]["share"] == 1.0
+        assert numbers["accuracies"]["gammas"] == [0.3, 0.8]
+
+    def test_4(self, four, tmp_path, monkeypatch):
+        numbers, pictures = self.go(j4_masking, four, tmp_path, monkeypatch)
+        assert pictures == {"j4c_mask_key", "j4d_mask_second_anchor"}
+        by_label = numbers["key_token"]["by_label"]
+        assert by_label["Phase 1"]["n_as_expected"] == 1
+        assert by_label["Phase 2 with commutativity"]["n_as_expected"] == 1
+        assert len(by_label["Phase 3"]["tsne"]["points"]) == 600
+        assert numbers["second_anchor"]["shown"]["Phase 3 at gamma 0.8"]["gamma"] == 0.8
+        larger = numbers["second_anchor"]["larger"]["Phase 3"]
+        assert larger["Phase 2 with commutativity"] == 0.0  # gamma .7 composes without blocks
+
+    def test_5(self, four, tmp_path, monkeypatch):
+        numbers, pictures = self.go(j5_complexity, four, tmp_path, monkeypatch)
+        assert pictures == {"j5a_condensation", "j5b_embedding", "j5c_stable_rank"}
+        assert numbers["stable_rank"]["along_gamma"]["rising_share"] == 0.0
+        assert numbers["embedding"]["phase_3_larger"] == 1.0
+        assert len(numbers["embedding"]["drawn"]) == 4
+
+    def test_10(self, four, tmp_path, monkeypatch):
+        numbers, pictures = self.go(j10_condensation, four, tmp_path, monkeypatch)
+        assert pictures == {"j10_condensation"}
+        assert len(numbers["cells"]) == 4
+        assert set(numbers) >= set(j10_condensation.NUMBERS)
+
+    def test_8(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(common, "SHORT", {**TINY, "steps": 20})
+        monkeypatch.setattr(j8_convergence, "LONGEST", {})
+        monkeypatch.setattr(j8_convergence, "COMPLEXITIES", (0, 1))
+        monkeypatch.setattr(j8_convergence, "N_CHECKPOINTS", 3)
+        numbers, pictures = self.go(j8_convergence, tmp_path / "sweep", tmp_path, monkeypatch)
+        assert pictures == {"j8a_complexity", "j8b_pairs"}
+        assert [run["epochs"] for run in numbers["complexity"]["runs"]] == [None] * 4
+        assert {line["n_censored"] for line in numbers["complexity"]["lines"]} == {2}
+        assert {run["step"] for run in numbers["pairs"]["runs"]} == {None}
+        assert [each["broken"] for each in numbers["pairs"]["summary"]] == [True, False] * 2
+
+
+def test_the_condensation_grid_puts_each_matrix_in_its_place():
+    cells = [cell(g, d, phase=p) for g, d, p in ((0.3, 0, 1), (0.8, 0, 3), (0.3, 1, 2), (0.8, 1, 3))]
+    matrices = {each.id: np.full((2, 2), i / 10) for i, each in enumerate(cells)}
+    figure = j10_condensation.draw(cells, matrices)
+    canvas, step = np.array(figure.data[0].z), 2 + j10_condensation.GAP
+    gap = j10_condensation.GAP
+    assert canvas.shape == (2 * step, 2 * step)
+    assert (canvas[gap:step, :2] == 0.2).all() and (canvas[gap:step, step : step + 2] == 0.3).all()
+    assert (canvas[step + gap :, :2] == 0.0).all() and (canvas[step + gap :, step : step + 2] == 0.1).all()
+    assert np.isnan(canvas).sum() == 4 * step**2 - 16
+    assert [note.text for note in figure.layout.annotations] == ["1", "3", "2?", "3"]

@@ -8,7 +8,7 @@ position. So vectors of the last position after the first layer gather by unorde
 symmetric solution, and do not in the inferential one.
 
 The papers mark the edges that matter by hand; here every edge's effect is measured (`information_flow`). The
-cells are those of c2_gamma_depth.py at two layers; without them the default trains four of 25 seconds.
+cells are those of c2_gamma_depth.py at two layers; without them the default trains four of 13 seconds.
 """
 
 from __future__ import annotations

@@ -235,7 +235,8 @@ class TestScripts:
     def test_complexity(self, numbers_of):
         numbers, pictures = numbers_of(c6_complexity, "--complexity", "0", "6", "--depth", "2", "--seed", "0")
         assert pictures == ["c6_complexity"]
-        assert [line["panel"][:5] for line in numbers["lines"]] == ["small", "large"]
+        assert [line["panel"] for line in numbers["lines"]] == ["gamma 0.8", "gamma 0.4"]
+        assert numbers["id_accuracy"].keys() == {"gamma 0.8", "gamma 0.4"}
         # a loss of .05 is not reached in twelve steps
         assert all(line["n_censored"] == 2 and line["order"] is None for line in numbers["lines"])
         assert all(run["epochs"] is None and run["trained_epochs"] == 12 / 9 for run in numbers["runs"])
@@ -287,6 +288,6 @@ class TestScale:
         assert run.train.lr == pytest.approx(25 * 1e-5)
         assert run.train.lr * run.train.lr_start_factor == pytest.approx(1e-5)
         assert (run.train.n_samples, run.train.epochs, run.model.variant) == (900_000, 210, "postnorm")
-        given.small_gamma, given.large_gamma, given.depth, given.complexity = 0.8, 0.4, [2], [0]
+        given.gamma, given.depth, given.complexity = [0.8, 0.4], [2], [0]
         for run in c6_complexity.wanted(given):
             assert run.train.epochs == 210 and run.train.stop_at_loss == 0.05

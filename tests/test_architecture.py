@@ -116,6 +116,7 @@ ORDER = [
     "cli.training",
     "cli.verdicts",
     "cli.sweeps",
+    "cli.audits",
     "cli.app",
     "__main__",
 ]

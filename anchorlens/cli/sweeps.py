@@ -10,7 +10,7 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors
 from anchorlens.cli.options import read_toml, with_field_options
-from anchorlens.sweep.grid import ALIASES, grid
+from anchorlens.sweep.grids import ALIASES, grid
 
 
 @functools.partial(with_field_options, axes=True, short=ALIASES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,8 +27,7 @@ def cell_id(run: RunConfig) -> str:
 
     Equal configurations have one identity, whether a number was written 1 or 1.0.
     """
-    text = json.dumps(_canonical(run.to_dict()), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(same_value(run.to_dict()).encode()).hexdigest()[:16]
 
 
 def _canonical(value: Any) -> Any:
@@ -155,6 +155,35 @@ class SweepResult:
         """Label by behaviour -> number of cells that are done, the most frequent first."""
         return dict(Counter(cell.numbers["label"] for cell in self.cells if cell.done).most_common())
 
+    def diagram(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the phase diagram: one HTML page that needs no network.
+
+        Args:
+            path: of the page, .html; a file that is there is replaced.
+            **options: `x`, `y`, `reports` and `progress` of `anchorlens.sweep.write_diagram`.
+
+        Raises:
+            ValueError: no cell, no such field, another suffix, or no such folder.
+            OSError: the disk refuses; a file that was there before is untouched.
+        """
+        from anchorlens.sweep import write_diagram
+
+        write_diagram(self, path, **options)
+
+    def table(self, path: str | os.PathLike[str]) -> None:
+        """Write one row for each cell with everything that `Cell.row` gives.
+
+        Args:
+            path: `.csv` or `.parquet`; a file that is there is replaced.
+
+        Raises:
+            ValueError: another suffix, no such folder, or no cell.
+            OSError: the disk refuses; a file that was there before is untouched.
+        """
+        from anchorlens.sweep import write_table
+
+        write_table(self, path)
+
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {status}" for status, n in self.counts.items())
         axes = " x ".join(f"{name} ({len(values)})" for name, values in self.axes.items())
@@ -166,12 +195,17 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
     values: dict[str, dict[str, Any]] = {}
     for cell in cells:
         for name, value in cell.fields.items():
-            values.setdefault(name, {})[json.dumps(value)] = value
+            values.setdefault(name, {})[same_value(value)] = value
     return {
         name: tuple(sorted(found.values(), key=_ascending))
         for name, found in values.items()
         if len(found) > 1
     }
+
+
+def same_value(value: Any) -> str:
+    """A text that equal values of a field share, whether a number was written 1 or 1.0."""
+    return json.dumps(_canonical(value), sort_keys=True)
 
 
 def _ascending(value: Any) -> tuple[bool, float, str]:

@@ -1,6 +1,7 @@
 """The shape of the house: which way imports point, what importing costs, what is documented."""
 
 import ast
+import importlib
 import inspect
 import subprocess
 import sys
@@ -102,7 +103,7 @@ ORDER = [
     "report.exhibits",
     "report.page",
     "sweep.cells",
-    "sweep.grid",
+    "sweep.grids",
     "sweep.folder",
     "sweep.work",
     "sweep.one_gpu",
@@ -116,6 +117,7 @@ ORDER = [
     "cli.training",
     "cli.verdicts",
     "cli.sweeps",
+    "cli.audits",
     "cli.app",
     "__main__",
 ]
@@ -188,3 +190,11 @@ class TestPublicNames:
 
         for cls in (anchorlens.AnchorTask, anchorlens.ModelConfig, anchorlens.TrainConfig):
             assert set(field_docs(cls)) == set(cls.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("package", ["anchorlens", "anchorlens.sweep", "anchorlens.audit"])
+def test_no_lazy_name_is_that_of_a_module(package):
+    """Importing the module would put it in the place of the name."""
+    folder = ROOT.joinpath(*package.split(".")[1:])
+    names = importlib.import_module(package).__all__
+    assert not [name for name in names if (folder / f"{name}.py").exists() or (folder / name).is_dir()]

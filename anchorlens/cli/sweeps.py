@@ -10,12 +10,10 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors
 from anchorlens.cli.options import read_toml, with_field_options
-
-SHORT = {"layers": "n_layers", "heads": "n_heads"}
-"""Names of options that stand for fields swept often."""
+from anchorlens.sweep.grids import ALIASES, grid
 
 
-@functools.partial(with_field_options, axes=True, short=SHORT)
+@functools.partial(with_field_options, axes=True, short=ALIASES)
 @one_line_errors
 def sweep_command(
     preset: Annotated[
@@ -58,7 +56,6 @@ def sweep_command(
     under way.
     """
     from anchorlens.presets import merged, preset_parts
-    from anchorlens.sweep.grid import grid
 
     if out is None and not dry_run:
         raise ValueError("--out is missing: name the folder of the sweep, for example --out sweeps/a")

@@ -9,7 +9,7 @@ from anchorlens.lazy import lazy_names
 if TYPE_CHECKING:
     from anchorlens.sweep.cells import Cell, SweepResult
     from anchorlens.sweep.folder import open_sweep
-    from anchorlens.sweep.grid import grid
+    from anchorlens.sweep.grids import grid
     from anchorlens.sweep.run import sweep
 
 __all__ = ["Cell", "SweepResult", "grid", "open_sweep", "sweep"]
@@ -19,7 +19,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "Cell": "anchorlens.sweep.cells",
         "SweepResult": "anchorlens.sweep.cells",
-        "grid": "anchorlens.sweep.grid",
+        "grid": "anchorlens.sweep.grids",
         "open_sweep": "anchorlens.sweep.folder",
         "sweep": "anchorlens.sweep.run",
     },

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from anchorlens.presets import PART_CLASSES, Parts, RunConfig, merged, preset_parts, sorted_by_part
 from anchorlens.sweep.cells import cell_id
 
+ALIASES = {"layers": "n_layers", "heads": "n_heads"}
+"""Short names of fields that are swept often, on the command line and of a map's axes."""
 MOST_CELLS = 100_000
 
 

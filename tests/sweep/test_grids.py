@@ -3,7 +3,7 @@ import pytest
 from anchorlens import preset
 from anchorlens.sweep import grid
 from anchorlens.sweep.cells import cell_id
-from anchorlens.sweep.grid import axis_values
+from anchorlens.sweep.grids import axis_values
 
 
 class TestAxisValues:

@@ -180,12 +180,12 @@ class TestWhichSolutionPrevails:
 
 
 class TestScripts:
-    GRID = ("--gamma", "0.5", "0.8", "--depth", "2")
+    GRID = ("--gamma", "0.5", "0.7", "0.8", "--depth", "2")
 
     def test_gamma_and_depth(self, numbers_of):
         numbers, pictures = numbers_of(c2_gamma_depth, *self.GRID)
-        assert pictures == ["c2_gamma_depth"] and numbers["n_runs"] == 4 == len(numbers["runs"])
-        assert numbers["n_underfit"] == 4  # after twelve steps
+        assert pictures == ["c2_gamma_depth"] and numbers["n_runs"] == 6 == len(numbers["runs"])
+        assert numbers["n_underfit"] == 6  # after twelve steps
 
     @pytest.mark.parametrize(
         ("script", "pictures", "probes", "arguments"),
@@ -219,17 +219,15 @@ class TestScripts:
             for cell in open_sweep(folder / "sweep")
             if cell.run.task.regime == "conflict" and not cell.run.train.n_checkpoints
         }
-        assert len(cells) == 4  # those of figure 2, and no other
-        for solution, gamma in ((solutions.SYMMETRIC, 0.5), (solutions.INFERENTIAL, 0.8)):
-            for by_solution in (
-                reading for probe in numbers["readings"].values() for reading in probe.values()
-            ):
-                assert by_solution[solution].keys() == {"0", "1"}
+        assert len(cells) == 6  # those of figure 2, and no other
+        for name, gamma in (("gamma 0.5", 0.5), ("gamma 0.7", 0.7), ("gamma 0.8", 0.8)):
+            for by_name in (reading for probe in numbers["readings"].values() for reading in probe.values()):
+                assert by_name[name].keys() == {"0", "1"}
             for seed in (0, 1):
-                found = numbers["answers"][solution][str(seed)]
+                found = numbers["answers"][name][str(seed)]
                 assert found["symmetric"] == cells[gamma, seed].numbers["symmetric"]
                 if "stable_rank" in probes:
-                    rank = numbers["readings"]["stable_rank"]["w_q"][solution][str(seed)]
+                    rank = numbers["readings"]["stable_rank"]["w_q"][name][str(seed)]
                     assert rank == pytest.approx(cells[gamma, seed].numbers["stable_rank.w_q"])
 
     def test_complexity(self, numbers_of):
@@ -282,7 +280,7 @@ class TestScale:
         axes = {"n_layers": [2, 3, 4], "gamma": list(solutions.GAMMAS)}
         grid = {Cell(run).id for run in solutions.conflict_runs(given, axes)}
         own = {Cell(run).id for run in solutions.solution_runs(given)}
-        assert len(grid) == 30 and len(own) == 4 and own < grid
+        assert len(grid) == 30 and len(own) == 6 and own < grid
 
     def test_at_the_papers_scale_the_recipe_is_the_conference_papers(self):
         given = Namespace(preset="paper-2l1h", seed=[0])

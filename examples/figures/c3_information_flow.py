@@ -8,7 +8,7 @@ position. So vectors of the last position after the first layer gather by unorde
 symmetric solution, and do not in the inferential one.
 
 The papers mark the edges that matter by hand; here every edge's effect is measured (`information_flow`). The
-cells are those of c2_gamma_depth.py at two layers; without them the default trains four of 13 seconds.
+cells are those of c2_gamma_depth.py at two layers; without them the default trains six of 13 seconds.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def measure(
     numbers = solutions.numbers(cells, flow, vectors)
     numbers["sequence"] = SEQUENCE
     numbers["answers_to_it"] = {
-        solution: {seed: result.to_dict()["answer"] for seed, result in by_seed.items()}
-        for solution, by_seed in flow.items()
+        name: {seed: result.to_dict()["answer"] for seed, result in by_seed.items()}
+        for name, by_seed in flow.items()
     }
     return numbers, {"c3_information_flow": flow, "c3_first_layer_tsne": vectors}
 

@@ -28,8 +28,9 @@ from anchorlens.presets import RunConfig
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank
 from anchorlens.sweep import Cell
 from c7_covariance import components_for
-from solutions import INFERENTIAL_GAMMA, SYMMETRIC_GAMMA, answers, conflict_runs
+from solutions import answers, conflict_runs
 
+INITIALISATIONS = {0.8: "small", 0.5: "large"}
 N_CHECKPOINTS = 20
 MEASURES = {
     "mean_abs_cosine": "mean |cosine|<br>of W_Q's neurons",
@@ -48,7 +49,7 @@ SETTINGS: Mapping[str, tuple[str, Mapping[str, float]]] = {
 
 def wanted(given: argparse.Namespace) -> dict[str, list[RunConfig]]:
     """The runs of every setting, at both initialisations."""
-    axes = {"gamma": [INFERENTIAL_GAMMA, SYMMETRIC_GAMMA]}
+    axes = {"gamma": list(INITIALISATIONS)}
     lr = conflict_runs(given, axes)[0].train.lr
     runs = {}
     for setting, (_, changes) in SETTINGS.items():
@@ -116,7 +117,6 @@ def draw(numbers: Mapping[str, Any]) -> go.Figure:
     """The measures over the step, from step 1 on a log scale: a column an initialisation, a line a run."""
     runs = numbers["runs"]
     gammas = sorted({run["gamma"] for run in runs}, reverse=True)
-    names = {INFERENTIAL_GAMMA: "small", SYMMETRIC_GAMMA: "large"}
     figure = make_subplots(
         rows=len(MEASURES),
         cols=len(gammas),
@@ -124,7 +124,7 @@ def draw(numbers: Mapping[str, Any]) -> go.Figure:
         shared_yaxes=True,
         horizontal_spacing=0.05,
         vertical_spacing=0.05,
-        subplot_titles=[f"{names[gamma]} initialisation (gamma {gamma:g})" for gamma in gammas],
+        subplot_titles=[f"{INITIALISATIONS[gamma]} initialisation (gamma {gamma:g})" for gamma in gammas],
     )
     named: set[str] = set()
     for row, (name, label) in enumerate(MEASURES.items(), start=1):

@@ -7,8 +7,9 @@ costs nothing. The science is that of Zhang et al., arXiv 2405.05409 and 2501.08
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from anchorlens.lazy import lazy_names
 
 if TYPE_CHECKING:
     from anchorlens.behaviour import Behaviour, evaluate
@@ -27,22 +28,22 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "AnchorTask": "task",
-    "Behaviour": "behaviour",
-    "Checkpoint": "checkpoint",
-    "CheckpointError": "container",
-    "ModelConfig": "model_config",
-    "TrainConfig": "training.config",
-    "TrainResult": "training.result",
-    "Verdict": "verdict.verdict",
-    "build_model": "model",
-    "classify": "verdict.classify",
-    "evaluate": "behaviour",
-    "load_checkpoint": "checkpoint",
-    "preset": "presets",
-    "save_checkpoint": "checkpoint",
-    "train": "training.run",
-    "train_many": "training.run",
+    "AnchorTask": "anchorlens.task",
+    "Behaviour": "anchorlens.behaviour",
+    "Checkpoint": "anchorlens.checkpoint",
+    "CheckpointError": "anchorlens.container",
+    "ModelConfig": "anchorlens.model_config",
+    "TrainConfig": "anchorlens.training.config",
+    "TrainResult": "anchorlens.training.result",
+    "Verdict": "anchorlens.verdict.verdict",
+    "build_model": "anchorlens.model",
+    "classify": "anchorlens.verdict.classify",
+    "evaluate": "anchorlens.behaviour",
+    "load_checkpoint": "anchorlens.checkpoint",
+    "preset": "anchorlens.presets",
+    "save_checkpoint": "anchorlens.checkpoint",
+    "train": "anchorlens.training.run",
+    "train_many": "anchorlens.training.run",
 }
 
 __all__ = [
@@ -65,13 +66,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'anchorlens' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"anchorlens.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

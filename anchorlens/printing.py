@@ -77,7 +77,7 @@ def print_plan(plan: Plan, as_json: bool) -> None:
     )
     each, time = "not measured: the memory does not hold it", "unknown"
     if plan.seconds_per_update is not None and plan.seconds is not None:
-        each, time = f"{1e3 * plan.seconds_per_update:.1f} ms each, measured", _duration(plan.seconds)
+        each, time = f"{1e3 * plan.seconds_per_update:.1f} ms each, measured", duration(plan.seconds)
     table.add_row("steps", f"{plan.steps:,}", each)
     flops = plan.n_models * plan.steps * cost.flops
     table.add_row("FLOPs of matrix products", f"{flops:.2e}", f"{cost.flops:.2e} a step and model")
@@ -89,7 +89,8 @@ def _megabytes(n_bytes: int) -> str:
     return f"{n_bytes / 1e6:,.0f} MB"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time in words: `90 s`, `12 min 5 s`, `3 h 20 min`."""
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"

@@ -1,6 +1,7 @@
 """The shape of the house: which way imports point, what importing costs, what is documented."""
 
 import ast
+import importlib
 import inspect
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import anchorlens
 ROOT = Path(anchorlens.__file__).parent
 
 ORDER = [
+    "lazy",
     "configuration",
     "randomness",
     "anchor_functions",
@@ -102,13 +104,23 @@ ORDER = [
     "report.frame",
     "report.exhibits",
     "report.page",
+    "audit.mappings",
+    "audit.corruption",
+    "audit.files",
+    "audit.watching",
+    "audit.lateness",
+    "audit.picture",
+    "audit.result",
+    "audit.run",
+    "audit.printing",
     "sweep.cells",
-    "sweep.grid",
+    "sweep.grids",
     "sweep.folder",
     "sweep.work",
     "sweep.one_gpu",
     "sweep.engines",
     "sweep.run",
+    "sweep.printing",
     "sweep.table",
     "sweep.axes",
     "sweep.places",
@@ -122,7 +134,14 @@ ORDER = [
     "sweep.panel",
     "sweep.diagram",
     "demo",
-    "cli",
+    "cli.errors",
+    "cli.options",
+    "cli.models",
+    "cli.training",
+    "cli.verdicts",
+    "cli.sweeps",
+    "cli.audits",
+    "cli.app",
     "__main__",
 ]
 """A module imports only from those before it."""
@@ -194,3 +213,11 @@ class TestPublicNames:
 
         for cls in (anchorlens.AnchorTask, anchorlens.ModelConfig, anchorlens.TrainConfig):
             assert set(field_docs(cls)) == set(cls.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("package", ["anchorlens", "anchorlens.sweep", "anchorlens.audit"])
+def test_no_lazy_name_is_that_of_a_module(package):
+    """Importing the module would put it in the place of the name."""
+    folder = ROOT.joinpath(*package.split(".")[1:])
+    names = importlib.import_module(package).__all__
+    assert not [name for name in names if (folder / f"{name}.py").exists() or (folder / name).is_dir()]

@@ -178,6 +178,9 @@ print(sorted({{"torch", "transformer_lens"}} & set(sys.modules)), file=sys.stder
             ["train", "--help"],
             ["train", "--gama"],
             ["train", "--lr", "-1", "--out", "x"],
+            ["sweep", "--help"],
+            ["sweep", "--gamma", "0.8:0.3:0.1", "--out", "x"],
+            ["sweep", "--gamma", "0.3,0.5", "--lr", "-1", "--out", "x"],
         ],
     )
     def test_no_heavy_import(self, arguments):

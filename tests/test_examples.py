@@ -1,14 +1,14 @@
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from anchorlens import Checkpoint, build_model, preset, train_many
+from anchorlens import Checkpoint, build_model, preset
 from anchorlens.probes import PROBES
+from anchorlens.sweep import grid
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -21,31 +21,6 @@ def example(name):
 
 
 TINY = {"n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16}
-
-
-def test_grid_prints_a_row_for_each_run_and_a_map_of_phases():
-    grid = example("grid")
-    cells = grid.cells({"gamma": [0.4, 0.8], "weight_decay": [0.0, 1.0], "seed": [0, 1]})
-    assert len(cells) == 8 and cells[1] == {"gamma": 0.4, "weight_decay": 0.0, "seed": 1}
-    results = train_many([preset("quick", steps=2, **TINY, **cell) for cell in cells], workers=1)
-    rows = grid.run_table("quick", cells, results)
-    assert rows.row_count == 9  # and the mean
-    table = grid.phase_map(cells, results)
-    assert table.row_count == 2 and list(table.columns[1].cells) == ["? ?", "? ?"]
-
-
-def test_grid_runs_as_a_command(tmp_path):
-    command = [sys.executable, EXAMPLES / "grid.py", "--gamma", "0.5", "--steps", "1", "--workers", "1"]
-    done = subprocess.run(
-        [*command, "--out", tmp_path / "runs", "--json", tmp_path / "numbers.json"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "1 models in" in done.stdout
-    (run,) = json.loads((tmp_path / "numbers.json").read_text())["runs"]
-    assert run["status"] == "finished" and run["gamma"] == 0.5
-    assert (tmp_path / "runs/quick-steps1-gamma0.5-seed0/ckpt.pt").exists()
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch.func's own, of attention on a CPU
@@ -115,3 +90,11 @@ def test_probe_benchmark_measures_every_probe():
 def test_task_benchmark_measures_every_task():
     benchmark = example("benchmarks/task")
     assert set(benchmark.measure(n=1000, repeats=1)) == set(benchmark.TASKS)
+
+
+def test_sweep_benchmark_measures_both_ways():
+    benchmark = example("benchmarks/sweep")
+    row = benchmark.measure(grid("quick", {"seed": [0, 1]}, steps=2, **TINY), "serial", turns=1)
+    assert {name: len(each) for name, each in row["seconds"].items()} == {"bare": 1, "sweep": 1, "start": 1}
+    assert row["ratio"] > row["ratio_without_start"] and json.dumps(row)
+    assert benchmark.table([row]).row_count == 1

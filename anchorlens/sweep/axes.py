@@ -11,7 +11,7 @@ from typing import Any
 from anchorlens.presets import sorted_by_part
 from anchorlens.side_by_side import distinct
 from anchorlens.sweep.cells import Cell, axes_of, same_value
-from anchorlens.sweep.grid import ALIASES
+from anchorlens.sweep.grids import ALIASES
 
 FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
 """What stands across and up unless another is asked for: the first two of these that vary."""

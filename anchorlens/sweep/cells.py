@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.presets import RunConfig
-from anchorlens.training.folder import read_log
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "missing"]
 """The first three are a run's own; `failed`: it ends in an error each time; `missing`: not trained yet."""
@@ -118,7 +117,11 @@ class Cell:
 
     def log(self) -> list[dict[str, Any]]:
         """Its log lines (`step`, `loss`, accuracies, ...), oldest first; none for a cell that is not done."""
-        return [] if self.path is None else read_log(self.path / "log.jsonl")
+        if self.path is None:
+            return []
+        from anchorlens.training.folder import read_log  # with torch, which argument errors must not pay for
+
+        return read_log(self.path / "log.jsonl")
 
 
 @documented

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import logging
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager
@@ -24,11 +23,20 @@ from anchorlens.presets import RunConfig
 from anchorlens.training.plan import processes
 
 ADDRESSES = ("tcp://", "tls://", "ucx://")
-DEATHS = 5
-"""A cell whose worker was killed more often than this is at fault itself, on the engines `local` and `slurm`;
-another scheduler has its own `allowed-failures` (3 unless set)."""
+DEATHS = 3
+"""A cell whose worker was killed more often than this is at fault itself; a scheduler that we did not
+start has its own number, `allowed-failures`, which is 3 too unless it was set."""
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": DEATHS,
+    "distributed.scheduler.worker-saturation": 1.0,  # a worker has one cell, not the next one too
+}
+"""Of schedulers that we start."""
 CONNECT_SECONDS = 60
 """How long a scheduler is waited for."""
+
+
+class EngineError(RuntimeError):
+    """The engine does not start, or broke again and again; what is finished is kept."""
 
 
 class InThisProcess(Executor):
@@ -85,7 +93,8 @@ class Engine:
         """An executor for these cells, open within the context; what is under way at its end is given up.
 
         Raises:
-            BrokenExecutor: it cannot be opened: nobody answers at the address.
+            BrokenExecutor: nobody answers at the address.
+            EngineError: the processes of `local` do not start.
         """
         if self.name == "serial":
             return InThisProcess()
@@ -106,7 +115,7 @@ class Engine:
 
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         with contextlib.ExitStack() as opened:
-            opened.enter_context(config.set({"distributed.scheduler.allowed-failures": DEATHS}))
+            opened.enter_context(config.set(SETTINGS))
             try:
                 where = self._cluster(runs, opened)
                 client = opened.enter_context(Client(timeout=CONNECT_SECONDS, set_as_default=False, **where))
@@ -123,24 +132,30 @@ class Engine:
         if self.name == "slurm":
             from dask_jobqueue.slurm import SLURMCluster
 
-            jobs: Any = opened.enter_context(SLURMCluster())
+            jobs: Any = opened.enter_context(SLURMCluster(scheduler_options={"dashboard_address": ":0"}))
             jobs.scale(self.workers)
             return {"address": jobs}
         if self.name != "local":
             return {"scheduler_file": self.name}
         from distributed import LocalCluster
 
-        _check_main_is_importable()
         n_gpus = torch.cuda.device_count() if any(run.train.device != "cpu" for run in runs) else 0
-        cluster: Any = LocalCluster(
-            n_workers=self.workers or n_gpus or processes(runs, None),
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=None,  # pyright: ignore[reportArgumentType] - no web page
-            memory_limit=0,
-            silence_logs=logging.CRITICAL,
-        )
-        opened.enter_context(cluster)
+        try:
+            cluster: Any = opened.enter_context(
+                LocalCluster(
+                    n_workers=self.workers or n_gpus or processes(runs, None),
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    memory_limit=0,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+        except RuntimeError as error:
+            raise EngineError(
+                f"the processes of the engine 'local' did not start ({error}). They import the script that "
+                "called: put the call under `if __name__ == '__main__':`, or take the engine 'serial'"
+            ) from error
         if n_gpus > 1:
             from anchorlens.sweep.one_gpu import OneGPU
 
@@ -150,12 +165,3 @@ class Engine:
 
 def _has(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
-
-
-def _check_main_is_importable() -> None:
-    """Refuse to be started by a worker process that only wanted to import the script it belongs to."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise RuntimeError(
-            "a script that trains a sweep with the engine 'local' is imported by every worker; put the call "
-            "under `if __name__ == '__main__':`, or take the engine 'serial'"
-        )

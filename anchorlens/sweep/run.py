@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 
 from anchorlens.presets import RunConfig
 from anchorlens.sweep.cells import SweepResult, cell_id
-from anchorlens.sweep.engines import Engine
+from anchorlens.sweep.engines import Engine, EngineError
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.sweep.work import Failure, cells_at_once, work
 from anchorlens.training.loop import loop_key
@@ -59,7 +59,7 @@ def sweep(
     Raises:
         ValueError: unusable runs or options, a folder that holds something else or is being trained.
         OSError: the disk refuses (it is full, ...); what is finished is kept, the same call continues.
-        RuntimeError: the engine broke again and again; the same call continues.
+        EngineError: the engine does not start, or broke again and again; the same call continues.
 
     Example:
         >>> runs = grid("quick", {"gamma": "0.3:0.8:0.05", "seed": "0:3"})  # doctest: +SKIP
@@ -113,7 +113,7 @@ class _Driver:
                 left = _missing(missing, self.folder)
                 n_breaks = 1 if len(left) < n_before else n_breaks + 1
                 if n_breaks > BREAKS:
-                    raise RuntimeError(
+                    raise EngineError(
                         f"the engine {self.engine.name!r} broke {n_breaks} times in a row ({error}); what is "
                         "finished is kept, the same command continues"
                     ) from error

@@ -103,8 +103,6 @@ def _train(runs: Sequence[RunConfig], folder: SweepFolder) -> list[TrainResult]:
     # on one thread, so that the same cell has the same bits whichever engine trains it
     alike = [run._replace(train=replace(run.train, threads=run.train.threads or 1)) for run in runs]
     outs = [folder.unfinished(cell_id(run)) for run in runs]
-    for out in outs:
-        (out / "cell.json").unlink(missing_ok=True)
     try:
         return train_many(alike, outs=outs, resume=True, workers=1, progress=False)
     except CheckpointError:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from anchorlens.presets import PART_CLASSES, Parts, RunConfig, merged, preset_parts, sorted_by_part
 from anchorlens.sweep.cells import cell_id
 
-ALIASES = {"layers": "n_layers", "heads": "n_heads", "wd": "weight_decay"}
-"""Short names of fields that are swept often."""
-
+ALIASES = {"layers": "n_layers", "heads": "n_heads"}
+"""Short names of fields that are swept often, on the command line and of a map's axes."""
 MOST_CELLS = 100_000
 
 
@@ -44,7 +44,7 @@ def grid(
     """
     parts = preset_parts(base) if isinstance(base, str) else base
     parts = merged(parts, sorted_by_part(fields))
-    values = {ALIASES.get(name, name): axis_values(name, given) for name, given in (axes or {}).items()}
+    values = {name: axis_values(name, given) for name, given in (axes or {}).items()}
     if fields.keys() & values.keys():
         raise ValueError(f"{sorted(fields.keys() & values.keys())[0]} has both a value and an axis; give one")
     n_cells = 1
@@ -65,7 +65,7 @@ def axis_values(name: str, given: Any) -> tuple[Any, ...]:
     """The values of one axis.
 
     Args:
-        name: the field, or one of `ALIASES`.
+        name: the field.
         given: a sequence of values; one value; or text: values separated by commas, each of them one value
             or a range. `a:b` is the integers a, ..., b - 1, as Python's range; `a:b:step` goes from a to b
             in steps, both ends included.
@@ -78,13 +78,14 @@ def axis_values(name: str, given: Any) -> tuple[Any, ...]:
 
     >>> axis_values("gamma", "0.3:0.5:0.05")
     (0.3, 0.35, 0.4, 0.45, 0.5)
-    >>> axis_values("seed", "0:3"), axis_values("weight_decay", "0,0.01,1"), axis_values("layers", [2, 3])
+    >>> axis_values("seed", "0:3"), axis_values("weight_decay", "0,0.01,1"), axis_values("n_layers", [2, 3])
     ((0, 1, 2), (0, 0.01, 1), (2, 3))
     """
-    field = ALIASES.get(name, name)
-    sorted_by_part({field: None})
-    if isinstance(given, str):
-        given = [value for part in given.split(",") for value in _part_values(name, field, part.strip())]
+    sorted_by_part({name: None})
+    if isinstance(given, str) and not _is_plain(name):
+        given = [_read_json(name, given)]
+    elif isinstance(given, str):
+        given = [value for part in given.split(",") for value in _part_values(name, part.strip())]
     elif not isinstance(given, Sequence | range) and hasattr(given, "tolist"):
         given = given.tolist()
     values = list(given) if isinstance(given, Sequence | range) else [given]
@@ -93,11 +94,11 @@ def axis_values(name: str, given: Any) -> tuple[Any, ...]:
     return tuple({repr(value): value for value in values}.values())
 
 
-def _part_values(name: str, field: str, text: str) -> list[Any]:
+def _part_values(name: str, text: str) -> list[Any]:
     """The values of what stands between two commas."""
     bounds = text.split(":")
-    if len(bounds) == 1 or not _is_number(field):
-        return [_read(field, text)]
+    if len(bounds) == 1 or not _is_number(name):
+        return [_read(name, text)]
     numbers = [_decimal(name, text, bound) for bound in bounds]
     if len(numbers) == 2:
         if any(number != int(number) for number in numbers):
@@ -145,6 +146,19 @@ def _read(field: str, text: str) -> Any:
     return text
 
 
+def _read_json(name: str, text: str) -> Any:
+    """The value of a field that is no plain one."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{name} must be JSON, got {text!r} ({error})") from None
+
+
+def _is_plain(field: str) -> bool:
+    """Whether a value of a field is a number, a word or nothing."""
+    return all(kind in (int, float, str, bool, type(None)) or isinstance(kind, str) for kind in _kinds(field))
+
+
 def _is_number(field: str) -> bool:
     return bool({int, float} & _kinds(field))
 
@@ -153,4 +167,6 @@ def _kinds(field: str) -> set[Any]:
     """The types that a field's hint names."""
     owner = next(cls for cls in PART_CLASSES.values() if field in cls.__dataclass_fields__)
     hint = typing.get_type_hints(owner)[field]
-    return set(typing.get_args(hint) or (hint,))
+    kinds = set(typing.get_args(hint) or (hint,))
+    words = {word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)}
+    return {kind for kind in kinds if typing.get_origin(kind) is not Literal} | words

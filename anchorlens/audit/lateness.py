@@ -1,0 +1,151 @@
+"""How late each mapping is fit, what stands out, and how that compares with the truth: arrays alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens.configuration import documented
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
+FIT = 0.5
+"""Probability of the trained target from which a mapping counts as answered right."""
+NEVER = math.inf
+"""The fit step of a mapping that is not fit at the end: unknown, and later than every step (censored)."""
+FENCE = 3.0
+"""Interquartile ranges above the third quartile beyond which a fit step stands out (Tukey's outer fence)."""
+
+
+def fit_steps(
+    right: Float[np.ndarray, "*run moment mapping"], moments: Sequence[int]
+) -> Float[np.ndarray, "*run mapping"]:
+    """The first moment from which each mapping is answered right at every moment to the end.
+
+    Args:
+        right: probability of the right answer, 0..1; NaN counts as wrong.
+        moments: steps, ascending.
+
+    Returns:
+        Steps; infinite (`NEVER`) where the last moment finds it not fit, whatever was before.
+
+    >>> fit_steps(np.array([[0.9, 0.1], [0.2, 0.1], [0.6, 0.7], [0.8, 0.4]]), [10, 20, 30, 40]).tolist()
+    [30.0, inf]
+    """
+    wrong_before = np.flip(np.logical_or.accumulate(np.flip(~(right >= FIT), axis=-2), axis=-2), axis=-2)
+    first = wrong_before.sum(axis=-2)  # moments up to and with the last wrong one
+    return np.append(np.asarray(moments, dtype=float), NEVER)[first]
+
+
+def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"]:
+    """Place of each value in order, 0 (smallest) to 1 (largest); equal ones share the mean of their places.
+
+    >>> ranks(np.array([20.0, 10.0, NEVER, 20.0, NEVER])).tolist()
+    [0.375, 0.0, 0.875, 0.375, 0.875]
+    """
+    ordered = np.sort(values)
+    below, up_to = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
+    return (below + up_to - 1) / 2 / max(1, len(values) - 1)
+
+
+def lateness(steps: Float[np.ndarray, "run mapping"]) -> Float[np.ndarray, " mapping"]:
+    """Mean over the runs of each mapping's rank by fit step, 0..1; 1 = the last of all, in every run."""
+    return np.mean([ranks(each) for each in steps], axis=0)
+
+
+def fence(steps: Float[np.ndarray, " mapping"], moments: Sequence[int]) -> float | None:
+    """The step after which a fit is an outlier among the fits of one run: Tukey's outer fence.
+
+    It is Q3 + 3 (Q3 - Q1): what lies beyond, or is never fit, took longer by more than the spread of the
+    bulk explains; where all is fit at one time, nothing lies there. It needs no truth, and holds as long
+    as fewer than a quarter of the mappings are late. As a fit happens somewhere between two moments, Q1
+    counts as no later than the moment before Q3.
+
+    Args:
+        steps: of one run; infinite where never fit.
+        moments: the steps at which it was asked, ascending.
+
+    Returns:
+        A step; None where a quarter of the mappings or more are never fit: then there is no third quartile,
+        the model has not fit its data, and nothing can be told.
+
+    Source: J. W. Tukey, Exploratory Data Analysis (1977), outer fences.
+    """
+    low, high = np.quantile(steps, 0.25, method="lower"), np.quantile(steps, 0.75, method="higher")
+    if not np.isfinite(high):
+        return None
+    before = [moment for moment in moments if moment < high]
+    return float(high + FENCE * (high - min(low, before[-1] if before else 0)))
+
+
+def stand_out(
+    steps: Float[np.ndarray, "run mapping"], fences: Sequence[float | None]
+) -> Bool[np.ndarray, " mapping"]:
+    """Whether a mapping lies beyond the fence in more than half of the runs that have one."""
+    beyond = [each > limit for each, limit in zip(steps, fences, strict=True) if limit is not None]
+    return np.mean(beyond, axis=0) > 0.5 if beyond else np.zeros(steps.shape[1], dtype=bool)
+
+
+@documented
+@dataclass(frozen=True)
+class Score:
+    """How a ranking and its flags compare with what is known to violate the rule."""
+
+    n: int
+    """Mappings (or groups) that were ranked."""
+    n_violating: int
+    """Those that violate the rule."""
+    auc: float | None
+    """Probability that one that violates is later than one that obeys, 0..1; ties count one half. .5 = no
+    better than chance. None where all violate, or none."""
+    auc_error: float | None
+    """Its standard error (Hanley and McNeil), as if they were independent; 0 at an AUC of 1."""
+    n_flagged: int
+    """Those that are flagged."""
+    precision: float | None
+    """Share of the flagged that violate, 0..1; None where nothing is flagged."""
+    recall: float | None
+    """Share of those that violate which is flagged, 0..1; None where none violates."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content."""
+        return asdict(self)
+
+
+def score(
+    late: Float[np.ndarray, " mapping"],
+    flagged: Bool[np.ndarray, " mapping"],
+    violates: Bool[np.ndarray, " mapping"],
+) -> Score:
+    """Compare a ranking (larger = later) and its flags with the truth.
+
+    Source: the area under the ROC curve and its error, Hanley and McNeil, Radiology 143 (1982).
+    """
+    from sklearn.metrics import roc_auc_score
+
+    n, n_bad, n_flagged = len(late), int(violates.sum()), int(flagged.sum())
+    hits = int((flagged & violates).sum())
+    auc = error = None
+    if 0 < n_bad < n:
+        auc = float(roc_auc_score(violates, late))
+        error = _auc_error(auc, n_bad, n - n_bad)
+    return Score(
+        n=n,
+        n_violating=n_bad,
+        auc=auc,
+        auc_error=error,
+        n_flagged=n_flagged,
+        precision=hits / n_flagged if n_flagged else None,
+        recall=hits / n_bad if n_bad else None,
+    )
+
+
+def _auc_error(auc: float, n_bad: int, n_good: int) -> float:
+    both_bad, both_good = auc / (2 - auc), 2 * auc**2 / (1 + auc)
+    variance = auc * (1 - auc) + (n_bad - 1) * (both_bad - auc**2) + (n_good - 1) * (both_good - auc**2)
+    return math.sqrt(max(0.0, variance) / (n_bad * n_good))

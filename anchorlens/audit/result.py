@@ -1,0 +1,240 @@
+"""What an audit found: how late every mapping is fit, what stands out, how that compares with the truth."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens import container
+from anchorlens.audit.lateness import Score, fence, fit_steps, lateness, ranks, score, stand_out
+from anchorlens.audit.mappings import Mappings
+from anchorlens.checkpoint import library_versions
+from anchorlens.configuration import documented
+from anchorlens.model_config import ModelConfig
+from anchorlens.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from jaxtyping import Bool, Float, Int
+
+SCHEMA_VERSION = 1
+"""Of `to_dict`; it grows by one when a key changes its meaning or goes."""
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """How late models with a small initialisation fit every mapping of a dataset.
+
+    Everything but the measurement itself is computed from `right` and `moments`, without a look at the truth;
+    `score` and `group_score` compare with it where it is known.
+    """
+
+    mappings: Mappings
+    """What was asked."""
+    right: Float[np.ndarray, "seed moment mapping"]
+    """Probability of the trained target, 0..1, the mean over the draws; the raw measurement."""
+    moments: tuple[int, ...]
+    """Steps at which every mapping was asked, ascending."""
+    seeds: tuple[int, ...]
+    """A model for each."""
+    n_draws: int
+    """Times a mapping was asked at every moment, at trained positions with fresh noise."""
+    model: ModelConfig
+    """Shape and initialisation."""
+    train: TrainConfig
+    """The recipe; its seed is that of the first model."""
+
+    @cached_property
+    def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
+        """The first moment from which a mapping is answered right to the end; infinite where it never is.
+
+        Infinite is censored: how long it would have taken is unknown, and longer than the run.
+        """
+        return fit_steps(self.right, self.moments)
+
+    @property
+    def never_fit(self) -> Int[np.ndarray, " mapping"]:
+        """Models that had not fit a mapping at their end (censored)."""
+        return (~np.isfinite(self.fit_steps)).sum(axis=0)
+
+    @cached_property
+    def lateness(self) -> Float[np.ndarray, " mapping"]:
+        """Mean rank by fit step over the models, 0..1; 1 = the last of all. What is never fit ranks last."""
+        return lateness(self.fit_steps)
+
+    @cached_property
+    def fences(self) -> tuple[float | None, ...]:
+        """For each model the step beyond which a fit stands out; None where it has not fit its data."""
+        return tuple(fence(each, self.moments) for each in self.fit_steps)
+
+    @cached_property
+    def flagged(self) -> Bool[np.ndarray, " mapping"]:
+        """Whether a mapping stands out in more than half of the models: predicted to violate the rule."""
+        return stand_out(self.fit_steps, self.fences)
+
+    @cached_property
+    def mirror_flagged(self) -> Bool[np.ndarray, " mapping"]:
+        """Whether a mapping's mirror, the anchors in reverse order with the same key, is flagged.
+
+        Models answer both orders alike at first, so that one exception makes two mappings late: of two that
+        are flagged, often only one violates.
+        """
+        mirror = self.mappings.mirror
+        return (mirror >= 0) & self.flagged[mirror]
+
+    @cached_property
+    def group_lateness(self) -> Float[np.ndarray, " group"]:
+        """Median lateness of the mappings of each group, 0..1."""
+        of = self.mappings.group_of
+        return np.array([np.median(self.lateness[of == k]) for k in range(len(self.mappings.groups))])
+
+    @cached_property
+    def group_flagged(self) -> Bool[np.ndarray, " group"]:
+        """Whether more than half of a group's mappings are flagged."""
+        of = self.mappings.group_of
+        return np.array([self.flagged[of == k].mean() > 0.5 for k in range(len(self.mappings.groups))])
+
+    @cached_property
+    def score(self) -> Score | None:
+        """Ranking and flags of the mappings against the truth; None where it is unknown."""
+        violates = self.mappings.violates
+        return None if violates is None else score(self.lateness, self.flagged, violates)
+
+    @cached_property
+    def group_score(self) -> Score | None:
+        """The same for the groups; one violates where more than half of its mappings do."""
+        violates = self.mappings.group_violates
+        return None if violates is None else score(self.group_lateness, self.group_flagged, violates)
+
+    @cached_property
+    def auc_by_seed(self) -> tuple[float | None, ...]:
+        """AUC of the mappings for each model alone; None where the truth is unknown or one-sided."""
+        violates = self.mappings.violates
+        if violates is None:
+            return (None,) * len(self.seeds)
+        return tuple(score(ranks(each), self.flagged, violates).auc for each in self.fit_steps)
+
+    @property
+    def order(self) -> Int[np.ndarray, " mapping"]:
+        """Mappings, the latest first; equal ones in the dataset's order."""
+        return np.argsort(-self.lateness, kind="stable")
+
+    @property
+    def group_order(self) -> Int[np.ndarray, " group"]:
+        """Groups, the latest first."""
+        return np.argsort(-self.group_lateness, kind="stable")
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One record for each mapping, the latest first.
+
+        `a1`, `a2`, ..., `key`, `target`; `lateness`; `fit_step <seed>` for each model (None where never fit);
+        `never_fit`, the number of models; `flagged`, `mirror_flagged`; `violates`, or None where unknown.
+        """
+        data = self.mappings
+        for row in self.order.tolist():
+            record: dict[str, Any] = {f"a{k + 1}": a for k, a in enumerate(data.chains[row].tolist())}
+            record |= {"key": int(data.keys[row]), "target": int(data.targets[row])}
+            record["lateness"] = float(self.lateness[row])
+            for seed, step in zip(self.seeds, self.fit_steps[:, row].tolist(), strict=True):
+                record[f"fit_step {seed}"] = int(step) if math.isfinite(step) else None
+            record |= {"never_fit": int(self.never_fit[row]), "flagged": bool(self.flagged[row])}
+            record["mirror_flagged"] = bool(self.mirror_flagged[row])
+            yield {**record, "violates": None if data.violates is None else bool(data.violates[row])}
+
+    def group_rows(self) -> Iterator[dict[str, Any]]:
+        """One record for each group, the latest first."""
+        data, of = self.mappings, self.mappings.group_of
+        for group in self.group_order.tolist():
+            here = of == group
+            steps = float(np.median(self.fit_steps[:, here]))
+            yield {
+                "group": list(data.groups[group]),
+                "n_mappings": int(here.sum()),
+                "lateness": float(self.group_lateness[group]),
+                "median_fit_step": steps if math.isfinite(steps) else None,
+                "n_never_fit": int((self.never_fit[here] > 0).sum()),
+                "n_flagged": int(self.flagged[here].sum()),
+                "flagged": bool(self.group_flagged[group]),
+                "n_violating": None if data.violates is None else int(data.violates[here].sum()),
+            }
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content, all but `right`; a step or a fence that does not exist is null."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "dataset": {
+                "name": self.mappings.name,
+                "n_mappings": len(self.mappings),
+                "n_groups": len(self.mappings.groups),
+                "n_violating": None if self.score is None else self.score.n_violating,
+            },
+            "n_flagged": int(self.flagged.sum()),
+            "n_flagged_with_mirror": int((self.flagged & self.mirror_flagged).sum()),
+            "n_never_fit": int((self.never_fit > 0).sum()),
+            "score": None if self.score is None else self.score.to_dict(),
+            "group_score": None if self.group_score is None else self.group_score.to_dict(),
+            "seeds": list(self.seeds),
+            "auc_by_seed": list(self.auc_by_seed),
+            "fences": list(self.fences),
+            "moments": list(self.moments),
+            "n_draws": self.n_draws,
+            "model": self.model.to_dict(),
+            "train": self.train.to_dict(),
+            "groups": list(self.group_rows()),
+            "mappings": list(self.rows()),
+            "versions": library_versions(),
+        }
+
+    def table(self, path: str | os.PathLike[str]) -> None:
+        """Write a CSV with a row for each mapping, the latest first (`rows`); None is an empty field.
+
+        Raises:
+            OSError: the disk refuses; a file that was there before is untouched.
+        """
+        text = io.StringIO(newline="")
+        rows = list(self.rows())
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: int(v) if isinstance(v, bool) else v for k, v in row.items()})
+        with container.atomic_write(Path(path)) as file:
+            file.write(text.getvalue().encode())
+
+    def plot(self) -> go.Figure:
+        """The share of mappings that is fit against the step, a line for each model; lateness by group.
+
+        Vermilion are mappings that violate the rule, or where that is unknown those that are flagged.
+        """
+        from plotly.subplots import make_subplots
+
+        from anchorlens.audit.picture import draw_fits, draw_groups
+        from anchorlens.figures import styled
+
+        data, violates = self.mappings, self.mappings.violates
+        odd = self.flagged if violates is None else violates
+        names = ("not flagged", "flagged") if violates is None else ("obey the rule", "violate it")
+        figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.14)
+        draw_fits(figure, self.moments, self.fit_steps, odd, names, self.fences)
+        draw_groups(figure, data, self.lateness, odd, self.group_order, self.group_lateness)
+        figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"})
+        title = f"{data.name}: which mappings are fit late"
+        return styled(figure, title, width=900, height=max(420, 160 + 18 * len(data.groups[:24])))
+
+    def __repr__(self) -> str:
+        n, n_flagged, known = len(self.mappings), int(self.flagged.sum()), self.score
+        if all(limit is None for limit in self.fences):
+            return f"Audit({self.mappings.name}: nothing can be told, the models have not fit their data)"
+        found = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
+        if known is not None and known.auc is not None:
+            found += f"; AUC {known.auc:.3f} ± {known.auc_error:.3f}"
+        return f"Audit({self.mappings.name}: {found})"

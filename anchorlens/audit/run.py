@@ -1,0 +1,135 @@
+"""`audit`: train models with a small initialisation on a dataset, and say which mappings they fit late."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from anchorlens import container, figures
+from anchorlens.audit.files import open_dataset
+from anchorlens.audit.mappings import Mappings, mappings_of
+from anchorlens.audit.result import Audit
+from anchorlens.audit.watching import watch
+from anchorlens.configuration import check_number
+from anchorlens.model_config import ModelConfig
+from anchorlens.presets import RunConfig
+from anchorlens.task import AnchorTask
+from anchorlens.training.config import TrainConfig
+
+GAMMA = 0.8
+"""The initialization rate of an audit: small weights, which learn what composes first."""
+STEPS = 1000
+MOST_ANSWERS = 200_000_000
+"""Models times moments times mappings, so that they stay in memory."""
+
+
+def audit(
+    dataset: AnchorTask | Mappings | str | os.PathLike[str],
+    *,
+    model: ModelConfig | None = None,
+    config: TrainConfig | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    n_moments: int = 100,
+    n_draws: int = 4,
+    out: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> Audit:
+    """Rank the mappings of a dataset by how late models with a small initialisation fit them.
+
+    With small weights a model learns what composes first and exceptions late. Every mapping, (chain of
+    anchors, key) -> target, is asked at evenly spaced moments of training, at trained positions with fresh
+    noise. It is fit from the first moment from which the mean probability of its trained target is >= .5
+    to the end; what never is, is censored and ranks last. Lateness is the mean rank over the models. What
+    lies beyond Tukey's outer fence of fit steps in more than half of the models is flagged; that needs no
+    truth, and in a dataset without exceptions it flags nothing.
+
+    Args:
+        dataset: a task (what its overrides change violates its rule), mappings (`mappings_of`, `read_csv`),
+            or a file for `open_dataset`.
+        model: shape and initialisation; the `quick` preset's with gamma .8, fitted to the task, if left out.
+        config: the recipe; the `quick` preset's with 1,000 steps if left out. Its seed, trajectory and
+            evaluations are not used.
+        seeds: one model for each.
+        n_moments: times at which the mappings are asked, evenly spaced to the last step.
+        n_draws: times a mapping is asked at every moment.
+        out: a folder (made where there is none) for `audit.json`, `mappings.csv` and `audit.html`.
+        workers: processes on the CPU; None for one per core.
+        progress: None shows a bar in a terminal or a notebook; False never does.
+
+    Returns:
+        Fit steps, ranks, flags and, where the truth is known, AUC with its standard error.
+
+    Raises:
+        ValueError: an unusable dataset or option, or a recipe that stops early.
+        TrainingDiverged: a loss became NaN or infinite.
+        OSError: a file cannot be read or written.
+
+    Example:
+        >>> tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.8)
+        >>> recipe = TrainConfig(steps=2, n_samples=512)
+        >>> audit(AnchorTask(), model=tiny, config=recipe, seeds=[0], n_moments=2)
+        Audit(task: nothing can be told, the models have not fit their data)
+
+    Source: small initialisation as a noise finder, the closing remarks of arXiv 2405.05409 and 2501.08537.
+    """
+    seeds, folder = _checked_seeds(seeds), None if out is None else Path(out)
+    check_number("n_moments", n_moments, minimum=1, integer=True)
+    check_number("n_draws", n_draws, minimum=1, integer=True)
+    if workers is not None:
+        check_number("workers", workers, minimum=1, integer=True)
+    mappings = _as_mappings(dataset)
+    model = model or ModelConfig.for_task(mappings.task, gamma=GAMMA)
+    train = replace(config or TrainConfig(steps=STEPS), seed=seeds[0])
+    if train.stop_at_loss is not None or train.early_stop_evaluations is not None:
+        raise ValueError(
+            "stop_at_loss and early_stop_evaluations must be unset for an audit, which is about a whole run; "
+            "take fewer steps"
+        )
+    last = train.total_steps
+    moments = tuple(sorted({max(1, round(k * last / n_moments)) for k in range(1, n_moments + 1)}))
+    if (n_answers := len(seeds) * len(moments) * len(mappings)) > MOST_ANSWERS:
+        raise ValueError(
+            f"{len(seeds)} models times {len(moments)} moments times {len(mappings):,} mappings are "
+            f"{n_answers:,} answers, more than {MOST_ANSWERS:,}; take fewer moments"
+        )
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    runs = [RunConfig(mappings.task, model, replace(train, seed=seed)) for seed in seeds]
+    right = watch(mappings, runs, moments, n_draws, workers=workers, progress=progress)
+    found = Audit(mappings, right, moments, seeds, n_draws, model, train)
+    if folder is not None:
+        _write(found, folder)
+    return found
+
+
+def _as_mappings(dataset: AnchorTask | Mappings | str | os.PathLike[str]) -> Mappings:
+    if isinstance(dataset, Mappings):
+        return dataset
+    if isinstance(dataset, AnchorTask):
+        return mappings_of(dataset)
+    if isinstance(dataset, str | os.PathLike):
+        return open_dataset(dataset)
+    raise ValueError(f"dataset must be an AnchorTask, Mappings or a file, got {type(dataset).__name__}")
+
+
+def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
+    if not isinstance(seeds, Sequence | range | np.ndarray) or isinstance(seeds, str) or not len(seeds):
+        raise ValueError(f"seeds must be a list of one seed or more, got {seeds!r}")
+    for seed in seeds:
+        check_number("a seed", seed, minimum=0, integer=True)
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must be different from each other, got {list(seeds)}")
+    return tuple(int(seed) for seed in seeds)
+
+
+def _write(found: Audit, folder: Path) -> None:
+    with container.atomic_write(folder / "audit.json") as file:
+        file.write(json.dumps(found.to_dict(), allow_nan=False).encode())
+    found.table(folder / "mappings.csv")
+    figures.save(found.plot(), folder / "audit.html")

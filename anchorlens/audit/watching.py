@@ -1,0 +1,150 @@
+"""Training models and asking them every mapping on the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from anchorlens.audit.mappings import Mappings
+from anchorlens.presets import RunConfig
+from anchorlens.randomness import generator
+from anchorlens.sequences import AnchorBatch
+from anchorlens.training.numerics import choose_device, numeric_settings
+from anchorlens.training.plan import check_runs, members_at_once, processes
+from anchorlens.training.progress import progress_bar
+from anchorlens.training.result import TrainingDiverged
+from anchorlens.training.run import end_with_parent
+from anchorlens.training.stack import Stack
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+_BATCH = 1024
+"""Sequences asked in one pass."""
+
+
+def watch(
+    mappings: Mappings,
+    runs: Sequence[RunConfig],
+    moments: Sequence[int],
+    n_draws: int,
+    *,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> Float[np.ndarray, "run moment mapping"]:
+    """Train runs of equal shape on the mappings, and ask them every mapping at every moment.
+
+    A run's seed decides its initial weights, its training sequences, their order, and the questions, which
+    are the same at every moment. On CUDA the runs are members of one stack, on the CPU each has a process.
+
+    Args:
+        mappings: what is trained and asked.
+        runs: model and recipe of each; the task is that of `mappings`.
+        moments: steps, ascending; after the last of them training ends.
+        n_draws: times a mapping is asked at every moment.
+        workers: processes on the CPU; None for one per core.
+        progress: None shows a bar in a terminal or a notebook; False never does.
+
+    Returns:
+        Probability of the trained target, 0..1, the mean over the draws.
+
+    Raises:
+        ValueError: runs that cannot be trained here.
+        TrainingDiverged: a loss became NaN or infinite.
+        RuntimeError: a worker process was killed.
+    """
+    runs = check_runs(runs)
+    n_processes = processes(runs, workers)
+    with progress_bar(len(runs) * moments[-1], enabled=progress) as show:
+        if n_processes > 1:
+            return _in_processes(mappings, runs, moments, n_draws, n_processes, show)
+        at_once = members_at_once(runs[0], len(runs)) if _on_cuda(runs) else 1
+        parts = []
+        for start in range(0, len(runs), at_once):
+
+            def shown(done: int, text: str, before: int = start * moments[-1]) -> None:
+                show(before + done, text)
+
+            together = runs[start : start + at_once]
+            parts.append(_watch_stack(mappings, together, moments, n_draws, shown))
+        return np.concatenate(parts)
+
+
+def _on_cuda(runs: Sequence[RunConfig]) -> bool:
+    return choose_device(runs[0].train.device).type == "cuda"
+
+
+def _in_processes(
+    mappings: Mappings,
+    runs: Sequence[RunConfig],
+    moments: Sequence[int],
+    n_draws: int,
+    n_processes: int,
+    show: Callable[[int, str], None],
+) -> Float[np.ndarray, "run moment mapping"]:
+    """Each run alone, in one of several processes."""
+    from concurrent.futures import as_completed
+
+    from loky import ProcessPoolExecutor
+    from loky.process_executor import TerminatedWorkerError
+
+    executor = ProcessPoolExecutor(
+        n_processes, env={"OMP_NUM_THREADS": "1"}, initializer=end_with_parent, initargs=(os.getpid(),)
+    )
+    try:
+        futures = [executor.submit(_watch_stack, mappings, [run], moments, n_draws) for run in runs]
+        for n_done, future in enumerate(as_completed(futures), start=1):
+            future.result()
+            show(n_done * moments[-1], f"{n_done} of {len(runs)} models")
+        return np.concatenate([future.result() for future in futures])
+    except TerminatedWorkerError as error:
+        raise RuntimeError(
+            "a worker process was killed (by hand, or for want of memory: try fewer workers)"
+        ) from error
+    finally:
+        executor.shutdown(kill_workers=True)
+
+
+def _watch_stack(
+    mappings: Mappings,
+    runs: Sequence[RunConfig],
+    moments: Sequence[int],
+    n_draws: int,
+    show: Callable[[int, str], None] = lambda done, text: None,
+) -> Float[np.ndarray, "run moment mapping"]:
+    """Runs in one stack, in this process."""
+    train = runs[0].train
+    device = choose_device(train.device)
+    data = [mappings.training_set(train.n_samples, generator(run.train.seed, "data")) for run in runs]
+    questions = [mappings.questions(n_draws, generator(run.train.seed, "evaluation")) for run in runs]
+    right = np.empty((len(runs), len(moments), len(mappings)), dtype=np.float32)
+    with numeric_settings(device, train.threads, tf32=train.matmul == "tf32"):
+        stack = Stack(runs, data, device)
+        for place, moment in enumerate(moments):
+            updates = stack.advance(moment)
+            for k, (run, update) in enumerate(zip(runs, updates, strict=True)):
+                if update.failed_at is not None:
+                    raise TrainingDiverged(
+                        f"training diverged with seed {run.train.seed} at step {update.failed_at}; "
+                        "try a smaller lr or weight_decay, or a larger gamma"
+                    )
+                each = _probabilities(stack, k, questions[k])
+                right[k, place] = each.reshape(n_draws, -1).mean(axis=0)
+            losses = sum(update.loss for update in updates) / len(updates)
+            show(len(runs) * moment, f"loss {losses:.4f}")
+    return right
+
+
+def _probabilities(stack: Stack, member: int, batch: AnchorBatch) -> Float[np.ndarray, " batch"]:
+    """Probability that a member gives to the target of each sequence."""
+    model = stack.model(member)
+    found = []
+    with torch.inference_mode():
+        for tokens, targets in zip(batch.tokens.split(_BATCH), batch.targets.split(_BATCH), strict=True):
+            shares = model(tokens)[:, -1].softmax(dim=-1)  # [batch, d_vocab]
+            found.append(shares.gather(1, targets.to(shares.device).unsqueeze(1)).squeeze(1).cpu().numpy())
+    return np.concatenate(found)

@@ -1,0 +1,64 @@
+"""`anchorlens audit`: which mappings of a dataset break the rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anchorlens.cli.errors import one_line_errors
+
+
+@one_line_errors
+def audit_command(
+    dataset: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A .csv file with columns key, a1, a2, ..., target (and violates, where it is known), or a "
+            ".toml file with a table task. Left out: the papers' task, whose mappings all obey.",
+        ),
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Initialization rate; .8 if left out, small weights.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps; 1000 if left out.")] = None,
+    n_samples: Annotated[int | None, typer.Option(help="Training sequences drawn from the dataset.")] = None,
+    seeds: Annotated[int, typer.Option(help="Models to train, with seeds 0, 1, ...")] = 3,
+    top: Annotated[int, typer.Option(help="Mappings to list, the latest.", min=0)] = 20,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for audit.json, mappings.csv and audit.html.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; one per core if left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
+) -> None:
+    """Rank the mappings of a dataset by how late models with small initial weights fit them.
+
+    Such models learn what composes first and exceptions last: what is fit late is likely to break the
+    composition rule, or to be noise. Where the truth is known, the ranking is compared with it.
+    """
+    from anchorlens import figures
+    from anchorlens.audit import audit, mappings_of, open_dataset, printing
+    from anchorlens.audit.run import GAMMA, STEPS
+    from anchorlens.model_config import ModelConfig
+    from anchorlens.task import AnchorTask
+    from anchorlens.training.config import TrainConfig
+
+    if plot is not None and not plot.parent.is_dir():
+        raise ValueError(f"--plot must be in a folder that exists, got {plot}; make {plot.parent} first")
+    mappings = mappings_of(AnchorTask()) if dataset is None else open_dataset(dataset)
+    recipe: dict[str, Any] = {"steps": STEPS if steps is None else steps, "n_samples": n_samples}
+    recipe = {name: value for name, value in recipe.items() if value is not None}
+    found = audit(
+        mappings,
+        model=ModelConfig.for_task(mappings.task, gamma=GAMMA if gamma is None else gamma),
+        config=TrainConfig(**recipe),
+        seeds=range(seeds),
+        out=out,
+        workers=workers,
+    )
+    if plot is not None:
+        figures.save(found.plot(), plot)
+        typer.echo(f"the picture is in {plot}", err=True)
+    printing.print_audit_json(found) if as_json else printing.print_audit(found, top=top)

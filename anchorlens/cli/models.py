@@ -1,0 +1,91 @@
+"""`anchorlens evaluate` and `anchorlens probe`: what one checkpoint answers, and one thing inside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anchorlens.cli.errors import one_line_errors
+
+if TYPE_CHECKING:
+    from anchorlens.behaviour import Behaviour
+    from anchorlens.checkpoint import Checkpoint
+
+
+def show(path: Path, checkpoint: Checkpoint, behaviour: Behaviour, as_json: bool) -> None:
+    """Print what a model answers."""
+    from anchorlens.printing import print_json, print_tables
+
+    if as_json:
+        print_json(path, checkpoint, behaviour)
+    else:
+        print_tables(checkpoint, behaviour)
+
+
+@one_line_errors
+def evaluate_command(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint file, .pt or .safetensors.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
+    n_noise: Annotated[int, typer.Option(help="Noise draws for every (pair, key, position).")] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Measure what a checkpoint answers, and name its phase by definition."""
+    from anchorlens.checkpoint import load_checkpoint
+
+    loaded = load_checkpoint(checkpoint)
+    from anchorlens.behaviour import evaluate
+    from anchorlens.training.numerics import choose_device
+
+    behaviour = evaluate(
+        loaded.last_position_model(choose_device(device)),
+        loaded.task,
+        training_set=loaded.training_set(),
+        n_noise=n_noise,
+        seed=seed,
+    )
+    show(checkpoint, loaded, behaviour, as_json)
+
+
+@one_line_errors
+def probe_command(
+    name: Annotated[str | None, typer.Argument(help="A probe's name; --list prints them.")] = None,
+    checkpoint: Annotated[Path | None, typer.Argument(help="A checkpoint file, .pt or .safetensors.")] = None,
+    list_probes: Annotated[
+        bool, typer.Option("--list", help="Print the probes and what they measure.")
+    ] = False,
+    options: Annotated[
+        str, typer.Option(help='Options of the probe as JSON, {"layer": 1} for example.')
+    ] = "{}",
+    as_json: Annotated[bool, typer.Option("--json", help="Print numbers and raw values as JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Measure one thing inside a checkpoint's model."""
+    if list_probes:
+        from anchorlens.probes import PROBES
+
+        for probe in PROBES:
+            typer.echo(f"{probe.__name__:20s} {(probe.__doc__ or '').splitlines()[0]}")
+        return
+    if name is None or checkpoint is None:
+        raise ValueError("name a probe and a checkpoint, or ask for --list")
+    try:
+        chosen = json.loads(options)
+    except ValueError:
+        chosen = None
+    if not isinstance(chosen, dict):
+        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {options!r}')
+    from anchorlens import figures, probes
+    from anchorlens.checkpoint import load_checkpoint
+
+    probe = probes.probe_named(name)
+    loaded = load_checkpoint(checkpoint)
+    result = probes.apply_to_checkpoint(probe, loaded, device=device, **chosen)
+    if plot is not None:
+        figures.save(result.plot(), plot)
+        typer.echo(f"the picture is in {plot}", err=True)
+    typer.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else repr(result))

@@ -1,0 +1,116 @@
+"""One option for every field of the three configurations, with the help that stands under the field."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tomllib
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from anchorlens.configuration import field_docs
+
+
+def with_field_options(
+    command: Callable[..., None], *, axes: bool = False, short: Mapping[str, str] | None = None
+) -> Callable[..., None]:
+    """Give a command that takes `**fields` one option for every field.
+
+    Args:
+        command: its other parameters are options or arguments of its own.
+        axes: whether an option takes several values, as text, in place of one of the field's type.
+        short: another name of an option -> the field.
+    """
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "fields"]
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    parameters = [*own, *_options(axes, short or {})]
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    del command.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
+    return command
+
+
+def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
+    """A command line option for every field of AnchorTask, ModelConfig and TrainConfig."""
+    from anchorlens.presets import PART_CLASSES
+
+    parameters = []
+    for part, cls in PART_CLASSES.items():
+        hints = typing.get_type_hints(cls)
+        docs = field_docs(cls)
+        for name, field in cls.__dataclass_fields__.items():
+            kind = str if axes else _option_type(hints[name])
+            text = docs[name] + (" As JSON." if is_json(hints[name]) else "")
+            default = field.default
+            if isinstance(default, int | float | str) and not isinstance(default, bool):
+                text += f" Default {default}."
+            flags = [
+                f"--{flag.replace('_', '-')}" for flag in (name, *(s for s in short if short[s] == name))
+            ]
+            if hints[name] is bool and not axes:
+                flags = []  # with --no-...
+            panel = f"{part} ({cls.__name__})"
+            option = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False)
+            annotation = Annotated[kind | None, option]
+            parameters.append(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            )
+    return parameters
+
+
+def _option_type(hint: Any) -> Any:
+    """The type of an option: the field's own where the command line has it, else text (JSON)."""
+    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+    if typing.get_origin(hint) is Literal:
+        return hint
+    if len(kinds) == 1 and (kinds[0] in (int, float, str, bool) or typing.get_origin(kinds[0]) is Literal):
+        return kinds[0]
+    return str
+
+
+def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, with JSON read where a field is no plain value."""
+    from anchorlens.presets import PART_CLASSES
+
+    hints = {n: h for cls in PART_CLASSES.values() for n, h in typing.get_type_hints(cls).items()}
+    given = {}
+    for name, value in fields.items():
+        if value is None:
+            continue
+        if isinstance(value, str) and is_json(hints[name]):
+            value = read_json(name, value)
+        given[name] = value
+    return given
+
+
+def is_json(hint: Any) -> bool:
+    """Whether a field of that type is given as JSON: it is no plain value."""
+    return _option_type(hint) is str and str not in (hint, *typing.get_args(hint))
+
+
+def read_json(name: str, text: str) -> Any:
+    """The value of a field that is no plain one.
+
+    Raises:
+        ValueError: the text is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"--{name.replace('_', '-')} must be JSON, got {text!r} ({error})") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file holds.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a TOML file: {error}") from None

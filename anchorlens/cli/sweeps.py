@@ -1,0 +1,132 @@
+"""`anchorlens sweep`, `status` and `diagram`: many runs over a grid, how far they are, maps of them."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors
+from anchorlens.cli.options import read_toml, with_field_options
+from anchorlens.sweep.grids import ALIASES, grid
+
+
+@functools.partial(with_field_options, axes=True, short=ALIASES)
+@one_line_errors
+def sweep_command(
+    preset: Annotated[
+        str | None, typer.Option(help="What the cells are where no axis says otherwise; quick if left out.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file: an optional preset, tables task, model, train, and a table sweep of axes.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the sweep; what is in it is not trained again.")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="serial; local (all cores or GPUs); slurm; tcp://HOST:PORT or a scheduler file of a Dask "
+            "cluster. Left out: local where Dask is installed (extra \\[cluster]), else serial."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of local (one per core or GPU if left out), jobs of slurm.")
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Train cells again that failed before.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Train nothing; print the cells and what they would take.")
+    ] = False,
+    **fields: Any,
+) -> None:
+    """Train every combination of the values given; the same command again continues.
+
+    A field takes one value, several (--weight-decay 0,0.01,1), a range with both ends (--gamma 0.3:0.8:0.05),
+    or integers up to but without the end (--seed 0:3 is 0, 1, 2). A flag beats the TOML file, which beats the
+    preset. A cell's folder appears when it is trained and measured; killing anything loses at most the cells
+    under way.
+    """
+    from anchorlens.presets import merged, preset_parts
+
+    if out is None and not dry_run:
+        raise ValueError("--out is missing: name the folder of the sweep, for example --out sweeps/a")
+    file: Any = {} if config is None else read_toml(config)
+    named, axes = file.pop("preset", None), file.pop("sweep", {})
+    if not isinstance(axes, dict):
+        raise ValueError(f"{config}: sweep must be a table of axes, got {axes!r}")
+    axes |= {name: value for name, value in fields.items() if value is not None}
+    runs = grid(merged(preset_parts(preset or named or "quick"), file), axes)
+    from anchorlens.sweep import printing
+
+    if out is None or dry_run:
+        printing.print_plan_of_sweep(runs, out)
+        return
+    from anchorlens.sweep.engines import EngineError
+    from anchorlens.sweep.run import sweep
+
+    typer.echo(printing.outline(runs), err=True)
+    try:
+        result = sweep(runs, out, engine=engine, workers=workers, retry_failed=retry_failed)
+    except EngineError as error:
+        fail(str(error), EXIT_FAILED)
+    printing.print_sweep(result)
+    n_failed = result.counts.get("failed", 0)
+    if n_failed:
+        fail(f"{n_failed} of {len(result)} cells failed; anchorlens status {out} says why", EXIT_FAILED)
+
+
+Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.")]
+
+
+@one_line_errors
+def status_command(
+    out: Folder,
+    cells: Annotated[bool, typer.Option("--cells", help="Print a row for every cell.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with every cell.")] = False,
+) -> None:
+    """Say how far a sweep is and what became of its cells, also while it is being trained."""
+    from anchorlens.sweep import open_sweep, printing
+
+    result = open_sweep(out)
+    if as_json:
+        printing.print_sweep_json(result)
+    else:
+        printing.print_sweep(result, cells=cells)
+
+
+@one_line_errors
+def diagram_command(
+    sweep: Folder,
+    out: Annotated[
+        Path | None, typer.Option(help="The page; diagram.html in the sweep's folder if left out.")
+    ] = None,
+    x: Annotated[str | None, typer.Option(help="The field across; gamma, if it varies.")] = None,
+    y: Annotated[str | None, typer.Option(help="The field upwards; weight_decay, if it varies.")] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="Write every cell with all its numbers too: .csv or .parquet.")
+    ] = None,
+    reports: Annotated[
+        bool, typer.Option("--reports", help="Write the full report of every cell too (seconds and MB each).")
+    ] = False,
+) -> None:
+    """Draw the maps of a sweep: one self-contained page, on which a cell opens its report."""
+    from anchorlens.sweep import open_sweep
+    from anchorlens.sweep.diagram import write_diagram
+    from anchorlens.sweep.table import write_table
+
+    result = open_sweep(sweep)
+    page = out or sweep / "diagram.html"
+    write_diagram(result, page, x=x, y=y, reports=reports)
+    typer.echo(f"the diagram is in {page}", err=True)
+    if table is not None:
+        write_table(result.cells, table)
+        typer.echo(f"{len(result)} cells are in {table}", err=True)

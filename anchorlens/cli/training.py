@@ -1,0 +1,79 @@
+"""`anchorlens train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors
+from anchorlens.cli.models import show
+from anchorlens.cli.options import read_fields, read_toml, with_field_options
+
+
+@with_field_options
+@one_line_errors
+def train_command(
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="quick (default), paper-2l1h, paper-gpt2, phase1, phase2, phase2-commutative or phase3."
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file: an optional preset, and tables task, model, train.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run: log and checkpoints.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out, or begin it there.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Train nothing; print parameters, bytes, steps, FLOPs and the time."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    **fields: Any,
+) -> None:
+    """Train a HookedTransformer on a two-anchor task, save it and measure it.
+
+    A flag beats the TOML file, which beats the preset.
+    """
+    from anchorlens.presets import RunConfig, merged, preset_parts, sorted_by_part
+
+    if out is None and not dry_run:
+        raise ValueError("--out is missing: name the folder of the run, for example --out runs/g0.7")
+    changes: Any = {} if config is None else read_toml(config)
+    named = changes.pop("preset", None)
+    changes = merged(changes, sorted_by_part(read_fields(fields)))
+    stored = None
+    if resume and out is not None:
+        from anchorlens.training.folder import stored_run
+
+        stored = stored_run(out)
+    if stored is not None and preset is None and named is None:
+        base = stored.to_dict()  # a flag changes that field alone; train says whether it may
+    else:
+        base = preset_parts(preset or named or "quick")
+    run = RunConfig.from_dict(merged(base, changes))
+    if out is None or dry_run:
+        from anchorlens.printing import print_plan
+        from anchorlens.training.plan import plan
+
+        print_plan(plan([run]), as_json)
+        return
+    from anchorlens.training.result import TrainingDiverged
+    from anchorlens.training.run import train
+
+    try:
+        result = train(*run, out=out, resume=resume)
+    except TrainingDiverged as error:
+        fail(str(error), EXIT_FAILED)
+    path = out / "ckpt.pt"
+    typer.echo(f"{result.status} at step {result.checkpoint.step}; the model is in {path}", err=True)
+    show(path, result.checkpoint, result.behaviour, as_json)

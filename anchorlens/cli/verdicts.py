@@ -1,0 +1,90 @@
+"""`anchorlens classify` and `anchorlens demo`: which phase, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, one_line_errors
+
+
+@one_line_errors
+def classify_command(
+    checkpoints: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Checkpoints: .pt or .safetensors, the folder of a run, of the released code or of a "
+            "Hugging Face GPT-2, or a bare state dict with --config."
+        ),
+    ],
+    config: Annotated[
+        Path | None,
+        typer.Option(help="What bare state dicts are: TOML or JSON.", exists=True, dir_okay=False),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object for each checkpoint, a line each.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Write one self-contained HTML page about all of them.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 4 where a phase is undecided.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
+) -> None:
+    """Say which phase a checkpoint is in, by its answers and by its inside, and why.
+
+    1 memorises, 2 generalises in distribution, 3 composes rules. One that cannot be read does not stop the
+    others; the exit code is then 3.
+    """
+    if report is not None and not report.parent.is_dir():
+        raise ValueError(
+            f"--report must be in a folder that exists, got {report}; make {report.parent} first"
+        )
+    from anchorlens.training.numerics import choose_device
+
+    choose_device(device)
+    from anchorlens.verdict import classify, printing
+
+    verdicts, unreadable = [], 0
+    for path in checkpoints:
+        try:
+            verdict = classify(path, config=config, device=device, seed=seed)
+        except (ValueError, OSError) as error:
+            unreadable += 1
+            typer.echo(f"anchorlens: {error}", err=True)
+            if as_json:
+                printing.print_unreadable_json(str(path), str(error))
+            continue
+        verdicts.append(verdict)
+        if as_json:
+            printing.print_verdict_json(verdict)
+    if verdicts and not as_json:
+        printing.print_verdicts(verdicts) if len(checkpoints) > 1 else printing.print_verdict(verdicts[0])
+    if verdicts and report is not None:
+        from anchorlens.report import write_report
+
+        write_report(verdicts, report)
+        typer.echo(f"the report is in {report}", err=True)
+    if unreadable:
+        raise typer.Exit(EXIT_CHECKPOINT)
+    if strict and any(verdict.phase is None for verdict in verdicts):
+        raise typer.Exit(EXIT_UNDECIDED)
+
+
+@one_line_errors
+def demo_command(
+    train: Annotated[
+        bool, typer.Option("--train", help="Train the four models first (minutes), instead of shipped ones.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the report, and the runs.")] = Path("runs/demo"),
+) -> None:
+    """Classify four small checkpoints, one of each phase, and write the report about them."""
+    from anchorlens.demo import shipped, trained
+
+    out.mkdir(parents=True, exist_ok=True)
+    paths = trained(out) if train else shipped()
+    classify_command.__wrapped__(paths, report=out / "report.html")  # pyright: ignore[reportFunctionMemberAccess]

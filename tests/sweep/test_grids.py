@@ -1,0 +1,89 @@
+import pytest
+
+from anchorlens import preset
+from anchorlens.sweep import grid
+from anchorlens.sweep.cells import cell_id
+from anchorlens.sweep.grids import axis_values
+
+
+class TestAxisValues:
+    @pytest.mark.parametrize(
+        ("field", "text", "values"),
+        [
+            ("gamma", "0.3:0.8:0.05", (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8)),
+            ("gamma", "0.3:0.44:0.05", (0.3, 0.35, 0.4)),  # 0.44 is no step away
+            ("gamma", "0.5,0.3:0.4:0.1,0.5", (0.5, 0.3, 0.4)),
+            ("seed", "0:3", (0, 1, 2)),
+            ("seed", "0:6:2", (0, 2, 4, 6)),  # with a step both ends are in
+            ("n_layers", "2", (2,)),
+            ("lr", "1e-3, 5e-4", (1e-3, 5e-4)),
+            ("variant", "gpt2,postnorm", ("gpt2", "postnorm")),
+            ("complexity", "none,0:2", (None, 0, 1)),
+            ("noise_obeys_split", "true,false", (True, False)),
+            ("unseen_pairs", "[[3, 4], [4, 3]]", ([[3, 4], [4, 3]],)),  # JSON: one value, commas and all
+        ],
+    )
+    def test_of_text(self, field, text, values):
+        assert axis_values(field, text) == values
+
+    def test_of_python_values(self):
+        numpy = pytest.importorskip("numpy")
+        assert axis_values("gamma", numpy.array([0.3, 0.5])) == (0.3, 0.5)
+        assert axis_values("seed", range(2)) == (0, 1) and axis_values("seed", 4) == (4,)
+
+    @pytest.mark.parametrize(
+        ("field", "text", "message"),
+        [
+            ("gama", "0.3", "did you mean 'gamma'"),
+            ("gamma", "0.8:0.3:0.1", "first <= last"),
+            ("gamma", "0.3:0.8:0", "step > 0"),
+            ("gamma", "0.3:0.8", "must have a step, for example 0.3:0.8:0.1"),
+            ("gamma", "0.3:x:0.1", "made of numbers, got 'x'"),
+            ("gamma", "0.3:nan:0.1", "made of numbers, got 'nan'"),
+            ("seed", "3:3", "first < end"),
+            ("gamma", "0:1:1e-9", "take a larger step"),
+            ("unseen_pairs", "[[3, 4]", "must be JSON"),
+        ],
+    )
+    def test_refuses(self, field, text, message):
+        with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+            axis_values(field, text)
+
+
+class TestGrid:
+    def test_is_every_combination_the_last_axis_fastest(self):
+        runs = grid("quick", {"gamma": "0.3,0.5", "seed": "0:2"}, steps=10)
+        assert [(run.model.gamma, run.train.seed) for run in runs] == [(0.3, 0), (0.3, 1), (0.5, 0), (0.5, 1)]
+        assert {run.train.steps for run in runs} == {10}
+
+    def test_keeps_the_preset_and_takes_each_cell_once(self):
+        (run,) = grid("phase2", {"seed": "1,1"})
+        assert run == preset("phase2", seed=1)
+
+    def test_epochs_replace_the_steps_of_a_preset(self):
+        (run,) = grid("phase2", {"epochs": [2]})
+        assert run.train.epochs == 2 and run.train.steps is None
+
+    def test_refuses(self):
+        with pytest.raises(ValueError, match="gamma has both a value and an axis"):
+            grid("quick", {"gamma": [0.3]}, gamma=0.5)
+        with pytest.raises(ValueError, match="at most 100,000 cells, got 1,000,000"):
+            grid("quick", {"seed": "0:1000", "n_samples": "1000:2000"})
+        with pytest.raises(ValueError, match="at least one value"):
+            grid("quick", {"gamma": []})
+        with pytest.raises(ValueError, match="gamma"):
+            grid("quick", {"gamma": "0.3,high"})
+
+
+class TestIdentity:
+    def test_equal_configurations_have_one(self):
+        assert cell_id(preset("quick", weight_decay=1)) == cell_id(preset("quick", weight_decay=1.0))
+
+    def test_every_part_counts(self):
+        runs = [preset("quick"), preset("quick", seed=1), preset("quick", gamma=0.31)]
+        runs += [preset("quick", regime="conflict"), preset("quick", log_every=5)]
+        assert len({cell_id(run) for run in runs}) == 5
+
+    def test_does_not_change_with_the_version(self):
+        """A folder of an earlier version is not trained again; a new field changes this on purpose."""
+        assert cell_id(preset("quick")) == "260a1e1c84243fea"

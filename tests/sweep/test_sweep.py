@@ -1,0 +1,204 @@
+import json
+import shutil
+
+import pytest
+from sweeping import TINY, finished, tiny
+
+from anchorlens import CheckpointError, classify, load_checkpoint, preset
+from anchorlens.sweep import Cell, open_sweep, sweep
+from anchorlens.sweep.cells import cell_id
+from anchorlens.sweep.folder import SweepFolder
+
+AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return sweep(tiny(AXES), tmp_path_factory.mktemp("sweep") / "a", engine="serial")
+
+
+class TestACell:
+    def test_is_a_run_with_its_numbers(self, done):
+        assert repr(done) == f"SweepResult({done.out}: gamma (2) x seed (2); 4 finished)"
+        for cell in done:
+            assert cell.path == done.out / "cells" / cell.id and cell.status == "finished"
+            assert load_checkpoint(cell.path / "ckpt.pt").model == cell.run.model
+            assert cell.log()[-1]["step"] == 20 == cell.numbers["step"]
+        assert not (done.out / "unfinished").exists()
+
+    def test_has_the_numbers_of_classify(self, done):
+        cell = done.cells[0]
+        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
+        assert cell.numbers["ood"] == verdict.behaviour.ood.value
+        assert cell.numbers["label"] == verdict.by_behaviour.label
+        assert cell.verdict["behaviour"] == json.loads(json.dumps(verdict.behaviour.to_dict()))
+        assert cell.numbers["probability Phase 3"] == pytest.approx(
+            verdict.mechanism.probabilities["Phase 3"], abs=1e-6
+        )
+
+    def test_has_a_flat_record_without_collisions(self, done):
+        cell = done.cells[0]
+        row = cell.row()
+        assert row["cell"] == cell.id and row["gamma"] == 0.3 and row["seed"] == 0
+        assert row["id"] == cell.numbers["id"] and row["stable_rank.w_q"] > 1
+        assert len(row) == 3 + len(cell.fields) + len(cell.numbers)
+
+    def test_that_is_missing_has_no_numbers(self):
+        cell = Cell(preset("quick"))
+        assert not cell.done and cell.numbers == {} and cell.log() == [] and cell.phase is None
+
+
+class TestTheSameCallAgain:
+    def test_trains_nothing(self, done):
+        before = finished(done.out)
+        again = sweep(tiny(AXES), done.out, engine="serial")
+        assert finished(done.out) == before and again.counts == {"finished": 4}
+
+    def test_with_more_cells_trains_those(self, done, tmp_path):
+        out = tmp_path / "b"
+        shutil.copytree(done.out, out)
+        before = finished(out)
+        more = sweep(tiny({"gamma": "0.5,0.7", "seed": "0"}), out, engine="serial")
+        assert [cell.fields["gamma"] for cell in more] == [0.5, 0.7]
+        assert len(open_sweep(out)) == 5 and before.items() <= finished(out).items()
+
+    def test_continues_a_cell_from_its_state(self, tmp_path):
+        """What a killed process left: the cell's folder with a saved state, at step 10 of 20."""
+        from anchorlens.training.run import train
+
+        (run,) = tiny({"seed": [0]}, state_every_seconds=0, log_every=1)
+        folder = SweepFolder(tmp_path / "a")
+        whole = sweep([run], tmp_path / "whole", engine="serial").cells[0]
+        sweep([], folder.out, engine="serial")
+        unfinished = folder.unfinished(cell_id(run))
+
+        class Killed(BaseException):
+            pass
+
+        def killed(self, step, threads, tensors, save=None):
+            save_state(self, step, threads, tensors)
+            if step == 10:
+                raise Killed
+
+        from anchorlens.training.folder import RunFolder
+
+        save_state = RunFolder.save_state
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RunFolder, "save_state", killed)
+            with pytest.raises(Killed):
+                train(*run, out=unfinished)
+        cell = sweep([run], folder.out, engine="serial").cells[0]
+        assert [line["step"] for line in cell.log()] == list(range(1, 21))
+        ours, theirs = (load_checkpoint(c.path / "ckpt.pt").weights for c in (cell, whole))
+        assert all((ours[name] == theirs[name]).all() for name in theirs)
+
+    def test_begins_anew_what_was_left_damaged(self, tmp_path):
+        (run,) = tiny({"seed": [0]})
+        unfinished = SweepFolder(tmp_path / "a").unfinished(cell_id(run))
+        sweep([], tmp_path / "a", engine="serial")
+        unfinished.mkdir(parents=True)
+        (unfinished / "config.json").write_text("{half a fi")
+        assert sweep([run], tmp_path / "a", engine="serial").counts == {"finished": 1}
+
+
+class TestAFailingCell:
+    @pytest.fixture
+    def failed(self, tmp_path):
+        """Where the second of three cells should be trained lies a file, so that it fails each time."""
+        runs = tiny({"seed": "0:3"})
+        blocked = SweepFolder(tmp_path / "a").unfinished(cell_id(runs[1]))
+        first = sweep(runs[:1], tmp_path / "a", engine="serial")
+        blocked.parent.mkdir(exist_ok=True)
+        blocked.write_text("in the way")
+        return sweep(runs, first.out, engine="serial"), runs, blocked
+
+    def test_is_recorded_and_stops_nobody(self, failed):
+        result, _, _ = failed
+        assert [cell.status for cell in result] == ["finished", "failed", "finished"]
+        cell = result.cells[1]
+        assert "must be a folder, got the file" in cell.error and "Traceback" in cell.details
+        assert cell.numbers == {} and cell.row()["error"] == cell.error
+
+    def test_is_tried_again_only_when_asked(self, failed):
+        result, runs, blocked = failed
+        blocked.unlink()
+        assert sweep(runs, result.out, engine="serial").counts == {"finished": 2, "failed": 1}
+        assert sweep(runs, result.out, engine="serial", retry_failed=True).counts == {"finished": 3}
+
+
+def test_a_diverged_run_is_a_cell_with_its_message(tmp_path):
+    """Updates so large that the loss overflows."""
+    runs = tiny({"lr": [1e30, 1e-3]}, warmup_steps=0, gamma=0.1)
+    result = sweep(runs, tmp_path / "a", engine="serial")
+    assert [cell.status for cell in result] == ["diverged", "finished"]
+    assert "training diverged" in result.cells[0].error and result.cells[0].numbers["phase"] is None
+
+
+class TestRefuses:
+    def test_a_folder_of_something_else(self, tmp_path):
+        (tmp_path / "thesis.tex").write_text("precious")
+        with pytest.raises(ValueError, match=r"holds 'thesis.tex' and no sweep"):
+            sweep(tiny({"seed": [0]}), tmp_path, engine="serial")
+        assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
+
+    def test_a_file(self, tmp_path):
+        (tmp_path / "a").write_text("")
+        with pytest.raises(ValueError, match="must be a folder, got the file"):
+            sweep(tiny({"seed": [0]}), tmp_path / "a", engine="serial")
+
+    def test_a_folder_that_is_being_trained(self, tmp_path):
+        runs = tiny({"seed": [0]})
+        with SweepFolder(tmp_path).held(runs), pytest.raises(ValueError, match="by another process"):
+            sweep(runs, tmp_path, engine="serial")
+
+    def test_what_is_no_run(self, tmp_path):
+        with pytest.raises(ValueError, match="put it in brackets"):
+            sweep(preset("quick"), tmp_path / "a", engine="serial")
+        assert not (tmp_path / "a").exists()
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"engine": "quantum"}, "engine must be serial, local, slurm"),
+            ({"engine": "serial", "workers": 2}, "starts no workers"),
+            ({"engine": "slurm"}, "number of workers"),
+            ({"engine": "local", "workers": 0}, "workers must be an integer >= 1"),
+        ],
+    )
+    def test_an_engine(self, tmp_path, options, message):
+        with pytest.raises(ValueError, match=message):
+            sweep(tiny({"seed": [0]}), tmp_path / "a", **options)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "is no anchorlens sweep"),
+            ("[1, 2]", "is no anchorlens sweep"),
+            ('{"format": "anchorlens run", "format_version": 1}', "not an anchorlens sweep"),
+            ('{"format": "anchorlens sweep", "format_version": 9}', "too new"),
+            ('{"format": "anchorlens sweep", "format_version": 1}', "no list of cells"),
+            ('{"format": "anchorlens sweep", "format_version": 1, "cells": [{"x": 1}]}', "no list of cells"),
+        ],
+    )
+    def test_a_damaged_list_of_cells(self, tmp_path, text, message):
+        (tmp_path / "sweep.json").write_text(text)
+        with pytest.raises(CheckpointError, match=message):
+            open_sweep(tmp_path)
+
+    def test_no_sweep(self, tmp_path):
+        with pytest.raises(CheckpointError, match="cannot be read: No such file"):
+            open_sweep(tmp_path / "nothing")
+
+    def test_a_damaged_cell(self, done, tmp_path):
+        shutil.copytree(done.out, tmp_path / "a")
+        (tmp_path / "a" / "cells" / done.cells[0].id / "cell.json").write_bytes(b"\xff\xfe")
+        with pytest.raises(CheckpointError, match=f"{done.cells[0].id}/cell.json"):
+            open_sweep(tmp_path / "a")
+
+
+def test_stop_at_loss_ends_a_run_there(tmp_path):
+    """A loss that is there from the first five lines on."""
+    (run,) = tiny({"seed": [0]}, stop_at_loss=100.0, log_every=2)
+    cell = sweep([run], tmp_path / "a", engine="serial").cells[0]
+    assert cell.status == "stopped early" and cell.numbers["step"] == 10
+    assert TINY["n_checkpoints"] == 0

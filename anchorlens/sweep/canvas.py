@@ -97,6 +97,7 @@ def finished(figure: go.Figure, layout: Layout, title: str, *, scale: bool = Fal
         barmode="overlay",
         hovermode="closest",
         dragmode=False,
+        hoverlabel={"bgcolor": PAPER, "bordercolor": INK, "font_color": "#000000", "align": "left"},
         legend={
             "orientation": "h",
             "x": 0,

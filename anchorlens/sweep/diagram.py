@@ -21,8 +21,8 @@ from anchorlens.report.scripts import plotly_js
 from anchorlens.report.words import Caption
 from anchorlens.sweep import axes
 from anchorlens.sweep.atlas import MAPS, Map
-from anchorlens.sweep.cells import Cell, SweepResult, axes_of
-from anchorlens.sweep.looks import OUTCOMES, outcome
+from anchorlens.sweep.cells import ACCURACIES, Cell, SweepResult, axes_of
+from anchorlens.sweep.looks import ACCURACY_NAMES, OUTCOMES, outcome
 from anchorlens.sweep.panel import cell_name, curve_layout, packed_panel
 from anchorlens.sweep.summary import Summary, summary
 from anchorlens.training.progress import progress_bar
@@ -46,6 +46,11 @@ class ShownSlice:
     """In the order of the list."""
     summary: Summary
     """What they come to."""
+
+    @property
+    def accuracies(self) -> list[str]:
+        """Those that some cell has."""
+        return [name for name in ACCURACIES if any(cell.numbers.get(name) is not None for cell in self.cells)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +170,7 @@ def diagram_html(
         cell_name=cell_name,
         value_label=axes.value_label,
         outcome=outcome,
+        accuracy_names=ACCURACY_NAMES,
     )
 
 

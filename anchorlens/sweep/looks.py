@@ -9,8 +9,11 @@ from textwrap import wrap
 from anchorlens.figures import BLUE, GREY, ORANGE
 from anchorlens.report.words import COLOURS
 from anchorlens.sweep.axes import value_label
-from anchorlens.sweep.cells import Cell
+from anchorlens.sweep.cells import ACCURACIES, Cell
 from anchorlens.verdict.mechanism import LABELS
+
+ACCURACY_NAMES = {name: name.upper() if name in ("id", "ood") else name for name in ACCURACIES}
+"""Accuracy -> as it is written."""
 
 CLEAR = "rgba(0,0,0,0)"
 INK = "#808080"
@@ -96,9 +99,8 @@ def told(cell: Cell, fields: tuple[str, ...]) -> str:
     if numbers:
         lines.append(f"behaviour: {numbers['label']}")
         lines.append(f"mechanism: {numbers['mechanism_label']}")
-        accuracies = ("train", "id", "ood", "symmetric", "commutativity")
-        shown = [(name, numbers[name]) for name in accuracies if numbers[name] is not None]
-        lines += wrap(", ".join(f"{name} {value:.3f}" for name, value in shown), 60)
+        named = [(ACCURACY_NAMES[name], numbers[name]) for name in ACCURACIES if numbers[name] is not None]
+        lines += wrap(", ".join(f"{name} {value:.3f}" for name, value in named), 60)
         if numbers.get("stable_rank.w_q") is not None:
             lines.append(f"stable rank of W_Q {numbers['stable_rank.w_q']:.2f}")
     step = numbers.get("step")

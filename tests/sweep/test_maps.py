@@ -263,7 +263,7 @@ class TestWhatIsTold:
     def test_everything_that_is_known(self):
         one = cell("2", gamma=0.5, seed=3, rank=9.25)
         told = drawn(phase_map([one], y=None))[one.id]["hover"]
-        for words in ("gamma 0.5, seed 3", "train 1.000, id 0.980, ood 0.100", "commutativity 0.400", "9.25"):
+        for words in ("gamma 0.5, seed 3", "train 1.000, ID 0.980, OOD 0.100", "commutativity 0.400", "9.25"):
             assert words in told
         assert "finished after 1,000 steps" in told and one.id in told and "symmetric" not in told
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.audit.mappings import Mappings
-from anchorlens.figures import BLUE, GREY, ORANGE
+from anchorlens.figures import BLUE, ORANGE
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -48,7 +48,7 @@ def draw_fits(
             )
     for limit in fences:
         if limit is not None and limit <= across[-1]:
-            line = {"color": GREY, "dash": "dot", "width": 1}
+            line = {"color": "black", "dash": "dot", "width": 1.2}
             figure.add_shape(type="line", x0=limit, x1=limit, y0=0, y1=1, line=line, row=1, col=1)
     figure.update_xaxes(title="step (dotted: fence)", range=[0, across[-1]], row=1, col=1)
     figure.update_yaxes(title="share of mappings fit", range=[-0.02, 1.02], row=1, col=1)

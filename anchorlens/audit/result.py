@@ -217,7 +217,7 @@ class Audit:
         """
         from plotly.subplots import make_subplots
 
-        from anchorlens.audit.picture import draw_fits, draw_groups
+        from anchorlens.audit.picture import MOST_GROUPS, draw_fits, draw_groups
         from anchorlens.figures import styled
 
         data, violates = self.mappings, self.mappings.violates
@@ -226,9 +226,12 @@ class Audit:
         figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.14)
         draw_fits(figure, self.moments, self.fit_steps, odd, names, self.fences)
         draw_groups(figure, data, self.lateness, odd, self.group_order, self.group_lateness)
-        figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"})
+        n_shown = min(MOST_GROUPS, len(data.groups))
         title = f"{data.name}: which mappings are fit late"
-        return styled(figure, title, width=900, height=max(420, 160 + 18 * len(data.groups[:24])))
+        drawn = styled(figure, title, width=900, height=max(440, 180 + 18 * n_shown))
+        legend = {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yref": "container"}
+        drawn.update_layout(legend={**legend, "yanchor": "bottom"}, margin_b=90)
+        return drawn
 
     def __repr__(self) -> str:
         n, n_flagged, known = len(self.mappings), int(self.flagged.sum()), self.score

@@ -30,15 +30,16 @@ N_SEQUENCES = 1_000
 def measure(
     cells: Sequence[Cell], n_sequences: int = N_SEQUENCES
 ) -> tuple[dict[str, Any], dict[str, solutions.Found]]:
-    """Route scores and silhouettes by seed, and what the probes gave, by the picture's name."""
+    """Route scores, their stages and silhouettes by seed, and what the probes gave, by the picture's name."""
     flow = solutions.probed(cells, information_flow, tokens=SEQUENCE, effects="merged")
     vectors = solutions.probed(cells, first_layer_tsne, n_sequences=n_sequences)
     numbers = solutions.numbers(cells, flow, vectors)
     numbers["sequence"] = SEQUENCE
-    numbers["answers_to_it"] = {
-        name: {seed: result.to_dict()["answer"] for seed, result in by_seed.items()}
-        for name, by_seed in flow.items()
-    }
+    for name, field in (("answers_to_it", "answer"), ("stages", "stages")):
+        numbers[name] = {
+            gamma: {seed: result.to_dict()[field] for seed, result in by_seed.items()}
+            for gamma, by_seed in flow.items()
+        }
     return numbers, {"c3_information_flow": flow, "c3_first_layer_tsne": vectors}
 
 

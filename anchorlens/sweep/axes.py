@@ -86,7 +86,7 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
 
     Args:
         cells: of a sweep.
-        x: field asked for across, or one of `grid.ALIASES`; None to choose.
+        x: field asked for across, or one of `grids.ALIASES`; None to choose.
         y: field asked for up; None to choose.
 
     Returns:

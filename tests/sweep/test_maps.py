@@ -314,14 +314,14 @@ class TestAxes:
         cells = self.grid("gamma", "lr")
         assert choose_axes(cells, x="lr") == ("lr", "gamma")
         assert choose_axes(cells, y="gamma") == ("lr", "gamma")
-        assert choose_axes(cells, x="layers", y="wd") == ("n_layers", "weight_decay")
+        assert choose_axes(cells, x="layers", y="weight_decay") == ("n_layers", "weight_decay")
 
     def test_what_cannot_be_is_refused(self):
         cells = self.grid("gamma")
         with pytest.raises(ValueError, match="no configuration has a field 'gama'; did you mean 'gamma'"):
             choose_axes(cells, x="gama")
-        with pytest.raises(ValueError, match="two fields, got 'weight_decay' for both"):
-            choose_axes(cells, x="wd", y="weight_decay")
+        with pytest.raises(ValueError, match="two fields, got 'n_layers' for both"):
+            choose_axes(cells, x="layers", y="n_layers")
         with pytest.raises(ValueError, match="x must not be the seed"):
             choose_axes(cells, x="seed")
 

@@ -18,7 +18,8 @@ checkpoints, and censored where they do not get there.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -37,6 +38,10 @@ COMPLEXITIES = tuple(range(7))
 BROKEN = (1, 2)
 """The group that complexity 1 breaks."""
 N_CHECKPOINTS = 40
+FITTED: Mapping[str, Any] = {"symbol": "line-ns-open", "size": 16, "line_width": 2}
+NOT_FIT: Mapping[str, Any] = {"symbol": "triangle-right-open", "size": 9}
+QUIET = 0.05
+"""Accuracy up to which nothing happens yet: the picture begins where the first group leaves it."""
 
 
 def runs_to_loss(given: argparse.Namespace) -> list[RunConfig]:
@@ -99,7 +104,7 @@ def measure_pairs(courses: Sequence[Course]) -> dict[str, Any]:
 
 
 def draw_pairs(courses: Sequence[Course]) -> go.Figure:
-    """Accuracy of every group over the step, all seeds; a dot where it is fit, a triangle where it is not."""
+    """Accuracy of every group over the step, all seeds; a tick where it is fit, a triangle if it is not."""
     columns = list(dict.fromkeys(_name(each.cell) for each in courses))
     kinds = [True, False]
     titles = [
@@ -122,11 +127,14 @@ def draw_pairs(courses: Sequence[Course]) -> go.Figure:
     for name, color in ((f"group {_text(BROKEN)}", ORANGE), ("the other groups", BLUE)):
         figure.add_scatter(x=[None], y=[None], mode="lines", line_color=color, name=name, row=1, col=1)
     for name, marker in (
-        ("fit from here on", {"symbol": "circle", "size": 7, "color": "black"}),
-        ("not fit: later than the run", {"symbol": "triangle-right-open", "size": 9, "color": "black"}),
+        ("fit from here on", FITTED),
+        ("not fit: later than the run", NOT_FIT),
     ):
+        marker = {**marker, "color": "black"}
         figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name, row=1, col=1)
-    figure.update_xaxes(type="log", dtick=1)
+    first = min(each.steps[(each.accuracy > QUIET).any(axis=1).argmax()] for each in courses)
+    last = max(each.steps[-1] for each in courses)
+    figure.update_xaxes(type="log", range=[math.log10(max(first, 1)) - 0.1, math.log10(last) + 0.05])
     figure.update_xaxes(title="training step", row=2)
     figure.update_yaxes(range=[-0.03, 1.03])
     figure.update_yaxes(title="accuracy on training data", col=1)
@@ -148,8 +156,7 @@ def _lines(each: Course) -> list[go.Scatter]:
         hover = f"{_text(group)}, seed {each.cell.run.train.seed}"
         traces.append(go.Scatter(x=each.steps[from_one], y=accuracy[from_one], mode="lines", line=line))
         step = steps[group]
-        symbol = "triangle-right-open" if step is None else "circle"
-        marker = {"symbol": symbol, "size": 9 if step is None else 7, "color": color}
+        marker = {**(NOT_FIT if step is None else FITTED), "color": color}
         at = (each.steps[-1], accuracy[-1]) if step is None else (step, FIT)
         traces.append(go.Scatter(x=[at[0]], y=[at[1]], mode="markers", marker=marker))
         for trace in traces[-2:]:

@@ -121,8 +121,10 @@ def diagram_command(
     """Draw the maps of a sweep: one self-contained page, on which a cell opens its report."""
     from anchorlens.sweep import open_sweep
     from anchorlens.sweep.diagram import write_diagram
-    from anchorlens.sweep.table import write_table
+    from anchorlens.sweep.table import check_table_path, write_table
 
+    if table is not None:
+        check_table_path(table)
     result = open_sweep(sweep)
     page = out or sweep / "diagram.html"
     write_diagram(result, page, x=x, y=y, reports=reports)

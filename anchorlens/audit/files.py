@@ -57,7 +57,9 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     others = sorted(content.keys() - {"task"})
     if others or not isinstance(content.get("task"), dict):
         found = f"{others[0]!r} too" if others else "no such table"
-        raise ValueError(f"{path}: must hold the table [task] alone, got {found}; the model is the audit's own")
+        raise ValueError(
+            f"{path}: must hold the table [task] alone, got {found}; the model is the audit's own"
+        )
     try:
         return mappings_of(AnchorTask.from_dict(content["task"]), path.name)
     except ValueError as error:
@@ -73,9 +75,9 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
     stand in any order; a row that repeats another counts once. Not every chain needs every key: what is
     not in the file is neither trained nor asked.
 
-    The mappings are put as the papers' sequences: the key at one of 7 positions, its anchors next, noise among
-    the keys elsewhere. Chains of different lengths in one file are not supported, nor are sequences of
-    another shape, nor numbers of repetitions.
+    The mappings are put as the papers' sequences: the key at one of 7 positions, its anchors next, and keys
+    as noise elsewhere. Chains of different lengths in one file are not supported, nor are sequences of
+    another shape, nor mappings that occur more often than others.
 
     Raises:
         ValueError: no such table, in one line with the file, the line in it, and the cause; or one that is
@@ -193,8 +195,9 @@ def _as_sequences(
     token_of = {x: len(anchors) + k for k, x in enumerate([*numbers.tolist(), *others.tolist()])}
     key_range = range(len(anchors), len(anchors) + len(numbers))
     tables: dict[tuple[int, ...], dict[int, int]] = {}
-    for chain, key, target in zip(chain_tokens.tolist(), keys.tolist(), targets.tolist(), strict=True):
-        table = tables.setdefault(tuple(chain), dict.fromkeys(key_range, key_range.start))
+    asked = [tuple(map(int, chain)) for chain in chain_tokens]
+    for chain, key, target in zip(asked, keys.tolist(), targets.tolist(), strict=True):
+        table = tables.setdefault(chain, dict.fromkeys(key_range, key_range.start))
         table[token_of[key]] = token_of[target]
     try:
         task = AnchorTask(

@@ -1,7 +1,4 @@
-"""From probabilities against the step to how late each mapping is fit, what stands out, and how well that did.
-
-Arrays alone; no model in here.
-"""
+"""How late each mapping is fit, what stands out, and how that compares with the truth: arrays alone."""
 
 from __future__ import annotations
 

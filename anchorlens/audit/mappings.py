@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.anchor_functions import Pair
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import documented
 from anchorlens.sequences import AnchorBatch, Cells
 from anchorlens.task import AnchorTask
 
@@ -66,7 +66,7 @@ class Mappings:
 
     @cached_property
     def mirror(self) -> Int[np.ndarray, " mapping"]:
-        """Where the mapping with the anchors in reverse order and the same key stands; -1 where there is none.
+        """Where the mapping of the same key and the anchors in reverse order stands; -1 where there is none.
 
         A chain that reads the same in both orders has none.
         """

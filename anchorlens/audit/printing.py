@@ -81,12 +81,15 @@ def _fit(audit: Audit) -> str:
     never = int((audit.never_fit > 0).sum())
     fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None]
     what = "step" if len(fences) == 1 else "steps"
-    text = f"Fit later than {what} {', '.join(fences)} (a fence for each model) stands out. " if fences else ""
+    text = (
+        f"Fit later than {what} {', '.join(fences)} (a fence for each model) stands out. " if fences else ""
+    )
     return text + (f"{never:,} were never fit by some model (censored)." if never else "All were fit.")
 
 
 def _scores(mappings: Score, groups: Score) -> Table:
-    table = Table("against the truth", "of", "violate", "AUC", "flagged", "precision", "recall")
+    columns = ("of", "violate", "AUC", "flagged", "precision", "recall")
+    table = Table("", *columns, title="lateness and flags against the truth")
     for name, one in (("mappings", mappings), ("groups", groups)):
         auc = "-" if one.auc is None else f"{one.auc:.3f} ± {one.auc_error:.3f}"
         shares = ("-" if share is None else f"{share:.2f}" for share in (one.precision, one.recall))

@@ -1,4 +1,4 @@
-"""What an audit found: how late every mapping is fit, what stands out, and how that compares with the truth."""
+"""What an audit found: how late every mapping is fit, what stands out, how that compares with the truth."""
 
 from __future__ import annotations
 
@@ -211,10 +211,24 @@ class Audit:
             file.write(text.getvalue().encode())
 
     def plot(self) -> go.Figure:
-        """The share of mappings that is fit against the step, and how late each group is."""
-        from anchorlens.audit.picture import picture
+        """The share of mappings that is fit against the step, a line for each model; lateness by group.
 
-        return picture(self)
+        Vermilion are mappings that violate the rule, or where that is unknown those that are flagged.
+        """
+        from plotly.subplots import make_subplots
+
+        from anchorlens.audit.picture import draw_fits, draw_groups
+        from anchorlens.figures import styled
+
+        data, violates = self.mappings, self.mappings.violates
+        odd = self.flagged if violates is None else violates
+        names = ("not flagged", "flagged") if violates is None else ("obey the rule", "violate it")
+        figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.14)
+        draw_fits(figure, self.moments, self.fit_steps, odd, names, self.fences)
+        draw_groups(figure, data, self.lateness, odd, self.group_order, self.group_lateness)
+        figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"})
+        title = f"{data.name}: which mappings are fit late"
+        return styled(figure, title, width=900, height=max(420, 160 + 18 * len(data.groups[:24])))
 
     def __repr__(self) -> str:
         n, n_flagged, known = len(self.mappings), int(self.flagged.sum()), self.score

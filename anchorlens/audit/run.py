@@ -81,12 +81,14 @@ def audit(
     seeds, folder = _checked_seeds(seeds), None if out is None else Path(out)
     check_number("n_moments", n_moments, minimum=1, integer=True)
     check_number("n_draws", n_draws, minimum=1, integer=True)
+    if workers is not None:
+        check_number("workers", workers, minimum=1, integer=True)
     mappings = _as_mappings(dataset)
     model = model or ModelConfig.for_task(mappings.task, gamma=GAMMA)
     train = replace(config or TrainConfig(steps=STEPS), seed=seeds[0])
     if train.stop_at_loss is not None or train.early_stop_evaluations is not None:
         raise ValueError(
-            "stop_at_loss and early_stop_evaluations must be unset for an audit, which looks at all of a run; "
+            "stop_at_loss and early_stop_evaluations must be unset for an audit, which is about a whole run; "
             "take fewer steps"
         )
     last = train.total_steps

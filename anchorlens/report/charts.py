@@ -29,24 +29,31 @@ def training_curve(log: Sequence[Mapping[str, Any]]) -> go.Figure:
         log: lines with `step` and, as far as they were measured, `loss`, `train_accuracy`,
             `id_accuracy`, `ood_accuracy`.
     """
-    figure = _two_rows("accuracy", "loss")
-    for name in ACCURACIES:
-        key = f"{name.lower()}_accuracy"
-        known = [line for line in log if line.get(key) is not None]
-        _accuracy_line(figure, name, [line["step"] for line in known], [line[key] for line in known])
-    known = [line for line in log if line.get("loss") is not None]
-    figure.add_scatter(
-        x=[line["step"] for line in known],
-        y=[line["loss"] for line in known],
-        mode="lines",
-        name="loss",
-        line={"color": COLOURS["Phase 3"]},
-        row=2,
-        col=1,
-    )
+    figure = _two_rows("accuracy", "loss").add_traces(training_traces(log))
     figure.update_yaxes(type="log", exponentformat="none", dtick=1, row=2, col=1)
     figure.update_xaxes(title="optimizer step", row=2, col=1)
     return _finished(figure, "Training curve")
+
+
+def training_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of a training curve, as plotly.js reads them; `training_curve` draws them."""
+    traces = []
+    for name in ACCURACIES:
+        key = f"{name.lower()}_accuracy"
+        known = [line for line in log if line.get(key) is not None]
+        traces.append(_accuracy_line(name, [line["step"] for line in known], [line[key] for line in known]))
+    known = [line for line in log if line.get("loss") is not None]
+    loss = {
+        "type": "scatter",
+        "x": [line["step"] for line in known],
+        "y": [line["loss"] for line in known],
+        "mode": "lines",
+        "name": "loss",
+        "line": {"color": COLOURS["Phase 3"]},
+        "xaxis": "x2",
+        "yaxis": "y2",
+    }
+    return [*traces, loss]
 
 
 def trajectory(moments: Sequence[Moment]) -> go.Figure:
@@ -54,7 +61,8 @@ def trajectory(moments: Sequence[Moment]) -> go.Figure:
     figure = _two_rows("accuracy", "probability of the end")
     steps = [f"{moment.step:,}" for moment in moments]
     for name in ACCURACIES:
-        _accuracy_line(figure, name, steps, [getattr(moment, name.lower()) for moment in moments])
+        values = [getattr(moment, name.lower()) for moment in moments]
+        figure.add_trace(_accuracy_line(name, steps, values))
     for (label, colour), symbol in zip(COLOURS.items(), SYMBOLS, strict=True):
         figure.add_scatter(
             x=steps,
@@ -78,9 +86,18 @@ def _two_rows(above: str, below: str) -> go.Figure:
     return figure.update_yaxes(title=below, row=2, col=1)
 
 
-def _accuracy_line(figure: go.Figure, name: str, steps: Sequence[Any], values: Sequence[Any]) -> None:
+def _accuracy_line(name: str, steps: Sequence[Any], values: Sequence[Any]) -> dict[str, Any]:
     mode = "lines+markers" if len(steps) <= 40 else "lines"
-    figure.add_scatter(x=steps, y=values, mode=mode, name=name, row=1, col=1, **ACCURACIES[name])
+    places = {"xaxis": "x", "yaxis": "y"}
+    return {
+        "type": "scatter",
+        "x": steps,
+        "y": values,
+        "mode": mode,
+        "name": name,
+        **places,
+        **ACCURACIES[name],
+    }
 
 
 def _finished(figure: go.Figure, title: str) -> go.Figure:

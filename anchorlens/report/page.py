@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from anchorlens import phases
 from anchorlens.behaviour import Accuracy, Behaviour
-from anchorlens.checkpoint import library_versions
 from anchorlens.configuration import field_docs
 from anchorlens.container import atomic_write
-from anchorlens.picture import QUIET, script_json
 from anchorlens.printing import accuracy_rows, most_frequent
 from anchorlens.report.exhibits import probe_exhibits, training_exhibits
-from anchorlens.report.scripts import Script, circuitsvis_js, plotly_js, policy
-from anchorlens.report.templating import environment, source
+from anchorlens.report.frame import framed
+from anchorlens.report.scripts import circuitsvis_js, plotly_js
 from anchorlens.side_by_side import distinct
 from anchorlens.verdict.verdict import Subject, Verdict
 
@@ -137,22 +132,14 @@ def page_html(verdicts: Sequence[Verdict]) -> str:
     libraries = [plotly_js()]
     if any(take.heads for exhibit in exhibits for take in exhibit.takes):
         libraries.append(circuitsvis_js())
-    scripts = [*libraries, Script("page", source("page.js"))]
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            entries=[Entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
-            exhibits=exhibits,
-            training=training,
-            libraries=libraries,
-            scripts=scripts,
-            policy=policy(scripts),
-            css=source("parts.css") + source("page.css"),
-            plotly_config=Markup(script_json(json.dumps(QUIET))),
-            phases=phases,
-            versions=library_versions(),
-        )
+    return framed(
+        "page.html",
+        libraries=libraries,
+        scripts="page.js",
+        entries=[Entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
+        exhibits=exhibits,
+        training=training,
+        phases=phases,
     )
 
 

@@ -8,11 +8,13 @@ from anchorlens.lazy import lazy_names
 
 if TYPE_CHECKING:
     from anchorlens.sweep.cells import Cell, SweepResult
+    from anchorlens.sweep.diagram import write_diagram
     from anchorlens.sweep.folder import open_sweep
     from anchorlens.sweep.grids import grid
     from anchorlens.sweep.run import sweep
+    from anchorlens.sweep.table import write_table
 
-__all__ = ["Cell", "SweepResult", "grid", "open_sweep", "sweep"]
+__all__ = ["Cell", "SweepResult", "grid", "open_sweep", "sweep", "write_diagram", "write_table"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -22,5 +24,7 @@ __getattr__, __dir__ = lazy_names(
         "grid": "anchorlens.sweep.grids",
         "open_sweep": "anchorlens.sweep.folder",
         "sweep": "anchorlens.sweep.run",
+        "write_diagram": "anchorlens.sweep.diagram",
+        "write_table": "anchorlens.sweep.table",
     },
 )

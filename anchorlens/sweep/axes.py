@@ -11,7 +11,7 @@ from typing import Any
 from anchorlens.presets import sorted_by_part
 from anchorlens.side_by_side import distinct
 from anchorlens.sweep.cells import Cell, axes_of, same_value
-from anchorlens.sweep.grid import ALIASES
+from anchorlens.sweep.grids import ALIASES
 
 FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
 """What stands across and up unless another is asked for: the first two of these that vary."""
@@ -143,20 +143,24 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
         y: field up; None for a map of one row.
 
     Returns:
-        One for each combination that occurs, ascending.
+        One for each combination that occurs: the largest first, then ascending.
     """
-    names = also_varying(cells, x, y)
+    names: list[str] = []
+    for name in also_varying(cells, x, y):
+        if not any(goes_with(cells, known, name) for known in names):
+            names.append(name)
     axes = [axis(cells, name) for name in names]
     found: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:
         key = tuple(one.place(cell.fields[one.name]) for one in axes)
         found.setdefault(key, []).append(cell)
-    return tuple(
-        Slice(
-            ", ".join(f"{one.name} {one.labels[i]}" for one, i in zip(axes, key, strict=True)), tuple(group)
-        )
-        for key, group in sorted(found.items())
-    )
+    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(Slice(_label(axes, key), tuple(group)) for key, group in ordered)
+
+
+def _label(axes: Sequence[Axis], places: Sequence[int]) -> str:
+    """What stands at these places of these axes, in words."""
+    return ", ".join(f"{one.name} {one.labels[i]}" for one, i in zip(axes, places, strict=True))
 
 
 def _field(direction: str, name: str) -> str:

@@ -19,6 +19,8 @@ LEAST_WIDTH, MOST_WIDTH, STRIPE_WIDTH = 66, 130, 22
 LEAST_PLOT = 420
 """Pixels across, so that title and legend have room."""
 LEGEND_ROW = 20
+PAPER = "rgb(255,255,255)"
+"""What lies around the stripes; a page puts its own ground there."""
 TEXT = {"size": 12, "color": "#111111"}
 """Of what is written in places: dark on light in the dark page too."""
 
@@ -54,9 +56,8 @@ def telling(layout: Layout, stripes: Sequence[Stripe]) -> dict[str, Any]:
 
 def look_bars(layout: Layout, stripes: Sequence[Stripe], look: Look) -> go.Bar:
     """Stripes of one look, with the look in the legend; without stripes the legend alone."""
-    marker: dict[str, Any] = {"color": look.colour, "line": {"color": "white", "width": 1}}
-    if look.colour == CLEAR:
-        marker["line"]["color"] = INK
+    outline = INK if look.colour == CLEAR else PAPER
+    marker: dict[str, Any] = {"color": look.colour, "line": {"color": outline, "width": 1}}
     if look.hatch:
         marker["pattern"] = hatch(look, ground=look.colour)
     return bars(layout, stripes, name=look.name, marker=marker)
@@ -113,16 +114,19 @@ def finished(figure: go.Figure, layout: Layout, title: str, *, scale: bool = Fal
         title=plotly_text(layout.x.title), range=[-0.5, len(labels) - 0.5], **_ticks(labels), **axis
     )
     if layout.y is None:
-        return picture.update_yaxes(range=[-0.5, 0.5], showticklabels=False, **axis)
+        picture.update_yaxes(range=[-0.5, 0.5], showticklabels=False, **axis)
+        return picture
     labels = [plotly_text(label) for label in layout.y.labels]
-    return picture.update_yaxes(
+    picture.update_yaxes(
         title=plotly_text(layout.y.title), range=[-0.5, len(labels) - 0.5], **_ticks(labels), **axis
     )
+    return picture
 
 
 def _legend_rows(figure: go.Figure, width: float) -> int:
     """Lines that plotly.js needs for a legend of columns as wide as the longest name."""
-    names = [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
+    traces: Any = figure.data
+    names = [trace.name for trace in traces if trace.name and trace.showlegend is not False]
     columns = max(1, int(width // (60 + 6.5 * max(map(len, names), default=1))))
     return -(-len(names) // columns)
 

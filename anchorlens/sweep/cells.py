@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -153,6 +154,35 @@ class SweepResult:
     def phases(self) -> dict[str, int]:
         """Label by behaviour -> number of cells that are done, the most frequent first."""
         return dict(Counter(cell.numbers["label"] for cell in self.cells if cell.done).most_common())
+
+    def diagram(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the phase diagram: one HTML page that needs no network.
+
+        Args:
+            path: of the page, .html; a file that is there is replaced.
+            **options: `x`, `y`, `reports` and `progress` of `anchorlens.sweep.write_diagram`.
+
+        Raises:
+            ValueError: no cell, no such field, another suffix, or no such folder.
+            OSError: the disk refuses; a file that was there before is untouched.
+        """
+        from anchorlens.sweep import write_diagram
+
+        write_diagram(self, path, **options)
+
+    def table(self, path: str | os.PathLike[str]) -> None:
+        """Write one row for each cell with everything that `Cell.row` gives.
+
+        Args:
+            path: `.csv` or `.parquet`; a file that is there is replaced.
+
+        Raises:
+            ValueError: another suffix, no such folder, or no cell.
+            OSError: the disk refuses; a file that was there before is untouched.
+        """
+        from anchorlens.sweep import write_table
+
+        write_table(self, path)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {status}" for status, n in self.counts.items())

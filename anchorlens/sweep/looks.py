@@ -36,7 +36,7 @@ class Look:
 MISSING = Look("not trained yet", "·", CLEAR)
 FAILED = Look("failed or diverged", "×", CLEAR, "x")
 UNDERFIT = Look("underfit: no phase", "?", "#C9CED6", "/")
-UNDECIDED = Look("undecided: at a threshold, or no phase of the papers", "?", GREY)
+UNDECIDED = Look("undecided, though fit", "?", GREY)
 UNMEASURED = Look("not defined for it", "–", CLEAR, ".")
 
 PHASES = tuple(

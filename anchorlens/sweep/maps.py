@@ -155,4 +155,4 @@ def _stripes(layout: Layout, cells: Sequence[Cell]) -> list[Stripe]:
 
 def _colours(values: Sequence[float | None]) -> list[str]:
     """What the colour bar shows for shares; plotly.js draws no hatch over colours that it works out."""
-    return sample_colorscale(SCALE, [min(max(value or 0.0, 0.0), 1.0) for value in values])
+    return [str(sample_colorscale(SCALE, min(max(value or 0.0, 0.0), 1.0))[0]) for value in values]

@@ -12,12 +12,16 @@ Update = Callable[[int, str], None]
 
 
 @contextlib.contextmanager
-def progress_bar(total: int, *, enabled: bool | None = None) -> Iterator[Update]:
+def progress_bar(
+    total: int, *, enabled: bool | None = None, what: str = "training", unit: str = "step"
+) -> Iterator[Update]:
     """Show the progress of a run on stderr.
 
     Args:
         total: steps of the whole run.
         enabled: None shows a bar in a notebook or a terminal and nothing elsewhere; False never does.
+        what: stands before the bar in a terminal.
+        unit: of `total`, as a notebook shows it.
 
     Yields:
         A function of (steps done, short text).
@@ -25,7 +29,7 @@ def progress_bar(total: int, *, enabled: bool | None = None) -> Iterator[Update]
     if enabled is not False and _in_notebook():
         from tqdm.auto import tqdm
 
-        with tqdm(total=total, unit="step") as bar:
+        with tqdm(total=total, unit=unit) as bar:
 
             def update(done: int, text: str) -> None:
                 bar.set_postfix_str(text, refresh=False)
@@ -37,7 +41,7 @@ def progress_bar(total: int, *, enabled: bool | None = None) -> Iterator[Update]
         from rich.console import Console
 
         columns: list[Any] = [
-            progress.TextColumn("training"),
+            progress.TextColumn(what),
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
             progress.TimeRemainingColumn(),

@@ -79,7 +79,7 @@ def draw(cells: Sequence[Cell], matrices: dict[str, np.ndarray]) -> go.Figure:
         constrain="domain",
     )
     title = f"Cosines of W_Q's neurons, first layer, grouped (seed {cells[0].fields['seed']})"
-    return styled(figure, title, width=160 + 85 * len(gammas), height=170 + 85 * len(decays))
+    return styled(figure, title, width=160 + 85 * len(gammas), height=130 + 80 * len(decays))
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ others, a large one along with them (8B).
 
 8A: reasoning complexity k = 0..6 gives the first k symmetric groups a wrong but symmetric target; runs end
 when the loss is reached, and those that never reach it are censored: open triangles, None in the numbers.
-Its `quick` cells are those of c6_complexity.py. 8B: complexity 1, which breaks the group 12, and as a
-control complexity 0, in which the same group obeys; a group is fit from the checkpoint on at which both its
-pairs stay at an accuracy of .90 or more on their training sequences, and censored where they do not get
-there.
+Its `quick` cells are those of c6_complexity.py with two layers. 8B: complexity 1, which breaks the group
+12, and as a control complexity 0, in which the same group obeys. A group is fit from the step on at which
+both its pairs stay at an accuracy of .90 or more on their training sequences, linear between two
+checkpoints, and censored where they do not get there.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from plotly.subplots import make_subplots
 from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.presets import RunConfig
 from anchorlens.sweep import Cell
-from c6_complexity import LARGE_GAMMA, LONGEST, SMALL_GAMMA
+from c6_complexity import GAMMAS, LARGE_GAMMA, LONGEST, SMALL_GAMMA
 from common import options, runs, trained, write
 from complexity import LOSS, draw, numbers, time_of
-from pair_fit import Course, compared, course
+from pair_fit import FIT, Course, compared, course
 
-INITIALISATIONS = {SMALL_GAMMA: "small initialisation", LARGE_GAMMA: "large initialisation"}
+NAMES = {SMALL_GAMMA: " (small initialisation)", LARGE_GAMMA: " (large initialisation)"}
 COMPLEXITIES = tuple(range(7))
 BROKEN = (1, 2)
 """The group that complexity 1 breaks."""
@@ -41,27 +41,27 @@ N_CHECKPOINTS = 40
 
 def runs_to_loss(given: argparse.Namespace) -> list[RunConfig]:
     """8A: complexity by initialisation, each trained to the loss."""
-    axes = {"gamma": list(INITIALISATIONS), "complexity": COMPLEXITIES}
+    axes = {"gamma": list(GAMMAS), "complexity": COMPLEXITIES}
     longest = LONGEST.get(given.preset, {})
     return runs(given, axes, **{**longest, "stop_at_loss": LOSS, "n_checkpoints": 0})
 
 
 def runs_with_a_trajectory(given: argparse.Namespace) -> list[RunConfig]:
     """8B: one group broken, and none, by initialisation."""
-    axes = {"gamma": list(INITIALISATIONS), "complexity": [1, 0]}
+    axes = {"gamma": list(GAMMAS), "complexity": [1, 0]}
     return runs(given, axes, n_checkpoints=N_CHECKPOINTS)
 
 
 def measure_complexity(cells: Sequence[Cell]) -> tuple[dict[str, Any], go.Figure]:
     """Epochs to the loss over complexity, an initialisation a line."""
-    times = [time_of(cell, "", f"{_name(cell)} (gamma {cell.run.model.gamma:g})") for cell in cells]
+    times = [time_of(cell, "", _name(cell)) for cell in cells]
     return {"loss": LOSS, **numbers(times)}, draw(times, f"How long it takes to a training loss of {LOSS:g}")
 
 
 def measure_pairs(courses: Sequence[Course]) -> dict[str, Any]:
     """When each group is fit, and the group that breaks the rules against the others.
 
-    `summary`: for each initialisation, with the group broken and (control) not: of how many of the other
+    `summary`: for each gamma, with the group broken and (control) not: of how many of the other
     groups, over all runs, it is known that they are fit before it, and the ratios of its step to theirs.
     """
     listed = []
@@ -70,7 +70,6 @@ def measure_pairs(courses: Sequence[Course]) -> dict[str, Any]:
         listed.append(
             {
                 "cell": each.cell.id,
-                "initialisation": _name(each.cell),
                 "gamma": each.cell.run.model.gamma,
                 "seed": each.cell.run.train.seed,
                 "broken": BROKEN in each.broken,
@@ -84,11 +83,11 @@ def measure_pairs(courses: Sequence[Course]) -> dict[str, Any]:
             }
         )
     summary = []
-    for name, broken in dict.fromkeys((run["initialisation"], run["broken"]) for run in listed):
-        own = [run for run in listed if (run["initialisation"], run["broken"]) == (name, broken)]
+    for gamma, broken in dict.fromkeys((run["gamma"], run["broken"]) for run in listed):
+        own = [run for run in listed if (run["gamma"], run["broken"]) == (gamma, broken)]
         summary.append(
             {
-                "initialisation": name,
+                "gamma": gamma,
                 "broken": broken,
                 "n_others_before": sum(run["n_others_before"] for run in own),
                 "of": sum(run["of"] for run in own),
@@ -104,7 +103,7 @@ def draw_pairs(courses: Sequence[Course]) -> go.Figure:
     columns = list(dict.fromkeys(_name(each.cell) for each in courses))
     kinds = [True, False]
     titles = [
-        f"{name}: 12 " + ("breaks the rules" if broken else "obeys (control)")
+        f"{name.split(' (')[0]}: 12 " + ("breaks the rules" if broken else "obeys (control)")
         for broken in kinds
         for name in columns
     ]
@@ -149,17 +148,18 @@ def _lines(each: Course) -> list[go.Scatter]:
         hover = f"{_text(group)}, seed {each.cell.run.train.seed}"
         traces.append(go.Scatter(x=each.steps[from_one], y=accuracy[from_one], mode="lines", line=line))
         step = steps[group]
-        at = len(accuracy) - 1 if step is None else each.steps.tolist().index(step)
         symbol = "triangle-right-open" if step is None else "circle"
         marker = {"symbol": symbol, "size": 9 if step is None else 7, "color": color}
-        traces.append(go.Scatter(x=[each.steps[at]], y=[accuracy[at]], mode="markers", marker=marker))
+        at = (each.steps[-1], accuracy[-1]) if step is None else (step, FIT)
+        traces.append(go.Scatter(x=[at[0]], y=[at[1]], mode="markers", marker=marker))
         for trace in traces[-2:]:
             trace.update(hovertext=hover, showlegend=False)
     return traces
 
 
 def _name(cell: Cell) -> str:
-    return INITIALISATIONS[cell.run.model.gamma]
+    gamma = cell.run.model.gamma
+    return f"gamma {gamma:g}{NAMES.get(gamma, '')}"
 
 
 def _text(pair: Sequence[int]) -> str:

@@ -51,7 +51,7 @@ class Course:
                 found.setdefault(_group(pair), []).append(column)
         return found
 
-    def fit_steps(self) -> dict[Pair, int | None]:
+    def fit_steps(self) -> dict[Pair, float | None]:
         """The step at which both pairs of a group are fit; None where they are not (censored)."""
         return {
             group: fit_step(self.steps.tolist(), self.accuracy[:, columns].min(axis=1).tolist())
@@ -90,23 +90,27 @@ def course(cell: Cell, n_sequences: int = MOST_SEQUENCES) -> Course:
     return Course(cell, np.array(steps), task.seen_pairs, np.array(accuracy))
 
 
-def fit_step(steps: Sequence[int], accuracy: Sequence[float], threshold: float = FIT) -> int | None:
-    """The first step from which an accuracy stays at or above the threshold; None where it ends below.
+def fit_step(steps: Sequence[int], accuracy: Sequence[float], threshold: float = FIT) -> float | None:
+    """The step from which an accuracy stays at or above the threshold, linear between two checkpoints.
 
-    >>> fit_step([0, 10, 20, 30, 40], [0.0, 0.95, 0.5, 0.9, 1.0])
-    30
+    None where the last checkpoint is below.
+
+    >>> fit_step([0, 10, 20, 30], [0.0, 0.95, 0.8, 1.0])  # half way from .8 to 1
+    25.0
     >>> fit_step([0, 10, 20], [0.0, 1.0, 0.8]) is None
     True
     """
-    found = None
-    for step, value in zip(reversed(steps), reversed(accuracy), strict=True):
-        if value < threshold:
-            break
-        found = step
-    return found
+    below = [k for k, value in enumerate(accuracy) if value < threshold]
+    if not below:
+        return float(steps[0])
+    before, after = below[-1], below[-1] + 1
+    if after == len(steps):
+        return None
+    share = (threshold - accuracy[before]) / (accuracy[after] - accuracy[before])
+    return round(steps[before] + share * (steps[after] - steps[before]), 6)
 
 
-def compared(steps: Mapping[Pair, int | None], one: Pair, last: int) -> dict[str, Any]:
+def compared(steps: Mapping[Pair, float | None], one: Pair, last: int) -> dict[str, Any]:
     """The step at which one group is fit, against the others.
 
     Args:

@@ -63,13 +63,15 @@ class TestGood:
         """A token for each number, the same one for a key and an equal target, another one for an anchor."""
         text = "\n".join(f"{key},{a},{b},{key + a - b}" for key in range(40) for a in (5, 6) for b in (5, 8))
         mappings = read_csv(written("key,a1,a2,target\n" + text))
-        assert len(mappings) == 160 and len(mappings.task.seen_pairs) == 4 and len(mappings.task.ood_pairs) == 5
+        assert (
+            len(mappings) == 160 and len(mappings.task.seen_pairs) == 4 and len(mappings.task.ood_pairs) == 5
+        )
         for batch in (mappings.training_set(5000, np.random.default_rng(0)),
                       mappings.questions(2, np.random.default_rng(0))):  # fmt: skip
             tokens, targets = batch.tokens.numpy(), batch.targets.numpy()
             rows, at = np.arange(len(tokens)), batch.cells.positions
             assert tokens.shape[1] == 9 and set(at) == set(range(7))
-            # tokens: anchors 5, 6, 8 are 0, 1, 2; numbers 0..39 are 3..42, other targets -3, -1, 40, ... behind
+            # tokens: anchors 5, 6, 8 are 0, 1, 2; keys 0..39 are 3..42, other targets (-3, ...) behind
             anchor = np.array([5, 6, 8])
             first, second = anchor[tokens[rows, at + 1]], anchor[tokens[rows, at + 2]]
             asked = tokens[rows, at] - 3 + first - second
@@ -79,7 +81,7 @@ class TestGood:
             noise = np.ones(tokens.shape, dtype=bool)
             for offset in range(3):
                 noise[rows, at + offset] = False
-            assert 3 <= tokens[noise].min() and tokens[noise].max() <= 42
+            assert tokens[noise].min() >= 3 and tokens[noise].max() <= 42
 
     def test_keys_that_a_chain_lacks_are_never_asked(self, written):
         text = "key,a1,a2,target\n" + "\n".join(f"{key},1,{1 + key % 2},50" for key in range(20))

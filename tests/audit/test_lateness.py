@@ -77,7 +77,12 @@ class TestFence:
         assert stand_out(steps, [500, 500, 500]).tolist() == [False, False, True, True]
         assert stand_out(steps, [500, None, None]).tolist() == [False, True, True, True]
         assert stand_out(steps, [None, None, None]).tolist() == [False] * 4
-        assert stand_out(steps[:2], [500, 500]).tolist() == [False, False, True, True]  # one of two is no most
+        assert stand_out(steps[:2], [500, 500]).tolist() == [
+            False,
+            False,
+            True,
+            True,
+        ]  # one of two is no most
 
 
 class TestScore:
@@ -95,12 +100,10 @@ class TestScore:
         assert found.precision == 0.5 and found.recall == 0.5
 
     def test_the_error_is_that_of_drawing_again(self):
-        """Hanley and McNeil's formula against many drawn samples of exponential times, which it is exact for."""
+        """Hanley and McNeil's formula against many drawn samples of exponential times, where it is exact."""
         rng = np.random.default_rng(0)
         violates = np.arange(90) < 30
-        drawn = [
-            score(rng.exponential(np.where(violates, 3.0, 1.0)), violates, violates) for _ in range(400)
-        ]
+        drawn = [score(rng.exponential(np.where(violates, 3.0, 1.0)), violates, violates) for _ in range(400)]
         spread = np.std([one.auc for one in drawn])
         assert np.mean([one.auc_error for one in drawn]) == pytest.approx(spread, rel=0.15)
 

@@ -9,13 +9,15 @@ from anchorlens import AnchorTask
 from anchorlens.audit import corrupted, mappings_of
 
 
-
 @pytest.mark.parametrize("complexity", [0, 1, 3])
 def test_broken_groups_violate_and_the_others_do_not(complexity):
     mappings = mappings_of(AnchorTask(complexity=complexity))
     assert len(mappings) == 16 * 80 and len(mappings.groups) == 16
     broken = {pair for pair, wrong in zip(mappings.groups, mappings.group_violates, strict=True) if wrong}
-    assert broken == {0: set(), 1: {(1, 2), (2, 1)}, 3: {p for a in (2, 3, 4) for p in ((1, a), (a, 1))}}[complexity]
+    assert (
+        broken
+        == {0: set(), 1: {(1, 2), (2, 1)}, 3: {p for a in (2, 3, 4) for p in ((1, a), (a, 1))}}[complexity]
+    )
     assert mappings.violates.sum() == 80 * len(broken)
 
 
@@ -24,7 +26,9 @@ def test_an_override_that_changes_nothing_violates_nothing():
     table = {x: x + 10 for x in range(20, 100)} | {40: 77}
     mappings = mappings_of(AnchorTask(overrides={(1, 2): 6, (1, 1): table}))
     (row,) = np.flatnonzero(mappings.violates)
-    assert mappings.chains[row].tolist() == [1, 1] and mappings.keys[row] == 40 and mappings.targets[row] == 77
+    assert (
+        mappings.chains[row].tolist() == [1, 1] and mappings.keys[row] == 40 and mappings.targets[row] == 77
+    )
     assert not mappings.group_violates.any()
 
 

@@ -1,0 +1,44 @@
+"""The frame of every page: its styles and scripts, and the policy that lets nothing else in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from anchorlens.checkpoint import library_versions
+from anchorlens.picture import QUIET, script_json
+from anchorlens.report.scripts import Script, policy
+from anchorlens.report.templating import environment, source
+
+
+def framed(
+    template: str, *, libraries: Sequence[Script], scripts: str, styles: str = "", **content: Any
+) -> str:
+    """A whole page.
+
+    Args:
+        template: it extends `frame.html`.
+        libraries: scripts of others, plotly.js first.
+        scripts: our own script of this page; `plots.js` comes before it.
+        styles: our own style sheet of this page; those of the report come before it.
+        **content: what the template shows.
+    """
+    own = Script("page", Markup('"use strict";\n') + source("plots.js") + source(scripts))
+    css = source("parts.css") + source("page.css") + (source(styles) if styles else Markup())
+    everything = [*libraries, own]
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            libraries=libraries,
+            scripts=everything,
+            policy=policy(everything),
+            css=css,
+            plotly_config=Markup(script_json(json.dumps(QUIET))),
+            versions=library_versions(),
+            **content,
+        )
+    )

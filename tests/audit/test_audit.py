@@ -1,0 +1,230 @@
+"""An audit: by hand from chosen probabilities, and for real from tiny models."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from anchorlens import AnchorTask, ModelConfig, TrainConfig
+from anchorlens.audit import Audit, audit, corrupted, mappings_of, read_csv
+from anchorlens.audit.lateness import NEVER
+from anchorlens.training.result import TrainingDiverged
+
+TASK = AnchorTask(anchors={1: 5, 2: -3, 3: 1}, unseen_pairs=[], key_min=20, key_max=49, seq_len=4)
+TINY = ModelConfig.for_task(TASK, n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.8)
+RECIPE = TrainConfig(steps=600, n_samples=20_000, batch_size=128, lr=3e-3, warmup_steps=50, threads=1)
+MOMENTS = tuple(range(10, 110, 10))
+
+
+def by_hand(mappings, *runs):
+    """An audit in which run k fits mapping m at the step runs[k][m]."""
+    steps = np.array(runs, dtype=float)
+    right = (np.array(MOMENTS)[None, :, None] >= steps[:, None]).astype(np.float32)
+    return Audit(mappings, right, MOMENTS, tuple(range(len(runs))), 1, TINY, RECIPE)
+
+
+def with_bad(*rows):
+    """The 270 mappings of the task, of which these violate."""
+    mappings = mappings_of(TASK)
+    violates = np.zeros(len(mappings), dtype=bool)
+    violates[list(rows)] = True
+    return replace(mappings, violates=violates)
+
+
+BULK = np.where(np.arange(270) % 2, 20.0, 30.0)
+"""Half of the mappings are fit at 20, half at 30: the fence is 30 + 3 * 10 = 60."""
+
+
+class TestByHand:
+    def test_late_ones_are_flagged_and_ranked_first(self):
+        steps = BULK.copy()
+        steps[[7, 100, 200]] = 70, NEVER, 60
+        found = by_hand(with_bad(7, 100), steps)
+        assert found.fit_steps[0].tolist() == steps.tolist()
+        assert found.fences == (60.0,)
+        assert np.flatnonzero(found.flagged).tolist() == [7, 100]  # 60 is not beyond 60
+        assert found.order[:3].tolist() == [100, 7, 200]
+        assert found.lateness[100] == 1.0 and found.never_fit[100] == 1
+        assert found.score.auc == 1.0 and found.score.precision == found.score.recall == 1.0
+        assert found.score.n == 270 and found.auc_by_seed == (1.0,)
+
+    def test_what_is_never_fit_is_no_early_mapping_anywhere(self):
+        steps = BULK.copy()
+        steps[5] = NEVER
+        found = by_hand(with_bad(5), steps)
+        row = next(iter(found.rows()))
+        assert (
+            row["fit_step 0"] is None and row["never_fit"] == 1 and row["lateness"] == 1.0 and row["flagged"]
+        )
+        assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["n_never_fit"] == 1
+
+    def test_nothing_stands_out_where_nothing_is_late(self):
+        found = by_hand(with_bad(), BULK, BULK[::-1])
+        assert not found.flagged.any() and not found.group_flagged.any()
+        assert found.score.auc is None and found.score.n_flagged == 0
+        assert repr(found) == "Audit(task: nothing stands out)"
+
+    def test_a_mapping_must_be_late_in_most_of_the_models(self):
+        late = BULK.copy()
+        late[3] = 100
+        assert not by_hand(with_bad(3), late, BULK).flagged.any()
+        assert np.flatnonzero(by_hand(with_bad(3), late, BULK, late).flagged).tolist() == [3]
+
+    def test_groups_go_by_their_mappings(self):
+        mappings = mappings_of(TASK)
+        of = mappings.group_of
+        steps, group = BULK.copy(), mappings.groups.index((2, 1))
+        steps[of == group] = 90
+        violates = of == group
+        violates[np.flatnonzero(of == 0)[:10]] = True  # 10 of the 30 of (1, 1): not most of them
+        found = by_hand(replace(mappings, violates=violates), steps)
+        assert found.group_flagged.tolist() == [pair == (2, 1) for pair in mappings.groups]
+        assert found.group_order[0] == group and found.group_score.auc == 1.0
+        assert found.group_score.n_violating == 1 and found.score.n_violating == 40
+        first = next(iter(found.group_rows()))
+        assert first["group"] == [2, 1] and first["n_flagged"] == first["n_violating"] == 30
+        assert first["median_fit_step"] == 90
+
+    def test_models_that_have_not_fit_their_data_tell_nothing(self):
+        found = by_hand(with_bad(3), np.where(np.arange(270) < 200, 30, NEVER))
+        assert found.fences == (None,) and not found.flagged.any()
+        assert "nothing can be told" in repr(found)
+        assert found.to_dict()["fences"] == [None]
+
+    def test_mirrors_of_flagged_mappings_are_named(self):
+        mappings = mappings_of(TASK)
+        questions = list(zip(map(tuple, mappings.chains.tolist()), mappings.keys.tolist(), strict=True))
+        here, mirror, alone, same = (
+            questions.index(q) for q in [((1, 2), 30), ((2, 1), 30), ((1, 3), 31), ((2, 2), 30)]
+        )
+        assert mappings.mirror[here] == mirror and mappings.mirror[same] == -1
+        steps = BULK.copy()
+        steps[[here, mirror, alone, same]] = NEVER
+        found = by_hand(mappings, steps)
+        assert np.flatnonzero(found.mirror_flagged & found.flagged).tolist() == sorted([here, mirror])
+        assert found.to_dict()["n_flagged_with_mirror"] == 2
+
+    def test_a_truth_that_is_unknown_is_not_scored(self):
+        found = by_hand(replace(mappings_of(TASK), violates=None), BULK)
+        assert found.score is None and found.group_score is None and found.auc_by_seed == (None,)
+        content = found.to_dict()
+        assert content["score"] is None and content["mappings"][0]["violates"] is None
+        assert found.plot().data
+
+    def test_the_truth_changes_neither_ranks_nor_flags(self):
+        rng = np.random.default_rng(0)
+        steps = rng.choice([*MOMENTS[:4], 100.0, NEVER], 270, p=[0.3, 0.3, 0.2, 0.1, 0.05, 0.05])
+        one, other = by_hand(with_bad(1, 2), steps), by_hand(with_bad(*range(50, 90)), steps)
+        assert one.flagged.sum() > 0 and (one.flagged == other.flagged).all()
+        assert (one.lateness == other.lateness).all() and one.score.auc != other.score.auc
+
+    def test_table_and_json_hold_every_mapping_latest_first(self, tmp_path):
+        steps = BULK.copy()
+        steps[[8, 100]] = 70, NEVER
+        found = by_hand(with_bad(8), steps, BULK)
+        found.table(tmp_path / "mappings.csv")
+        with (tmp_path / "mappings.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 270 == len(found.to_dict()["mappings"])
+        assert rows[0]["fit_step 0"] == "" and rows[0]["never_fit"] == "1" and rows[0]["violates"] == "0"
+        assert rows[1]["fit_step 0"] == "70" and rows[1]["violates"] == "1"
+        assert [float(row["lateness"]) for row in rows] == sorted(found.lateness, reverse=True)
+
+    def test_the_picture_draws_each_kind_and_says_nothing_of_its_own(self):
+        steps = BULK.copy()
+        steps[7] = NEVER
+        figure = by_hand(with_bad(7), steps).plot()
+        obeys, violates = figure.data[0], figure.data[1]
+        assert obeys.name == "obey the rule (269)" and violates.name == "violate it (1)"
+        assert max(violates.y) == 0.0 and obeys.y[-1] == 1.0  # never fit: it never counts as fit
+        assert list(obeys.x) == [0, *MOMENTS]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    out = tmp_path_factory.mktemp("audit") / "new"
+    task = corrupted(TASK, 0.05)
+    return audit(task, model=TINY, config=RECIPE, seeds=[0], n_moments=60, n_draws=2, out=out), out
+
+
+class TestTrained:
+    def test_exceptions_are_fit_late(self, trained):
+        """One tiny model; .84 was seen here, and a truth that is shuffled gives chance."""
+        found, _ = trained
+        assert found.score.n_violating == 14 and found.score.auc > 0.65
+        assert np.isfinite(found.fit_steps).mean() > 0.9  # it has learnt what it was given
+        rng = np.random.default_rng(0)
+        shuffled = replace(found.mappings, violates=rng.permutation(found.mappings.violates))
+        chance = replace(found, mappings=shuffled).score
+        assert abs(chance.auc - 0.5) < 3 * chance.auc_error
+
+    def test_the_folder_holds_what_was_found(self, trained):
+        found, out = trained
+        content = json.loads((out / "audit.json").read_text())
+        assert content == json.loads(json.dumps(found.to_dict()))
+        assert content["score"]["auc"] == found.score.auc and len(content["mappings"]) == 270
+        assert len((out / "mappings.csv").read_text().splitlines()) == 271
+        assert "plotly" in (out / "audit.html").read_text()
+
+    def test_the_same_call_gives_the_same_bits(self):
+        short = replace(RECIPE, steps=20)
+        first, second = (audit(TASK, model=TINY, config=short, seeds=[3], n_moments=2) for _ in range(2))
+        assert (first.right == second.right).all() and first.moments == (10, 20)
+
+    def test_each_seed_is_a_model_of_its_own_in_or_out_of_this_process(self):
+        short = replace(RECIPE, steps=10)
+        both = audit(TASK, model=TINY, config=short, seeds=[0, 1], n_moments=1, workers=2)
+        assert both.right.shape == (2, 1, 270) and (both.right[0] != both.right[1]).any()
+        (alone,) = audit(TASK, model=TINY, config=short, seeds=[1], n_moments=1).right
+        assert np.abs(both.right[1] - alone).max() < 1e-6
+        here = audit(TASK, model=TINY, config=short, seeds=[0, 1], n_moments=1, workers=1)
+        assert (here.right[1] == alone).all()
+
+    def test_a_file_of_ones_own(self, tmp_path):
+        lines = [f"{key},{a},{b},{key + a - b}" for key in range(-10, 10) for a in (1, 2) for b in (1, 2)]
+        path = tmp_path / "mine.csv"
+        path.write_text("key,a1,a2,target\n" + "\n".join(lines))
+        tiny = ModelConfig.for_task(
+            read_csv(path).task, n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.5
+        )
+        found = audit(path, model=tiny, config=replace(RECIPE, steps=300), seeds=[0], n_moments=10)
+        assert found.mappings.name == "mine.csv" and found.score is None
+        assert np.isfinite(found.fit_steps).any()
+        assert {row["target"] for row in found.rows()} == set(range(-11, 11))
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ({"seeds": []}, "seeds must be a list"),
+            ({"seeds": 3}, "seeds must be a list"),
+            ({"seeds": [1, 1]}, "different from each other"),
+            ({"seeds": [-1]}, "a seed must be"),
+            ({"n_moments": 0}, "n_moments must be"),
+            ({"n_draws": 0}, "n_draws must be"),
+            ({"config": replace(RECIPE, stop_at_loss=0.1)}, "must be unset for an audit"),
+            ({"config": replace(RECIPE, early_stop_evaluations=2)}, "must be unset for an audit"),
+            ({"model": ModelConfig(d_vocab=5)}, "the task needs d_vocab"),
+            ({"workers": 0}, "workers must be"),
+            ({"seeds": range(100_000), "n_moments": 600}, "take fewer moments"),
+        ],
+    )
+    def test_unusable_options(self, options, expected):
+        with pytest.raises(ValueError, match=expected):
+            audit(TASK, **{"model": TINY, "config": RECIPE, **options})
+
+    def test_what_is_no_dataset(self):
+        with pytest.raises(ValueError, match="dataset must be an AnchorTask, Mappings or a file, got int"):
+            audit(3)
+
+    def test_a_run_that_diverges_says_so(self):
+        with pytest.raises(TrainingDiverged, match="seed 0 at step"):
+            audit(
+                TASK,
+                model=replace(TINY, gamma=-9.0),
+                config=replace(RECIPE, lr=1e30, steps=5, warmup_steps=0),
+                seeds=[0],
+            )

@@ -1,0 +1,52 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from anchorlens.cli import app
+
+
+def run(*arguments, code=0):
+    done = CliRunner().invoke(app, ["audit", *map(str, arguments)], env={"COLUMNS": "160"})
+    assert done.exit_code == code, done.output
+    return done
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """Two anchors, +1 and +2, of which one mapping is wrong."""
+    shifts, path = {1: 1, 2: 2}, tmp_path / "data.csv"
+    rows = [(key, a, b, key + shifts[a] + shifts[b]) for a in shifts for b in shifts for key in range(20, 40)]
+    rows[0] = (*rows[0][:3], 30)
+    path.write_text("key,a1,a2,target\n" + "\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    return path
+
+
+FAST = ["--steps", 3, "--n-samples", 600, "--seeds", 1, "--workers", 1]
+
+
+def test_a_file_is_ranked_and_written(dataset, tmp_path):
+    out, picture = tmp_path / "audit", tmp_path / "audit.html"
+    done = run(dataset, *FAST, "--out", out, "--plot", picture, "--top", 2)
+    assert "the models have not fit their data" in done.stdout  # after three steps
+    assert picture.exists() and (out / "mappings.csv").read_text().count("\n") == 81
+    assert json.loads((out / "audit.json").read_text())["seeds"] == [0]
+
+
+def test_json_is_one_object_and_the_papers_task_the_default():
+    content = json.loads(run(*FAST, "--json").stdout)
+    assert content["model"]["gamma"] == 0.8 and content["train"]["steps"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.txt"], "a dataset must be a .csv of mappings or a .toml"),
+        (["--seeds", 0], "seeds must be a list of one seed or more"),
+        (["--plot", "no/such/folder/x.html"], "--plot must be in a folder that exists"),
+        (["--gamma", -1], "gamma must be"),
+    ],
+)
+def test_errors_are_one_line(arguments, message):
+    done = run(*arguments, code=2)
+    assert message in done.stderr and done.stderr.count("\n") == 1

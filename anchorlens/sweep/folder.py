@@ -167,8 +167,10 @@ def _read(path: Path, name: str) -> dict[str, Any]:
         text = path.read_bytes()
     try:
         content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ValueError("it holds no JSON object")
         check_format(path, content, name, VERSION)
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(path, f"is no {name}: {error}") from None

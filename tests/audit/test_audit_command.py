@@ -44,7 +44,7 @@ def test_json_is_one_object_and_the_papers_task_the_default():
         (["nothing.txt"], "a dataset must be a .csv of mappings or a .toml"),
         (["--seeds", 0], "seeds must be a list of one seed or more"),
         (["--plot", "no/such/folder/x.html"], "--plot must be in a folder that exists"),
-        (["--gamma", -1], "gamma must be"),
+        (["--steps", 0], "steps must be an integer >= 1"),
     ],
 )
 def test_errors_are_one_line(arguments, message):

@@ -16,12 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
 from anchorlens.audit import audit, corrupted
+from anchorlens.audit.lateness import score
 
 DATASETS = {
     "one broken group": AnchorTask(complexity=1),
@@ -47,16 +49,38 @@ def audited(name: str, gamma: float, given: argparse.Namespace) -> dict[str, Any
 
 def mirrored(found: Mapping[str, Any]) -> str:
     """Flags that are wrong, and how many of those are the mirror of a mapping that violates."""
-    rows = found["mappings"]
-    odd = {(row["a1"], row["a2"], row["key"]) for row in rows if row["violates"]}
-    wrong = [row for row in rows if row["flagged"] and not row["violates"]]
+    odd = _violating(found)
+    wrong = [row for row in found["mappings"] if row["flagged"] and not row["violates"]]
     return f"{len(wrong)} ({sum((row['a2'], row['a1'], row['key']) in odd for row in wrong)})"
+
+
+def auc_of_couples(found: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Two AUCs: of pairs (a, b), a != b, for "it or its mirror violates"; and of pairs (a, a) as they are."""
+    odd = _violating(found)
+    aucs = []
+    for twins in (True, False):
+        rows = [row for row in found["mappings"] if (row["a1"] != row["a2"]) == twins]
+        late = np.array([row["lateness"] for row in rows])
+        flags = np.array([row["flagged"] for row in rows])
+        couples = [{(row["a1"], row["a2"], row["key"]), (row["a2"], row["a1"], row["key"])} for row in rows]
+        aucs.append(score(late, flags, np.array([bool(couple & odd) for couple in couples])).auc)
+    return aucs[0], aucs[1]
+
+
+def _violating(found: Mapping[str, Any]) -> set[tuple[int, int, int]]:
+    return {(row["a1"], row["a2"], row["key"]) for row in found["mappings"] if row["violates"]}
 
 
 def table(results: Mapping[tuple[str, float], Mapping[str, Any]]) -> Table:
     """A row for each dataset and gamma."""
     columns = ["dataset", "gamma", "violate", "AUC", "AUC by seed", "flagged", "precision", "recall"]
-    columns += ["wrong flags (mirrors)", "never fit", "AUC of groups"]
+    columns += [
+        "wrong flags (mirrors)",
+        "AUC it or mirror, (a, b)",
+        "AUC (a, a)",
+        "never fit",
+        "AUC of groups",
+    ]
     shown = Table(*columns, box=box.MARKDOWN)
     for (name, gamma), found in results.items():
         one, groups = found["score"], found["group_score"]
@@ -70,6 +94,7 @@ def table(results: Mapping[tuple[str, float], Mapping[str, Any]]) -> Table:
             _number(one["precision"]),
             _number(one["recall"]),
             mirrored(found),
+            *(_number(auc) for auc in auc_of_couples(found)),
             str(found["n_never_fit"]),
             _with_error(groups),
         )
@@ -101,7 +126,7 @@ def main() -> None:
     for gamma in given.gamma:
         for name in DATASETS:
             results[name, gamma] = audited(name, gamma, given)
-    console = Console(width=180)
+    console = Console(width=220)
     console.print(table(results))
     console.print(
         f"{len(results)} audits of {len(given.seed)} models in {time.perf_counter() - started:.0f} s"

@@ -35,8 +35,8 @@ def test_a_row_for_each_audit_and_nothing_is_trained_twice(example, tmp_path):
     table = example.table(results)
     cells = [list(column.cells) for column in table.columns]
     assert cells[0] == ["5 % of mappings", "clean"] and cells[2] == ["56 of 1120", "0 of 1120"]
-    assert cells[3] == ["0.500 ± 0.039", "-"]  # nothing is fit after two steps: all are ties
-    assert cells[5] == ["cannot tell"] * 2 and cells[9] == ["1120"] * 2
+    assert cells[3] == ["0.500 ± 0.040", "-"]  # nothing is fit after two steps: all are ties
+    assert cells[5] == ["cannot tell"] * 2 and cells[11] == ["1120"] * 2
 
 
 def test_wrong_flags_and_mirrors_are_counted(example):
@@ -47,3 +47,8 @@ def test_wrong_flags_and_mirrors_are_counted(example):
         {"a1": 3, "a2": 1, "key": 30, "flagged": False, "violates": False},
     ]
     assert example.mirrored({"mappings": rows}) == "2 (1)"
+    rows += [{"a1": 1, "a2": 1, "key": key, "flagged": False, "violates": key > 7} for key in (5, 6, 7, 8)]
+    for row, late in zip(rows, (0.9, 0.8, 0.7, 0.1, 0.2, 0.3, 0.4, 0.3), strict=True):
+        row["lateness"] = late
+    # (a, b): the couple with an exception is later than both others; (a, a): .3 against .2, .3 and .4
+    assert example.auc_of_couples({"mappings": rows}) == (1.0, 0.5)

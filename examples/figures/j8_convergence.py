@@ -40,7 +40,7 @@ BROKEN = (1, 2)
 N_CHECKPOINTS = 40
 FITTED: Mapping[str, Any] = {"symbol": "line-ns-open", "size": 16, "line_width": 2}
 NOT_FIT: Mapping[str, Any] = {"symbol": "triangle-right-open", "size": 9}
-QUIET = 0.05
+QUIET = 0.1
 """Accuracy up to which nothing happens yet: the picture begins where the first group leaves it."""
 
 
@@ -60,7 +60,8 @@ def runs_with_a_trajectory(given: argparse.Namespace) -> list[RunConfig]:
 def measure_complexity(cells: Sequence[Cell]) -> tuple[dict[str, Any], go.Figure]:
     """Epochs to the loss over complexity, an initialisation a line."""
     times = [time_of(cell, "", _name(cell)) for cell in cells]
-    return {"loss": LOSS, **numbers(times)}, draw(times, f"How long it takes to a training loss of {LOSS:g}")
+    picture = draw(times, f"How long it takes to a training loss of {LOSS:g}").update_layout(width=720)
+    return {"loss": LOSS, **numbers(times)}, picture
 
 
 def measure_pairs(courses: Sequence[Course]) -> dict[str, Any]:
@@ -134,7 +135,11 @@ def draw_pairs(courses: Sequence[Course]) -> go.Figure:
         figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name, row=1, col=1)
     first = min(each.steps[(each.accuracy > QUIET).any(axis=1).argmax()] for each in courses)
     last = max(each.steps[-1] for each in courses)
-    figure.update_xaxes(type="log", range=[math.log10(max(first, 1)) - 0.1, math.log10(last) + 0.05])
+    figure.update_xaxes(
+        type="log",
+        range=[math.log10(max(first, 1)) - 0.1, math.log10(last) + 0.05],
+        tickvals=[digit * 10**power for power in range(7) for digit in (1, 2, 5)],
+    )
     figure.update_xaxes(title="training step", row=2)
     figure.update_yaxes(range=[-0.03, 1.03])
     figure.update_yaxes(title="accuracy on training data", col=1)

@@ -8,6 +8,7 @@ from anchorlens import CheckpointError, classify, load_checkpoint, preset
 from anchorlens.sweep import Cell, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.folder import SweepFolder
+from anchorlens.sweep.work import work
 
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
 
@@ -124,6 +125,18 @@ class TestAFailingCell:
         blocked.unlink(missing_ok=True)  # gone with the last cell
         assert sweep(runs, result.out, engine="serial").counts == {"finished": 2, "failed": 1}
         assert sweep(runs, result.out, engine="serial", retry_failed=True).counts == {"finished": 3}
+
+
+def test_a_faulty_cell_of_a_stack_stops_none_of_the_others(tmp_path):
+    """Cells that one process got together, as on a GPU; each is then tried alone."""
+    runs = tiny({"seed": "0:3"})
+    blocked = SweepFolder(tmp_path).unfinished(cell_id(runs[1]))
+    blocked.parent.mkdir()
+    blocked.write_text("in the way")
+    (failure,) = work(runs, tmp_path)
+    assert failure.id == cell_id(runs[1]) and "must be a folder, got the file" in failure.error
+    assert set(finished(tmp_path)) == {cell_id(runs[0]), cell_id(runs[2])}
+    assert work([runs[0], runs[2]], tmp_path) == []  # nothing is left to do
 
 
 def test_a_diverged_run_is_a_cell_with_its_message(tmp_path):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
-from anchorlens.audit import Audit, audit, corrupted, mappings_of, read_csv
+from anchorlens.audit import Audit, audit, corrupted, mappings_of, read_csv, watching
 from anchorlens.audit.lateness import NEVER
+from anchorlens.presets import RunConfig
 from anchorlens.training.result import TrainingDiverged
 
 TASK = AnchorTask(anchors={1: 5, 2: -3, 3: 1}, unseen_pairs=[], key_min=20, key_max=49, seq_len=4)
@@ -181,6 +182,14 @@ class TestTrained:
         assert np.abs(both.right[1] - alone).max() < 1e-6
         here = audit(TASK, model=TINY, config=short, seeds=[0, 1], n_moments=1, workers=1)
         assert (here.right[1] == alone).all()
+
+    def test_models_in_one_stack_are_those_alone(self):
+        """As on CUDA; a stack adds in another order, so the last digits differ."""
+        mappings, short = mappings_of(TASK), replace(RECIPE, steps=20)
+        runs = [RunConfig(TASK, TINY, replace(short, seed=seed)) for seed in (0, 1)]
+        together = watching._watch_stack(mappings, runs, [10, 20], 2)
+        alone = np.concatenate([watching._watch_stack(mappings, [run], [10, 20], 2) for run in runs])
+        assert together.shape == (2, 2, 270) and np.abs(together - alone).max() < 1e-5
 
     def test_a_file_of_ones_own(self, tmp_path):
         lines = [f"{key},{a},{b},{key + a - b}" for key in range(-10, 10) for a in (1, 2) for b in (1, 2)]

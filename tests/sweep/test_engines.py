@@ -88,7 +88,7 @@ def end(process):
     """Leave nothing running."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.communicate()  # and close its pipes
 
 
 @contextlib.contextmanager
@@ -275,6 +275,7 @@ def test_twenty_random_kills_lose_no_finished_cell_and_repeat_none(tmp_path):
             if process.poll() is not None:
                 assert process.returncode == 0 or len(seen) < 60, process.communicate()
                 if len(seen) < 60:
+                    end(process)
                     process = start(*command)
                 continue
             workers = workers_of(process.pid)

@@ -150,6 +150,7 @@ def test_nobody_at_the_address(tmp_path, monkeypatch):
     assert open_sweep(tmp_path / "a").counts == {"missing": 1}
 
 
+@pytest.mark.slow
 def test_slurm(tmp_path, serial, monkeypatch):
     """Jobs are handed to `sbatch`; here it is a script that runs them on this machine."""
     commands = tmp_path / "bin"

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check lint setup clean
+.PHONY: demo test test-slow check lint docs tutorials setup clean
 
 setup: $(READY)
 
@@ -19,7 +19,7 @@ demo: $(READY)
 	$(BIN)/anchorlens demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow' --numprocesses 2 --dist worksteal
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
@@ -31,5 +31,12 @@ lint: $(READY)
 
 check: lint test
 
+docs: $(READY)
+	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going docs docs/_build
+
+tutorials: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt '.[export]'
+	$(BIN)/python tutorials/render.py
+
 clean:
-	rm -rf $(VENV) runs dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) runs dist docs/_build .pytest_cache .ruff_cache

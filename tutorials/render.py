@@ -1,0 +1,127 @@
+"""Run the tutorials and keep their outputs as a code-hosting page can show them.
+
+Run line, for all of them or those named (Chrome or Chromium draws the static pictures):
+
+    make tutorials
+    .venv/bin/python tutorials/render.py 3 4
+
+A notebook is run from top to bottom in a fresh kernel, in this folder. Of what it displays these stay: text,
+small HTML, and each interactive figure as data with a PNG of it beside, for pages that run no scripts.
+plotly.js (4.8 MB) goes. A notebook is written only if every cell ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import plotly.graph_objects as go
+from nbclient import NotebookClient
+
+HERE = Path(__file__).parent
+PLOTLY = "application/vnd.plotly.v1+json"
+SECONDS = 180
+"""A tutorial may not take longer."""
+SCALE = 1.5
+"""Pixels of a picture for each of the figure's."""
+LARGEST_DATA, LARGEST_HTML = 150_000, 60_000
+"""Bytes of a figure's data, and of HTML, beyond which the picture or the text beside it has to do."""
+LARGEST_OUTPUT = 1_500_000
+"""Bytes of a whole notebook."""
+
+
+def tutorials(names: list[str]) -> list[Path]:
+    """The notebooks whose name starts with one of `names`, or all.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    found = [
+        path for path in sorted(HERE.glob("[0-9]*.ipynb")) if not names or path.name.startswith(tuple(names))
+    ]
+    if not found:
+        raise ValueError(f"no tutorial starts with {' or '.join(names)}; there are {tutorials([])}")
+    return found
+
+
+def run(path: Path) -> Any:
+    """The notebook with the outputs of this run.
+
+    Raises:
+        CellExecutionError: a cell failed.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": path.parent}}).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)  # times of day
+        if cell.cell_type == "code":
+            cell.outputs = [kept(output) for output in merged(cell.outputs)]
+    return notebook
+
+
+def merged(outputs: list[Any]) -> list[Any]:
+    """Outputs with a stream's pieces put together."""
+    together: list[Any] = []
+    for output in outputs:
+        last = together[-1] if together else None
+        if (
+            last is not None
+            and output.output_type == "stream" == last.output_type
+            and output.name == last.name
+        ):
+            last.text += output.text
+        else:
+            together.append(output)
+    return together
+
+
+def kept(output: Any) -> Any:
+    """What stays of one output."""
+    if output.output_type == "stream":
+        output.text = "\n".join(line.rsplit("\r", 1)[-1] for line in output.text.split("\n"))
+        return output
+    data = output.get("data", {})
+    if PLOTLY in data:
+        data["image/png"] = png(data[PLOTLY])
+        data.pop("text/html", None)
+        if len(json.dumps(data[PLOTLY])) > LARGEST_DATA:
+            del data[PLOTLY]
+    if len(data.get("text/html", "")) > LARGEST_HTML:
+        del data["text/html"]
+    return output
+
+
+def png(figure: dict[str, Any]) -> str:
+    """A figure's picture, in base64."""
+    drawn = go.Figure({name: figure[name] for name in ("data", "layout")})
+    return base64.b64encode(drawn.to_image("png", scale=SCALE)).decode()
+
+
+def main() -> None:
+    """Run what the command line names."""
+    import kaleido  # pyright: ignore[reportMissingImports] - of the extra [export]
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("number", nargs="*", help="of a tutorial, 3 for example; all where there is none")
+    named = tutorials(parser.parse_args().number)
+    kaleido.start_sync_server(silence_warnings=True)  # one browser for every picture
+    for path in named:
+        started = time.perf_counter()
+        text = nbformat.writes(run(path))
+        if len(text) > LARGEST_OUTPUT:
+            raise ValueError(
+                f"{path.name} would have {len(text):,} bytes of at most {LARGEST_OUTPUT:,}; show less"
+            )
+        path.write_text(text + "\n", encoding="utf-8")
+        print(f"{path.name}: {time.perf_counter() - started:.0f} s, {len(text):,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""The README keeps its promises: its Python runs, its commands and options exist, its links lead somewhere."""
+"""The README keeps its promises: its Python runs, commands and options exist, links lead somewhere."""
 
 import re
 import shlex

@@ -107,7 +107,10 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 def documented(cls: type[T]) -> type[T]:
     """Put the docstring under each field into the class docstring too, where `help()` shows it."""
-    lines = [f"    {name}: {doc}" for name, doc in field_docs(cls).items()]
+    docs = field_docs(cls)
+    if not docs:
+        return cls
+    lines = [f"    {name}: {doc}" for name, doc in docs.items()]
     wrapped = [textwrap.fill(line, 100, subsequent_indent=" " * 8) for line in lines]
     text = inspect.cleandoc(cls.__doc__ or "")
     cls.__doc__ = "\n".join([text, "", "Attributes:", *wrapped])
@@ -116,8 +119,15 @@ def documented(cls: type[T]) -> type[T]:
 
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstring under each field of a configuration dataclass, as one line each."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    """The docstring under each field of a configuration dataclass, as one line each.
+
+    None for a class whose source Python does not find, one that was written in a notebook for example.
+    """
+    try:
+        source = inspect.getsource(cls)
+    except (OSError, TypeError):
+        return {}
+    body = ast.parse(textwrap.dedent(source)).body[0]
     assert isinstance(body, ast.ClassDef)
     docs = {}
     for field, doc in zip(body.body, body.body[1:], strict=False):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.io import templates
 
 from anchorlens.picture import QUIET, Picture
 
@@ -27,7 +28,11 @@ EFFECT = {"colorscale": [[0, "#0072B2"], [0.5, NO_EFFECT], [1, "#D55E00"]], "cmi
 """The scale of causal effects: grey = none, vermilion = the answer is lost, blue = it gets better."""
 
 
-def styled(figure: go.Figure, title: str, *, width: int = 600, height: int = 450) -> Picture:
+WIDTH, HEIGHT = 600, 450
+"""Pixels of a picture that does not say otherwise."""
+
+
+def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = HEIGHT) -> Picture:
     """The figure in the house's look: white, 12 point, readable at 600 pixels; notebooks show it offline."""
     layout: dict[str, Any] = {
         "template": "simple_white",
@@ -38,6 +43,38 @@ def styled(figure: go.Figure, title: str, *, width: int = 600, height: int = 450
         "margin": {"l": 60, "r": 20, "t": 50, "b": 50},
     }
     return Picture(figure.update_layout(**layout))
+
+
+def complete(figure: Any, title: str) -> go.Figure:
+    """A figure as pages show it: what it leaves open (title, size, look) is the house's.
+
+    Args:
+        figure: what a probe's `plot` gave; it is not changed.
+        title: where it has none.
+
+    Raises:
+        ValueError: it is no plotly figure.
+    """
+    if not isinstance(figure, go.Figure):
+        kind = f"{type(figure).__module__}.{type(figure).__name__}".removeprefix("builtins.")
+        raise ValueError(f"plot() must return a plotly Figure, got {kind}")
+    layout: Any = figure["layout"]
+    title = layout.title.text or title
+    size: dict[str, Any] = {"width": layout.width or WIDTH, "height": layout.height or HEIGHT}
+    shown = go.Figure(figure)
+    if layout.template == templates["plotly"]:  # nobody chose a look
+        return styled(shown, title, **size)
+    return shown.update_layout(title_text=title, **size)
+
+
+def in_words(name: str) -> str:
+    """The name of a function as a heading.
+
+    >>> in_words("attention_entropy")
+    'Attention entropy'
+    """
+    words = name.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
 
 
 def cosine_heatmap(values: Any, labels: Any = None, colorbar: str = "cosine") -> go.Heatmap:

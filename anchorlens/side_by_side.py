@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from anchorlens.figures import styled
 
 GUTTER = 0.25
 """Share of a cell's width that stays free at its right."""
+COMMON = ("legend", "showlegend", "coloraxis", "barmode")
+"""What the whole figure has once, from the first; `coloraxis2` and the like too."""
 _LABEL_HEIGHT = 110
 """Pixels above each cell, for its label and what the figure writes above itself."""
 
@@ -35,11 +38,13 @@ def side_by_side(
     Up to three stand in one row, up to four in two columns, more in three.
 
     Args:
-        figures: of the same kind, so that their colour scales are the same; they are not changed.
+        figures: of the same kind; they are not changed. Heatmaps that leave their colours' range open get
+            one for all.
         labels: written above each.
         share_axes: whether a numeric axis gets the same range in every figure.
     """
     contents = [figure.to_dict() for figure in figures]
+    colours = _range_of_colours(figures)
     first, n = contents[0]["layout"], len(contents)
     n_columns = 2 if n == 4 else min(n, 3)
     n_rows = -(-n // n_columns)
@@ -56,6 +61,8 @@ def side_by_side(
         )
         offset += sum(name.startswith("xaxis") for name in content["layout"]) or 1
         for trace in content["data"]:
+            if trace.get("type") == "heatmap" and "coloraxis" not in trace:
+                trace = colours | trace
             joined.add_trace(cell.trace(trace, legend=i == 0))
         layout = cell.layout(content["layout"])
         shapes += layout.pop("shapes")
@@ -72,11 +79,20 @@ def side_by_side(
     total = {"width": int(width * n_columns * (1 if n_columns < 3 else 0.8)), "height": height * n_rows + 60}
     joined = styled(joined, first["title"]["text"], **total)
     joined.update_layout(shapes=shapes, annotations=annotations)
-    joined.update_layout({key: first[key] for key in ("legend", "showlegend") if key in first})
+    joined.update_layout({key: first[key] for key in first if key.startswith(COMMON)})
     if joined.layout.legend.y is not None:  # below the plot: as many pixels as before
         joined.update_layout(legend_y=joined.layout.legend.y / n_rows)
     joined.update_layout(margin={"t": 40, "r": 90}, title={"y": 0.99, "yanchor": "top"})
     return joined
+
+
+def _range_of_colours(figures: Sequence[go.Figure]) -> dict[str, float]:
+    """From the smallest to the largest number of all heatmaps; nothing where there is none."""
+    heatmaps: list[Any] = [t for f in figures for t in f.select_traces(selector={"type": "heatmap"})]
+    values = [np.asarray(trace.z, dtype=float).ravel() for trace in heatmaps if trace.z is not None]
+    together = np.concatenate(values or [np.empty(0)])
+    finite = together[np.isfinite(together)]
+    return {"zmin": float(finite.min()), "zmax": float(finite.max())} if len(finite) else {}
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ ORDER = [
     "probes.tangent_kernel",
     "probes.training_regime",
     "probes.registry",
+    "probes.own",
     "probes.compare",
     "verdict.readings",
     "verdict.calibration",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorlens.cli.errors import one_line_errors
+from anchorlens.cli.options import ConfigOfBare, OwnProbes
 
 if TYPE_CHECKING:
     from anchorlens.behaviour import Behaviour
@@ -53,7 +54,9 @@ def evaluate_command(
 @one_line_errors
 def probe_command(
     name: Annotated[str | None, typer.Argument(help="A probe's name; --list prints them.")] = None,
-    checkpoint: Annotated[Path | None, typer.Argument(help="A checkpoint file, .pt or .safetensors.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Argument(help="A checkpoint: a file or folder of any kind that classify reads.")
+    ] = None,
     list_probes: Annotated[
         bool, typer.Option("--list", help="Print the probes and what they measure.")
     ] = False,
@@ -62,14 +65,17 @@ def probe_command(
     ] = "{}",
     as_json: Annotated[bool, typer.Option("--json", help="Print numbers and raw values as JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.")] = None,
+    own: OwnProbes = None,
+    config: ConfigOfBare = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Measure one thing inside a checkpoint's model."""
     if list_probes:
-        from anchorlens.probes import PROBES
+        from anchorlens.probes import with_own
+        from anchorlens.probes.own import first_sentence
 
-        for probe in PROBES:
-            typer.echo(f"{probe.__name__:20s} {(probe.__doc__ or '').splitlines()[0]}")
+        for probe in with_own(own or []):
+            typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
         return
     if name is None or checkpoint is None:
         raise ValueError("name a probe and a checkpoint, or ask for --list")
@@ -80,11 +86,15 @@ def probe_command(
     if not isinstance(chosen, dict):
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {options!r}')
     from anchorlens import figures, probes
-    from anchorlens.checkpoint import load_checkpoint
+    from anchorlens.importers import open_checkpoint
+    from anchorlens.probes.own import what_went_wrong
 
-    probe = probes.probe_named(name)
-    loaded = load_checkpoint(checkpoint)
-    result = probes.apply_to_checkpoint(probe, loaded, device=device, **chosen)
+    probe = probes.probe_named(name, probes.with_own(own or []))
+    loaded = open_checkpoint(checkpoint, config=config).checkpoint
+    try:
+        result = probes.apply_to_checkpoint(probe, loaded, device=device, **chosen)
+    except ValueError as error:
+        raise ValueError(what_went_wrong(error, probe)) from error
     if plot is not None:
         figures.save(result.plot(), plot)
         typer.echo(f"the picture is in {plot}", err=True)

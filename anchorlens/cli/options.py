@@ -14,6 +14,18 @@ import typer
 
 from anchorlens.configuration import field_docs
 
+OwnProbes = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--probes",
+        help="A Python file with probes of your own; they join the shipped ones. The file is run. May be "
+        "given more than once.",
+    ),
+]
+ConfigOfBare = Annotated[
+    Path | None, typer.Option(help="What bare state dicts are: TOML or JSON.", exists=True, dir_okay=False)
+]
+
 
 def with_field_options(
     command: Callable[..., None], *, axes: bool = False, short: Mapping[str, str] | None = None

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, one_line_errors
+from anchorlens.cli.options import ConfigOfBare, OwnProbes
 
 
 @one_line_errors
@@ -19,16 +20,14 @@ def classify_command(
             "Hugging Face GPT-2, or a bare state dict with --config."
         ),
     ],
-    config: Annotated[
-        Path | None,
-        typer.Option(help="What bare state dicts are: TOML or JSON.", exists=True, dir_okay=False),
-    ] = None,
+    config: ConfigOfBare = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object for each checkpoint, a line each.")
     ] = False,
     report: Annotated[
         Path | None, typer.Option(help="Write one self-contained HTML page about all of them.")
     ] = None,
+    own: OwnProbes = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 4 where a phase is undecided.")
@@ -44,9 +43,14 @@ def classify_command(
         raise ValueError(
             f"--report must be in a folder that exists, got {report}; make {report.parent} first"
         )
+    if own and report is None:
+        raise ValueError("--probes adds pictures to the report; give --report out.html too")
     from anchorlens.training.numerics import choose_device
 
     choose_device(device)
+    from anchorlens.probes import with_own
+
+    probes = with_own(own or [])
     from anchorlens.verdict import classify, printing
 
     verdicts, unreadable = [], 0
@@ -67,7 +71,7 @@ def classify_command(
     if verdicts and report is not None:
         from anchorlens.report import write_report
 
-        write_report(verdicts, report)
+        write_report(verdicts, report, probes=probes)
         typer.echo(f"the report is in {report}", err=True)
     if unreadable:
         raise typer.Exit(EXIT_CHECKPOINT)

@@ -2,7 +2,7 @@
 
 Each probe is a function of a HookedTransformer (and, where it needs one, a task) that returns a frozen
 result with numbers, raw values, `.to_dict()` and `.plot()`. `PROBES` holds them all; `compare` puts one
-probe of several checkpoints side by side.
+probe of several checkpoints side by side; `own_probes` reads those of a Python file of yours.
 """
 
 from anchorlens.probes.activation_patching import activation_patching
@@ -14,6 +14,7 @@ from anchorlens.probes.fusion_similarity import fusion_similarity
 from anchorlens.probes.information_flow import information_flow
 from anchorlens.probes.mask_key_token import mask_key_token
 from anchorlens.probes.mask_second_anchor import mask_second_anchor
+from anchorlens.probes.own import own_probes, with_own
 from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.registry import PROBES, apply, probe_named
 from anchorlens.probes.result import ProbeResult
@@ -36,9 +37,11 @@ __all__ = [
     "information_flow",
     "mask_key_token",
     "mask_second_anchor",
+    "own_probes",
     "probe_named",
     "q_condensation",
     "stable_rank",
     "training_regime",
     "v_similarity",
+    "with_own",
 ]

@@ -10,6 +10,7 @@ import torch
 
 from anchorlens.checkpoint import Checkpoint
 from anchorlens.configuration import documented
+from anchorlens.figures import complete, in_words
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
 from anchorlens.side_by_side import distinct, side_by_side
@@ -32,7 +33,9 @@ class Comparison:
     def plot(self) -> go.Figure:
         """The pictures side by side; colour scales are the same, and so are axes that can be compared."""
         share = self.results[0].comparable_axes
-        return side_by_side([result.plot() for result in self.results], self.labels, share_axes=share)
+        title = in_words(self.results[0].probe)
+        figures = [complete(result.plot(), title) for result in self.results]
+        return side_by_side(figures, self.labels, share_axes=share)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: each result's content by its label."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_choice
@@ -43,15 +43,43 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
 """Every probe, in the order a report shows them."""
 
 
-def probe_named(name: str) -> Callable[..., ProbeResult]:
+def probe_named(
+    name: str, probes: Sequence[Callable[..., ProbeResult]] = PROBES
+) -> Callable[..., ProbeResult]:
     """The probe of that name.
+
+    Args:
+        name: of its function.
+        probes: those to choose from, the shipped ones or more.
 
     Raises:
         ValueError: there is none; the message names those there are.
     """
-    by_name = {probe.__name__: probe for probe in PROBES}
+    by_name = {probe.__name__: probe for probe in probes}
     check_choice("probe", name, tuple(by_name))
     return by_name[name]
+
+
+def checked_probes(probes: Any) -> tuple[Callable[..., ProbeResult], ...]:
+    """Probes as a caller gives them: functions, or names of shipped ones; each name once.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(probes, str) or not isinstance(probes, Sequence):
+        raise ValueError(
+            f"probes must be a list of probes, (*PROBES, my_probe) for example, got {type(probes).__name__}"
+        )
+    chosen = tuple(probe_named(probe) if isinstance(probe, str) else probe for probe in probes)
+    names = set()
+    for probe in chosen:
+        name = getattr(probe, "__name__", None)
+        if not callable(probe) or name is None:
+            raise ValueError(f"a probe must be a function, or the name of a shipped one, got {probe!r}")
+        if name in names:
+            raise ValueError(f"probes must have a name each, got {name} twice; rename your own function")
+        names.add(name)
+    return chosen
 
 
 def apply(
@@ -72,7 +100,7 @@ def apply(
         options: the probe's own.
 
     Raises:
-        ValueError: it has no such option, or refuses what it is given.
+        ValueError: it has no such option, refuses what it is given, or gives no ProbeResult.
     """
     parameters = inspect.signature(probe).parameters
     known = tuple(name for name in parameters if name not in ("model", "task", "initial"))
@@ -85,4 +113,17 @@ def apply(
                 "that knows its seed"
             )
         options["initial"] = initial()
-    return probe(model, *([task] if "task" in parameters else []), **options)
+    by_name = {"model": model, "task": task}
+    given = {name: value for name, value in by_name.items() if name in parameters}
+    result = probe(*([] if "model" in given else [model]), **given, **options)
+    if not isinstance(result, ProbeResult):
+        raise ValueError(
+            f"a probe must give a ProbeResult, and {probe.__name__} gave {type(result).__name__}; make its "
+            "result a subclass of anchorlens.probes.ProbeResult"
+        )
+    if not hasattr(result, "probe"):
+        raise ValueError(
+            f"the result {type(result).__name__} must have the name of its probe; write probe: ClassVar[str] "
+            f'= "{probe.__name__}" into the class'
+        )
+    return result

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from torch import Tensor
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -19,7 +20,10 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class ProbeResult(ABC):
-    """Base of the results: a frozen dataclass of numbers, CPU arrays and options, each field documented."""
+    """Base of the results: a frozen dataclass of numbers, CPU arrays and options, each field documented.
+
+    A result of your own needs `probe`, fields, `headline` and `plot`.
+    """
 
     probe: ClassVar[str]
     """Name of the probe, the same as its function and its file."""
@@ -28,6 +32,12 @@ class ProbeResult(ABC):
     not apply."""
     comparable_axes: ClassVar[bool] = True
     """Whether the axes of two pictures mean the same; those of a t-SNE do not."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Keep the one-line repr where a dataclass would write one with every array."""
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = ProbeResult.__repr__
 
     @abstractmethod
     def headline(self) -> str:
@@ -38,8 +48,20 @@ class ProbeResult(ABC):
         """The picture; it computes nothing, shows nothing and saves nothing."""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content: every field by its name; NaN and infinity, which JSON lacks, are null."""
-        fields = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        """JSON-ready content: every field by its name; NaN and infinity, which JSON lacks, are null.
+
+        Raises:
+            ValueError: a field of a result of your own that is no data.
+        """
+        fields = {}
+        for field in dataclasses.fields(self):
+            try:
+                fields[field.name] = _plain(getattr(self, field.name))
+            except TypeError as error:
+                raise ValueError(
+                    f"the field {field.name} of {type(self).__name__} must be numbers, text, arrays, or "
+                    f"lists or dicts of them, got {error}"
+                ) from None
         return {"probe": self.probe, "schema_version": SCHEMA_VERSION, **fields}
 
     def numbers(self) -> dict[str, float | None]:
@@ -51,13 +73,21 @@ class ProbeResult(ABC):
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON data."""
-    if isinstance(value, np.ndarray):
+    """A value as JSON data.
+
+    Raises:
+        TypeError: it is none; the message is its type.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, Tensor):
         return _plain(value.tolist())
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(type(value).__name__)

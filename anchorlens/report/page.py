@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from anchorlens.behaviour import Accuracy, Behaviour
 from anchorlens.configuration import field_docs
 from anchorlens.container import atomic_write
 from anchorlens.printing import accuracy_rows, most_frequent
+from anchorlens.probes.registry import PROBES, checked_probes
+from anchorlens.probes.result import ProbeResult
 from anchorlens.report.exhibits import probe_exhibits, training_exhibits
 from anchorlens.report.frame import framed
 from anchorlens.report.scripts import circuitsvis_js, plotly_js
@@ -93,32 +95,42 @@ class Entry:
         return {} if checkpoint is None else dict(checkpoint.versions)
 
 
-def write_report(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> None:
+def write_report(
+    verdicts: Sequence[Verdict],
+    path: str | os.PathLike[str],
+    *,
+    probes: Sequence[Callable[..., ProbeResult] | str] = PROBES,
+) -> None:
     """Write one HTML page about one verdict, or several side by side; it needs no network.
 
-    Every probe measures its model again, for its picture: seconds for a small model.
+    Every probe measures its model again, for its picture: seconds for a small model. In the place of a
+    picture that a probe refuses, or fails to give, the page says why.
 
     Args:
         verdicts: at least one.
         path: of the page; a file that is there is replaced.
+        probes: whose pictures, in order: functions, or names of shipped ones. `(*PROBES, my_probe)` adds
+            one of your own; its heading is its name, how it is read its docstring's first sentence.
 
     Raises:
-        ValueError: no verdict, or something else than verdicts.
+        ValueError: no verdict, something else than verdicts or probes, or two probes of one name.
         OSError: the disk refuses; a file that was there before is untouched.
 
     Example:
         >>> write_report([classify("a.pt"), classify("b.pt")], "report.html")  # doctest: +SKIP
     """
-    html = page_html(verdicts)
+    html = page_html(verdicts, probes)
     with atomic_write(Path(path)) as file:
         file.write(html.encode(errors="replace"))  # a file's name may hold what is no text
 
 
-def page_html(verdicts: Sequence[Verdict]) -> str:
+def page_html(
+    verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeResult] | str] = PROBES
+) -> str:
     """The page that `write_report` writes.
 
     Raises:
-        ValueError: no verdict, or something else than verdicts.
+        ValueError: no verdict, something else than verdicts or probes, or two probes of one name.
     """
     if (
         not isinstance(verdicts, Sequence)
@@ -126,8 +138,9 @@ def page_html(verdicts: Sequence[Verdict]) -> str:
         or not all(isinstance(v, Verdict) for v in verdicts)
     ):
         raise ValueError(f"verdicts must be a list of one or more Verdict, got {verdicts!r}; see classify")
+    chosen = checked_probes(probes)
     labels = distinct([verdict.subject.name for verdict in verdicts])
-    exhibits = list(probe_exhibits(verdicts, labels))
+    exhibits = list(probe_exhibits(verdicts, labels, chosen))
     training = list(training_exhibits(verdicts, labels))
     libraries = [plotly_js()]
     if any(take.heads for exhibit in exhibits for take in exhibit.takes):

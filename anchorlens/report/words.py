@@ -39,6 +39,9 @@ class Caption(NamedTuple):
     """One sentence."""
 
 
+NO_DOCSTRING = "Its docstring, whose first sentence would stand here, says nothing about it."
+"""How to read the picture of a probe of one's own that has none."""
+
 CAPTIONS: Mapping[str, Caption] = {
     "mask_key_token": Caption(
         "Answers without the key token",

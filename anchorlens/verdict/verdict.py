@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,8 @@ from anchorlens.behaviour import Behaviour
 from anchorlens.checkpoint import Checkpoint
 from anchorlens.configuration import documented
 from anchorlens.phases import Phase
+from anchorlens.probes.registry import PROBES
+from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
 from anchorlens.verdict.forecast import Moment
 from anchorlens.verdict.mechanism import Mechanism
@@ -111,18 +113,25 @@ class Verdict:
             "trajectory": [moment.to_dict() for moment in self.trajectory],
         }
 
-    def report(self, path: str | os.PathLike[str]) -> None:
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        probes: Sequence[Callable[..., ProbeResult] | str] = PROBES,
+    ) -> None:
         """Write the report: one HTML page that needs no network.
 
         Args:
             path: of the page; a file that is there is replaced.
+            probes: whose pictures it shows; `(*PROBES, my_probe)` adds one of your own.
 
         Raises:
+            ValueError: something else than probes, or two of one name.
             OSError: the disk refuses; a file that was there before is untouched.
         """
         from anchorlens.report import write_report
 
-        write_report([self], path)
+        write_report([self], path, probes=probes)
 
     def __repr__(self) -> str:
         agreement = {True: "agrees", False: "disagrees", None: "is no comparison"}[self.agreement]

@@ -3,9 +3,9 @@
 import base64
 import hashlib
 import re
-from html.parser import HTMLParser
 
 import pytest
+from html_page import Page
 from known_verdicts import EVIDENCE, HOSTILE, mechanism, whole_verdict
 
 from anchorlens.probes import PROBES
@@ -13,39 +13,7 @@ from anchorlens.report import write_report
 from anchorlens.report.range_bar import range_bar
 from anchorlens.report.words import CAPTIONS
 
-VOID = {"meta", "link", "img", "br", "hr", "input"}
 SECTIONS = ["verdict", "evidence", "pictures", "behaviour", "training", "configuration"]
-
-
-class Page(HTMLParser):
-    """The elements and texts of a page, whose tags must be balanced."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.open, self.elements, self.texts, self.scripts = [], [], [], []
-        self.feed(html)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        if tag == "script":
-            self.scripts.append((dict(attributes).get("type"), ""))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag, (tag, self.getpos())
-
-    def handle_data(self, text):
-        if self.open and self.open[-1] == "script":
-            kind, before = self.scripts[-1]
-            self.scripts[-1] = kind, before + text
-        else:
-            self.texts.append(text)
-
-    def ids(self):
-        return [attributes["id"] for _, attributes in self.elements if "id" in attributes]
 
 
 @pytest.fixture(scope="module", params=["one", "several"])

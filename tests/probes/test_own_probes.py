@@ -1,0 +1,354 @@
+"""Probes of one's own, from a file and from a notebook: in Python, on the command line, in the report."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from typing import ClassVar
+
+import numpy as np
+import plotly.express as px
+import plotly.graph_objects as go
+import pytest
+import torch
+from html_page import Page
+from known_probes import ATTENTION_BREADTH
+from typer.testing import CliRunner
+
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, demo, load_checkpoint
+from anchorlens import save_checkpoint as save
+from anchorlens.cli import app
+from anchorlens.configuration import documented, field_docs
+from anchorlens.probes import PROBES, ProbeResult, apply, compare, own_probes, stable_rank, with_own
+from anchorlens.probes.own import what_went_wrong
+from anchorlens.side_by_side import side_by_side
+
+TINY = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
+TASK = AnchorTask()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("own") / "my_probe.py"
+    path.write_text(ATTENTION_BREADTH)
+    return path
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    for gamma in (0.3, 0.8):
+        config = dataclasses.replace(TINY, gamma=gamma)
+        made = Checkpoint.from_model(build_model(config), config, TASK, train=TrainConfig())
+        save(folder / f"{gamma}.pt", made)
+    return [str(path) for path in sorted(folder.iterdir())]
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+class TestFile:
+    def test_its_probes_are_its_functions_that_say_so(self, file):
+        """Neither what it imports, nor helpers, nor functions of another kind."""
+        (probe,) = own_probes(file)
+        assert probe.__name__ == "attention_breadth"
+        assert [p.__name__ for p in with_own([file])] == [p.__name__ for p in (*PROBES, probe)]
+
+    def test_it_measures(self, file):
+        """A head that looks at one token alone has breadth 1, one that looks at nine alike 9."""
+        (probe,) = own_probes(file)
+        model = build_model(TINY)
+        with torch.no_grad():
+            model.blocks[1].attn.W_Q.zero_()  # every score the same
+        result = apply(probe, model, TASK)
+        assert result.numbers() == {"last_layer": pytest.approx(9, abs=1e-4)}
+        assert 1 < result.breadth[0, 0] < 9
+        assert repr(result) == "AttentionBreadth(the last position looks at 9.00 tokens)"
+
+    def test_it_is_read_as_it_stands_now(self, tmp_path):
+        path = tmp_path / "probe.py"
+        path.write_text(ATTENTION_BREADTH)
+        own_probes(path)
+        path.write_text(ATTENTION_BREADTH.replace("def attention_breadth", "def breadth_of_attent"))
+        assert own_probes(path)[0].__name__ == "breadth_of_attent"
+        assert list(tmp_path.iterdir()) == [path]  # nothing is left beside it
+
+    @pytest.mark.parametrize(
+        ("name", "text", "message"),
+        [
+            ("no.py", None, r"must be in a Python file, my_probe.py for example, got .*no.py, which is not"),
+            ("probe.txt", "", "probe.txt, which is none"),
+            (
+                "probe.py",
+                "x = 1",
+                "probe.py holds no probe; one is a public function whose return annotation",
+            ),
+            (
+                "probe.py",
+                "\n\nfoo()",
+                r"probe.py must run to be read; line 3 of probe.py: NameError: name 'foo'",
+            ),
+            ("probe.py", "x = 1\ndef f(:", "line 2 of probe.py: SyntaxError: invalid syntax$"),
+            ("probe.py", "import sys\nsys.exit(3)", "line 2 of probe.py: SystemExit: 3"),
+            ("probe.py", "x = 1\nraise KeyError", "line 2 of probe.py: KeyError$"),
+        ],
+    )
+    def test_what_is_wrong_with_it_is_said(self, tmp_path, name, text, message):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        before = set(sys.modules)
+        with pytest.raises(ValueError, match=message):
+            own_probes(tmp_path / name)
+        assert not [name for name in set(sys.modules) - before if name.startswith("own_probes")]
+
+    def test_a_name_is_taken_once(self, file, tmp_path):
+        twin = tmp_path / "twin.py"
+        twin.write_text(ATTENTION_BREADTH)
+        with pytest.raises(
+            ValueError, match="twin.py: the name attention_breadth is that of a probe of .*my_p"
+        ):
+            with_own([file, twin])
+        twin.write_text(ATTENTION_BREADTH.replace("def attention_breadth", "def stable_rank"))
+        with pytest.raises(
+            ValueError, match="twin.py: the name stable_rank is that of a shipped probe; give"
+        ):
+            with_own([twin])
+
+
+def measured(shown=None, says="hello", **options):
+    """A probe whose result shows and says what a test wants it to."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Mine(ProbeResult):
+        probe: ClassVar[str] = "mine"
+        value: object = 1.0
+
+        def headline(self):
+            return says
+
+        def plot(self):
+            return go.Figure(go.Bar(x=[1], y=[2])) if shown is None else shown()
+
+    def mine(model, task):
+        return Mine(**options)
+
+    return mine
+
+
+class TestResult:
+    def test_repr_is_one_line_whatever_dataclass_would_write(self):
+        assert repr(measured(value=np.eye(3))(None, None)) == "Mine(hello)"
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (torch.tensor([1.0, float("nan")]), [1.0, None]),
+            (np.float32("nan"), None),
+            ({"a": (np.int64(3), True, "text")}, {"a": [3, True, "text"]}),
+        ],
+    )
+    def test_fields_are_data(self, value, expected):
+        content = measured(value=value)(None, None).to_dict()
+        assert json.loads(json.dumps(content, allow_nan=False))["value"] == expected
+
+    def test_what_is_no_data_is_refused(self):
+        with pytest.raises(ValueError, match="the field value of Mine must be numbers, text.*got set"):
+            measured(value={1})(None, None).to_dict()
+
+    def test_a_result_of_another_type_is_refused(self):
+        def gives_a_dict(model):
+            return {}
+
+        with pytest.raises(ValueError, match="give a ProbeResult, and gives_a_dict gave dict; make its"):
+            apply(gives_a_dict, build_model(TINY), TASK)
+
+    def test_a_result_without_a_name_is_told_which(self):
+        @dataclasses.dataclass(frozen=True)
+        class Nameless(ProbeResult):
+            def headline(self):
+                return ""
+
+            def plot(self):
+                return go.Figure()
+
+        def nameless(model) -> Nameless:
+            return Nameless()
+
+        with pytest.raises(ValueError, match='write probe: ClassVar.str. = "nameless" into the class'):
+            apply(nameless, build_model(TINY), TASK)
+
+    def test_model_and_task_are_given_by_name(self):
+        def backwards(task, model):
+            return measured(value=task.seq_len + model.cfg.n_layers)(None, None)
+
+        def of_another_name(net):
+            return measured(value=net.cfg.n_layers)(None, None)
+
+        assert apply(backwards, build_model(TINY), TASK).value == 11
+        assert apply(of_another_name, build_model(TINY), TASK).value == 2
+
+    def test_an_error_of_ones_own_says_its_line_and_a_refusal_of_ours_none(self, tmp_path):
+        path = tmp_path / "fails.py"
+        path.write_text(ATTENTION_BREADTH.replace("    tokens = task", "    {}[3]\n    tokens = task"))
+        (probe,) = own_probes(path)
+        line = path.read_text().splitlines().index("    {}[3]") + 1
+        with pytest.raises(KeyError) as caught:
+            apply(probe, build_model(TINY), TASK)
+        assert what_went_wrong(caught.value, probe) == f"KeyError: 3 (line {line} of fails.py)"
+        assert what_went_wrong(ValueError("no such layer"), stable_rank) == "no such layer"
+
+
+class TestSideBySide:
+    def test_a_figure_that_says_nothing_of_its_size_or_title(self, checkpoints):
+        figure = compare([load_checkpoint(path) for path in checkpoints], measured()).plot()
+        assert figure.layout.title.text == "Mine" and figure.layout.width >= 1200
+        assert figure.layout.template.layout.plot_bgcolor == "white"
+
+    def test_a_look_of_your_own_stays(self, checkpoints):
+        look = {"template": "ggplot2", "title": "My title"}
+        shown = measured(lambda: go.Figure(go.Bar(x=[1], y=[2])).update_layout(**look))
+        figure = compare([load_checkpoint(checkpoints[0])], shown).plot()
+        assert figure.layout.title.text == "My title"
+
+    def test_a_colour_scale_of_plotly_express_goes_with_its_figure(self, checkpoints):
+        shown = measured(lambda: px.imshow(np.eye(2), color_continuous_scale="Blues", zmin=0, zmax=3))
+        figure = compare([load_checkpoint(path) for path in checkpoints], shown).plot()
+        assert figure.layout.coloraxis.cmax == 3
+        assert {trace.coloraxis for trace in figure.data} == {"coloraxis"}
+
+    def test_heatmaps_without_a_range_get_one_for_all(self):
+        """A colour bar stands for all of them; a range that was given stays, and the figures do too."""
+        size = {"width": 600, "height": 400, "title": "heatmaps"}
+        figures = [go.Figure(go.Heatmap(z=[[a, b]]), size) for a, b in ((1, 2), (np.nan, 9))]
+        joined = side_by_side(figures, ["a", "b"])
+        assert [(trace.zmin, trace.zmax) for trace in joined.data] == [(1, 9), (1, 9)]
+        assert figures[0].data[0].zmin is None
+        given = side_by_side([figures[0], go.Figure(go.Heatmap(z=[[5]], zmin=-1, zmax=1), size)], ["a", "b"])
+        assert [(trace.zmin, trace.zmax) for trace in given.data] == [(1, 5), (-1, 1)]
+
+    def test_what_is_no_figure_is_refused(self, checkpoints):
+        with pytest.raises(ValueError, match=r"plot\(\) must return a plotly Figure, got list"):
+            compare([load_checkpoint(checkpoints[0])], measured(list)).plot()
+
+
+class TestCommandLine:
+    def test_a_probe_of_a_file_is_like_one_of_ours(self, file, checkpoints, tmp_path):
+        listed = call("probe", "--list", "--probes", file).stdout.splitlines()
+        assert len(listed) == len(PROBES) + 1
+        assert listed[-1] == "attention_breadth    Each cell is how many tokens a head looks at."
+        name = ("probe", "attention_breadth", checkpoints[0], "--probes", file)
+        assert call(*name).stdout.startswith("AttentionBreadth(the last position looks at ")
+        page = tmp_path / "p.html"
+        drawn = call(*name, "--json", "--plot", page, "--options", '{"n_sequences": 5}')
+        content = json.loads(drawn.stdout)
+        assert content["probe"] == "attention_breadth" and np.shape(content["breadth"]) == (2, 1)
+        assert "Plotly.newPlot" in page.read_text()
+
+    def test_the_report_shows_it_behind_ours(self, file, checkpoints, tmp_path):
+        out = tmp_path / "report.html"
+        done = call("classify", checkpoints[0], "--report", out, "--probes", file)
+        assert done.exit_code == 0, done.output
+        page = Page(out.read_text())
+        figures = [attributes["id"] for tag, attributes in page.elements if tag == "figure"]
+        assert figures[: len(PROBES) + 1] == [*(p.__name__ for p in PROBES), "own-attention_breadth"]
+        text = " ".join("".join(page.texts).split())
+        assert "Attention breadth the last position looks at" in text
+        assert "Each cell is how many tokens a head looks at." in text and "1 = one alone" not in text
+        assert any(a.get("data-figure") == "figure-own-attention_breadth" for _, a in page.elements)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("probe", "attention_breadth", "CKPT"), "probe must be one of"),
+            (
+                ("probe", "attention_bread", "CKPT", "--probes", "FILE"),
+                "training_regime, attention_breadth, got",
+            ),
+            (("classify", "CKPT", "--probes", "FILE"), "--probes adds pictures to the report; give --report"),
+            (("classify", "CKPT", "--report", "OUT", "--probes", "no.py"), "no.py, which is not there"),
+            (
+                (
+                    "probe",
+                    "attention_breadth",
+                    "CKPT",
+                    "--probes",
+                    "FILE",
+                    "--options",
+                    '{"n_sequences": "x"}',
+                ),
+                "(line ",
+            ),
+        ],
+    )
+    def test_mistakes_are_one_line(self, arguments, message, file, checkpoints, tmp_path):
+        places = {"CKPT": checkpoints[0], "FILE": file, "OUT": tmp_path / "report.html"}
+        done = call(*(places.get(argument, argument) for argument in arguments))
+        assert done.exit_code == 2 and message in done.stderr, done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1 and not done.stdout
+        assert not list(tmp_path.iterdir())
+
+    def test_it_measures_checkpoints_of_other_kinds_too(self, file, tmp_path):
+        """A bare state dict with its configuration, as classify reads it."""
+        torch.save(build_model(TINY).state_dict(), tmp_path / "theirs.pt")
+        sizes = "[model]\nn_layers = 2\nd_model = 16\nd_head = 8\nd_mlp = 16\n"
+        (tmp_path / "theirs.toml").write_text(sizes)
+        done = call(
+            "probe", "attention_breadth", tmp_path / "theirs.pt", "--config", tmp_path / "theirs.toml",
+            "--probes", file,
+        )  # fmt: skip
+        assert done.exit_code == 0 and "AttentionBreadth(" in done.stdout, done.output
+
+
+NOTEBOOK = """{future}
+import dataclasses, sys
+from typing import ClassVar
+import plotly.graph_objects as go
+from anchorlens import AnchorTask, ModelConfig, build_model, classify
+from anchorlens.configuration import documented
+from anchorlens.probes import PROBES, ProbeResult, apply
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class Layers(ProbeResult):
+    probe: ClassVar[str] = "layers"
+    n: int
+    def headline(self): return f"{{self.n}} layers"
+    def plot(self): return go.Figure(go.Bar(x=[0], y=[self.n]))
+
+def layers(model) -> Layers:
+    '''Its bar is as high as the model is deep.'''
+    return Layers(model.cfg.n_layers)
+
+model = build_model(ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16))
+assert apply(layers, model, AnchorTask()).to_dict()["n"] == 2
+classify(model).report(sys.argv[1], probes=["stable_rank", layers])
+"""
+
+
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations"])
+def test_a_class_whose_source_python_does_not_find(future, tmp_path):
+    """As in a notebook's cell: module `__main__`, no file."""
+    out = tmp_path / "report.html"
+    code = NOTEBOOK.format(future=future)
+    subprocess.run([sys.executable, "-", str(out)], input=code.encode(), check=True)
+    page = Page(out.read_text())
+    figures = [attributes["id"] for tag, attributes in page.elements if tag == "figure"]
+    assert figures == ["stable_rank", "own-layers", "training_curve"]
+    assert "Its bar is as high as the model is deep." in page.texts
+
+
+def test_no_source_is_no_documentation():
+    namespace = {"__name__": "nowhere", "documented": documented}
+    exec("@documented\nclass Bare:\n    x: int\n", namespace)
+    assert field_docs(namespace["Bare"]) == {} and namespace["Bare"].__doc__ is None
+
+
+def test_the_shipped_checkpoints_take_one(file):
+    """Positive and control: the model that composes looks at one token at the end, a random one at many."""
+    (probe,) = own_probes(file)
+    by_name = {path.stem: load_checkpoint(path) for path in demo.shipped()}
+    phase3 = by_name["phase3"]
+    composed = apply(probe, phase3.build_model(), phase3.task).last_layer
+    random = apply(probe, phase3.initial_model(), phase3.task).last_layer
+    assert composed == pytest.approx(1, abs=0.1) and random > 5

@@ -28,6 +28,8 @@ nitpick_ignore_regex = [
     # other libraries' types: their inventories would have to be fetched
     ("py:.*", r"(collections|jaxtyping|os|pathlib|typing|np|numpy|torch|go|plotly|transformer_lens)\..*"),
     ("py:class", "Tensor|HookedTransformer"),
+    # a Literal, whose values the docstring of the argument has
+    ("py:class", "Queries"),
     # jaxtyping's shapes: Float[Tensor, "batch pos"]
     ("py:class", "Bool|Float|Int"),
 ]

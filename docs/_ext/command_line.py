@@ -49,8 +49,8 @@ def _flags(option: Any) -> str:
 
 
 def _default(option: Any) -> str:
-    shown = option.show_default and option.default not in (None, False, (), []) and not callable(option.default)
-    return f" Default `{option.default}`." if shown else ""
+    worth_saying = option.show_default and option.default not in (None, False, (), [])
+    return f" Default `{option.default}`." if worth_saying else ""
 
 
 def _plain(text: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The built site loads nothing from the network: every page and style sheet is read, and the build fails else."""
+"""The built site loads nothing from the network: every page and style sheet is read once it stands."""
 
 from __future__ import annotations
 

@@ -34,6 +34,8 @@ nitpick_ignore_regex = [
     ("py:class", "Bool|Float|Int"),
 ]
 
+smartquotes = False  # --out is no dash
+
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 html_math_renderer = "mathml"
@@ -45,6 +47,9 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+
+highlight_options = {"pycon": {"stripnl": True}}  # doctests end with an empty line
 
 html_theme = "furo"
 html_title = f"anchorlens {release}"

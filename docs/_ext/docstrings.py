@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from dataclasses import is_dataclass
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -59,7 +60,15 @@ def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
     lines[:] = GoogleDocstring(text, Config(), app, kind, name, obj, options).lines()
 
 
+def _process_signature(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """A dataclass without its arguments: they are its fields, which follow with types and defaults."""
+    return ("", None) if is_dataclass(obj) else (signature, returns)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """In place of the extension sphinx.ext.napoleon."""
     app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-signature", _process_signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -34,14 +34,12 @@ nitpick_ignore_regex = [
     ("py:class", "Bool|Float|Int"),
 ]
 
-smartquotes = False  # --out is no dash
-
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 html_math_renderer = "mathml"
 
 nb_execution_mode = "off"  # the outputs are those that tutorials/render.py stored
-nb_mime_priority_overrides = [("html", "image/png", 0)]  # of a plotly figure, its picture
+nb_mime_priority_overrides = [("html", "image/png", 0)]  # of a figure, its picture
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

@@ -1,6 +1,7 @@
 """The documentation: every public name is in the API pages, and the extensions of the site do as they say."""
 
 import importlib
+import json
 import pkgutil
 import re
 import sys
@@ -118,14 +119,21 @@ class TestExtensions:
     def test_tutorials_are_copied_and_those_that_are_gone_go(self, tmp_path):
         from tutorials import copy
 
-        source, target = tmp_path / "tutorials", tmp_path / "pages"
+        source, target = tmp_path / "tutorials", tmp_path / "docs/tutorials"
         source.mkdir()
-        target.mkdir()
-        (source / "1_a.ipynb").write_text("[probes](../docs/probes.md)")
+        target.mkdir(parents=True)
+        data = {"application/vnd.plotly.v1+json": {}, "image/png": "cGljdHVyZQ=="}
+        cells = [
+            {"cell_type": "markdown", "source": ["[probes](../docs/probes.md) ![a](images/a.png)"]},
+            {"cell_type": "code", "source": "print('](../docs/')", "outputs": [{"data": data}]},
+        ]
+        (source / "1_a.ipynb").write_text(json.dumps({"cells": cells}))
         (target / "9_gone.ipynb").write_text("{}")
         copy(source, target)
         assert [page.name for page in target.iterdir()] == ["1_a.ipynb"]
-        assert (target / "1_a.ipynb").read_text() == "[probes](../probes.md)"
+        words, code = json.loads((target / "1_a.ipynb").read_text())["cells"]
+        assert words["source"] == "[probes](../probes.md) ![a](../../tutorials/images/a.png)"
+        assert code["source"] == "print('](../docs/')" and list(code["outputs"][0]["data"]) == ["image/png"]
         written = (target / "1_a.ipynb").stat().st_mtime_ns
         copy(source, target)
         assert (target / "1_a.ipynb").stat().st_mtime_ns == written

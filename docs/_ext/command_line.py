@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
+from docstrings import with_flags_as_code
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -55,7 +56,7 @@ def _default(option: Any) -> str:
 
 def _plain(text: str | None) -> str:
     """Help text in a cell of a table; rich's escapes are none there."""
-    return " ".join((text or "").replace("\\[", "[").replace("|", "\\|").split())
+    return " ".join(with_flags_as_code(text or "").replace("\\[", "[").replace("|", "\\|").split())
 
 
 class Commands(SphinxDirective):

@@ -13,6 +13,7 @@ from sphinx.ext.napoleon import Config, GoogleDocstring
 _CODE = re.compile(r"(`[^`]*`)")
 _EXAMPLE = re.compile(r"(^ *>>>.*\n?(?:^ *\S.*\n?)*)", re.MULTILINE)
 _MARKUP = re.compile(r"\||\*|(?<=[\w|])_(?!\w)|(?<=\|)_")
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _RETURNS = re.compile(r"^Returns:\n((?: {4}.*\n?|\n)+)", re.MULTILINE)
 
 
@@ -20,8 +21,8 @@ def prepared(text: str, kind: str) -> str:
     r"""A docstring as napoleon reads it, so that the page says what `help()` says.
 
     The fields of a dataclass stand in its docstring, too; here each has an entry of its own, with its type.
-    Bars, stars and trailing underscores mean norms, products and subscripts, no markup. What stands before a
-    colon after Returns is no type.
+    Bars, stars and trailing underscores mean norms, products and subscripts, no markup; flags are code. What
+    stands before a colon after Returns is no type.
 
     Args:
         text: the docstring, dedented.
@@ -49,8 +50,17 @@ def _returns(found: re.Match[str]) -> str:
 
 def _escaped(text: str) -> str:
     parts = _CODE.split(text)
-    parts[::2] = [_MARKUP.sub(lambda found: "\\" + found[0], part) for part in parts[::2]]
+    parts[::2] = [_MARKUP.sub(r"\\\g<0>", with_flags_as_code(part)) for part in parts[::2]]
     return "".join(parts)
+
+
+def with_flags_as_code(text: str) -> str:
+    """Text in which a flag keeps its two hyphens, which would become a dash.
+
+    >>> with_flags_as_code("continue the run in --out")
+    'continue the run in `--out`'
+    """
+    return _FLAG.sub(r"`\g<0>`", text)
 
 
 def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:

@@ -2,35 +2,63 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
+_LINK = re.compile(r"\]\((?!\w+:|#)([^)\s]+)\)")
+_LIVE = "application/vnd.plotly.v1+json"
+"""What a page without scripts cannot show; the picture beside it can."""
+
 
 def copy(source: Path, target: Path) -> None:
-    """Make `target` hold the notebooks of `source` and no others, links turned to where pages are.
+    """Make `target` hold the notebooks of `source` and no others.
 
     A notebook that is there already is left as it is, so that its page is not built again.
     """
-    names = {path.name for path in source.glob("[0-9]*.ipynb")}
+    pages = {path.name: page(path, target) for path in sorted(source.glob("[0-9]*.ipynb"))}
     for left in target.glob("*.ipynb"):
-        if left.name not in names:
+        if left.name not in pages:
             left.unlink()
-    for name in sorted(names):
-        text = relinked((source / name).read_text(encoding="utf-8"))
-        page = target / name
-        if not page.exists() or page.read_text(encoding="utf-8") != text:
-            page.write_text(text, encoding="utf-8")
+    for name, text in pages.items():
+        if not (target / name).exists() or (target / name).read_text(encoding="utf-8") != text:
+            (target / name).write_text(text, encoding="utf-8")
 
 
-def relinked(text: str) -> str:
-    """Markdown links as seen from docs/tutorials instead of tutorials.
+def page(path: Path, target: Path) -> str:
+    """A notebook as a page: its figures are pictures, its links are turned to where the page is.
 
-    >>> relinked("[probes](../docs/probes.md), [grid](../examples/grid.py), [next](2_sweep.ipynb)")
-    '[probes](../probes.md), [grid](../../examples/grid.py), [next](2_sweep.ipynb)'
+    Args:
+        path: of the notebook.
+        target: the folder of the page.
     """
-    return text.replace("](../", "](../../").replace("](../../docs/", "](../")
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = relinked("".join(cell["source"]), path.parent, target)
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                output["data"].pop(_LIVE, None)
+    return json.dumps(notebook, ensure_ascii=False, indent=1)
+
+
+def relinked(markdown: str, source: Path, target: Path) -> str:
+    """Text whose links to files lead there from another folder; notebooks beside each other stay so.
+
+    >>> text = "[probes](../docs/probes.md), [grid](../examples/grid.py#L3), [next](2_sweep.ipynb)"
+    >>> relinked(text, Path("tutorials"), Path("docs/tutorials"))
+    '[probes](../probes.md), [grid](../../examples/grid.py#L3), [next](2_sweep.ipynb)'
+    """
+
+    def turned(link: re.Match[str]) -> str:
+        beside = link[1].partition("#")[0].endswith(".ipynb") and "/" not in link[1]
+        return link[0] if beside else f"]({Path(os.path.relpath(source / link[1], target)).as_posix()})"
+
+    return _LINK.sub(turned, markdown)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

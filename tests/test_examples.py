@@ -125,3 +125,10 @@ def test_four_phases_is_one_column_for_each_shipped_model():
     figure = picture.draw([picture.measured(checkpoint)], list(checkpoint.task.anchors))
     assert "Phase 1" in figure.layout.annotations[0].text
     assert [trace.type for trace in figure.data] == ["heatmap"] + 12 * ["scatter"]
+
+
+def test_the_gallery_draws_the_four_shipped_models(tmp_path):
+    gallery = example("gallery")
+    gallery.draw(["stable_rank"], tmp_path / "pictures", ".html")
+    page = (tmp_path / "pictures/stable_rank.html").read_text(encoding="utf-8")
+    assert all(f"\\u003cb\\u003e{label}" in page for label in gallery.LABELS)

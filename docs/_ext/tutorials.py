@@ -61,8 +61,15 @@ def relinked(markdown: str, source: Path, target: Path) -> str:
     return _LINK.sub(turned, markdown)
 
 
+def _turn_to_pages(app: Sphinx, docname: str, source: list[str]) -> None:
+    """On a code-hosting page a link leads to a notebook, here to its page."""
+    if "/" not in docname:
+        source[0] = source[0].replace("](../tutorials/", "](tutorials/")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Copy before Sphinx looks which pages there are."""
     docs = Path(app.srcdir)
     app.connect("config-inited", lambda app, config: copy(docs.parent / "tutorials", docs / "tutorials"))
+    app.connect("source-read", _turn_to_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

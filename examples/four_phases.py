@@ -63,9 +63,9 @@ def draw(models: list[tuple[Behaviour, MaskKeyToken]], anchors: list[int]) -> go
     for column, (behaviour, masked) in enumerate(models, start=1):
         _pairs(figure, column, behaviour, anchors)
         _points(figure, column, masked)
-        axis = figure.get_subplot(1, column).xaxis  # pyright: ignore[reportOptionalMemberAccess]
+        domain = figure.layout[f"xaxis{column if column > 1 else ''}"].domain
         figure.add_annotation(
-            text=heading(behaviour.phase, behaviour), x=sum(axis.domain) / 2, y=1.025, xref="paper",
+            text=heading(behaviour.phase, behaviour), x=sum(domain) / 2, y=1.025, xref="paper",
             yref="paper", xanchor="center", yanchor="bottom", showarrow=False, align="center",
             font={"size": 14},
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The documentation site: `make docs` builds it into docs/_build/html, warnings are errors, nothing is fetched."""
+"""The documentation site: `make docs` builds it, warnings are errors, nothing is fetched."""
 
 import sys
 from pathlib import Path

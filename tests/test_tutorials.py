@@ -17,4 +17,4 @@ def test_tutorial_runs(path, tmp_path):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("Phase" in str(output) or "undecided" in str(output) for output in outputs)
     stderr = "".join(o["text"] for o in outputs if o.output_type == "stream" and o.name == "stderr")
-    assert "step/s" in stderr and "arning" not in stderr and "rror" not in stderr, stderr
+    assert " steps in " in stderr and "arning" not in stderr and "rror" not in stderr, stderr

@@ -35,7 +35,7 @@ docs: $(READY)
 	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going docs docs/_build/html
 
 tutorials: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt '.[export]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[tutorials]'
 	$(BIN)/python tutorials/render.py
 
 clean:

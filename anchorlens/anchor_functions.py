@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ Pair = tuple[int, ...]
 
 LARGEST = 1_000_000
 """Largest token, value and shift, so that tables and vocabularies stay in memory."""
+SHOWN = 3
+"""Values of a table that stand in words."""
 
 
 class FrozenDict(dict[Any, Any]):
@@ -82,11 +85,17 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
 
 
 def formula(function: AnchorFunction) -> str:
-    """A tabulated function in words."""
+    """A tabulated function in words; of a table the first values.
+
+    >>> formula(5), formula({20: 20, 21: 23}), formula({x: 2 * x for x in range(9)})
+    ('x+5', 'a table of 2 values (20 -> 20, 21 -> 23)', 'a table of 9 values (0 -> 0, 1 -> 2, 2 -> 4, ..)')
+    """
     if isinstance(function, int):
         return f"x{function:+d}"
     assert isinstance(function, Mapping)
-    return f"a table of {len(function)} values"
+    shown = [f"{x} -> {y}" for x, y in itertools.islice(function.items(), SHOWN)]
+    more = [".."] if len(function) > SHOWN else []
+    return f"a table of {len(function)} values ({', '.join(shown + more)})"
 
 
 def as_json(function: AnchorFunction) -> int | dict[str, int]:

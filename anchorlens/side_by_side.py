@@ -57,7 +57,14 @@ def side_by_side(
     offset = 0
     for i, content in enumerate(contents):
         cell = _Cell(
-            *divmod(i, n_columns), n_rows, n_columns, header, offset, share_axes and i > 0, last=i == n - 1
+            *divmod(i, n_columns),
+            n_rows,
+            n_columns,
+            header,
+            offset,
+            share_axes and i > 0,
+            _text_axes(content["data"]),
+            last=i == n - 1,
         )
         offset += sum(name.startswith("xaxis") for name in content["layout"]) or 1
         for trace in content["data"]:
@@ -86,6 +93,18 @@ def side_by_side(
     return joined
 
 
+def _text_axes(traces: Sequence[dict[str, Any]]) -> frozenset[str]:
+    """Axes with words on them, which have no range to share."""
+    found = ((trace.get(f"{letter}axis", letter), trace.get(letter)) for trace in traces for letter in "xy")
+    return frozenset(
+        axis for axis, values in found if isinstance(values, list | tuple | np.ndarray) and _is_text(values)
+    )
+
+
+def _is_text(values: Any) -> bool:
+    return any(isinstance(value, str) for value in values)
+
+
 def _range_of_colours(figures: Sequence[go.Figure]) -> dict[str, float]:
     """From the smallest to the largest number of all heatmaps; nothing where there is none."""
     heatmaps: list[Any] = [t for f in figures for t in f.select_traces(selector={"type": "heatmap"})]
@@ -108,6 +127,8 @@ class _Cell:
     offset: int
     """Axes of the figures before it."""
     share_axes: bool
+    text_axes: frozenset[str]
+    """`x`, `y2`, ...: axes of the figure that have words on them."""
     last: bool
 
     def axis(self, name: str) -> str:
@@ -137,11 +158,13 @@ class _Cell:
         if moved.get("name"):
             moved["legendgroup"] = moved["name"]
             moved["showlegend"] = moved.get("showlegend", True) and legend
+        else:
+            moved["showlegend"] = False  # several traces would make a legend of "trace 0", "trace 1", ...
         return moved
 
     def layout(self, layout: dict[str, Any]) -> dict[str, Any]:
         axes = {name: value for name, value in layout.items() if name.startswith(("xaxis", "yaxis"))}
-        axes = axes or {"xaxis": {}, "yaxis": {}}
+        axes = {"xaxis": {}, "yaxis": {}} | axes
         content = {name: self._axis_content(name, value, axes.values()) for name, value in axes.items()}
         moved = {self.axis(name): value for name, value in content.items()}
         return {**moved, **{kind: [*self._items(layout.get(kind, ()))] for kind in ("shapes", "annotations")}}
@@ -156,7 +179,7 @@ class _Cell:
         content.setdefault("anchor", self.axis("y" if name.startswith("x") else "x"))
         short = name[0] + name[len("xaxis") :]
         bound = not {"scaleanchor", "tickvals", "range", "matches"}.isdisjoint(axis)
-        bound = bound or axis.get("type") == "category"
+        bound = bound or axis.get("type") == "category" or short in self.text_axes
         bound = bound or any(other.get("scaleanchor") == short for other in others)
         if self.share_axes and not bound:
             content["matches"] = short

@@ -123,7 +123,7 @@ def apply(
         )
     if not hasattr(result, "probe"):
         raise ValueError(
-            f"the result {type(result).__name__} must have the name of its probe; write probe: ClassVar[str] "
-            f'= "{probe.__name__}" into the class'
+            f"the result {type(result).__name__} must have the name of its probe; write probe = "
+            f'"{probe.__name__}" into the class'
         )
     return result

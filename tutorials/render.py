@@ -65,7 +65,7 @@ def run(path: Path) -> Any:
 
 
 def merged(outputs: list[Any]) -> list[Any]:
-    """Outputs with a stream's pieces put together."""
+    """Outputs with a stream's pieces put together, without those that are blank."""
     together: list[Any] = []
     for output in outputs:
         last = together[-1] if together else None
@@ -77,7 +77,7 @@ def merged(outputs: list[Any]) -> list[Any]:
             last.text += output.text
         else:
             together.append(output)
-    return together
+    return [output for output in together if output.output_type != "stream" or output.text.strip()]
 
 
 def kept(output: Any) -> Any:

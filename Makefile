@@ -29,13 +29,13 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-check: lint test
+check: lint test docs
 
 docs: $(READY)
-	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going docs docs/_build
+	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going docs docs/_build/html
 
 tutorials: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt '.[export]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[tutorials]'
 	$(BIN)/python tutorials/render.py
 
 clean:

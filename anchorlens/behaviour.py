@@ -22,10 +22,21 @@ from anchorlens.measuring import evaluation_mode
 from anchorlens.phases import Phase, phase_by_definition
 from anchorlens.randomness import generator
 from anchorlens.task import AnchorBatch, AnchorTask, Cells, Pair, Split
+from anchorlens.views import view
 
 Model = Callable[[Tensor], Tensor]
 """Anything that maps tokens [batch, pos] to logits [batch, pos, d_vocab], as a HookedTransformer does, or
 to [batch, 1, d_vocab], those of the last position alone."""
+
+
+MEANING = {
+    "train": "answers to what it was trained on",
+    "id": "seen pairs, held-out (key, position)",
+    "ood": "unseen pairs, asked for the composition",
+    "symmetric": "unseen pairs, answered like their mirror",
+    "commutativity": "same answer for (.., a, b) and (.., b, a)",
+}
+"""Accuracy of a Behaviour -> what it is, in a few words."""
 
 
 @documented
@@ -94,6 +105,34 @@ class Behaviour:
     def __repr__(self) -> str:
         ood = "no unseen pair" if self.ood is None else f"OOD {self.ood.value:.3f}"
         return f"Behaviour({self.phase.label}; train {self.train.value:.3f}, ID {self.id.value:.3f}, {ood})"
+
+    def _repr_html_(self) -> str:
+        return view("behaviour.html", behaviour=self)
+
+    def rows(self) -> Iterator[tuple[str, Accuracy, str]]:
+        """Name, accuracy and meaning of every accuracy that was measured."""
+        for name, meaning in MEANING.items():
+            accuracy: Accuracy | None = getattr(self, name)
+            if accuracy is None:
+                continue
+            if name == "train" and self.train_source == "fresh noise":
+                meaning = "trained (pair, key, position), fresh noise"
+            yield name.upper() if name in ("id", "ood") else name, accuracy, meaning
+
+    def by_pair(self) -> dict[Pair, PairAccuracy]:
+        """Pair -> its accuracy."""
+        return {tuple(pair.pair): pair for pair in self.pairs}
+
+    def lowest(self, n: int) -> list[PairAccuracy]:
+        """The `n` pairs with the lowest accuracy, those that are no number first."""
+        return sorted(self.pairs, key=lambda pair: np.nan_to_num(pair.accuracy.value, nan=-1.0))[:n]
+
+    def deviations_in_words(self, split: Split, most: int = 4) -> str:
+        """The most frequent deviations of a split with their shares: `+0 in 75%, -4 in 25%`."""
+        ranked = sorted(self.deviations[split].items(), key=lambda item: -item[1])
+        named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
+        rest = 1 - sum(share for _, share in ranked[:most])
+        return ", ".join(named) + (f", others in {rest:.0%}" if len(ranked) > most else "")
 
     def headline(self) -> dict[str, Any]:
         """The few numbers that sum it up, JSON-ready: accuracies (0..1 or None) and the phase."""

@@ -13,16 +13,17 @@ import torch
 from torch import Tensor
 
 from anchorlens import container
-from anchorlens.configuration import documented
+from anchorlens.configuration import documented, settings
 from anchorlens.container import CheckpointError
 from anchorlens.init import parameter_shapes
 from anchorlens.model import build_model
-from anchorlens.model_config import ModelConfig
+from anchorlens.model_config import ModelConfig, sizes
 from anchorlens.randomness import generator
 from anchorlens.stacked.forward import LastPosition
 from anchorlens.stacked.layout import Layout
 from anchorlens.task import AnchorBatch, AnchorTask
 from anchorlens.training.config import TrainConfig
+from anchorlens.views import number, view
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -136,6 +137,33 @@ class Checkpoint:
     def training_set(self) -> AnchorBatch | None:
         """The sequences it was trained on, drawn again from the seed; None without a train config."""
         return None if self.train is None else training_set(self.task, self.train)
+
+    @property
+    def outline(self) -> str:
+        """What it is, in a line."""
+        model, seed = self.model, "" if self.train is None else f", seed {self.train.seed}"
+        return f"{model.variant}, {sizes(model)} · gamma {model.gamma:g}{seed} · step {self.step:,}"
+
+    def _repr_html_(self) -> str:
+        n_parameters = sum(weight.numel() for weight in self.weights.values())
+        dtypes = {str(weight.dtype).removeprefix("torch.") for weight in self.weights.values()}
+        metrics = [
+            f"{name} {number(value) if isinstance(value, float) else value}"
+            for name, value in self.metrics.items()
+            if isinstance(value, str | int | float) and name not in ("step", "phase")
+        ]
+        facts = [
+            ("parameters", f"{n_parameters:,} of {', '.join(sorted(dtypes))}"),
+            ("metrics", ", ".join(metrics) or "none"),
+            ("made with", ", ".join(" ".join(each) for each in self.versions.items()) or "not known"),
+        ]
+        parts = {"task": self.task, "model": self.model, "train": self.train}
+        changed = [
+            (name, [row for row in settings(config) if row.changed])
+            for name, config in parts.items()
+            if config is not None
+        ]
+        return view("checkpoint.html", outline=self.outline, facts=facts, parts=changed)
 
     def __repr__(self) -> str:
         layers = f"{self.model.n_layers} layer{'s' if self.model.n_layers > 1 else ''}"

@@ -14,6 +14,8 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from anchorlens.views import view
+
 T = TypeVar("T")
 
 
@@ -45,6 +47,38 @@ class Config:
             ValueError: an unknown field or an unusable value.
         """
         return from_mapping(cls, values)
+
+    def _repr_html_(self) -> str:
+        return view("configuration.html", name=type(self).__name__, rows=settings(self))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Setting:
+    """One field of a configuration, as pages and notebooks tell of it."""
+
+    name: str
+    """Of the field."""
+    value: Any
+    """What it is set to, JSON-ready."""
+    meaning: str
+    """What it is."""
+    default: Any = None
+    """What it would be otherwise."""
+    changed: bool = False
+    """Whether it is something else."""
+
+
+def settings(config: Any) -> list[Setting]:
+    """Every field of a configuration dataclass with `to_dict`, in order."""
+    values, docs = config.to_dict(), field_docs(type(config))
+    found = []
+    for field in dataclasses.fields(config):
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        changed = getattr(config, field.name) != default
+        found.append(Setting(field.name, values[field.name], docs.get(field.name, ""), default, changed))
+    return found
 
 
 def suggestion(name: Any, known: Sequence[str]) -> str:

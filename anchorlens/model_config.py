@@ -18,6 +18,17 @@ _MOST_LAYERS = 10_000
 _LARGEST_GAMMA = 10
 
 
+def sizes(config: Any) -> str:
+    """The sizes of a transformer in words, of a ModelConfig or a HookedTransformer's `cfg`.
+
+    >>> sizes(ModelConfig())
+    '2 layers, 1 head, d_model 128'
+    """
+    counts = (("layer", config.n_layers), ("head", config.n_heads))
+    words = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts]
+    return ", ".join([*words, f"d_model {config.d_model}"])
+
+
 @documented
 @dataclass(frozen=True)
 class ModelConfig(Config):

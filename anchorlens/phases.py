@@ -6,6 +6,7 @@ Sources: the phases of arXiv 2405.05409 and 2501.08537, with thresholds in numbe
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,24 @@ OOD_THRESHOLD = 0.50
 """OOD accuracy above this: Phase 3."""
 COMMUTATIVITY_THRESHOLD = 0.70
 """Commutativity from this on: Phase 2 is `with commutativity`."""
+
+LABELS = ("Phase 1", "Phase 2 without commutativity", "Phase 2 with commutativity", "Phase 3")
+"""The phases, with Phase 2 in its two forms."""
+
+SHORT: Mapping[str, str] = dict(zip(LABELS, ("1", "2 without", "2 with", "3"), strict=True))
+"""Label of a phase -> as it stands where there is little room."""
+
+COLOURS: Mapping[str, str] = dict(zip(LABELS, ("#C8553D", "#A87B00", "#3A7BC8", "#1E8A6A"), strict=True))
+"""Label of a phase -> its colour, at least 3:1 against white and against the dark page; never alone, always
+beside the label."""
+
+GLOSS: Mapping[int | None, str] = {
+    1: "memorises its training data",
+    2: "answers new keys, not new anchor pairs",
+    3: "composes the rules",
+    None: "no phase",
+}
+"""Phase -> what such a model does."""
 
 
 @documented
@@ -43,6 +62,16 @@ class Phase:
             return f"undecided: {self.reason.split(':')[0]}"
         suffix = {True: " with commutativity", False: " without commutativity", None: ""}
         return f"Phase {self.phase}{suffix[self.commutative]}"
+
+    @property
+    def gloss(self) -> str:
+        """What such a model does, in a few words."""
+        return GLOSS[self.phase]
+
+    @property
+    def colour(self) -> str:
+        """Its colour in pictures, in CSS; that of the text around it where it is none of the four."""
+        return COLOURS.get(self.label, "currentColor")
 
 
 def phase_by_definition(train: float, id: float, ood: float | None, commutativity: float | None) -> Phase:

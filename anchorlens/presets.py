@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from anchorlens.configuration import check_choice, suggestion
-from anchorlens.model_config import ModelConfig
+from anchorlens.configuration import check_choice, settings, suggestion
+from anchorlens.model_config import ModelConfig, sizes
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
+from anchorlens.views import view
 
 Parts = Mapping[str, Mapping[str, Any]]
 """Part (task, model, train) -> the fields that differ from the defaults."""
@@ -50,6 +51,26 @@ class RunConfig(NamedTuple):
             ModelConfig.for_task(task, **values.get("model", {})),
             TrainConfig.from_dict(values.get("train", {})),
         )
+
+    @property
+    def outline(self) -> str:
+        """Model, gamma, seed and steps in a line.
+
+        >>> preset("phase3").outline
+        'gpt2, 2 layers, 1 head, d_model 128 · gamma 0.7, seed 0 · 1,000 steps'
+        """
+        model, train = self.model, self.train
+        return (
+            f"{model.variant}, {sizes(model)} · gamma {model.gamma:g}, seed {train.seed} · "
+            f"{train.total_steps:,} steps"
+        )
+
+    def _repr_html_(self) -> str:
+        parts = [
+            (part, [row for row in settings(config) if row.changed])
+            for part, config in zip(self._fields, self, strict=True)
+        ]
+        return view("run.html", outline=self.outline, lines=self.task.describe().split("\n"), parts=parts)
 
 
 _PAPER = {

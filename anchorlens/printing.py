@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from anchorlens.behaviour import Accuracy, Behaviour
+from anchorlens.behaviour import Behaviour
 from anchorlens.checkpoint import Checkpoint
 from anchorlens.training.plan import Plan
 
 SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
-
-MEANING = {
-    "train": "answers to what it was trained on",
-    "id": "seen pairs, held-out (key, position)",
-    "ood": "unseen pairs, asked for the composition",
-    "symmetric": "unseen pairs, answered like their mirror",
-    "commutativity": "same answer for (.., a, b) and (.., b, a)",
-}
 
 
 def print_json(path: Path, checkpoint: Checkpoint, behaviour: Behaviour) -> None:
@@ -53,7 +44,7 @@ def print_tables(checkpoint: Checkpoint, behaviour: Behaviour) -> None:
     if checkpoint.task.chain_length == 2:
         console.print(_pairs(behaviour, list(checkpoint.task.anchors)))
     if "ood" in behaviour.deviations:
-        console.print(f"OOD answers minus target: {most_frequent(behaviour.deviations['ood'])}")
+        console.print(f"OOD answers minus target: {behaviour.deviations_in_words('ood')}")
     phase = behaviour.phase
     console.print(f"{phase.label if phase.phase else 'undecided'}: {phase.reason}", style="bold")
 
@@ -103,7 +94,7 @@ def duration(seconds: float) -> str:
 
 def _accuracies(behaviour: Behaviour) -> Table:
     table = Table("accuracy", "value", "± s.e.", "sequences", "meaning")
-    for name, accuracy, meaning in accuracy_rows(behaviour):
+    for name, accuracy, meaning in behaviour.rows():
         table.add_row(
             name,
             f"{accuracy.value:.3f}",
@@ -124,26 +115,3 @@ def _pairs(behaviour: Behaviour, anchors: list[int]) -> Table:
     for first in anchors:
         table.add_row(f"{first}, ..", *(cells[first, second] for second in anchors))
     return table
-
-
-def accuracy_rows(behaviour: Behaviour) -> Iterator[tuple[str, Accuracy, str]]:
-    """Name, accuracy and meaning of every accuracy that was measured."""
-    for name, meaning in MEANING.items():
-        accuracy: Accuracy | None = getattr(behaviour, name)
-        if accuracy is None:
-            continue
-        if name == "train" and behaviour.train_source == "fresh noise":
-            meaning = "trained (pair, key, position), fresh noise"
-        yield name.upper() if name in ("id", "ood") else name, accuracy, meaning
-
-
-def most_frequent(shares: Mapping[int, float], most: int = 4) -> str:
-    """The most frequent deviations with their shares, in words.
-
-    >>> most_frequent({0: 0.75, -4: 0.25})
-    '+0 in 75%, -4 in 25%'
-    """
-    ranked = sorted(shares.items(), key=lambda item: -item[1])
-    named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
-    rest = 1 - sum(share for _, share in ranked[:most])
-    return ", ".join(named) + (f", others in {rest:.0%}" if len(ranked) > most else "")

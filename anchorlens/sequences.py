@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from anchorlens.anchor_functions import Pair
 from anchorlens.configuration import documented
+from anchorlens.views import view
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -51,6 +52,44 @@ class AnchorBatch:
 
     def __len__(self) -> int:
         return len(self.cells)
+
+    def __repr__(self) -> str:
+        return f"AnchorBatch({len(self):,} sequences of {self.tokens.shape[-1]} tokens with their targets)"
+
+    def _repr_html_(self) -> str:
+        few = slice(_MOST_SHOWN)
+        cells = Cells(self.cells.pairs[few], self.cells.keys[few], self.cells.positions[few])
+        rows = [
+            (marked(tokens, position, len(pair)), pair, key, target)
+            for tokens, target, (pair, key, position) in zip(
+                self.tokens[few].tolist(), self.targets[few].tolist(), cells, strict=True
+            )
+        ]
+        return view("batch.html", rows=rows, total=len(self), length=self.tokens.shape[-1])
+
+
+_MOST_SHOWN = 8
+"""Sequences of a batch in a notebook."""
+_AROUND = 8
+"""Tokens that are shown before the key and after the anchors."""
+
+
+def marked(tokens: Sequence[int], key_position: int, n_anchors: int) -> list[tuple[Any, str]]:
+    """The tokens of a sequence as (token, what it is: `key`, `anchor` or `noise`).
+
+    Of a long sequence what is far from the key is left out.
+
+    >>> marked([50, 23, 1, 2, 60], key_position=1, n_anchors=2)
+    [(50, 'noise'), (23, 'key'), (1, 'anchor'), (2, 'anchor'), (60, 'noise')]
+    """
+    end = key_position + 1 + n_anchors
+    first, last = max(0, key_position - _AROUND), min(len(tokens), end + _AROUND)
+    shown: list[tuple[Any, str]] = [
+        (tokens[i], "key" if i == key_position else "anchor" if key_position < i < end else "noise")
+        for i in range(first, last)
+    ]
+    before, after = [("…", "noise")] * (first > 0), [("…", "noise")] * (last < len(tokens))
+    return [*before, *shown, *after]
 
 
 def choose(

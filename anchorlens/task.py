@@ -28,8 +28,16 @@ from anchorlens.anchor_functions import (
     tabulate,
     token,
 )
-from anchorlens.configuration import check_choice, check_number, documented, from_mapping, make_plain
-from anchorlens.sequences import AnchorBatch, Cells, choose
+from anchorlens.configuration import (
+    check_choice,
+    check_number,
+    documented,
+    from_mapping,
+    make_plain,
+    settings,
+)
+from anchorlens.sequences import AnchorBatch, Cells, choose, marked
+from anchorlens.views import view
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -52,6 +60,8 @@ COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
 )
 """Wrong but symmetric total shifts, in the order in which reasoning complexity breaks the groups."""
 
+_MOST_IN_GRID = 12
+"""Anchors of a task whose pairs a notebook shows."""
 _MOST_KEYS = 100_000
 _MOST_PAIRS = 100_000
 _MOST_TARGETS = 10_000_000
@@ -309,15 +319,19 @@ class AnchorTask:
         """Write key and anchors of `cells` into `noise` tokens (a copy of them)."""
         import torch
 
+        tokens = self._tokens(cells, noise)
+        trained = self.targets(cells)
+        unseen = self._unseen_rows[self.pair_index(cells.pairs)]
+        targets = np.where(unseen, self.targets(cells, kind="inferential"), trained)
+        return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), cells)
+
+    def _tokens(self, cells: Cells, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarray, "batch pos"]:
         tokens = noise.astype(np.int64)
         row = np.arange(len(cells))
         tokens[row, cells.positions] = cells.keys
         for place in range(self.chain_length):
             tokens[row, cells.positions + 1 + place] = cells.pairs[:, place]
-        trained = self.targets(cells)
-        unseen = self._unseen_rows[self.pair_index(cells.pairs)]
-        targets = np.where(unseen, self.targets(cells, kind="inferential"), trained)
-        return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), cells)
+        return tokens
 
     def describe(self) -> str:
         """Say in words what is trained and what is held out.
@@ -360,6 +374,39 @@ class AnchorTask:
                 f"{self.modulus}; {noise}.",
             ]
         )
+
+    def _repr_html_(self) -> str:
+        pair = next((p for p in self.seen_pairs if len(set(p)) > 1), self.seen_pairs[0])
+        allowed = self._allowed("train")
+        places = self.positions[allowed.any(axis=0)]
+        position = places[len(places) // 2]
+        keys = self.keys[allowed[:, position]]
+        cells = self.product([pair], keys[len(keys) // 2 :][:1], np.array([position]))
+        tokens = self._tokens(cells, self.noise(1))[0].tolist()
+        key, target = int(cells.keys[0]), int(self.targets(cells)[0])
+        values = [key]
+        for anchor in pair:
+            values.append(self.apply(anchor, values[-1]))
+        steps = " → ".join(map(str, values)) if values[-1] == target else ""
+        square = self.chain_length == 2 and len(self.anchors) <= _MOST_IN_GRID
+        return view(
+            "task.html",
+            task=self,
+            lines=self.describe().split("\n"),
+            example=marked(tokens, int(position), self.chain_length),
+            steps=steps,
+            target=target,
+            grid={each: self._trained_on(each) for each in self.pairs} if square else None,
+            rows=settings(self),
+        )
+
+    def _trained_on(self, pair: Pair) -> tuple[str, str]:
+        """What a pair is, and in words what it is trained on."""
+        if pair in self.ood_pairs:
+            return "unseen", "unseen"
+        if pair in self.trained_overrides:
+            return "other", f"{formula(self.trained_overrides[pair])}, not {self._composition_formula(pair)}"
+        return "trained", self._composition_formula(pair)
 
     # -- to and from data ---------------------------------------------------------------------
 

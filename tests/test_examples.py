@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from anchorlens import Checkpoint, build_model, preset
+from anchorlens import Checkpoint, build_model, demo, load_checkpoint, preset
 from anchorlens.probes import PROBES
 from anchorlens.sweep import grid
 
@@ -98,3 +98,37 @@ def test_sweep_benchmark_measures_both_ways():
     assert {name: len(each) for name, each in row["seconds"].items()} == {"bare": 1, "sweep": 1, "start": 1}
     assert row["ratio"] > row["ratio_without_start"] and json.dumps(row)
     assert benchmark.table([row]).row_count == 1
+
+
+def test_cutting_edges_of_the_shipped_phase_3_model(capsys):
+    cut = example("cut_an_edge").main(demo.shipped()[-1])
+    assert set(cut) == {(layer, name) for layer in (0, 1) for name in ("key token", "anchor 1", "anchor 2")}
+    assert cut[0, "key token"] < 0.1  # the inferential route: key to anchors in the first layer
+    assert cut[1, "anchor 2"] < 0.1  # and anchors to the last position in the second
+    assert "nothing cut: accuracy 1.000" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:.*HookedTransformer:DeprecationWarning")  # transformer_lens' own
+def test_a_model_of_ones_own_is_classified():
+    verdict = example("your_own_loop").main(steps=2, batch_size=32)
+    assert verdict.by_behaviour.label == "undecided: underfit" and verdict.subject.checkpoint is None
+
+
+def test_gamma_and_seeds_has_a_number_for_each():
+    found = example("gamma_and_seeds").main([0.3, 0.8], [0, 1], 2, **TINY)
+    assert {gamma: len(values) for gamma, values in found.items()} == {0.3: 2, 0.8: 2}
+
+
+def test_four_phases_is_one_column_for_each_shipped_model():
+    picture = example("four_phases")
+    checkpoint = load_checkpoint(demo.shipped()[0])
+    figure = picture.draw([picture.measured(checkpoint)], list(checkpoint.task.anchors))
+    assert "Phase 1" in figure.layout.annotations[0].text
+    assert [trace.type for trace in figure.data] == ["heatmap"] + 12 * ["scatter"]
+
+
+def test_the_gallery_draws_the_four_shipped_models(tmp_path):
+    gallery = example("gallery")
+    gallery.draw(["stable_rank"], tmp_path / "pictures", ".html")
+    page = (tmp_path / "pictures/stable_rank.html").read_text(encoding="utf-8")
+    assert all(f"\\u003cb\\u003e{label}" in page for label in gallery.LABELS)

@@ -1,10 +1,19 @@
-"""The progress bar in a real terminal (a pseudo-terminal) and in none."""
+"""The progress bar in a real terminal (a pseudo-terminal), in a real notebook kernel, and in none."""
 
+import fcntl
+import importlib.util
 import os
 import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 TRAIN = ["train", "--n-layers", "1", "--d-model", "16", "--d-head", "8", "--d-mlp", "16", "--steps", "60"]
@@ -42,3 +51,72 @@ def test_a_pipe_shows_none(tmp_path):
         [*COMMAND, "--out", str(tmp_path / "run")], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert done.stderr == f"finished at step 60; the model is in {tmp_path}/run/ckpt.pt\n"
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_a_terminal_shows_one_line_that_fits(tmp_path, columns):
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    command = [*COMMAND, "--eval-every", "20", "--json", "--out", str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=end, cwd=ROOT, env=environment):
+        os.close(end)
+        shown = read_all(terminal)
+    os.close(terminal)
+    assert "\x1b[1A" not in shown  # never a line up, so it never took two
+    bars = [line for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).split("\r") if "training" in line]
+    assert len(bars) > 2 and max(map(len, bars)) <= columns
+    if columns >= 60:
+        assert "60/60" in bars[-1] and "ood 0." in bars[-1]
+
+
+SETTINGS = """
+from anchorlens import AnchorTask, ModelConfig, TrainConfig, preset, train, train_many
+from anchorlens.audit import audit
+from anchorlens.sweep import grid, sweep
+tiny = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 600, "steps": 6}
+runs = grid("quick", {"seed": [0, 1]}, eval_every=2, log_every=1, **tiny)
+"""
+CALLS = {
+    "train": "a = train(*runs[0])",
+    "train_many": "b = train_many(runs, workers=1)",
+    "sweep": "c = sweep(runs, 'sweep', engine='serial')",
+    "audit": "d = audit(AnchorTask(), model=runs[0].model, config=TrainConfig(steps=4, n_samples=600), "
+    "seeds=[0], n_moments=2)",
+}
+no_widgets = pytest.mark.skipif(importlib.util.find_spec("ipywidgets") is not None, reason="it is here")
+
+
+def outputs_of(sources, folder):
+    """What each cell of a notebook shows that a real kernel runs."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, timeout=180, resources={"metadata": {"path": folder}}).execute()
+    return [cell.outputs for cell in notebook.cells]
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory):
+    """Call -> the outputs of its cell."""
+    first, *others = outputs_of((SETTINGS, *CALLS.values()), tmp_path_factory.mktemp("notebook"))
+    assert not first
+    return dict(zip(CALLS, others, strict=True))
+
+
+@no_widgets
+@pytest.mark.filterwarnings("ignore")  # of the notebook client itself, not of the cells
+@pytest.mark.parametrize("call", CALLS)
+def test_a_notebook_without_widgets_shows_one_line_that_fits(notebook, call):
+    assert {(output.output_type, output.name) for output in notebook[call]} == {("stream", "stderr")}
+    text = "".join(output.text for output in notebook[call])
+    assert text.count("\n") == 1 and text.endswith("\n")  # and no warning above it
+    states = text.strip().split("\r")
+    assert max(map(len, states)) <= 79
+    assert states[0].startswith("0%") and re.match(r"100%\|█+\| (\d+)/\1 steps in 00:\d\d, ", states[-1])
+
+
+@no_widgets
+@pytest.mark.filterwarnings("ignore")
+def test_the_bar_that_tqdm_would_choose_warns(tmp_path):
+    ((warning,),) = outputs_of(["import tqdm.auto"], tmp_path)
+    assert "IProgress not found" in warning.text

@@ -6,14 +6,15 @@ Run line, for all of them or those named (Chrome or Chromium draws the static pi
     .venv/bin/python tutorials/render.py 3 4
 
 A notebook is run from top to bottom in a fresh kernel, in this folder. Of what it displays these stay: text,
-small HTML, and each interactive figure as data with a PNG of it beside, for pages that run no scripts.
-plotly.js (4.8 MB) goes. A notebook is written only if every cell ran.
+small HTML, and each interactive figure as data with a PNG of it beside, for pages that run no scripts, of
+256 colours: a quarter of the bytes. plotly.js (4.8 MB) goes. A notebook is written only if every cell ran.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import io
 import json
 import time
 from pathlib import Path
@@ -27,8 +28,8 @@ HERE = Path(__file__).parent
 PLOTLY = "application/vnd.plotly.v1+json"
 SECONDS = 180
 """A tutorial may not take longer."""
-SCALE = 1.5
-"""Pixels of a picture for each of the figure's."""
+SCALE, WIDE = 1.5, 800
+"""Pixels of a picture for each of the figure's, if that is not wider than this; else one."""
 LARGEST_DATA, LARGEST_HTML = 150_000, 60_000
 """Bytes of a figure's data, and of HTML, beyond which the picture or the text beside it has to do."""
 LARGEST_OUTPUT = 1_500_000
@@ -41,11 +42,10 @@ def tutorials(names: list[str]) -> list[Path]:
     Raises:
         ValueError: there is none of that name.
     """
-    found = [
-        path for path in sorted(HERE.glob("[0-9]*.ipynb")) if not names or path.name.startswith(tuple(names))
-    ]
+    there = sorted(HERE.glob("[0-9]*.ipynb"))
+    found = [path for path in there if not names or path.name.startswith(tuple(names))]
     if not found:
-        raise ValueError(f"no tutorial starts with {' or '.join(names)}; there are {tutorials([])}")
+        raise ValueError(f"no tutorial starts with {' or '.join(names)}; there are {[p.name for p in there]}")
     return found
 
 
@@ -65,7 +65,7 @@ def run(path: Path) -> Any:
 
 
 def merged(outputs: list[Any]) -> list[Any]:
-    """Outputs with a stream's pieces put together."""
+    """Outputs with a stream's pieces put together, without those that are blank."""
     together: list[Any] = []
     for output in outputs:
         last = together[-1] if together else None
@@ -77,13 +77,14 @@ def merged(outputs: list[Any]) -> list[Any]:
             last.text += output.text
         else:
             together.append(output)
-    return together
+    return [output for output in together if output.output_type != "stream" or output.text.strip()]
 
 
 def kept(output: Any) -> Any:
     """What stays of one output."""
     if output.output_type == "stream":
-        output.text = "\n".join(line.rsplit("\r", 1)[-1] for line in output.text.split("\n"))
+        lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in output.text.split("\n"))
+        output.text = "\n".join(lines)  # of what was written over, the last
         return output
     data = output.get("data", {})
     if PLOTLY in data:
@@ -99,12 +100,22 @@ def kept(output: Any) -> Any:
 def png(figure: dict[str, Any]) -> str:
     """A figure's picture, in base64."""
     drawn = go.Figure({name: figure[name] for name in ("data", "layout")})
-    return base64.b64encode(drawn.to_image("png", scale=SCALE)).decode()
+    scale = SCALE if (drawn.layout.width or 0) <= WIDE else 1
+    return base64.b64encode(with_few_colours(drawn.to_image("png", scale=scale))).decode()
+
+
+def with_few_colours(picture: bytes) -> bytes:
+    """A PNG with a palette of 256 colours: a quarter of the bytes."""
+    from PIL import Image  # pyright: ignore[reportMissingImports] - of the extra [tutorials]
+
+    file = io.BytesIO()
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(256).save(file, "PNG", optimize=True)
+    return file.getvalue()
 
 
 def main() -> None:
     """Run what the command line names."""
-    import kaleido  # pyright: ignore[reportMissingImports] - of the extra [export]
+    import kaleido  # pyright: ignore[reportMissingImports] - of the extra [tutorials]
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

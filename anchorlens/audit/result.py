@@ -233,6 +233,11 @@ class Audit:
         drawn.update_layout(legend={**legend, "yanchor": "bottom"}, margin_b=90)
         return drawn
 
+    def _repr_html_(self) -> str:
+        from anchorlens.audit import audit_html
+
+        return audit_html(self)
+
     def __repr__(self) -> str:
         n, n_flagged, known = len(self.mappings), int(self.flagged.sum()), self.score
         if all(limit is None for limit in self.fences):

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from anchorlens.report.templating import environment, source
+from anchorlens.report.templating import SHEETS, environment
+from anchorlens.verdict.mechanism import Mechanism
 from anchorlens.verdict.verdict import Verdict
+from anchorlens.views import rendered
+
+
+def mechanism_html(mechanism: Mechanism) -> str:
+    """The mechanism verdict alone: the probabilities and the evidence, as a piece of HTML without a script.
+
+    Args:
+        mechanism: what to show.
+    """
+    return rendered(environment(), SHEETS, "mechanism.html", mechanism=mechanism)
 
 
 def verdict_html(verdict: Verdict) -> str:
@@ -20,4 +31,4 @@ def verdict_html(verdict: Verdict) -> str:
     Example:
         >>> IPython.display.HTML(verdict_html(classify("ckpt.pt")))  # doctest: +SKIP
     """
-    return environment().get_template("card.html").render(verdict=verdict, css=source("parts.css"))
+    return rendered(environment(), SHEETS, "card.html", verdict=verdict)

@@ -17,9 +17,10 @@ from anchorlens.probes.attention_patterns import AttentionPatterns
 from anchorlens.probes.own import first_sentence, what_went_wrong
 from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
-from anchorlens.report.charts import training_curve, trajectory
+from anchorlens.report.charts import trajectory
 from anchorlens.report.words import CAPTIONS, NO_DOCSTRING, Caption
 from anchorlens.side_by_side import side_by_side
+from anchorlens.training.curve import training_curve
 from anchorlens.verdict.verdict import Subject, Verdict
 
 LONGEST_LABEL = 30

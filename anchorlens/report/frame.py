@@ -11,7 +11,8 @@ from markupsafe import Markup
 from anchorlens.checkpoint import library_versions
 from anchorlens.picture import QUIET, script_json
 from anchorlens.report.scripts import Script, policy
-from anchorlens.report.templating import environment, source
+from anchorlens.report.templating import SHEETS, environment
+from anchorlens.views import sources
 
 
 def framed(
@@ -26,19 +27,16 @@ def framed(
         styles: our own style sheet of this page; those of the report come before it.
         **content: what the template shows.
     """
-    own = Script("page", Markup('"use strict";\n') + source("plots.js") + source(scripts))
-    css = source("parts.css") + source("page.css") + (source(styles) if styles else Markup())
+    made = environment()
+    own = Script("page", Markup('"use strict";\n') + sources(made, ("plots.js", scripts)))
+    css = sources(made, (*SHEETS, "page.css", *([styles] if styles else [])))
     everything = [*libraries, own]
-    return (
-        environment()
-        .get_template(template)
-        .render(
-            libraries=libraries,
-            scripts=everything,
-            policy=policy(everything),
-            css=css,
-            plotly_config=Markup(script_json(json.dumps(QUIET))),
-            versions=library_versions(),
-            **content,
-        )
+    return made.get_template(template).render(
+        libraries=libraries,
+        scripts=everything,
+        policy=policy(everything),
+        css=css,
+        plotly_config=Markup(script_json(json.dumps(QUIET))),
+        versions=library_versions(),
+        **content,
     )

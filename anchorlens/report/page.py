@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorlens import phases
-from anchorlens.behaviour import Accuracy, Behaviour
-from anchorlens.configuration import field_docs
+from anchorlens.configuration import Setting, settings
 from anchorlens.container import atomic_write
-from anchorlens.printing import accuracy_rows, most_frequent
+from anchorlens.model_config import sizes
 from anchorlens.probes.registry import PROBES, checked_probes
 from anchorlens.probes.result import ProbeResult
 from anchorlens.report.exhibits import probe_exhibits, training_exhibits
@@ -23,18 +21,6 @@ from anchorlens.verdict.verdict import Subject, Verdict
 
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
 """What is told of a model that came without a checkpoint."""
-
-
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """One line of a configuration."""
-
-    name: str
-    """Of the field."""
-    value: Any
-    """What it is set to."""
-    meaning: str
-    """What it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,31 +36,7 @@ class Entry:
     def outline(self) -> str:
         """What it is, in a line."""
         subject = self.verdict.subject
-        config = subject.model.cfg
-        sizes = (("layer", config.n_layers), ("head", config.n_heads))
-        counts = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for what, n in sizes)
-        parts = [f"{counts}, d_model {config.d_model}"]
-        if subject.checkpoint is not None:
-            model, train = subject.checkpoint.model, subject.checkpoint.train
-            seed = "" if train is None else f", seed {train.seed}"
-            parts = [f"{model.variant}, {parts[0]}", f"gamma {model.gamma:g}{seed}", f"step {subject.step:,}"]
-        return " · ".join(parts)
-
-    @property
-    def accuracies(self) -> list[tuple[str, Accuracy, str]]:
-        """Name, accuracy and meaning."""
-        return list(accuracy_rows(self.verdict.behaviour))
-
-    @property
-    def deviations(self) -> list[tuple[str, str]]:
-        """Split and its most frequent deviations, in words."""
-        shares = self.verdict.behaviour.deviations
-        return [(split.upper(), most_frequent(shares[split], most=6)) for split in shares]
-
-    @property
-    def pair_grid(self) -> dict[tuple[int, ...], Any] | None:
-        """Pair -> its accuracy, where pairs fill a square; None for longer chains."""
-        return _pair_grid(self.verdict.behaviour, self.verdict.subject.task.chain_length)
+        return sizes(subject.model.cfg) if subject.checkpoint is None else subject.checkpoint.outline
 
     @property
     def facts(self) -> list[tuple[str, Any]]:
@@ -152,12 +114,7 @@ def page_html(
         entries=[Entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
         exhibits=exhibits,
         training=training,
-        phases=phases,
     )
-
-
-def _pair_grid(behaviour: Behaviour, chain_length: int) -> dict[tuple[int, ...], Any] | None:
-    return {tuple(pair.pair): pair for pair in behaviour.pairs} if chain_length == 2 else None
 
 
 def _settings(subject: Subject) -> list[tuple[str, list[Setting]]]:
@@ -167,11 +124,6 @@ def _settings(subject: Subject) -> list[tuple[str, list[Setting]]]:
         facts = [
             Setting(name, getattr(config, name, None), "of the HookedTransformer") for name in MODEL_FACTS
         ]
-        return [("Model", facts), ("Task", _fields(subject.task))]
-    tables = [("Model", _fields(checkpoint.model)), ("Task", _fields(checkpoint.task))]
-    return tables + ([] if checkpoint.train is None else [("Training", _fields(checkpoint.train))])
-
-
-def _fields(config: Any) -> list[Setting]:
-    docs = field_docs(type(config))
-    return [Setting(name, value, docs.get(name, "")) for name, value in config.to_dict().items()]
+        return [("Model", facts), ("Task", settings(subject.task))]
+    tables = [("Model", settings(checkpoint.model)), ("Task", settings(checkpoint.task))]
+    return tables + ([] if checkpoint.train is None else [("Training", settings(checkpoint.train))])

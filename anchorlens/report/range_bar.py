@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from anchorlens.report.words import COLOURS, SHORT
-from anchorlens.verdict.mechanism import LABELS, Evidence
+from anchorlens.phases import COLOURS, LABELS, SHORT
+from anchorlens.verdict.mechanism import Evidence
 
 LEAST_WIDTH = 1.5
 """Of a band, in percent: a range of one value is still seen."""

@@ -5,23 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from anchorlens.verdict.mechanism import LABELS
-
-GLOSS: Mapping[int | None, str] = {
-    1: "memorises its training data",
-    2: "answers new keys, not new anchor pairs",
-    3: "composes the rules",
-    None: "no phase",
-}
-"""Phase -> what such a model does."""
-
-SHORT: Mapping[str, str] = dict(zip(LABELS, ("1", "2 without", "2 with", "3"), strict=True))
-"""Label of a phase -> as it stands where there is little room."""
-
-COLOURS: Mapping[str, str] = dict(zip(LABELS, ("#C8553D", "#A87B00", "#3A7BC8", "#1E8A6A"), strict=True))
-"""Label of a phase -> its colour, at least 3:1 against white and against the dark page; never alone, always
-beside the label."""
-
 AGREEMENT: Mapping[bool | None, tuple[str, str]] = {
     True: ("=", "Both verdicts agree"),
     False: ("≠", "The verdicts disagree"),

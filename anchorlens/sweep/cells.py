@@ -115,6 +115,17 @@ class Cell:
         """One flat record: `cell` (its identity), `status`, `error`, every field, every number."""
         return {"cell": self.id, "status": self.status, "error": self.error, **self.fields, **self.numbers}
 
+    def __repr__(self) -> str:
+        label = self.numbers.get("label")
+        told = self.status if label is None else f"{self.status}; {label}"
+        fields = ", ".join(f"{name} {self.fields[name]}" for name in ("gamma", "weight_decay", "seed"))
+        return f"Cell({self.id}: {fields}: {told})"
+
+    def _repr_html_(self) -> str:
+        from anchorlens.sweep import cell_html
+
+        return cell_html(self)
+
     def log(self) -> list[dict[str, Any]]:
         """Its log lines (`step`, `loss`, accuracies, ...), oldest first; none for a cell that is not done."""
         if self.path is None:
@@ -188,6 +199,11 @@ class SweepResult:
         counts = ", ".join(f"{n} {status}" for status, n in self.counts.items())
         axes = " x ".join(f"{name} ({len(values)})" for name, values in self.axes.items())
         return f"SweepResult({self.out}: {axes or 'one cell'}; {counts or 'no cell'})"
+
+    def _repr_html_(self) -> str:
+        from anchorlens.sweep import sweep_html
+
+        return sweep_html(self)
 
 
 def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:

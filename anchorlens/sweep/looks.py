@@ -7,10 +7,9 @@ from html import escape
 from textwrap import wrap
 
 from anchorlens.figures import BLUE, GREY, ORANGE
-from anchorlens.report.words import COLOURS
+from anchorlens.phases import COLOURS, LABELS
 from anchorlens.sweep.axes import value_label
 from anchorlens.sweep.cells import ACCURACIES, Cell
-from anchorlens.verdict.mechanism import LABELS
 
 ACCURACY_NAMES = {name: name.upper() if name in ("id", "ood") else name for name in ACCURACIES}
 """Accuracy -> as it is written."""

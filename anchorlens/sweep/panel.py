@@ -9,11 +9,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anchorlens.printing import accuracy_rows
-from anchorlens.report.charts import training_curve, training_traces
 from anchorlens.report.templating import environment
 from anchorlens.sweep.axes import value_label
 from anchorlens.sweep.cells import Cell
+from anchorlens.training.curve import training_curve, training_traces
 from anchorlens.verdict.stored import stored_verdict
 
 DIGITS = 4
@@ -52,25 +51,26 @@ def panel_html(
         link: address of its whole report, if there is one.
         n_lines: of its log; without any there is no place for a training curve.
     """
-    verdict = None if cell.verdict is None else stored_verdict(cell.verdict)
+    content = panel_content(cell, fields, varying, link)
+    return environment().get_template("cell.html").render(**content, n_lines=n_lines)
+
+
+def panel_content(
+    cell: Cell, fields: Sequence[str], varying: Sequence[str], link: str | None = None
+) -> dict[str, Any]:
+    """What the template shows of one cell; the arguments are those of `panel_html`."""
     command = None
     if cell.path is not None:
         command = shlex.join(["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"])
-    return (
-        environment()
-        .get_template("cell.html")
-        .render(
-            cell=cell,
-            name=cell_name(cell, fields),
-            facts=_facts(cell, [name for name in varying if name not in fields]),
-            verdict=verdict,
-            accuracies=[] if verdict is None else list(accuracy_rows(verdict.behaviour)),
-            probes=cell.content.get("probes", {}),
-            n_lines=n_lines,
-            command=command,
-            link=link,
-        )
-    )
+    return {
+        "cell": cell,
+        "name": cell_name(cell, fields),
+        "facts": _facts(cell, [name for name in varying if name not in fields]),
+        "verdict": None if cell.verdict is None else stored_verdict(cell.verdict),
+        "probes": cell.content.get("probes", {}),
+        "command": command,
+        "link": link,
+    }
 
 
 def cell_name(cell: Cell, fields: Sequence[str]) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -16,6 +15,7 @@ from anchorlens.presets import RunConfig
 from anchorlens.printing import duration
 from anchorlens.sweep.cells import Cell, SweepResult, axes_of, cell_id
 from anchorlens.sweep.folder import SweepFolder
+from anchorlens.sweep.phase_maps import MOST_MAPS, SIGNS, PhaseMap, phase_maps, plain_value, where
 from anchorlens.training.folder import read_log
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import plan
@@ -24,8 +24,6 @@ SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
 MOST_ROWS = 12
 """Failed cells that are told of; --cells and --json tell of all."""
-MOST_TABLES = 4
-"""Maps of phases that are printed."""
 ACCURACIES = ("train", "id", "ood", "commutativity")
 
 
@@ -33,7 +31,7 @@ def outline(runs: Sequence[RunConfig]) -> str:
     """How many cells, and over what: each axis with its values."""
     axes = axes_of([Cell(run) for run in runs])
     lines = [f"{len(runs):,} {'cell' if len(runs) == 1 else 'cells'}"]
-    lines += [f"  {name}: {' '.join(_plain(value) for value in values)}" for name, values in axes.items()]
+    lines += [f"  {name}: {' '.join(map(plain_value, values))}" for name, values in axes.items()]
     return "\n".join(lines)
 
 
@@ -69,19 +67,19 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
     if cells:
         console.print(_cell_table(result))
     elif len(result.axes) >= 2:
-        tables = _phase_tables(result)
-        for table in tables[:MOST_TABLES]:
-            console.print(table)
-        if len(tables) > MOST_TABLES:
-            console.print(f"and {len(tables) - MOST_TABLES} more such maps; anchorlens diagram draws all")
-        console.print("A sign a seed: 1, 2, c (2 with commutativity), 3, ? undecided, x failed, . missing")
+        maps = phase_maps(result)
+        for shown in maps[:MOST_MAPS]:
+            console.print(_phase_table(shown))
+        if len(maps) > MOST_MAPS:
+            console.print(f"and {len(maps) - MOST_MAPS} more such maps; anchorlens diagram draws all")
+        console.print(f"A sign a seed: {SIGNS}")
     failed = [cell for cell in result if cell.status in ("failed", "diverged")]
     for cell in failed[:MOST_ROWS]:
-        console.print(f"{cell.status}: {_where(cell, result)}: {cell.error}")
+        console.print(f"{cell.status}: {where(cell, result)}: {cell.error}")
     if len(failed) > MOST_ROWS:
         console.print(f"and {len(failed) - MOST_ROWS} more; --cells lists them")
     for cell, step in _under_way(result):
-        console.print(f"under way: {_where(cell, result)}: step {step:,} of {cell.run.train.total_steps:,}")
+        console.print(f"under way: {where(cell, result)}: step {step:,} of {cell.run.train.total_steps:,}")
 
 
 def print_sweep_json(result: SweepResult) -> None:
@@ -97,45 +95,11 @@ def print_sweep_json(result: SweepResult) -> None:
     sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
 
 
-def _phase_tables(result: SweepResult) -> list[Table]:
-    """Phases over the first two axes beside the seed, those of all seeds in each place, in order of seed.
-
-    Where more fields vary there is a table for each of their combinations.
-    """
-    names = [name for name in result.axes if name != "seed"]
-    order = ["gamma", "weight_decay", *names]
-    across, *others = sorted(names, key=order.index) or ["seed"]
-    down, others = (others[0], others[1:]) if others else (None, [])
-    slices: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in result:
-        slices.setdefault(tuple(_plain(cell.fields[name]) for name in others), []).append(cell)
-    tables = []
-    for values, cells in slices.items():
-        title = ", ".join(f"{name} {value}" for name, value in zip(others, values, strict=True))
-        columns = _present(cells, across, result)
-        corner = f"{down} / {across}" if down else across
-        table = Table(corner, *map(_plain, columns), title=title or None, box=box.SIMPLE_HEAD)
-        for row in _present(cells, down, result) if down else (None,):
-            here = [c for c in cells if down is None or c.fields[down] == row]
-            shown = ["".join(_short(c) for c in here if c.fields[across] == value) for value in columns]
-            table.add_row("" if down is None else _plain(row), *shown)
-        tables.append(table)
-    return tables
-
-
-def _present(cells: Sequence[Cell], name: str, result: SweepResult) -> list[Any]:
-    """The values of an axis that some of these cells have, ascending."""
-    return [value for value in result.axes[name] if any(cell.fields[name] == value for cell in cells)]
-
-
-def _short(cell: Cell) -> str:
-    if cell.status == "missing":
-        return "."
-    if cell.status in ("failed", "diverged"):
-        return "x"
-    if cell.phase is None:
-        return "?"
-    return "c" if cell.numbers["commutative"] else str(cell.phase)
+def _phase_table(shown: PhaseMap) -> Table:
+    table = Table(shown.corner, *shown.columns, title=shown.title or None, box=box.SIMPLE_HEAD)
+    for row, places in shown.rows:
+        table.add_row(row, *("".join(sign for sign, _ in cells) for cells in places))
+    return table
 
 
 def _cell_table(result: SweepResult) -> Table:
@@ -146,7 +110,7 @@ def _cell_table(result: SweepResult) -> Table:
         accuracies = [numbers.get(name) for name in ACCURACIES]
         table.add_row(
             cell.id,
-            *(_plain(cell.fields[name]) for name in result.axes),
+            *(plain_value(cell.fields[name]) for name in result.axes),
             *("-" if value is None else f"{value:.3f}" for value in accuracies),
             _label(numbers.get("label")) if cell.status not in ("failed", "missing") else cell.status,
             _label(numbers.get("mechanism_label")),
@@ -159,12 +123,6 @@ def _label(label: str | None) -> str:
     return "-" if label is None else label.removeprefix("Phase ")
 
 
-def _where(cell: Cell, result: SweepResult) -> str:
-    """A cell by its place on the axes."""
-    axes: Mapping[str, Any] = result.axes
-    return " ".join([cell.id, *(f"{name} {_plain(cell.fields[name])}" for name in axes)])
-
-
 def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     """Cells with a folder that is not in its place yet, and the last step that was logged."""
     folder = SweepFolder(result.out)
@@ -172,14 +130,6 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     logs = [(cell, folder.unfinished(cell_id(cell.run)) / "log.jsonl") for cell in missing]
     steps = [(cell, read_log(path)) for cell, path in logs if path.exists()]
     return [(cell, log[-1]["step"] if log else 0) for cell, log in steps]
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return (
-        f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else json.dumps(value)
-    )
 
 
 def _console() -> Console:

@@ -30,6 +30,8 @@ _SHARED = (
     "stop_at_loss",
 )
 
+_ACCURACIES = ("train", "id", "ood")
+
 Show = Callable[[int, str], None]
 """Called with the updates made so far, over all members, and a short text."""
 
@@ -131,7 +133,7 @@ class Loop:
                 self._log(k, member, line, evaluate_due)
             if step in trajectory:
                 self._save_trajectory(k, member, line)
-            show(self._done(), _summary(line))
+            show(self._done(), _summary(member.log))
             if last or self._settled(member):
                 self._end(k, member, "finished" if last else "stopped early")
         self._save_states()
@@ -222,9 +224,9 @@ class Loop:
             self.stack = self._stack(self.members, self.stack.step, states)
 
 
-def _summary(line: Mapping[str, Any]) -> str:
-    parts = [f"loss {line['loss']:.4f}"] if "loss" in line else []
-    for name in ("train", "id", "ood"):
-        if line.get(f"{name}_accuracy") is not None:
-            parts.append(f"{name} {line[f'{name}_accuracy']:.2f}")
-    return "  ".join(parts)
+def _summary(log: Sequence[Mapping[str, Any]]) -> str:
+    """The last accuracies and the last loss of a log; where a terminal is narrow, the loss is cut."""
+    measured = evaluations(log)
+    numbers = [(name, measured[-1].get(f"{name}_accuracy") if measured else None) for name in _ACCURACIES]
+    parts = [f"{name} {value:.2f}" for name, value in numbers if value is not None]
+    return "  ".join([*parts, *([f"loss {log[-1]['loss']:.3g}"] if log else [])])

@@ -12,8 +12,11 @@ from anchorlens.behaviour import Behaviour
 from anchorlens.checkpoint import Checkpoint
 from anchorlens.configuration import documented
 from anchorlens.training.numerics import choose_device
+from anchorlens.training.small_curve import small_curve
+from anchorlens.views import view
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
     from transformer_lens import HookedTransformer
 
 Status = Literal["finished", "stopped early", "diverged"]
@@ -48,6 +51,30 @@ class TrainResult:
         """The HookedTransformer, in evaluation mode, on the device it was trained on."""
         train = self.checkpoint.train
         return self.checkpoint.build_model(choose_device("cpu" if train is None else train.device))
+
+    def plot(self) -> go.Figure:
+        """Accuracies and loss against optimizer steps; it computes, shows and saves nothing."""
+        from anchorlens.training.curve import training_curve  # with plotly, which training needs not wait for
+
+        return training_curve(self.log)
+
+    def _repr_html_(self) -> str:
+        checkpoint, train = self.checkpoint, self.checkpoint.train
+        ended = f"{self.status} at step {checkpoint.step:,}"
+        if train is not None:
+            ended += f" of {train.total_steps:,}"
+        if self.log and self.log[-1].get("seconds") is not None:
+            ended += f", {self.log[-1]['seconds']:,.0f} s"
+        return view(
+            "train_result.html",
+            behaviour=self.behaviour,
+            ended=ended,
+            outline=checkpoint.outline,
+            message=self.message,
+            curve=small_curve(self.log),
+            out=None if self.out is None else str(self.out),
+            n_lines=len(self.log),
+        )
 
     def __repr__(self) -> str:
         return f"TrainResult({self.status} at step {self.checkpoint.step}; {self.behaviour!r})"

@@ -43,6 +43,16 @@ class Moment:
         """The most probable label; None without a forecast."""
         return None if self.forecast is None else max(self.forecast, key=lambda label: self.forecast[label])  # pyright: ignore[reportOptionalSubscript]
 
+    def __repr__(self) -> str:
+        ood = "" if self.ood is None else f", OOD {self.ood:.2f}"
+        expected = "no forecast"
+        if self.forecast is not None and self.expected is not None:
+            expected = f"forecast {self.expected} ({self.forecast[self.expected]:.2f})"
+        numbers = f"train {self.train:.2f}, ID {self.id:.2f}{ood}"
+        return (
+            f"Moment(step {self.step:,}, {self.fraction:.1%} of the run: {self.now}; {numbers}; {expected})"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
         return {**asdict(self), "expected": self.expected}

@@ -15,16 +15,13 @@ import numpy as np
 from anchorlens.behaviour import Accuracy
 from anchorlens.configuration import documented
 from anchorlens.model_config import ModelConfig
-from anchorlens.phases import FIT_THRESHOLD, Phase
+from anchorlens.phases import FIT_THRESHOLD, LABELS, Phase
 from anchorlens.task import AnchorTask
 from anchorlens.verdict.calibration import Calibration, LogisticModel, calibration
 from anchorlens.verdict.readings import READINGS, take_readings
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
-
-LABELS = ("Phase 1", "Phase 2 without commutativity", "Phase 2 with commutativity", "Phase 3")
-"""What the mechanism verdict tells apart."""
 
 PHASES: Mapping[str, tuple[int, bool | None]] = {
     LABELS[0]: (1, None),
@@ -67,6 +64,16 @@ class Mechanism:
     """Label -> 0..1, sum 1; None where the readings could not be taken."""
     evidence: tuple[Evidence, ...]
     """Every reading, the one that says most first."""
+
+    def _repr_html_(self) -> str:
+        from anchorlens.report import mechanism_html
+
+        return mechanism_html(self)
+
+    def __repr__(self) -> str:
+        shares = self.probabilities or {}
+        told = ", ".join(f"{label} {share:.2f}" for label, share in shares.items()) or self.phase.reason
+        return f"Mechanism({self.phase.label}; {told})"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""

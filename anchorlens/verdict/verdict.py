@@ -46,6 +46,9 @@ class Subject:
     log: Sequence[Mapping[str, Any]] = ()
     """Log lines of its run, where its folder is there: `step`, `loss`, accuracies."""
 
+    def __repr__(self) -> str:
+        return f"Subject({self.name}, {self.kind})"
+
     @property
     def step(self) -> int | None:
         """Optimizer steps taken, as far as it is known."""

@@ -3,7 +3,7 @@
 import pytest
 from known_cells import cell, square
 
-from anchorlens.report.words import COLOURS
+from anchorlens.phases import COLOURS
 from anchorlens.sweep import looks
 from anchorlens.sweep.axes import choose_axes, slices
 from anchorlens.sweep.cells import axes_of

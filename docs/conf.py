@@ -1,0 +1,59 @@
+"""The documentation site: `make docs` builds it, warnings are errors, nothing is fetched."""
+
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path[:0] = [str(DOCS / "_ext"), str(DOCS.parent)]
+
+from anchorlens import __version__  # noqa: E402
+
+project = "anchorlens"
+author = "the anchorlens authors"
+copyright = author
+version = release = __version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "command_line",
+    "docstrings",
+    "mathml",
+    "offline",
+    "tutorials",
+]
+exclude_patterns = ["_build", "_ext", "jupyter_execute"]
+default_role = "literal"  # docstrings and pages write `name`
+nitpick_ignore_regex = [
+    # other libraries' types: their inventories would have to be fetched
+    ("py:.*", r"(collections|jaxtyping|os|pathlib|typing|np|numpy|torch|go|plotly|transformer_lens)\..*"),
+    ("py:class", "Tensor|HookedTransformer"),
+    # a Literal, whose values the docstring of the argument has
+    ("py:class", "Queries"),
+    # jaxtyping's shapes: Float[Tensor, "batch pos"]
+    ("py:class", "Bool|Float|Int"),
+]
+
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+html_math_renderer = "mathml"
+
+nb_execution_mode = "off"  # the outputs are those that tutorials/render.py stored
+nb_mime_priority_overrides = [("html", "image/png", 0)]  # of a figure, its picture
+
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 80
+python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+
+highlight_options = {"pycon": {"stripnl": True}}  # doctests end with an empty line
+
+html_theme = "furo"
+html_title = f"anchorlens {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_copyright = False
+html_show_sphinx = False
+html_copy_source = False
+html_show_sourcelink = False

@@ -1,0 +1,43 @@
+"""The pictures of docs/gallery.md: every probe on the four shipped checkpoints, side by side.
+
+    python examples/gallery.py --out docs/images/gallery
+
+About a minute; Chrome or Chromium and kaleido (extra [export]) draw the pictures. Name probes to draw
+only those.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from anchorlens import demo, figures, load_checkpoint
+from anchorlens.probes import PROBES, compare, probe_named
+
+LABELS = ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3")
+"""What the shipped checkpoints are called, in their order."""
+
+
+def draw(names: list[str], folder: Path, suffix: str) -> None:
+    """One picture for each probe."""
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoints = [load_checkpoint(path) for path in demo.shipped()]
+    for name in names:
+        comparison = compare(checkpoints, probe_named(name), labels=LABELS)
+        print(name, comparison, sep=": ")
+        figures.save(comparison.plot(), folder / f"{name}{suffix}")
+
+
+def main() -> None:
+    """Read the command line, draw."""
+    style = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
+    parser.add_argument("probe", nargs="*", default=[probe.__name__ for probe in PROBES])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--suffix", default=".svg", help=".svg, .png, .pdf or .html")
+    given = parser.parse_args()
+    draw(given.probe, given.out, given.suffix)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The README keeps its promises: its Python runs, commands and options exist, links lead somewhere."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from anchorlens.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = PAGES[0].read_text(encoding="utf-8")
+
+
+def blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.M | re.S)
+
+
+def test_the_ten_lines_print_what_stands_below_them(tmp_path):
+    """Digits differ between machines; the words and the phase do not."""
+    section = README.split("## Ten lines of Python")[1].split("\n## ")[0]
+    (code,), (_, printed) = blocks(section, "python"), re.findall(r"^```\w*\n(.*?)^```", section, re.M | re.S)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+    def words(text):
+        return re.sub(r"[-+]?\d+\.\d+", "#", text).splitlines()
+
+    assert words(done.stdout) == words(printed)
+    assert len([line for line in code.splitlines() if line]) == 10
+    assert (tmp_path / "report.html").stat().st_size > 100_000
+
+
+def commands(text):
+    """Each line `$ anchorlens ...` of the console blocks, with its continuation."""
+    for block in blocks(text, "console"):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith("$ anchorlens "):
+                yield shlex.split(line[2:], comments=True)[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_their_options_exist(page):
+    known = typer.main.get_command(app).commands
+    for name, *arguments in commands(page.read_text(encoding="utf-8")):
+        options = {flag for parameter in known[name].params for flag in parameter.opts}
+        given = {argument for argument in arguments if argument.startswith("--")}
+        assert given <= options | {"--help"}, (name, given - options)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_that_are_there(page):
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_the_readme_has_its_commands():
+    assert {name for name, *_ in commands(README)} >= {"train", "evaluate", "probe", "classify", "sweep"}
+
+
+def test_the_tree_names_every_module():
+    tree = README.split("## Where things are")[1]
+    package = ROOT / "anchorlens"
+    names = {path.stem for path in package.glob("*.py")} | {
+        path.parent.name for path in package.glob("*/__init__.py")
+    }
+    assert sorted(name for name in names if not name.startswith("__") and name not in tree) == []

@@ -1,0 +1,481 @@
+"""What a notebook shows: every public result has a view, small, escaped, and without anything that runs."""
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import itertools
+import math
+import re
+import subprocess
+import sys
+import typing
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from browser import Browser, needs_chromium
+from known_cells import cell, sweep_of
+from known_verdicts import FORECAST, HOSTILE, LOG, TASK, bare_verdict, whole_verdict
+
+import anchorlens
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, TrainResult, figures, preset
+from anchorlens.audit import Audit, mappings_of
+from anchorlens.behaviour import Accuracy, Behaviour, PairAccuracy
+from anchorlens.configuration import settings
+from anchorlens.init import initial_weights
+from anchorlens.phases import phase_by_definition
+from anchorlens.probes.compare import Comparison
+from anchorlens.probes.registry import PROBES, apply
+from anchorlens.probes.result import ProbeResult
+from anchorlens.training.curve import ACCURACIES
+from anchorlens.training.small_curve import LOOKS, MOST_POINTS, small_curve
+from anchorlens.verdict.forecast import Moment
+from anchorlens.views import TEMPLATES
+
+MOST_BYTES = 20_000
+TEXT = {"Accuracy", "Evidence", "Mappings", "Moment", "Opened", "PairAccuracy", "Phase", "Score", "Subject"}
+"""Public types whose one line of text says it all."""
+PACKAGES = ("anchorlens", *(f"anchorlens.{n}" for n in ("audit", "importers", "probes", "sweep", "verdict")))
+TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
+NAN = math.nan
+
+
+class Html(HTMLParser):
+    """The elements and texts of a piece of HTML."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.elements, self.open, self.text = [], [], ""
+        self.feed(html)
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        if "style" not in self.open:
+            self.text += text
+
+
+def behaviour(train=1.0, held_out=0.98, ood=0.1, commutativity=0.9, *, pairs=None, deviations=None):
+    """A Behaviour of these accuracies."""
+
+    def accuracy(value):
+        return None if value is None else Accuracy(value, 0.001, 1000)
+
+    if pairs is None:
+        pairs = [
+            PairAccuracy(p, "ood" if p in TASK.ood_pairs else "id", Accuracy(0.5, 0.0, 9)) for p in TASK.pairs
+        ]
+    return Behaviour(
+        train=accuracy(train),
+        train_source="training set",
+        train_fresh=accuracy(train),
+        id=accuracy(held_out),
+        ood=accuracy(ood),
+        symmetric=None,
+        commutativity=accuracy(commutativity),
+        pairs=tuple(pairs),
+        deviations={"ood": {0: 0.1, -3: 0.9}} if deviations is None else deviations,
+        phase=phase_by_definition(train, held_out, ood, commutativity),
+        finite=not math.isnan(train),
+        options={},
+    )
+
+
+def checkpoint(model=TINY, **fields):
+    return Checkpoint(model, AnchorTask(), initial_weights(model, 0), **fields)
+
+
+def result(log=LOG, **fields):
+    of = checkpoint(train=TrainConfig(steps=1000), step=1000, metrics={"loss": 0.1, "status": "finished"})
+    return TrainResult(of, behaviour(), log, **({"status": "finished", "out": None} | fields))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OwnProbe(ProbeResult):
+    """A result of one's own."""
+
+    probe: ClassVar[str] = "own"
+    readings: ClassVar[tuple[str, ...]] = ("number", "missing")
+    number: float
+    """A number with `<code>` in it."""
+    missing: float | None = None
+    """Nothing."""
+    words: str = "words"
+    """Text."""
+    array: np.ndarray = dataclasses.field(default_factory=lambda: np.full((2, 3), NAN))
+    """[2, 3] Nothing."""
+
+    def headline(self):
+        return f"{self.words}: {self.number:.2f}"
+
+    def plot(self):
+        return go.Figure()
+
+
+def audit(*, n_late=3, name="task"):
+    mappings = dataclasses.replace(mappings_of(AnchorTask(complexity=1)), name=name)
+    moments = tuple(range(10, 110, 10))
+    steps = np.where(np.arange(len(mappings)) % 2, 20.0, 30.0)
+    steps[:n_late] = math.inf
+    right = (np.array(moments)[None, :, None] >= steps[None, None, :]).astype(np.float32)
+    return Audit(mappings, right, moments, (0,), 4, ModelConfig(gamma=0.8), TrainConfig())
+
+
+def grid_of_cells(n_gammas=11, out="sweeps/a"):
+    places = itertools.product((0.0, 0.1, 1.0), range(n_gammas), range(3))
+    signs = itertools.cycle(("1", "2", "2c", "3", "underfit", "failed", None))
+    return sweep_of(
+        [cell(next(signs), gamma=0.1 + 0.05 * i, weight_decay=w, seed=s) for w, i, s in places], out
+    )
+
+
+def long_chains():
+    """A task, and a behaviour, of 4,096 chains of length 3."""
+    task = AnchorTask(
+        anchors={a: (lambda x, a=a: (x + a) % 50 + 50) for a in range(16)}, chain_length=3, seq_len=40
+    )
+    pairs = [PairAccuracy(pair, "id", Accuracy(0.5, 0.0, 9)) for pair in task.pairs]
+    return task, behaviour(pairs=pairs)
+
+
+@functools.cache
+def probe_results():
+    model = whole_verdict().subject.model
+    return [apply(probe, model, TASK, lambda: model) for probe in PROBES]
+
+
+@pytest.fixture(scope="module")
+def views():
+    """Name -> something that a notebook may show."""
+    verdict, (long_task, long_behaviour) = whole_verdict(), long_chains()
+    found = {type(one).__name__: one for one in probe_results()}
+    del found["AttentionPatterns"]  # the page of circuitsvis, which tests/test_notebook_display.py looks at
+    return {
+        **found,
+        "AnchorTask": AnchorTask(),
+        "a conflict": AnchorTask(regime="conflict"),
+        "long chains": long_task,
+        "a task of its own values": AnchorTask(overrides={(1, 2): {x: 30 for x in range(20, 100)}}),
+        "ModelConfig": ModelConfig(gamma=0.5),
+        "TrainConfig": TrainConfig(),
+        "RunConfig": preset("paper-gpt2"),
+        "Behaviour": behaviour(),
+        "behaviour in long chains": long_behaviour,
+        "behaviour without numbers": behaviour(NAN, NAN, None, None, pairs=[], deviations={}),
+        "TrainResult": result(),
+        "a run without a log": result(()),
+        "a run of one line": result(({"step": 1, "loss": 3.0},)),
+        "a diverged run": result(
+            tuple({"step": s, "loss": NAN, "train_accuracy": NAN} for s in (1, 2, 3)),
+            status="diverged",
+            message="training diverged: loss is nan at step 3",
+        ),
+        "Checkpoint": checkpoint(train=TrainConfig(steps=9), metrics={"loss": NAN, "ood_accuracy": None}),
+        "a foreign checkpoint": checkpoint(versions={}),
+        "OwnProbe": OwnProbe(NAN),
+        "Comparison": Comparison(("a", "b"), (OwnProbe(0.5), OwnProbe(NAN))),
+        "many": Comparison(tuple(map(str, range(200))), (OwnProbe(0.5),) * 200),
+        "AnchorBatch": AnchorTask().sample(1000),
+        "a long batch": long_task.sample(2),
+        "Verdict": verdict,
+        "a bare verdict": bare_verdict(),
+        "Mechanism": verdict.mechanism,
+        "SweepResult": grid_of_cells(40),
+        "one cell": sweep_of([cell("3")]),
+        "no cell": sweep_of([]),
+        "many maps": sweep_of(
+            [
+                cell("1", gamma=gamma, lr=lr, d_model=width, d_mlp=neurons)
+                for gamma, lr, width, neurons in itertools.product((0.3, 0.5), (1e-3, 1e-2), (32, 64), (8, 9))
+            ]
+        ),
+        "Cell": cell("2c"),
+        "a missing cell": cell(),
+        "a failed cell": cell("failed", error="RuntimeError: no", details="Traceback ..."),
+        "Audit": audit(),
+        "an audit of nothing": audit(n_late=1000),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def html(views):
+    return {name: one._repr_html_() for name, one in views.items()}
+
+
+def public_types():
+    """Classes that are public names, or that public functions return."""
+    found = {}
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            value = getattr(module, name)
+            classes = [value]
+            if inspect.isfunction(value) and value.__annotations__:
+                returned = re.findall(r"\w+", str(value.__annotations__["return"]))
+                classes = [getattr(sys.modules[value.__module__], word, None) for word in returned]
+            found |= {one.__name__: one for one in classes if inspect.isclass(one)}
+    found |= {type(one).__name__: type(one) for one in probe_results()}
+    return {
+        name: one
+        for name, one in found.items()
+        if one.__module__.startswith("anchorlens")
+        and not issubclass(one, Exception)
+        and one is not ProbeResult
+    }
+
+
+def test_every_public_type_has_a_view_or_a_line_of_text():
+    types = public_types()
+    assert {"AnchorTask", "RunConfig", "Behaviour", "SweepResult", "Audit", "VSimilarity", "Moment"} <= set(
+        types
+    )
+    without = {name for name, one in types.items() if not hasattr(one, "_repr_html_")}
+    assert without <= TEXT, f"no view: {sorted(without - TEXT)}"
+
+
+def test_every_type_with_a_view_is_looked_at(views):
+    shown = {type(one).__name__ for one in views.values()}
+    wanted = {name for name, one in public_types().items() if hasattr(one, "_repr_html_")}
+    assert wanted - shown == {"AttentionPatterns"}
+
+
+def test_a_line_of_text_is_short():
+    verdict = whole_verdict()
+    moments = [Moment(100, 0.1, NAN, 0.4, None, "undecided: underfit", FORECAST), *verdict.trajectory]
+    others = [
+        verdict.subject,
+        verdict.mechanism,
+        audit().mappings,
+        cell("3"),
+        AnchorTask().sample(9),
+    ]
+    assert all(len(repr(one)) < 200 and "\n" not in repr(one) for one in [*moments, *others])
+    assert repr(moments[0]) == (
+        "Moment(step 100, 10.0% of the run: undecided: underfit; train nan, ID 0.40; forecast Phase 3 (0.60))"
+    )
+
+
+class TestEveryView:
+    def test_is_small_whole_and_runs_nothing(self, html):
+        for name, text in html.items():
+            shown = Html(text)
+            assert len(text.encode()) < MOST_BYTES, f"{name}: {len(text.encode()):,} bytes"
+            tags = {tag for tag, _ in shown.elements}
+            assert not tags & {"script", "link", "img", "iframe", "object", "a", "input"}, name
+            attributes = {key for _, each in shown.elements for key in each}
+            assert not [key for key in attributes if key.startswith("on") or key in ("src", "href")], name
+            assert "url(" not in text and "@import" not in text, name
+
+    def test_writes_none_where_there_is_no_number(self, html):
+        for name, text in html.items():
+            words = re.findall(r"\w+", Html(text).text.replace("loss is nan at step 3", ""))
+            allowed = name in ("OwnProbe", "Comparison")  # their headlines are their own
+            assert allowed or not {"nan", "inf"} & set(words), name
+            assert ">None<" not in text, name
+
+    def test_is_cheap(self, views):
+        """Nothing is trained, asked of a model or built."""
+        one = views["TrainResult"]
+        assert "model" not in vars(one)
+
+    @needs_chromium
+    @pytest.mark.parametrize("dark", [False, True])
+    def test_takes_the_colours_of_the_page_and_fits_into_it(self, html, tmp_path, dark):
+        ink, paper = ("rgb(221, 221, 221)", "#111") if dark else ("rgb(34, 34, 34)", "#fff")
+        page = tmp_path / "page.html"
+        style = f"<body style='color: {ink}; background: {paper}; margin: 8px'>"
+        page.write_text(style + "".join(html.values()), encoding="utf-8")
+        with Browser(tmp_path / "profile") as browser:
+            browser.open(page, width=640, dark=dark)
+            assert browser.complaints() == []
+            wide = "[...document.querySelectorAll('.anchorlens')].filter((e) => e.scrollWidth > 624)"
+            assert browser.evaluate(f"{wide}.map((e) => e.querySelector('.al-title').textContent)") == []
+            told = "[...document.querySelectorAll('.al-title, td.al-number')]"
+            colours = browser.evaluate(f"[...new Set({told}.map((e) => getComputedStyle(e).color))]")
+            assert colours == [ink]
+
+
+class TestStringsStayStrings:
+    @pytest.fixture
+    def hostile(self):
+        probe = OwnProbe(1.0, words=HOSTILE)
+        failed = cell("failed", error=HOSTILE, details=HOSTILE)
+        return {
+            "run": result(out=Path(HOSTILE), message=HOSTILE, status="diverged"),
+            "checkpoint": checkpoint(metrics={HOSTILE: HOSTILE}, versions={HOSTILE: HOSTILE}),
+            "probe": probe,
+            "comparison": Comparison((HOSTILE,), (probe,)),
+            "sweep": sweep_of([failed, cell("1", seed=1)], HOSTILE),
+            "cell": failed,
+            "audit": audit(name=HOSTILE),
+            "verdict": whole_verdict(HOSTILE),
+        }
+
+    def test_markup_is_shown_as_it_is(self, hostile):
+        for name, one in hostile.items():
+            shown = Html(one._repr_html_())
+            assert HOSTILE in shown.text, name
+            assert not [tag for tag, _ in shown.elements if tag in ("script", "img")], name
+
+    def test_what_is_no_text_can_be_sent(self):
+        """A file's name may hold bytes that are no text; a kernel sends UTF-8."""
+        assert result(out=Path("run\ud800"))._repr_html_().encode()
+        assert sweep_of([cell("1")], "sweep\udcff")._repr_html_().encode()
+
+    def test_code_in_the_words_of_a_field(self):
+        shown = Html(OwnProbe(1.0)._repr_html_())
+        assert ("code", {}) in shown.elements and "A number with <code> in it." in shown.text
+
+
+class TestConfigurations:
+    @pytest.mark.parametrize(
+        "config", [ModelConfig(), TrainConfig(), AnchorTask(), AnchorTask(anchors={1: 5, 2: 1, 3: -2, 4: -8})]
+    )
+    def test_the_defaults_are_not_marked(self, config):
+        rows = settings(config)
+        assert [row.name for row in rows] == list(type(config).__dataclass_fields__)
+        assert not [row for row in rows if row.changed] and all(row.meaning for row in rows)
+
+    def test_what_differs_is_marked_with_the_default_beside_it(self):
+        config = TrainConfig(steps=100, lr=2e-3)
+        assert [(r.name, r.value, r.default) for r in settings(config) if r.changed] == [
+            ("steps", 100, None),
+            ("lr", 2e-3, 1e-3),
+        ]
+        shown = Html(config._repr_html_())
+        assert "2 fields differ from the defaults" in shown.text and "(default 0.001)" in shown.text
+        assert [tag for tag, _ in shown.elements].count("strong") == 2
+
+    def test_a_run_tells_what_its_preset_changes(self):
+        text = Html(preset("phase1")._repr_html_()).text
+        assert "gamma 0.4, seed 0 · 1,000 steps" in text and "0.4 (default 0.7)" in text
+        assert "weight_decay" not in text
+
+
+class TestTask:
+    def test_each_pair_says_what_it_is_trained_on(self):
+        html = AnchorTask(regime="conflict")._repr_html_()
+        grid = re.findall(r'class="al-(trained|other|unseen)">([^<]*)<', html)
+        assert len(grid) == 16
+        assert grid[0] == ("trained", "x+10")  # 5 + 5
+        assert grid[11] == ("other", "x-6, not x-10")  # (3, 4)
+        assert grid[14] == ("unseen", "unseen")  # (4, 3)
+
+    def test_the_example_is_a_training_sequence_with_its_target(self):
+        for task in (AnchorTask(), AnchorTask(noise_obeys_split=True), AnchorTask(complexity=6)):
+            html = task._repr_html_()
+            tokens = re.findall(r'class="al-(noise|key|anchor)">(\d+)<', html)
+            assert len(tokens) == task.seq_len
+            kinds = [kind for kind, _ in tokens]
+            position, key = kinds.index("key"), int(dict(tokens)["key"])
+            pair = tuple(int(token) for kind, token in tokens if kind == "anchor")
+            assert kinds[position + 1 : position + 3] == ["anchor", "anchor"]
+            assert (key - position) % task.modulus != 0 and pair in task.seen_pairs
+            assert f"<strong>{task.target(key, pair)}</strong>" in html
+
+    def test_steps_are_left_out_where_the_target_is_not_their_end(self):
+        assert "60 → 65 → 66" in AnchorTask()._repr_html_()  # 60 + 5 + 1
+        assert "→ 65 →" not in AnchorTask(complexity=6)._repr_html_()  # (1, 2) is trained on x + 4
+
+    def test_it_needs_no_torch(self):
+        code = (
+            "import sys, anchorlens; anchorlens.AnchorTask()._repr_html_(); assert 'torch' not in sys.modules"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class TestTraining:
+    def test_points_of_the_small_curve(self):
+        log = [
+            {"step": 0, "loss": 10.0, "train_accuracy": 0.0},
+            {"step": 50, "loss": 1.0, "train_accuracy": NAN},
+            {"step": 100, "loss": 0.1, "train_accuracy": 1.0, "ood_accuracy": 0.5},
+        ]
+        curve = small_curve(log)
+        assert curve is not None
+        points = {line.name: line.points for line in curve.lines}
+        # 420 by 120 pixels, 2 free above and below; the loss is logarithmic; one point is no line
+        assert points == {"train": "0,118 420,2", "loss": "0,2 210,60 420,118"}
+        assert "(10 to 0.1, logarithmic)" in [line.scale for line in curve.lines][1]
+
+    def test_a_long_log_stays_small(self):
+        curve = small_curve([{"step": s, "loss": 1 / s, "id_accuracy": s / 9999} for s in range(1, 10_000)])
+        assert curve is not None
+        for line in curve.lines:
+            points = line.points.split()
+            assert len(points) <= MOST_POINTS and points[-1].startswith("420,")
+
+    @pytest.mark.parametrize("log", [(), ({"step": 1, "loss": 1.0},), ({"step": 1}, {"step": 1})])
+    def test_no_curve_without_two_steps(self, log):
+        assert small_curve(log) is None
+
+    def test_both_curves_and_the_style_have_the_same_colours(self):
+        style = (TEMPLATES / "view.css").read_text()
+        for name, (colour, _) in LOOKS.items():
+            variable = re.fullmatch(r"var\((--al-\w+)\)", colour)
+            assert variable is not None
+            assert f"{variable[1]}: {ACCURACIES[name]['line']['color']};" in style
+        assert (figures.BLUE, figures.ORANGE) == ("#0072B2", "#D55E00")
+
+    def test_plot_is_the_training_curve(self):
+        figure = result().plot()
+        drawn = {trace.name: (tuple(trace.x), tuple(trace.y)) for trace in typing.cast("tuple", figure.data)}
+        assert list(drawn) == ["train", "ID", "OOD", "loss"]
+        measured = [line for line in LOG if "ood_accuracy" in line]
+        assert drawn["OOD"] == tuple(
+            tuple(line[name] for line in measured) for name in ("step", "ood_accuracy")
+        )
+        assert len(drawn["loss"][0]) == len(LOG)
+        assert len(result(()).plot().data) == 4  # a run without a log has an empty picture
+
+    def test_how_it_ended_is_said(self):
+        text = Html(result(status="stopped early", message="why & how")._repr_html_()).text
+        assert "stopped early at step 1,000 of 1,000" in text and "why & how" in text
+
+
+class TestSweep:
+    def test_the_map_has_a_sign_a_seed_in_the_order_of_the_terminal(self):
+        cells = [cell(sign, gamma=0.3, seed=seed) for seed, sign in enumerate(("1", "2c", "underfit", None))]
+        html = sweep_of([*cells, cell("3", gamma=0.5)])._repr_html_()
+        places = re.findall(r"<td><code>(.*?)</code></td>", html)
+        assert [re.findall(r">(.)</strong>", place) for place in places] == [["1", "c", "?", "."], ["3"]]
+
+    def test_failures_say_why(self):
+        text = Html(
+            sweep_of([cell("failed", error="RuntimeError: no"), cell("1", seed=1)])._repr_html_()
+        ).text
+        assert "failed: RuntimeError: no" in text and "1 failed" in text
+
+
+def test_a_class_without_a_source_has_a_view_without_meanings():
+    """One that was written in a notebook, for example."""
+    scope = {"ProbeResult": ProbeResult, "dataclass": dataclass, "go": go, "ClassVar": ClassVar}
+    exec(
+        "@dataclass(frozen=True, eq=False, repr=False)\n"
+        "class Typed(ProbeResult):\n"
+        "    probe: ClassVar[str] = 'typed'\n"
+        "    readings: ClassVar[tuple] = ('number',)\n"
+        "    number: float\n"
+        "    def headline(self): return 'it is'\n"
+        "    def plot(self): return go.Figure()\n",
+        scope,
+    )
+    typed: typing.Any = scope["Typed"]
+    assert "it is" in Html(typed(0.25)._repr_html_()).text
+
+
+def test_the_package_ships_its_templates():
+    assert {"view.html", "view.css", "tables.html"} <= {path.name for path in TEMPLATES.iterdir()}
+    assert Path(anchorlens.__file__).parent in TEMPLATES.parents

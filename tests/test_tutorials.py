@@ -148,9 +148,7 @@ class TestRender:
     @pytest.mark.parametrize("n_points", [3, 100_000])
     def test_a_figure_gets_a_picture_and_loses_its_page_and_what_is_too_large(self, n_points):
         for needed in ("kaleido", "PIL"):
-            pytest.importorskip(
-                needed, reason="the extra [tutorials] is not installed"
-            )
+            pytest.importorskip(needed, reason="the extra [tutorials] is not installed")
         if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))):
             pytest.skip("there is no Chrome or Chromium to draw with")
         figure = go.Figure(go.Scattergl(y=list(range(n_points))), {"width": 300, "height": 200})

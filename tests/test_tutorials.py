@@ -14,7 +14,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[1] / "tutorials"
 TUTORIALS = sorted(FOLDER.glob("[0-9]*.ipynb"))
-PROGRESS = re.compile(r"\s*\d+%\|.*\| \d+/\d+ \[.*\]")
+PROGRESS = re.compile(r"\s*\d+%\|.*\| \d+/\d+ (\[.*\]|\w+ in .*)")
 
 spec = importlib.util.spec_from_file_location("tutorials_render", FOLDER / "render.py")
 render = importlib.util.module_from_spec(spec)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -114,6 +115,15 @@ class TestFile:
             ValueError, match="twin.py: the name stable_rank is that of a shipped probe; give"
         ):
             with_own([twin])
+
+
+def test_the_probe_of_tutorial_6_has_30_lines_and_is_one(tmp_path):
+    (path,) = (Path(__file__).parents[2] / "tutorials").glob("6_*.ipynb")
+    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+    (text,) = [source.split("\n", 1)[1] for source in cells if source.startswith("%%writefile")]
+    assert len(text.splitlines()) <= 30
+    (tmp_path / "my_probe.py").write_text(text)
+    assert [probe.__name__ for probe in own_probes(tmp_path / "my_probe.py")] == ["attention_breadth"]
 
 
 def measured(shown=None, says="hello", **options):

@@ -19,7 +19,7 @@ demo: $(READY)
 	$(BIN)/anchorlens demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m 'not slow' --numprocesses 2 --dist worksteal
+	$(BIN)/python -m pytest -m 'not slow' --numprocesses 2 --dist loadfile
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -8,6 +8,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in child processes too
 
+import pytest  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
 CHECKED = [
@@ -22,3 +23,11 @@ CHECKED = [
 ]
 
 install_import_hook([f"anchorlens.{name}" for name in CHECKED], "beartype.beartype")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_tsne() -> None:
+    """Nobody looks at these pictures: a quarter of the iterations, the fewest that scikit-learn takes."""
+    from sklearn.manifold import TSNE
+
+    TSNE.__init__.__kwdefaults__["max_iter"] = 250

@@ -56,8 +56,9 @@ def test_memory_is_what_a_process_takes():
 
     if not Path("/proc/self/status").exists():
         pytest.skip("the peak memory of a process is read from Linux' /proc")
-    large = {"d_model": 256, "d_mlp": 512, "batch_size": 1024, "n_samples": 4096, "eval_every": 1000}
-    small = {"d_model": 16, "d_head": 8, "d_mlp": 16, "batch_size": 16, "n_samples": 4096, "eval_every": 1000}
+    both = {"n_samples": 2048, "key_max": 40, "d_vocab": 201}  # few keys, so that evaluating is short
+    large = {"d_model": 256, "d_mlp": 512, "batch_size": 1024, **both}
+    small = {"d_model": 16, "d_head": 8, "d_mlp": 16, "batch_size": 16, **both}
     counted = count_cost(preset("quick", **large)).bytes - count_cost(preset("quick", **small)).bytes
     assert peak(**large) - peak(**small) == pytest.approx(counted, rel=0.25)
 

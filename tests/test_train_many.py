@@ -93,11 +93,12 @@ print([result.status for result in train_many(runs, outs=outs, workers=2, resume
 """
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_said_and_the_runs_continue(tmp_path):
     """No `if __name__ == "__main__"` in the script; SIGKILL to one of its workers; the same command again."""
     import json
 
-    runs = [tiny(steps=2500, seed=seed, state_every_seconds=0.05).to_dict() for seed in range(4)]
+    runs = [tiny(steps=600, seed=seed, state_every_seconds=0.2).to_dict() for seed in range(4)]
     script = tmp_path / "script.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), str(tmp_path / "runs"), json.dumps(runs)]
@@ -116,7 +117,9 @@ def test_a_killed_worker_is_said_and_the_runs_continue(tmp_path):
     assert all((tmp_path / f"runs/{k}/ckpt.pt").exists() for k in range(4))
 
 
-@pytest.mark.parametrize("kill", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "kill", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL, signal.SIGINT]
+)
 def test_workers_end_with_the_process_that_started_them(tmp_path, kill):
     """And the same command goes on at once: no folder stays locked."""
     import json

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from known_models import FIRST, KEY, LAST, SECOND, TASK, memorising, reasoning, user_built
+from sklearn.manifold import TSNE
 
 from anchorlens import AnchorTask, ModelConfig, build_model, hooks
 from anchorlens.probes import mask_key_token, mask_second_anchor
@@ -190,7 +191,8 @@ class TestClusters:
         many = mirrored_pairs(AnchorTask(chain_length=4, key_min=60, seq_len=9))
         assert 16 <= len(many) <= 32 and all(a == b[::-1] for a, b in zip(many[::2], many[1::2], strict=True))
 
-    def test_tsne_keeps_clusters_together(self):
+    def test_tsne_keeps_clusters_together(self, monkeypatch):
+        monkeypatch.setitem(TSNE.__init__.__kwdefaults__, "max_iter", 1000)  # elsewhere tests take fewer
         rng = np.random.default_rng(0)
         labels = np.repeat(np.arange(3), 30)
         vectors = 10 * np.eye(3)[labels] + 0.1 * rng.normal(size=(90, 3))

@@ -138,12 +138,11 @@ class TestContent:
 
 
 def test_a_real_sweep_is_drawn_with_its_reports(tmp_path):
-    runs = [preset("quick", gamma=gamma, **TINY) for gamma in (0.5, 0.7)]
-    result = sweep(runs, tmp_path / "s", engine="serial", progress=False)
+    result = sweep([preset("quick", **TINY)], tmp_path / "s", engine="serial", progress=False)
     path = tmp_path / "my maps.html"
     write_diagram(result, path, reports=True, progress=False)
     reports = sorted((tmp_path / "my maps-reports").iterdir())
-    assert [report.stem for report in reports] == sorted(one.id for one in result)
+    assert [report.stem for report in reports] == [one.id for one in result]
     assert "anchorlens report" in reports[0].read_text()
     before = reports[0].stat().st_mtime_ns
     write_diagram(open_sweep(tmp_path / "s"), path, reports=True, progress=False)
@@ -152,7 +151,7 @@ def test_a_real_sweep_is_drawn_with_its_reports(tmp_path):
     assert f'href="my%20maps-reports/{reports[0].name}"' in report["html"]
     assert [trace["x"] for trace in report["curve"] if trace["name"] == "train"] == [[3, 6]]
     result.table(tmp_path / "cells.csv")
-    assert len((tmp_path / "cells.csv").read_text().splitlines()) == 3
+    assert len((tmp_path / "cells.csv").read_text().splitlines()) == 2
 
 
 VISIT = """(async () => {

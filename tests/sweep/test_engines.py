@@ -107,6 +107,7 @@ def running(*command):
         end(process)
 
 
+@pytest.mark.slow
 def test_a_cluster_whose_scheduler_is_restarted(tmp_path, serial):
     """The scheduler is killed in the middle of a sweep; its workers end, others take their place."""
     out, file, port = tmp_path / "a", tmp_path / "scheduler.json", free_port()
@@ -179,6 +180,7 @@ def stand_in(path, script):
     path.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_sweep_and_loses_nothing(tmp_path):
     """On a file system of 1 MB of its own, which only a user with namespaces may make."""
     disk = tmp_path / "disk"

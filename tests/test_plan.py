@@ -39,6 +39,7 @@ def test_parameters_and_products_by_hand():
     assert cost.flops == pytest.approx(3 * 2 * (table + rest), rel=0.01)  # forward, and two products back
 
 
+@pytest.mark.slow
 def test_memory_is_what_a_process_takes():
     """The peak of a real process over that of one that trains a tiny model."""
 

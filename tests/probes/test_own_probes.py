@@ -307,6 +307,17 @@ class TestCommandLine:
         assert len(done.stderr.strip().splitlines()) == 1 and not done.stdout
         assert not list(tmp_path.iterdir())
 
+    def test_an_exception_is_one_line_that_says_where(self, checkpoints, tmp_path):
+        file = tmp_path / "broken.py"
+        file.write_text(
+            "from anchorlens.probes import ProbeResult\n\n\n"
+            "def broken(model) -> ProbeResult:\n    return model.blocks[7]\n"
+        )
+        done = call("probe", "broken", checkpoints[0], "--probes", file)
+        assert done.exit_code == 2 and not done.stdout
+        (line,) = done.stderr.strip().splitlines()
+        assert "IndexError" in line and line.endswith("(line 5 of broken.py)")
+
     def test_it_measures_checkpoints_of_other_kinds_too(self, file, tmp_path):
         """A bare state dict with its configuration, as classify reads it."""
         torch.save(build_model(TINY).state_dict(), tmp_path / "theirs.pt")

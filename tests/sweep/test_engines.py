@@ -66,6 +66,7 @@ def watched(tmp_path_factory):
     return out, process.returncode, stdout, stderr, addresses
 
 
+@pytest.mark.slow
 class TestLocal:
     def test_finishes_every_cell(self, watched):
         out, code, stdout, stderr, _ = watched

@@ -69,6 +69,11 @@ class TestLearning:
         assert result.behaviour.phase.phase == 1
         assert result.log[-1]["loss"] < 0.1 < 4.0 < result.log[0]["loss"]
 
+    def test_the_model_is_a_hooked_transformer_made_once(self):
+        result = train(model=TINY, config=SHORT)
+        assert type(result.model).__name__ == "HookedTransformer" and not result.model.training
+        assert result.model is result.model
+
     def test_the_loss_is_cross_entropy_at_the_last_position(self):
         task = AnchorTask()
         model = build_model(TINY, seed=0)
@@ -366,7 +371,7 @@ class TestResume:
         rng = random.Random(seed)
         seconds = read_log(uninterrupted / "log.jsonl")[-1]["seconds"]
         out, kills, log = tmp_path / "run", 0, tmp_path / "run/log.jsonl"
-        for _ in range(3):
+        for _ in range(2):
             process = start(out, RESUMED)
             while not log.exists() and process.poll() is None:
                 time.sleep(0.002)

@@ -19,7 +19,7 @@ demo: $(READY)
 	$(BIN)/anchorlens demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m 'not slow' --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m 'not slow' --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -32,7 +32,7 @@ def read_all(terminal):
         chunks.append(chunk)
 
 
-@pytest.mark.parametrize("columns", [40, 60])
+@pytest.mark.parametrize("columns", [40, 60, 100])
 def test_a_terminal_shows_one_line_that_fits_and_stdout_stays_clean(tmp_path, columns):
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -51,6 +51,8 @@ def test_a_terminal_shows_one_line_that_fits_and_stdout_stays_clean(tmp_path, co
     assert len(bars) > 2 and max(map(len, bars)) <= columns
     if columns >= 60:
         assert "60/60" in bars[-1] and "ood 0." in bars[-1]
+    if columns == 100:
+        assert "loss" in shown
 
 
 SETTINGS = """

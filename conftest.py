@@ -4,11 +4,13 @@ The shapes are checked by jaxtyping with beartype. Left out are the modules that
 only when needed, which beartype cannot resolve.
 """
 
+import gc
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in child processes too
 
 import pytest  # noqa: E402
+import transformer_lens  # noqa: E402, F401 - under the hook it would be compiled from its source each time
 from jaxtyping import install_import_hook  # noqa: E402
 
 CHECKED = [
@@ -23,6 +25,11 @@ CHECKED = [
 ]
 
 install_import_hook([f"anchorlens.{name}" for name in CHECKED], "beartype.beartype")
+
+
+def pytest_collection_finish() -> None:
+    """A collection of garbage need not go through the millions of objects of the libraries each time."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

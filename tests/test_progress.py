@@ -32,7 +32,7 @@ def read_all(terminal):
         chunks.append(chunk)
 
 
-@pytest.mark.parametrize("columns", [40, 60, 100])
+@pytest.mark.parametrize("columns", [40, pytest.param(60, marks=pytest.mark.slow), 100])
 def test_a_terminal_shows_one_line_that_fits_and_stdout_stays_clean(tmp_path, columns):
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -100,6 +100,7 @@ def test_a_notebook_without_widgets_shows_one_line_that_fits(notebook, call):
     assert states[0].startswith("0%") and re.match(r"100%\|█+\| (\d+)/\1 steps in 00:\d\d, ", states[-1])
 
 
+@pytest.mark.slow
 @no_widgets
 @pytest.mark.filterwarnings("ignore")
 def test_the_bar_that_tqdm_would_choose_warns(tmp_path):

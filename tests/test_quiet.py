@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 
-import pytest
 from foreign_checkpoints import write_bare, write_hugging_face, write_released
 
 from anchorlens.model_config import VARIANTS
@@ -59,14 +58,8 @@ def said(code, folder):
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import anchorlens",
-        "from anchorlens import *; from anchorlens import audit, importers, probes, report, sweep, verdict",
-    ],
-)
-def test_importing_is_quiet(code, tmp_path):
+def test_importing_is_quiet(tmp_path):
+    code = "from anchorlens import *; from anchorlens import audit, importers, probes, report, sweep, verdict"
     assert said(code, tmp_path) == ""
 
 

@@ -204,6 +204,7 @@ class TestArguments:
         with pytest.raises(ValueError, match="as preset\\(\\) gives them, got 3"):
             train_many([tiny(), 3])
 
+    @pytest.mark.slow
     def test_in_a_daemonic_process_there_are_no_others(self):
         """Such a process, one of multiprocessing.Pool's for example, may have no children."""
         code = """

@@ -344,7 +344,7 @@ train(model=ModelConfig(**spec["model"]), config=TrainConfig(**spec["train"]), o
 RESUMED = {
     "model": TINY.to_dict(),
     "train": config(
-        steps=900, n_samples=640, log_every=7, eval_every=40, n_checkpoints=6, state_every_seconds=0.02
+        steps=450, n_samples=640, log_every=7, eval_every=60, n_checkpoints=6, state_every_seconds=0.02
     ).to_dict(),
 }
 
@@ -466,6 +466,7 @@ class TestResume:
         with pytest.raises(CheckpointError, match=r"config.json: is no configuration of a run"):
             train(out=tmp_path, resume=True)
 
+    @pytest.mark.slow
     def test_early_stop_decides_the_same_after_a_resume(self, tmp_path):
         """The patience is counted from the log, which survives a kill."""
         recipe = config(

@@ -357,6 +357,7 @@ classify(model).report(sys.argv[1], probes=["stable_rank", layers])
 """
 
 
+@pytest.mark.slow
 def test_a_class_whose_source_python_does_not_find(tmp_path):
     """As in a notebook's cell: module `__main__`, no file."""
     out = tmp_path / "report.html"

@@ -157,6 +157,7 @@ def test_a_member_in_a_stack_is_the_member_alone(dtype, tolerance):
         assert (together.model(k)(tokens) - alone.model(0)(tokens)).abs().max() < tolerance
 
 
+@pytest.mark.slow
 def test_the_final_phase_is_the_same_in_a_stack_and_alone():
     """One member learns its sixty-four sequences by heart, the other is too slow to."""
     recipe = replace(RECIPE, n_samples=64, steps=160, eval_every=160, early_stop_evaluations=None)
@@ -353,6 +354,7 @@ assert all(update.loss > 0 for update in stack.advance(3)) and stack.weights(1)
 """
 
 
+@pytest.mark.slow
 def test_the_engine_needs_torch_alone():
     subprocess.run([sys.executable, "-c", BARE], check=True)
 

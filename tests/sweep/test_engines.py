@@ -208,6 +208,7 @@ def test_a_full_disk_stops_the_sweep_and_loses_nothing(tmp_path):
     assert before.items() <= finished(kept.out).items()
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_told(tmp_path):
     """Its workers import it, and each would start the sweep again."""
     script = tmp_path / "script.py"

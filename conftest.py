@@ -10,8 +10,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in child processes too
 
 import pytest  # noqa: E402
-import transformer_lens  # noqa: E402, F401 - under the hook it would be compiled from its source each time
-from jaxtyping import install_import_hook  # noqa: E402
 
 CHECKED = [
     "behaviour",
@@ -24,7 +22,15 @@ CHECKED = [
     "randomness",
 ]
 
-install_import_hook([f"anchorlens.{name}" for name in CHECKED], "beartype.beartype")
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check shapes; in the process that only hands out tests to others there is nothing to check."""
+    if config.getoption("dist", "no") != "no":
+        return
+    import transformer_lens  # noqa: F401 - under the hook it would be compiled from its source each time
+    from jaxtyping import install_import_hook
+
+    install_import_hook([f"anchorlens.{name}" for name in CHECKED], "beartype.beartype")
 
 
 def pytest_collection_finish() -> None:

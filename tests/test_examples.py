@@ -1,12 +1,13 @@
 import importlib.util
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from anchorlens import Checkpoint, build_model, demo, load_checkpoint, preset
+from anchorlens import Checkpoint, build_model, demo, load_checkpoint, preset, train_many
 from anchorlens.probes import PROBES
 from anchorlens.sweep import grid
 
@@ -50,6 +51,7 @@ def test_the_plain_rewrite_of_the_benchmark_is_the_same_model(variant):
 
 def test_probe_table_reads_trained_runs_and_trains_the_missing(tmp_path, monkeypatch):
     table = example("probe_table")
+    monkeypatch.setattr(table, "train_many", partial(train_many, workers=1))
     monkeypatch.setattr(table, "COLUMNS", {"phase3-gamma0.8": "Phase 3, gamma .8"})
     monkeypatch.setattr(table, "preset", lambda name, **fields: preset("quick", steps=1, **TINY, **fields))
     monkeypatch.setattr(table, "PROBES", few := PROBES[-4:])  # all would take half a minute
@@ -115,8 +117,10 @@ def test_a_model_of_ones_own_is_classified():
     assert verdict.by_behaviour.label == "undecided: underfit" and verdict.subject.checkpoint is None
 
 
-def test_gamma_and_seeds_has_a_number_for_each():
-    found = example("gamma_and_seeds").main([0.3, 0.8], [0, 1], 2, **TINY)
+def test_gamma_and_seeds_has_a_number_for_each(monkeypatch):
+    script = example("gamma_and_seeds")
+    monkeypatch.setattr(script, "train_many", partial(train_many, workers=1))
+    found = script.main([0.3, 0.8], [0, 1], 2, **TINY)
     assert {gamma: len(values) for gamma, values in found.items()} == {0.3: 2, 0.8: 2}
 
 

@@ -48,6 +48,7 @@ class TestReleasedCheckpoints:
         assert (checkpoint.build_model()(tokens)[:, -1] - logits).abs().max() < 1e-4
         assert (checkpoint.last_position_model()(tokens)[:, -1] - logits).abs().max() < 1e-4
 
+    @pytest.mark.slow
     def test_accuracies_are_those_that_were_measured(self, folder):
         truth = json.loads((RELEASED / folder / "measured.json").read_text())
         checkpoint = open_checkpoint(RELEASED / folder).checkpoint

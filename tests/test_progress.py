@@ -32,7 +32,7 @@ def read_all(terminal):
         chunks.append(chunk)
 
 
-@pytest.mark.parametrize("columns", [40, pytest.param(60, marks=pytest.mark.slow), 100])
+@pytest.mark.parametrize("columns", [*[pytest.param(n, marks=pytest.mark.slow) for n in (40, 100)], 60])
 def test_a_terminal_shows_one_line_that_fits_and_stdout_stays_clean(tmp_path, columns):
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

@@ -117,10 +117,8 @@ def test_a_killed_worker_is_said_and_the_runs_continue(tmp_path):
     assert all((tmp_path / f"runs/{k}/ckpt.pt").exists() for k in range(4))
 
 
-OTHER_ENDS = [pytest.param(s, marks=pytest.mark.slow) for s in (signal.SIGTERM, signal.SIGINT)]
-
-
-@pytest.mark.parametrize("kill", [signal.SIGKILL, *OTHER_ENDS])
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_workers_end_with_the_process_that_started_them(tmp_path, kill):
     """And the same command goes on at once: no folder stays locked."""
     import json

@@ -174,6 +174,7 @@ class TestTrained:
         first, second = (audit(TASK, model=TINY, config=short, seeds=[3], n_moments=2) for _ in range(2))
         assert (first.right == second.right).all() and first.moments == (10, 20)
 
+    @pytest.mark.slow
     def test_each_seed_is_a_model_of_its_own_in_or_out_of_this_process(self):
         short = replace(RECIPE, steps=10)
         both = audit(TASK, model=TINY, config=short, seeds=[0, 1], n_moments=1, workers=2)

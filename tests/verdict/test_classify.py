@@ -168,7 +168,7 @@ class TestUndecided:
 
     def test_a_task_of_ones_own_is_outside_the_calibration(self):
         path = next(path for path in demo.shipped() if path.stem == "phase3")
-        verdict = classify(load_checkpoint(path).build_model(), AnchorTask(key_max=95))
+        verdict = classify(replace(load_checkpoint(path), task=AnchorTask(key_max=95)))
         assert verdict.phase == 3
         assert verdict.mechanism.phase.label == "undecided: outside the calibration"
         assert "the task is not that of the papers" in verdict.mechanism.phase.reason

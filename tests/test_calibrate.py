@@ -148,7 +148,7 @@ class TestTables:
         found = held_out.verdicts(everything, model)
         assert held_out.accuracy_table(found).row_count == len(held_out.GROUPS)
         assert held_out.confusion_table(found).row_count == len(LABELS)
-        assert held_out.ablation_table(everything).row_count == 2
+        assert held_out.ablation_table(everything).row_count == len(two)
         table = held_out.early_table(everything, early)
         assert list(table.columns[1].cells) == ["4"] * len(MOMENTS)
         assert list(table.columns[3].cells)[0].startswith("0.0%")  # underfit now, a phase in the end

@@ -56,7 +56,7 @@ def test_json_is_one_object_for_each_with_the_promised_keys(untrained):
 def test_strict_exits_with_4_where_a_phase_is_undecided(untrained):
     assert call(SHIPPED["phase1"], "--strict").exit_code == 0
     assert call(untrained).exit_code == 0
-    assert call(untrained, "--strict", "--json").exit_code == 4
+    assert call(SHIPPED["phase1"], untrained, "--strict", "--json").exit_code == 4
 
 
 def test_one_unreadable_file_does_not_stop_the_others(broken, tmp_path):

@@ -15,6 +15,8 @@ ROOT = Path(anchorlens.__file__).parent
 
 ORDER = [
     "lazy",
+    "foreign",
+    "terminal",
     "views",
     "configuration",
     "randomness",

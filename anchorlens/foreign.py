@@ -1,0 +1,186 @@
+"""What others wrote: texts made printable, and files read whole, bounded and as data alone.
+
+A file's name or content may be anything: control characters that steer a terminal, a text of megabytes, a
+pipe that never ends, brackets nested a million deep. Whatever of it is shown goes through `printable` or
+`shown`; whatever is read goes through `read_bytes`, `read_json` or `read_toml`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import reprlib
+import stat
+import tomllib
+from typing import Any, NoReturn
+
+LONGEST = 200
+"""Characters of a foreign text that are shown."""
+DEEPEST = 64
+"""Lists and tables within each other that JSON or TOML may hold."""
+MOST_DIGITS = 30
+"""Digits of an integer."""
+MOST_BYTES = 4 * 2**20
+"""Bytes of a file that is read whole, where nothing else is said."""
+MOST_VALUES = 1_000_000
+"""Values in a JSON text, where nothing else is said: the smallest takes 30 times its bytes in memory."""
+_CHUNK = 2**20
+
+
+def printable(text: object, most: int | None = LONGEST) -> str:
+    r"""A text as one line that no terminal obeys: white space folded, what cannot be printed escaped.
+
+    Args:
+        text: anything; its `str`.
+        most: characters that are shown; None for all.
+
+    >>> printable("a\n\x1b[31mred\x07"), printable("x" * 300, 5)
+    ('a \\x1b[31mred\\x07', 'xxxx…')
+    """
+    line = str(text)
+    if most is not None and len(line) > most:
+        line = f"{line[: most - 1]}…"
+    line = " ".join(line.split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+class _Repr(reprlib.Repr):
+    """As `repr`, but never long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 6
+        self.maxtuple = self.maxlist = self.maxdict = self.maxset = self.maxfrozenset = 20
+        self.maxstring = self.maxother = LONGEST
+        self.maxlong = MOST_DIGITS + 10
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Python refuses to write integers of thousands of digits."""
+        digits = int(x.bit_length() * math.log10(2)) + 1
+        return super().repr_int(x, level) if digits < 4000 else f"an integer of {digits:,} digits"
+
+
+_REPR = _Repr()
+
+
+def shown(value: object) -> str:
+    r"""The `repr` of a value in an error: one printable line of at most 200 characters.
+
+    >>> shown("a\x1b"), shown([1, "b"]), len(shown("x" * 10**6)) <= LONGEST
+    ("'a\\x1b'", "[1, 'b']", True)
+    """
+    return printable(_REPR.repr(value))
+
+
+def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
+    """The content of an ordinary file, which is opened once and never waited for.
+
+    Raises:
+        ValueError: a pipe, a device, or more than `most` bytes.
+        OSError: it cannot be read.
+    """
+    _check_ordinary(os.stat(path), path)  # opening a device may do something
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        _check_ordinary(status, path)
+        if status.st_size > most:
+            raise ValueError(f"must have at most {most:,} bytes, got {status.st_size:,}")
+        data = bytearray()
+        while chunk := file.read(min(_CHUNK, most + 1 - len(data))):
+            data += chunk
+            if len(data) > most:
+                raise ValueError(f"must have at most {most:,} bytes, got more")
+    return bytes(data)
+
+
+def _check_ordinary(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(21, "Is a directory", os.fspath(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("cannot be read: it is no ordinary file")
+
+
+def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
+    """What a JSON text holds: finite numbers, integers of at most 30 digits, at most 64 levels.
+
+    Raises:
+        ValueError: it is no JSON, or holds anything else; the message says what.
+    """
+    text = _decoded(text)
+    if sum(map(text.count, ",[{")) > most_values:
+        raise ValueError(f"holds more than {most_values:,} values")
+    try:
+        content = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_short_integer)
+    except RecursionError:
+        raise ValueError(f"is nested deeper than {DEEPEST} levels") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is no JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
+    _check_depth(content)
+    return content
+
+
+def read_toml(text: str | bytes) -> dict[str, Any]:
+    """What a TOML text holds: finite numbers, integers of at most 30 digits, at most 64 levels.
+
+    Raises:
+        ValueError: it is no TOML, or holds anything else; the message says what.
+    """
+    text = _decoded(text)
+    try:
+        content = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(f"is nested deeper than {DEEPEST} levels") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"is no TOML: {printable(error)}") from None
+    except ValueError:  # Python reads no integer of thousands of digits
+        raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits") from None
+    _check_depth(content)
+    return content
+
+
+def _decoded(text: str | bytes) -> str:
+    try:
+        return text if isinstance(text, str) else text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"must be UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+
+
+def _check_depth(content: Any) -> None:
+    """Walk through lists and tables level by level; numbers are looked at on the way."""
+    level, depth = [content], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"is nested deeper than {DEEPEST} levels")
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner.extend(one.values())
+            elif isinstance(one, list):
+                inner.extend(one)
+            elif isinstance(one, int):
+                _check_digits(one)
+            elif isinstance(one, float) and not math.isfinite(one):
+                _no_number(str(one))
+        level = inner
+
+
+def _check_digits(number: int) -> None:
+    if number.bit_length() > 100 and abs(number) >= 10**MOST_DIGITS:
+        raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits")
+
+
+def _short_integer(text: str) -> int:
+    if len(text) > MOST_DIGITS + 1:
+        raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(printable(text, 40))
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"holds {text}, which is no finite number")

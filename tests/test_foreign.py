@@ -1,0 +1,102 @@
+"""Foreign texts and files: shown as one printable line, read whole and bounded, or refused in one line."""
+
+import io
+import os
+
+import pytest
+from rich.table import Table
+
+from anchorlens.foreign import LONGEST, printable, read_bytes, read_json, read_toml, shown
+from anchorlens.terminal import Terminal
+
+STEERING = "a\x1b]52;c;aGk=\x07b\x1b[31m\x9b1m\r\n‮:smile:[red]x\udcff"
+
+
+def test_printable_is_one_harmless_line():
+    line = printable(STEERING)
+    assert line.isprintable() and "\n" not in line and line.isascii()
+    assert line.startswith("a\\x1b]52;c;aGk=\\x07b") and ":smile:[red]" in line
+    assert printable("plain – text ± 3") == "plain – text ± 3"
+
+
+def test_long_texts_are_cut():
+    assert len(printable("x" * 5_000_000)) == LONGEST
+    for value in ("x" * 5_000_000, ["x" * 5_000_000], {"a": list(range(10**6))}, 10**6000, b"x" * 10**6):
+        assert len(shown(value)) <= LONGEST
+    assert shown([1, "two", None]) == "[1, 'two', None]"
+
+
+def test_a_terminal_obeys_no_text():
+    out = io.StringIO()
+    terminal = Terminal(file=out, force_terminal=True, width=200)
+    terminal.print(STEERING)
+    table = Table(STEERING, title=STEERING)
+    table.add_row(STEERING)
+    terminal.print(table)
+    terminal.print("a\nb")
+    text = out.getvalue()
+    for steering in ("\x1b]52", "\x07", "\x1b[31m", "\x9b", "\r", "‮", "😄", "\udcff"):
+        assert steering not in text
+    assert text.count(":smile:[red]x") == 4
+    assert text.endswith("a\nb\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("[" * 100_000, "nested deeper than 64"),
+        ("[" * 65 + "]" * 65, "nested deeper than 64"),
+        ("[1, NaN]", "NaN, which is no finite number"),
+        ("1e999999999", "1e999999999, which is no finite number"),
+        ("9" * 31, "integer of more than 30 digits"),
+        ("9" * 10_000, "integer of more than 30 digits"),
+        ("{" * 3, "is no JSON: "),
+        (b"\xff\xfe", "must be UTF-8 text, got byte 0xff"),
+        ("[" + "0," * 1_000_001 + "0]", "holds more than 1,000,000 values"),
+    ],
+)
+def test_what_is_no_plain_json(text, cause):
+    with pytest.raises(ValueError, match=cause):
+        read_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("a = " + "[" * 100_000, "nested deeper than 64"),
+        ("a = " + "[" * 65 + "]" * 65, "nested deeper than 64"),
+        ("a = nan", "nan, which is no finite number"),
+        ("a = 1e999", "inf, which is no finite number"),
+        ("a = " + "9" * 31, "integer of more than 30 digits"),
+        ("a = " + "9" * 10_000, "integer of more than 30 digits"),
+        ("a = ", "is no TOML: "),
+        (b"\xff", "must be UTF-8 text, got byte 0xff"),
+    ],
+)
+def test_what_is_no_plain_toml(text, cause):
+    with pytest.raises(ValueError, match=cause):
+        read_toml(text)
+
+
+def test_plain_data_is_read_as_it_is():
+    assert read_json('{"a": [1, 2.5, null, "x", 123456789012345678901234567890]}') == {
+        "a": [1, 2.5, None, "x", 123456789012345678901234567890]
+    }
+    assert read_toml(b"a = [1, 2.5]") == {"a": [1, 2.5]}
+
+
+def test_only_ordinary_files_of_bounded_size_are_read(tmp_path):
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    assert read_bytes(tmp_path / "file", 100) == b"x" * 100
+    with pytest.raises(ValueError, match="at most 99 bytes, got 100"):
+        read_bytes(tmp_path / "file", 99)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(ValueError, match="no ordinary file"):
+            read_bytes(path)
+    with pytest.raises(OSError, match="Is a directory"):
+        read_bytes(tmp_path)
+    with pytest.raises(OSError, match="No such file"):
+        read_bytes(tmp_path / "none")
+    with pytest.raises(ValueError, match="at most .* got more"):  # it says that it has no bytes
+        read_bytes("/proc/self/maps", 10)

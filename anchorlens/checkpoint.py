@@ -222,7 +222,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         CheckpointError: missing, truncated, damaged, too new, foreign or unsafe; one line that names
             the file and the cause.
     """
-    return from_contents(path, container.contents(path))
+    return from_contents(path, container.contents(path).values)
 
 
 def from_contents(path: str | os.PathLike[str], content: Mapping[str, Any]) -> Checkpoint:

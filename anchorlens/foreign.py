@@ -7,13 +7,15 @@ pipe that never ends, brackets nested a million deep. Whatever of it is shown go
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import reprlib
 import stat
 import tomllib
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NoReturn
 
 LONGEST = 200
 """Characters of a foreign text that are shown."""
@@ -25,7 +27,6 @@ MOST_BYTES = 4 * 2**20
 """Bytes of a file that is read whole, where nothing else is said."""
 MOST_VALUES = 1_000_000
 """Values in a JSON text, where nothing else is said: the smallest takes 30 times its bytes in memory."""
-_CHUNK = 2**20
 
 
 def printable(text: object, most: int | None = LONGEST) -> str:
@@ -73,25 +74,33 @@ def shown(value: object) -> str:
     return printable(_REPR.repr(value))
 
 
+@contextlib.contextmanager
+def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]]:
+    """An ordinary file, open for reading, and its size in bytes; nothing is ever waited for.
+
+    Raises:
+        ValueError: a pipe or a device.
+        OSError: it cannot be read.
+    """
+    _check_ordinary(os.stat(path), path)  # opening a device may do something
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        _check_ordinary(status, path)
+        yield file, status.st_size
+
+
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """The content of an ordinary file, which is opened once and never waited for.
+    """The content of an ordinary file.
 
     Raises:
         ValueError: a pipe, a device, or more than `most` bytes.
         OSError: it cannot be read.
     """
-    _check_ordinary(os.stat(path), path)  # opening a device may do something
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
-        status = os.fstat(file.fileno())
-        _check_ordinary(status, path)
-        if status.st_size > most:
-            raise ValueError(f"must have at most {most:,} bytes, got {status.st_size:,}")
-        data = bytearray()
-        while chunk := file.read(min(_CHUNK, most + 1 - len(data))):
-            data += chunk
-            if len(data) > most:
-                raise ValueError(f"must have at most {most:,} bytes, got more")
-    return bytes(data)
+    with ordinary_file(path) as (file, size):
+        data = b"" if size > most else file.read(most + 1)
+    if max(size, len(data)) > most:
+        raise ValueError(f"must have at most {most:,} bytes, got {max(size, len(data)):,}")
+    return data
 
 
 def _check_ordinary(status: os.stat_result, path: str | os.PathLike[str]) -> None:

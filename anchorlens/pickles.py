@@ -11,7 +11,14 @@ import pickletools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anchorlens.foreign import printable
+
 _MOST_INSTRUCTIONS = 1_000_000
+_MOST_ARGUMENTS = 16
+_FREE_BYTES, _BYTES_FOR_BYTE = 16 * 2**20, 16
+"""What a pickle may build: so much whatever its length, and so many times its length beside it."""
+_OBJECT, _REFERENCE, _ENTRY = 64, 8, 100
+"""Bytes of an empty container, of a place in a list or tuple, of an entry of a dict, no fewer than they take."""
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
@@ -54,7 +61,7 @@ def read_pickle(
         Traceback (most recent call last):
         ValueError: unsafe: it asks to run __builtin__.print; refused, nothing ran
     """
-    machine = _Machine(functions, names, storage)
+    machine = _Machine(functions, names, storage, _FREE_BYTES + _BYTES_FOR_BYTE * len(data))
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
             if count >= _MOST_INSTRUCTIONS:
@@ -71,8 +78,11 @@ class _Machine:
         functions: Mapping[str, Callable[..., Any]],
         names: frozenset[str],
         storage: Callable[[Any], Any],
+        budget: int,
     ) -> None:
         self.functions, self.names, self.storage = functions, names, storage
+        self.budget = budget
+        """Bytes that may still be built."""
         self.stack: list[Any] = []
         self.outer: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
@@ -81,15 +91,19 @@ class _Machine:
     def step(self, name: str, argument: Any) -> None:
         """Carry out one instruction."""
         stack = self.stack
+        self._spend(_REFERENCE)
         if name in _ARGUMENTS:
             stack.append(argument)
         elif name in _CONSTANTS:
             stack.append(_CONSTANTS[name])
         elif name in _EMPTY:
+            self._spend(_OBJECT)
             stack.append(_EMPTY[name]())
         elif name in _TUPLES:
+            self._spend(_OBJECT + _REFERENCE * _TUPLES[name])
             stack.append(tuple(self._take(_TUPLES[name])))
         elif name in ("BINPUT", "LONG_BINPUT"):
+            self._spend(_ENTRY)
             self.memo[argument] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
             stack.append(self.memo[argument])
@@ -100,10 +114,13 @@ class _Machine:
 
     def _build(self, name: str, argument: Any) -> None:
         if name == "MARK":
+            self._spend(_OBJECT)
             self.outer.append(self.stack)
             self.stack = []
         elif name == "TUPLE":
-            self._push(tuple(self._since_mark()))
+            values = self._since_mark()
+            self._spend(_OBJECT + _REFERENCE * len(values))
+            self._push(tuple(values))
         elif name == "APPEND":
             self._extend(self._take(1))
         elif name == "APPENDS":
@@ -129,15 +146,23 @@ class _Machine:
 
     def _name(self, name: str, instruction: str) -> Name:
         if instruction == "INST" or (name not in self.functions and name not in self.names):
-            shown = name if name.isprintable() else ascii(name)
-            raise ValueError(f"unsafe: it asks to run {shown}; refused, nothing ran")
+            raise ValueError(f"unsafe: it asks to run {printable(name)}; refused, nothing ran")
         return Name(name)
 
     def _apply(self, function: Any, arguments: Any) -> Any:
         if type(function) is not Name or function not in self.functions or type(arguments) is not tuple:
-            shown = function if type(function) is Name else type(function).__name__
-            raise ValueError(f"unsafe: it asks to run {shown}; refused, nothing ran")
+            name = function if type(function) is Name else type(function).__name__
+            raise ValueError(f"unsafe: it asks to run {printable(name)}; refused, nothing ran")
+        if len(arguments) > _MOST_ARGUMENTS:
+            raise ValueError(f"unsafe: it applies {printable(function)} to {len(arguments):,} values; refused")
+        self._spend(_OBJECT + _ENTRY)
         return self.functions[function](*arguments)
+
+    def _spend(self, n_bytes: int) -> None:
+        """Count what is about to be built, before it is."""
+        self.budget -= n_bytes
+        if self.budget < 0:
+            raise ValueError("unsafe: its pickle builds far more than its bytes can describe; refused")
 
     def _push(self, value: Any) -> None:
         self.stack.append(value)
@@ -157,10 +182,12 @@ class _Machine:
     def _extend(self, values: list[Any]) -> None:
         if type(self.stack[-1]) is not list:
             raise TypeError
+        self._spend(_REFERENCE * len(values))
         self.stack[-1].extend(values)
 
     def _update(self, values: list[Any]) -> None:
         keys = values[::2]
         if type(self.stack[-1]) is not dict or len(values) % 2 or not all(type(k) in _ATOMS for k in keys):
             raise TypeError
+        self._spend(_ENTRY * len(keys))
         self.stack[-1].update(zip(keys, values[1::2], strict=True))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import math
-import os
 import posixpath
 import struct
 import zipfile
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anchorlens.foreign import printable, shown
 from anchorlens.pickles import Name, read_pickle
 
 _LARGEST_PICKLE = 64 * 2**20
@@ -27,6 +28,9 @@ _DAMAGED = (
 """What zipfile and torch raise for a damaged zip, beside ValueError."""
 _LOCAL_HEADER = 30
 """Bytes of a zip entry's own header, before its name."""
+_MOST_DIMENSIONS = 16
+_LONGEST_KEY = 100
+"""Characters of a storage's name."""
 
 _STORAGES = {
     "torch.FloatStorage": torch.float32,
@@ -43,21 +47,24 @@ _STORAGES = {
 _NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values())])
 
 
-def read_torch_zip(path: str | os.PathLike[str]) -> Any:
-    """What `torch.save` wrote into a file: dicts, lists, plain values and tensors on the CPU.
+def read_torch_zip(data: bytes) -> Any:
+    """What `torch.save` wrote: dicts, lists, plain values and tensors on the CPU.
 
     The tensors share the memory of their storages, as they did when they were saved.
+
+    Args:
+        data: the whole file.
 
     Raises:
         ValueError: damaged, unsafe, or not written by torch.save; nothing ran, and no more memory was
             taken than the file has bytes, about twice over.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            entries = _checked_entries(archive, os.path.getsize(path))
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = _checked_entries(archive, len(data))
             return _Reader(archive, entries).content()
     except _DAMAGED as error:
-        raise ValueError(f"truncated or damaged: {str(error) or type(error).__name__}") from None
+        raise ValueError(f"truncated or damaged: {printable(error) or type(error).__name__}") from None
 
 
 def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
@@ -75,7 +82,7 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
     folder = names[0].split("/")[0] + "/" if names else ""
     for name in names:
         if posixpath.normpath(name) != name or not name.startswith(folder) or folder in ("/", "../"):
-            raise ValueError(f"unsafe: an entry of its zip is called {name!r}; refused")
+            raise ValueError(f"unsafe: an entry of its zip is called {shown(name)}; refused")
     if len(set(names)) < len(names):
         raise ValueError("unsafe: two entries of its zip have the same name; refused")
     return {name.removeprefix(folder): entry for name, entry in zip(names, entries, strict=True)}
@@ -106,7 +113,7 @@ class _Reader:
             "collections.OrderedDict": _ordered_dict,
             "torch._utils._rebuild_tensor_v2": self._tensor,
             "torch._utils._rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
-            "torch.Size": tuple,
+            "torch.Size": _size,
         }
         return read_pickle(self._bytes("data.pkl"), functions, _NAMES, self._storage)
 
@@ -122,7 +129,8 @@ class _Reader:
     def _storage(self, identity: Any) -> _Storage:
         kind, cls, key, _, n = identity if type(identity) is tuple and len(identity) == 5 else [None] * 5
         dtype = _STORAGES.get(cls) if type(cls) is Name else None
-        if kind != "storage" or dtype is None or type(key) is not str or type(n) is not int:
+        plain = type(key) is str and len(key) <= _LONGEST_KEY and type(n) is int
+        if kind != "storage" or dtype is None or not plain:
             raise ValueError("damaged: its pickle refers to something that is no storage")
         entry = self.entries.get(f"data/{key}")
         if entry is None or entry.file_size != n * dtype.itemsize:
@@ -137,11 +145,11 @@ class _Reader:
 
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
         """A tensor within its storage; a claim that reaches beyond it is refused before it is made."""
-        numbers = (offset, *size, *stride)
         if not (
             type(storage) is _Storage
-            and len(size) == len(stride) <= 16
-            and all(type(number) is int and 0 <= number < 2**63 for number in numbers)
+            and type(size) is type(stride) is tuple
+            and len(size) == len(stride) <= _MOST_DIMENSIONS
+            and all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride))
         ):
             raise ValueError("damaged: its pickle describes no tensor")
         numel = math.prod(size)
@@ -152,6 +160,13 @@ class _Reader:
                 f"unsafe: a tensor of shape {list(size)} is no plain tensor, its numbers are not in the file"
             )
         return storage.values.as_strided(size, stride, offset) if numel else storage.values.new_empty(size)
+
+
+def _size(size: Any = ()) -> tuple[int, ...]:
+    """What `torch.Size` is here: a short tuple of numbers, as it was given; anything else would be copied."""
+    if type(size) is not tuple or len(size) > _MOST_DIMENSIONS or not all(type(n) is int for n in size):
+        raise ValueError("damaged: its pickle describes a shape that is none")
+    return size
 
 
 def _ordered_dict(pairs: Any = ()) -> dict[Any, Any]:

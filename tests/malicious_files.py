@@ -199,7 +199,71 @@ def bare_pickle(folder, marker):
 
 def deep_pickle(folder, marker):
     """A key nested so deep that hashing it would exhaust the C stack."""
-    return with_pickle(folder / "a.pt", b"\x80\x02}K\x01" + b"\x85" * 500_000 + b"K\x01s.")
+    return with_pickle(folder / "a.pt", b"\x80\x02}K\x01" + b"\x85" * 150_000 + b"K\x01s.")
+
+
+def _called_again_and_again(folder, name, value, n=100_000):
+    """One value, memoised, to which a function is applied n times at six bytes a call."""
+    call = b"h\0h\1R0"
+    program = b"\x80\x02c" + name + b"\nq\0" + value + b"\x85q\x01" + call * n + b"K\0."
+    return with_pickle(folder / "a.pt", program)
+
+
+def size_of_a_long_string(folder, marker):
+    """`torch.Size` as a tuple of a string's characters: 8 bytes for each of them at every call."""
+    text = b"X" + struct.pack("<I", 15_000) + b"a" * 15_000
+    return _called_again_and_again(folder, b"torch\nSize", text, 16_000)
+
+
+def size_of_a_long_list(folder, marker):
+    return _called_again_and_again(folder, b"torch\nSize", b"](" + b"K\1" * 30_000 + b"e", 10_000)
+
+
+def size_of_a_tensor(folder, marker):
+    """A tensor of a million numbers, which would be a tuple of a million tensors."""
+    torch.save({"a": torch.zeros(1_000_000), "b": RunsCode(torch.Size, (1,))}, folder / "a.pt")
+
+    def change(name, data):
+        if not name.endswith("data.pkl"):
+            return name, data
+        shape = data.rindex(b"ctorch\nSize")
+        return name, data[:shape] + b"ctorch\nSize\nq\x60h\x0a\x85q\x61" + b"h\x60h\x61R0" * 100 + b"K\0su."
+
+    program = rewritten_zip((folder / "a.pt").read_bytes(), change)
+    (folder / "a.pt").write_bytes(program)
+    return folder / "a.pt"
+
+
+def shape_of_a_long_list(folder, marker):
+    """A tensor whose shape is a long list, described again and again."""
+    storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x01tQ"
+    shape = b"](" + b"K\1" * 300_000 + b"eq\2"
+    head = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nq\0(" + storage + b"K\0" + shape + b"h\2\x89Ntq\1"
+    return with_pickle(folder / "a.pt", head + b"h\0h\1R0" * 10_000 + b"K\0.")
+
+
+def many_empty_tables(folder, marker):
+    """A megabyte of instructions that makes a million dicts."""
+    return with_pickle(folder / "a.pt", b"\x80\x02](" + b"}" * 900_000 + b"e.")
+
+
+def one_list_in_many_tuples(folder, marker):
+    value = b"(" + b"K\1" * 200_000 + b"tq\x00"
+    return with_pickle(folder / "a.pt", b"\x80\x02](" + value + (b"(" + b"h\0" * 100 + b"t") * 5000 + b"e.")
+
+
+def arguments_without_end(folder, marker):
+    """Every argument would be copied at every call."""
+    value = b"(" + b"N" * 100_000 + b"tq\1"
+    program = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nq\0" + value + b"h\0h\1R0" * 10_000 + b"K\0."
+    return with_pickle(folder / "a.pt", program)
+
+
+def storage_of_a_long_name(folder, marker):
+    """A name of megabytes, put together anew at every mention."""
+    name = b"X" + struct.pack("<I", 2_000_000) + b"a" * 2_000_000
+    storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\n" + name + b"X\x03\0\0\0cpuK\x01tq\0"
+    return with_pickle(folder / "a.pt", b"\x80\x02" + storage + b"h\0Q0" * 100_000 + b"K\0.")
 
 
 def hugging_face_with_code(folder, marker):

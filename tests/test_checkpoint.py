@@ -250,7 +250,7 @@ class TestOddContent:
         digest = container._digest(text, {})
         torch.save({"anchorlens": text, "sha256": digest, "tensors": {}}, buffer)
         (tmp_path / "a.pt").write_bytes(buffer.getvalue())
-        refused(tmp_path / "a.pt", "its header is not a JSON object")
+        refused(tmp_path / "a.pt", "its header is nested deeper than 64 levels")
 
     def test_a_name_with_line_breaks_stays_on_one_line(self, tmp_path):
         text = json.dumps({"format": "x\ny\x1b[31m", "format_version": 1})

@@ -98,5 +98,5 @@ def test_only_ordinary_files_of_bounded_size_are_read(tmp_path):
         read_bytes(tmp_path)
     with pytest.raises(OSError, match="No such file"):
         read_bytes(tmp_path / "none")
-    with pytest.raises(ValueError, match="at most .* got more"):  # it says that it has no bytes
+    with pytest.raises(ValueError, match="at most 10 bytes, got 11"):  # it says that it has no bytes
         read_bytes("/proc/self/maps", 10)

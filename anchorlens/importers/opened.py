@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from anchorlens import container
 from anchorlens.checkpoint import Checkpoint
 from anchorlens.configuration import documented
 from anchorlens.container import CheckpointError, readable
+from anchorlens.foreign import shown
 from anchorlens.importers.registry import IMPORTERS, Kind
 from anchorlens.importers.settings import Settings, blamed
 from anchorlens.importers.source import Source, state_dict
@@ -72,15 +72,13 @@ def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[s
     settings = None if config is None else Settings.read(Path(config))
     with readable(path):
         file = _weights_file(path) if path.is_dir() else path
-        content = container.contents(file)
+        content, sha256 = container.contents(file)
         importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
         if importer is None:
             raise CheckpointError(file, _unknown(content))
         with blamed(file, "its weights cannot be read"):
             checkpoint, notes = importer.read(Source(path, file, content, settings))
-        with file.open("rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    return Opened(checkpoint, path, file, digest, importer.KIND, notes)
+    return Opened(checkpoint, path, file, sha256, importer.KIND, notes)
 
 
 def _weights_file(folder: Path) -> Path:
@@ -101,7 +99,7 @@ def _weights_file(folder: Path) -> Path:
 
 def _unknown(content: dict[str, object]) -> str:
     names = list(state_dict(content)) or list(content)
-    first = ", ".join(repr(name)[:60] for name in names[:3])
+    first = ", ".join(shown(name)[:60] for name in names[:3])
     return (
         "its weights are those of no model that can be read (anchorlens, HookedTransformer, the papers' "
         f"released code, Hugging Face GPT-2); their names begin with {first or 'nothing'}"

@@ -69,7 +69,7 @@ def check_suffix(path: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Have an error of the disk name the file that was asked for; Python leaves it out where writing fails."""
+    """Have an error of the disk name the file that was asked for, which Python's own often leave out."""
     try:
         yield
     except OSError as error:
@@ -179,8 +179,8 @@ def _check_start(start: bytes, size: int) -> None:
     if not start.startswith(_ZIP) and not _is_safetensors(start, size):
         if start.startswith((b"\x80", b"(")):
             raise ValueError(
-                "unsafe: a bare pickle (torch.save's format before 1.6) is a program, neither a .pt zip nor a "
-                ".safetensors file; refused, nothing ran"
+                "unsafe: a bare pickle (torch.save's format before 1.6) is a program, neither a .pt zip nor "
+                "a .safetensors file; refused, nothing ran"
             )
         what = "it is empty" if size == 0 else "it is neither a .pt zip nor a .safetensors file"
         raise ValueError(f"not a checkpoint: {what}, or its start is damaged")

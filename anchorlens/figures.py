@@ -8,7 +8,9 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.io import templates
 
-from anchorlens.picture import QUIET, Picture
+from anchorlens.container import atomic_write
+from anchorlens.foreign import printable
+from anchorlens.picture import Picture, picture_page
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 """Okabe and Ito's blue and vermilion, and a grey for what is context."""
@@ -104,19 +106,23 @@ def save(figure: go.Figure, path: Path) -> None:
 
     Raises:
         ValueError: no such folder, another suffix, or no kaleido or browser to draw a still picture with.
+        OSError: the disk refuses; a file that was there before is untouched.
     """
     if not path.parent.is_dir():
         raise ValueError(f"the folder of {str(path)!r} must exist; make it first")
     if path.suffix == ".html":
-        figure.write_html(path, include_plotlyjs=True, config=QUIET)
+        with atomic_write(path) as file:
+            file.write(picture_page(figure).encode())
         return
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"a picture must end in .html, .png, .svg or .pdf, got {str(path)!r}")
     try:
-        figure.write_image(path, scale=2)
+        data = figure.to_image(path.suffix[1:], scale=2)
     except Exception as error:  # kaleido's, plotly's and the browser's have no common class
         cause = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
             f"{path.name} needs kaleido (pip install 'anchorlens[export]') and Chrome or Chromium: "
-            f"{cause[0]}; .html needs neither"
+            f"{printable(cause[0])}; .html needs neither"
         ) from error
+    with atomic_write(path) as file:
+        file.write(data)

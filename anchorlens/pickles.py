@@ -18,7 +18,7 @@ _MOST_ARGUMENTS = 16
 _FREE_BYTES, _BYTES_FOR_BYTE = 16 * 2**20, 16
 """What a pickle may build: so much whatever its length, and so many times its length beside it."""
 _OBJECT, _REFERENCE, _ENTRY = 64, 8, 100
-"""Bytes of an empty container, of a place in a list or tuple, of an entry of a dict, no fewer than they take."""
+"""Bytes of an empty container, of a place in a list or tuple, and of an entry of a dict, rounded up."""
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
@@ -154,7 +154,9 @@ class _Machine:
             name = function if type(function) is Name else type(function).__name__
             raise ValueError(f"unsafe: it asks to run {printable(name)}; refused, nothing ran")
         if len(arguments) > _MOST_ARGUMENTS:
-            raise ValueError(f"unsafe: it applies {printable(function)} to {len(arguments):,} values; refused")
+            raise ValueError(
+                f"unsafe: it applies {printable(function)} to {len(arguments):,} values; refused"
+            )
         self._spend(_OBJECT + _ENTRY)
         return self.functions[function](*arguments)
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from typing import Any
 from uuid import uuid4
 
 import plotly.graph_objects as go
 import plotly.io as pio
+from markupsafe import Markup
 from plotly.offline import get_plotlyjs
+
+from anchorlens.foreign import printable
+from anchorlens.page_scripts import Script, plotly_js, policy
+from anchorlens.views import environment, sources
 
 QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 """No logo, and no button that uploads."""
@@ -32,6 +38,27 @@ def script_json(text: str) -> str:
     '"\\u003c/script>"'
     """
     return text.replace("<", "\\u003c")
+
+
+def plotly_text(text: str) -> str:
+    """A text that plotly shows as it is: no tag, no entity, nothing that is no text, on one line.
+
+    >>> plotly_text('<a href="x">a & b</a>')
+    '&lt;a href="x"&gt;a &amp; b&lt;/a&gt;'
+    """
+    return escape(printable(text, None), quote=False)
+
+
+def picture_page(figure: go.Figure) -> str:
+    """A picture as a page of its own, which loads nothing and runs nothing but its own scripts."""
+    content = {**json.loads(figure.to_json() or ""), "config": QUIET}
+    made = environment()
+    scripts = [plotly_js(), Script("figure.js", sources(made, ("figure.js",)))]
+    title = (content["layout"].get("title") or {}).get("text") or "picture"
+    html = made.get_template("figure.html").render(
+        policy=policy(scripts), scripts=scripts, title=title, figure=Markup(_for_script(content))
+    )
+    return html.encode(errors="replace").decode()
 
 
 class Picture(go.Figure):

@@ -129,8 +129,12 @@ class _Reader:
     def _storage(self, identity: Any) -> _Storage:
         kind, cls, key, _, n = identity if type(identity) is tuple and len(identity) == 5 else [None] * 5
         dtype = _STORAGES.get(cls) if type(cls) is Name else None
-        plain = type(key) is str and len(key) <= _LONGEST_KEY and type(n) is int
-        if kind != "storage" or dtype is None or not plain:
+        if (
+            kind != "storage"
+            or dtype is None
+            or not (type(key) is str and len(key) <= _LONGEST_KEY)
+            or type(n) is not int
+        ):
             raise ValueError("damaged: its pickle refers to something that is no storage")
         entry = self.entries.get(f"data/{key}")
         if entry is None or entry.file_size != n * dtype.itemsize:

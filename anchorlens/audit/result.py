@@ -219,6 +219,7 @@ class Audit:
 
         from anchorlens.audit.picture import MOST_GROUPS, draw_fits, draw_groups
         from anchorlens.figures import styled
+        from anchorlens.picture import plotly_text
 
         data, violates = self.mappings, self.mappings.violates
         odd = self.flagged if violates is None else violates
@@ -227,7 +228,7 @@ class Audit:
         draw_fits(figure, self.moments, self.fit_steps, odd, names, self.fences)
         draw_groups(figure, data, self.lateness, odd, self.group_order, self.group_lateness)
         n_shown = min(MOST_GROUPS, len(data.groups))
-        title = f"{data.name}: which mappings are fit late"
+        title = f"{plotly_text(data.name)}: which mappings are fit late"
         drawn = styled(figure, title, width=900, height=max(440, 180 + 18 * n_shown))
         legend = {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yref": "container"}
         drawn.update_layout(legend={**legend, "yanchor": "bottom"}, margin_b=90)

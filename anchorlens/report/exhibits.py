@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from anchorlens.figures import complete, in_words
-from anchorlens.picture import script_json
+from anchorlens.picture import plotly_text, script_json
 from anchorlens.probes.attention_patterns import AttentionPatterns
 from anchorlens.probes.own import first_sentence, what_went_wrong
 from anchorlens.probes.registry import PROBES, apply
@@ -174,4 +173,4 @@ def _short(label: str) -> str:
     if len(label) > LONGEST_LABEL:
         half = LONGEST_LABEL // 2
         label = f"{label[: half - 1]}…{label[-half:]}"
-    return escape(label)
+    return plotly_text(label)

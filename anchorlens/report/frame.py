@@ -9,8 +9,8 @@ from typing import Any
 from markupsafe import Markup
 
 from anchorlens.checkpoint import library_versions
+from anchorlens.page_scripts import Script, policy
 from anchorlens.picture import QUIET, script_json
-from anchorlens.report.scripts import Script, policy
 from anchorlens.report.templating import SHEETS, environment
 from anchorlens.views import sources
 

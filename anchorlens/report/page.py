@@ -11,11 +11,11 @@ from typing import Any
 from anchorlens.configuration import Setting, settings
 from anchorlens.container import atomic_write
 from anchorlens.model_config import sizes
+from anchorlens.page_scripts import circuitsvis_js, plotly_js
 from anchorlens.probes.registry import PROBES, checked_probes
 from anchorlens.probes.result import ProbeResult
 from anchorlens.report.exhibits import probe_exhibits, training_exhibits
 from anchorlens.report.frame import framed
-from anchorlens.report.scripts import circuitsvis_js, plotly_js
 from anchorlens.side_by_side import distinct
 from anchorlens.verdict.verdict import Subject, Verdict
 

@@ -8,8 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from anchorlens.figures import styled
-from anchorlens.picture import Picture
-from anchorlens.sweep.looks import CLEAR, INK, Look, plotly_text, told
+from anchorlens.picture import Picture, plotly_text
+from anchorlens.sweep.looks import CLEAR, INK, Look, told
 from anchorlens.sweep.places import Layout, Place, Stripe
 
 PLACE_HEIGHT = 60

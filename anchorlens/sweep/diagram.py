@@ -14,10 +14,10 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from anchorlens.container import atomic_write
+from anchorlens.page_scripts import plotly_js
 from anchorlens.picture import script_json
 from anchorlens.report.frame import framed
 from anchorlens.report.page import write_report
-from anchorlens.report.scripts import plotly_js
 from anchorlens.report.words import Caption
 from anchorlens.sweep import axes
 from anchorlens.sweep.atlas import MAPS, Map

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from textwrap import wrap
 
 from anchorlens.figures import BLUE, GREY, ORANGE
 from anchorlens.phases import COLOURS, LABELS
+from anchorlens.picture import plotly_text
 from anchorlens.sweep.axes import value_label
 from anchorlens.sweep.cells import ACCURACIES, Cell
 
@@ -107,8 +107,3 @@ def told(cell: Cell, fields: tuple[str, ...]) -> str:
     lines += wrap(cell.error or "", 60)[:4]
     lines.append(f"cell {cell.id}")
     return "<br>".join(map(plotly_text, lines))
-
-
-def plotly_text(text: str) -> str:
-    """A text that plotly shows as it is: no tag, no entity, nothing that is no text."""
-    return escape(text.encode(errors="replace").decode(), quote=False)

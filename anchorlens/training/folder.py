@@ -148,14 +148,18 @@ class RunFolder:
     def write_log(self, line: Mapping[str, Any]) -> None:
         """Append one line; it is on its way to the disk when this returns."""
         assert self._log is not None
-        self._log.write(json.dumps(line, allow_nan=False) + "\n")
-        self._log.flush()
+        with container.naming(self.path / "log.jsonl"):
+            self._log.write(json.dumps(line, allow_nan=False) + "\n")
+            self._log.flush()
 
     def close(self) -> None:
         """Close the log and let the folder go."""
-        if getattr(self, "_log", None) is not None:
-            self._log.close()  # pyright: ignore[reportOptionalMemberAccess]
-        self._lock.release()
+        try:
+            if getattr(self, "_log", None) is not None:
+                with container.naming(self.path / "log.jsonl"):  # a line may still be on its way
+                    self._log.close()  # pyright: ignore[reportOptionalMemberAccess]
+        finally:
+            self._lock.release()
 
     def _write_text(self, path: Path, text: str) -> None:
         with container.atomic_write(path) as file:

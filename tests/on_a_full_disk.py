@@ -1,0 +1,85 @@
+"""Writes of every kind on a file system of 4 MB that is nearly full: `test_full_disk.py` runs it there.
+
+Argument: the mounted folder. Prints JSON: what each attempt raised or recorded, and what there is after the
+disk has room again.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import plotly.graph_objects as go
+from sweeping import tiny
+from typer.testing import CliRunner
+
+from anchorlens import figures, load_checkpoint, save_checkpoint
+from anchorlens.checkpoint import Checkpoint
+from anchorlens.cli import app
+from anchorlens.init import initial_weights
+from anchorlens.sweep import open_sweep, sweep
+
+BLOCK = 4096
+TRAIN = "--n-layers 1 --d-model 16 --d-head 8 --d-mlp 16 --n-samples 512 --steps 6 --log-every 1"
+STATES = "--batch-size 64 --state-every-seconds 0 --n-checkpoints 2"
+
+
+def leave(disk, n_bytes):
+    """Fill the disk up to so many free bytes."""
+    filler = disk / "filler"
+    filler.unlink(missing_ok=True)
+    left = shutil.disk_usage(disk).free - n_bytes
+    filler.write_bytes(bytes(max(0, left // BLOCK * BLOCK)))
+
+
+def raised(function, *arguments):
+    try:
+        function(*arguments)
+    except OSError as error:
+        return [error.strerror, error.filename]
+    return None
+
+
+def main(disk):
+    found = {}
+    (run,) = tiny({"seed": [0]})
+    checkpoint = Checkpoint(run.model, run.task, initial_weights(run.model, 0))
+    for suffix in (".pt", ".safetensors"):
+        path = disk / f"a{suffix}"
+        save_checkpoint(path, checkpoint)
+        before = path.read_bytes()
+        for n_bytes in range(0, len(before), 2 * BLOCK):
+            leave(disk, n_bytes)
+            got = raised(save_checkpoint, path, checkpoint)
+            found[f"{suffix} {n_bytes}"] = got
+            assert path.read_bytes() == before and load_checkpoint(path).step == 0
+    leave(disk, 0)
+    picture = disk / "picture.html"
+    picture.write_text("")
+    found["picture"] = raised(figures.save, go.Figure(), picture)
+    found["files"] = sorted(file.name for file in disk.iterdir())
+
+    runs = tiny({"seed": list(range(4))}, state_every_seconds=0)
+    found["sweeps"] = []
+    for n_bytes in range(0, 40 * BLOCK, 3 * BLOCK):
+        leave(disk, n_bytes)
+        found["sweeps"].append(raised(lambda: sweep(runs, disk / "sweep", engine="serial", progress=False)))
+        found.setdefault("failed", []).extend(map(str, (disk / "sweep" / "failed").glob("*")))
+    runner = CliRunner()
+    found["trains"] = []
+    for n_bytes in range(0, 24 * BLOCK, 2 * BLOCK):
+        leave(disk, n_bytes)
+        command = f"train --resume --out {disk / 'run'} {TRAIN} {STATES}".split()
+        done = runner.invoke(app, command)
+        found["trains"].append([done.exit_code, done.stderr, repr(done.exception)])
+    (disk / "filler").unlink()
+    for got in (disk / "sweep", disk / "run"):
+        found[f"parts of {got.name}"] = [file.name for file in got.glob("*.tmp")]
+    found["sweep"] = sweep(runs, disk / "sweep", engine="serial", progress=False).counts
+    found["cells"] = open_sweep(disk / "sweep").counts
+    found["train"] = runner.invoke(app, command).exit_code
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

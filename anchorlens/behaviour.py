@@ -18,11 +18,17 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number, documented
+from anchorlens.costs import BATCH_BYTES, sequence_bytes
+from anchorlens.drawing import Drawing
 from anchorlens.measuring import evaluation_mode
+from anchorlens.model_config import ModelConfig
 from anchorlens.phases import Phase, phase_by_definition
 from anchorlens.randomness import generator
 from anchorlens.task import AnchorBatch, AnchorTask, Cells, Pair, Split
 from anchorlens.views import view
+
+_MOST_PERMUTED = 10_000_000
+"""Sequences of a training set of which a permutation is made, to choose some."""
 
 Model = Callable[[Tensor], Tensor]
 """Anything that maps tokens [batch, pos] to logits [batch, pos, d_vocab], as a HookedTransformer does, or
@@ -161,7 +167,7 @@ def evaluate(
     model: Model,
     task: AnchorTask,
     *,
-    training_set: AnchorBatch | None = None,
+    training_set: AnchorBatch | Drawing | None = None,
     n_noise: int = 8,
     max_train: int = 4096,
     max_cells: int = 20_000,
@@ -174,16 +180,16 @@ def evaluate(
         model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
             [batch, pos, d_vocab]. Its training mode and device are left as they are.
         task: what it was trained on.
-        training_set: the sequences it was trained on (`Checkpoint.training_set()`), for the train
-            accuracy; without it that is measured on fresh noise, which a model that memorised a
-            small training set gets wrong.
+        training_set: the sequences it was trained on (`Checkpoint.training_set()`, or for a large one
+            `training_drawing()`), for the train accuracy; without it that is measured on fresh noise, which
+            a model that memorised a small training set gets wrong.
         n_noise: noise draws for every held-out and unseen (pair, key, position), >= 2 unless the
             task has no noise.
         max_train: sequences of the training set asked at most, >= 1; of a larger one a random choice.
         max_cells: (pair, key, position) asked at most per split, >= 2; a split with more (the papers'
             have 6,972, 868 and 1,120) is asked on a random choice, and the standard errors grow.
         seed: of the noise, and of that choice.
-        batch_size: sequences per forward pass, which bounds the memory.
+        batch_size: sequences per forward pass at most; fewer where their activations take more than 256 MB.
 
     Returns:
         Accuracies (0..1) with standard errors, per pair, deviations, commutativity and the phase.
@@ -299,6 +305,9 @@ class _Questions:
     def __init__(self, model: Model, task: AnchorTask, seed: int, batch_size: int, max_cells: int) -> None:
         check_capacity(model, task)
         self.model, self.task, self.seed = model, task, seed
+        config = getattr(model, "config", None)
+        if isinstance(config, ModelConfig):
+            batch_size = min(batch_size, max(1, BATCH_BYTES // sequence_bytes(config, task.seq_len)))
         self.batch_size, self.max_cells = batch_size, max_cells
         self.finite = True
         parameters = model.parameters() if isinstance(model, torch.nn.Module) else iter(())
@@ -341,11 +350,15 @@ class _Questions:
             if accuracy is not None:
                 yield PairAccuracy(pair, split, accuracy)
 
-    def ask_batch(self, batch: AnchorBatch, limit: int) -> Accuracy:
+    def ask_batch(self, batch: AnchorBatch | Drawing, limit: int) -> Accuracy:
         """Accuracy on a batch, or on a random choice of `limit` of its sequences."""
-        n = min(limit, len(batch))
-        rows = generator(self.seed, "evaluation", 2).permutation(len(batch))[:n]
-        right = self._answers(batch.tokens[rows]) == batch.targets[rows].numpy()
+        n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
+        if len(batch) <= _MOST_PERMUTED:
+            rows = rng.permutation(len(batch))[:n]
+        else:
+            rows = rng.choice(len(batch), n, replace=False)
+        asked = batch.take(rows)
+        right = self._answers(asked.tokens) == asked.targets.numpy()
         share = float(right.mean())
         error = math.sqrt(share * (1 - share) / n * (1 - n / len(batch)))  # drawn without replacement
         return Accuracy(share, error, n)

@@ -7,14 +7,18 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from anchorlens import container
-from anchorlens.configuration import documented, settings
+from anchorlens.configuration import check_number, documented, settings
 from anchorlens.container import CheckpointError
+from anchorlens.costs import check_cost
+from anchorlens.drawing import Drawing
+from anchorlens.foreign import LONGEST, printable, shown
 from anchorlens.init import parameter_shapes
 from anchorlens.model import build_model
 from anchorlens.model_config import ModelConfig, sizes
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 FORMAT = "anchorlens checkpoint"
 FORMAT_VERSION = 1
+_MOST_STEPS = 10**12
 
 
 def library_versions() -> dict[str, str]:
@@ -136,7 +141,12 @@ class Checkpoint:
 
     def training_set(self) -> AnchorBatch | None:
         """The sequences it was trained on, drawn again from the seed; None without a train config."""
-        return None if self.train is None else training_set(self.task, self.train)
+        drawn = self.training_drawing()
+        return None if drawn is None else drawn.all()
+
+    def training_drawing(self) -> Drawing | None:
+        """The same, not yet drawn: for `evaluate`, which asks some of them alone."""
+        return None if self.train is None else _training_drawing(self.task, self.train)
 
     @property
     def outline(self) -> str:
@@ -155,7 +165,7 @@ class Checkpoint:
         facts = [
             ("parameters", f"{n_parameters:,} of {', '.join(sorted(dtypes))}"),
             ("metrics", ", ".join(metrics) or "none"),
-            ("made with", ", ".join(" ".join(each) for each in self.versions.items()) or "not known"),
+            ("made with", printable(", ".join(f"{k} {v}" for k, v in self.versions.items()) or "not known")),
         ]
         parts = {"task": self.task, "model": self.model, "train": self.train}
         changed = [
@@ -172,7 +182,11 @@ class Checkpoint:
 
 def training_set(task: AnchorTask, config: TrainConfig) -> AnchorBatch:
     """The training sequences of a run: a function of the task, the seed and their number alone."""
-    return task.sample(config.n_samples, split="train", seed=generator(config.seed, "data"))
+    return _training_drawing(task, config).all()
+
+
+def _training_drawing(task: AnchorTask, config: TrainConfig) -> Drawing:
+    return task.drawing(config.n_samples, split="train", seed=generator(config.seed, "data"))
 
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
@@ -234,23 +248,68 @@ def from_contents(path: str | os.PathLike[str], content: Mapping[str, Any]) -> C
     header, weights = container.unpack(path, content)
     check_format(path, header, FORMAT, FORMAT_VERSION)
     try:
+        header = checked_header(header)
         config = ModelConfig.from_dict(header["model"])
         checkpoint = Checkpoint(
             model=config,
             task=AnchorTask.from_dict(header["task"]),
             weights=weights,
             train=None if header["train"] is None else TrainConfig.from_dict(header["train"]),
-            step=int(header["step"]),
-            metrics=dict(header["metrics"]),
-            versions=dict(header["versions"]),
+            step=header["step"],
+            metrics=header["metrics"],
+            versions=header["versions"],
         )
         config.check_task(checkpoint.task)
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise CheckpointError(path, f"its configuration makes no sense: {error}") from None
+    except SENSELESS as error:
+        raise CheckpointError(path, f"its configuration makes no sense: {cause(error)}") from None
     problem = _mismatch(weights, config)
     if problem:
         raise CheckpointError(path, f"its weights do not fit its configuration: {problem}")
+    try:
+        check_cost(config, checkpoint.task, checkpoint.train)
+    except ValueError as error:
+        raise CheckpointError(path, str(error)) from None
     return checkpoint
+
+
+SENSELESS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError)
+"""What values of the wrong kinds lead to, beside the refusals that say so."""
+
+
+def cause(error: Exception) -> str:
+    """A refusal of ours as it is; of Python's own texts, which are for programmers, what they mean."""
+    if type(error) is ValueError:
+        return str(error)
+    if isinstance(error, KeyError):
+        return f"{shown(error.args[0] if error.args else '')} is missing"
+    return "a value in it is of another kind than it must be"
+
+
+def checked_header(header: Mapping[str, Any]) -> dict[str, Any]:
+    """The header of a checkpoint, if its parts are of the kinds that they must be.
+
+    Raises:
+        ValueError: one is missing, or of another kind.
+    """
+    kinds: dict[str, Any] = {
+        "model": dict,
+        "task": dict,
+        "train": (dict, NoneType),
+        "step": int,
+        "metrics": dict,
+        "versions": dict,
+    }
+    for name, kind in kinds.items():
+        if name not in header:
+            raise ValueError(f"{name} is missing")
+        if not isinstance(header[name], kind):
+            words = "an integer" if kind is int else "a table"
+            raise ValueError(f"{name} must be {words}, got {shown(header[name])}")
+    check_number("step", header["step"], minimum=0, maximum=_MOST_STEPS, integer=True)
+    for name, version in header["versions"].items():
+        if not isinstance(version, str) or len(version) > LONGEST:
+            raise ValueError(f"the version of {shown(name)} must be a short text, got {shown(version)}")
+    return {name: header[name] for name in kinds}
 
 
 def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: str, version: int) -> None:
@@ -260,13 +319,13 @@ def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: 
         CheckpointError: another format, or a later version.
     """
     if header.get("format") != name:
-        raise CheckpointError(path, f"not an {name}: its format is {header.get('format')!r}")
+        raise CheckpointError(path, f"not an {name}: its format is {shown(header.get('format'))}")
     found = header.get("format_version")
-    if not isinstance(found, int) or found < 1:
-        raise CheckpointError(path, f"not an {name}: its format version is {found!r}")
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise CheckpointError(path, f"not an {name}: its format version is {shown(found)}")
     if found > version:
         raise CheckpointError(
-            path, f"too new: format version {found}, this anchorlens reads up to {version}; upgrade it"
+            path, f"too new: format version {shown(found)}, this anchorlens reads up to {version}; upgrade it"
         )
 
 
@@ -292,7 +351,7 @@ def _mismatch(weights: Mapping[str, Tensor], config: ModelConfig) -> str | None:
             return f"{name} must have shape {list(shape)}, got {list(weights[name].shape)}"
     for name, weight in weights.items():
         if name not in shapes:
-            return f"{name!r} is not a parameter of the {config.variant} variant"
+            return f"{shown(name)} is not a parameter of the {config.variant} variant"
         if weight.dtype not in (torch.float32, torch.float64) or weight.dtype != weights["embed.W_E"].dtype:
             return f"{name} must be float32 or float64 like the others, got {weight.dtype}"
     return None

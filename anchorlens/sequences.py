@@ -53,6 +53,11 @@ class AnchorBatch:
     def __len__(self) -> int:
         return len(self.cells)
 
+    def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
+        """Some of the sequences, in the order of `rows`."""
+        cells = Cells(self.cells.pairs[rows], self.cells.keys[rows], self.cells.positions[rows])
+        return AnchorBatch(self.tokens[rows], self.targets[rows], cells)
+
     def __repr__(self) -> str:
         return f"AnchorBatch({len(self):,} sequences of {self.tokens.shape[-1]} tokens with their targets)"
 

@@ -36,6 +36,7 @@ from anchorlens.configuration import (
     make_plain,
     settings,
 )
+from anchorlens.drawing import Drawing
 from anchorlens.sequences import AnchorBatch, Cells, choose, marked
 from anchorlens.views import view
 
@@ -277,21 +278,19 @@ class AnchorTask:
         Raises:
             ValueError: `n` < 1, an unknown split, or a split with nothing in it.
         """
+        return self.drawing(n, split=split, seed=seed).all()
+
+    def drawing(self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0) -> Drawing:
+        """The sequences of `sample`, not yet drawn: any of them can be had without holding the others.
+
+        Raises:
+            ValueError: as for `sample`.
+        """
         check_number("n", n, minimum=1, integer=True)
         check_choice("split", split, SPLITS)
-        pairs = self._split_pairs(split)
-        if not pairs:
+        if not self._split_pairs(split):
             raise ValueError(f"split {split!r} of this task is empty: no pair is in it")
-        rng = np.random.default_rng(seed)
-        allowed = self._allowed(split)
-        positions = self.positions[allowed.any(axis=0)]
-        position = positions[rng.integers(0, len(positions), n)]
-        cells = Cells(
-            pairs=np.array(pairs)[rng.integers(0, len(pairs), n)],
-            keys=choose(rng, self.keys, allowed, position),
-            positions=position,
-        )
-        return self.sequences(cells, rng)
+        return Drawing(self, n, split, np.random.default_rng(seed))
 
     def sequences(self, cells: Cells, noise: int | np.random.Generator = 0) -> AnchorBatch:
         """Fill the noise around given cells.
@@ -305,6 +304,22 @@ class AnchorTask:
             inferential ones.
         """
         return self.place(cells, self.noise(len(cells), noise))
+
+    def draw_positions(self, n: int, split: Split, rng: np.random.Generator) -> Int[np.ndarray, " cell"]:
+        """Positions of the key, uniform among those that a non-empty split allows."""
+        positions = self.positions[self._allowed(split).any(axis=0)]
+        return positions[rng.integers(0, len(positions), n)]
+
+    def draw_pairs(self, n: int, split: Split, rng: np.random.Generator) -> Int[np.ndarray, "cell k"]:
+        """Anchor pairs, uniform among those of a non-empty split."""
+        pairs = self._split_pairs(split)
+        return np.array(pairs)[rng.integers(0, len(pairs), n)]
+
+    def draw_keys(
+        self, positions: Int[np.ndarray, " cell"], split: Split, rng: np.random.Generator
+    ) -> Int[np.ndarray, " cell"]:
+        """Keys, uniform among those that a split allows at each position."""
+        return choose(rng, self.keys, self._allowed(split), positions)
 
     def noise(self, n: int, seed: int | np.random.Generator = 0) -> Int[np.ndarray, "batch pos"]:
         """Noise tokens for every position of `n` sequences, before key and anchors are placed."""

@@ -218,7 +218,7 @@ class TestBadFiles:
             (lambda h, t: h["train"].update(n_samples=10**15), "n_samples must be an integer"),
             (lambda h, t: t.update({"\x1b[31m": torch.ones(1)}), "'\\x1b[31m' is not a parameter"),
             (lambda h, t: h["train"].update(moon=1), "TrainConfig has no field 'moon'"),
-            (lambda h, t: h.pop("task"), "configuration makes no sense: 'task'"),
+            (lambda h, t: h.pop("task"), "configuration makes no sense: task is missing"),
             (lambda h, t: h.update(step="x"), "configuration makes no sense"),
             (lambda h, t: t.update(extra=torch.ones(1)), "'extra' is not a parameter"),
             (lambda h, t: t.pop("unembed.b_U"), "unembed.b_U is missing"),

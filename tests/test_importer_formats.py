@@ -166,7 +166,7 @@ class TestHookedTransformer:
             ("task = 3", "task must be a table of fields, got 3"),
             ("preset = 'phase9'", "preset must be one of"),
             ("model = ", "neither JSON nor TOML"),
-            ('{"d_model": NaN}', "NaN is no JSON"),
+            ('{"d_model": NaN}', "holds NaN, which is no finite number"),
             ("[" * 100_000, "neither JSON nor TOML"),
             ('{"a": ' + "[" * 100_000, "neither JSON nor TOML"),
             ("#" * 2_000_000, "a configuration must have at most 1,048,576 bytes"),
@@ -305,7 +305,7 @@ class TestUnknown:
         refused(tmp_path / ("x" * 300), "cannot be read: File name too long")
         os.mkfifo(tmp_path / "pipe")
         refused(tmp_path / "pipe", "cannot be read: it is no ordinary file")
-        refused(write_bare(tmp_path).path, "a configuration must be an ordinary file", tmp_path / "pipe")
+        refused(write_bare(tmp_path).path, "cannot be read: it is no ordinary file", tmp_path / "pipe")
 
     def test_another_model(self, tmp_path):
         safetensors.torch.save_file({"layer.weight": torch.ones(2)}, tmp_path / "a.safetensors")

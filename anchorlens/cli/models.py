@@ -44,7 +44,7 @@ def evaluate_command(
     behaviour = evaluate(
         loaded.last_position_model(choose_device(device)),
         loaded.task,
-        training_set=loaded.training_set(),
+        training_set=loaded.training_drawing(),
         n_noise=n_noise,
         seed=seed,
     )

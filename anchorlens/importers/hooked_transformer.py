@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.container import CheckpointError
+from anchorlens.foreign import shown
 from anchorlens.importers.settings import Settings, blamed
 from anchorlens.importers.source import PAPERS_TASK, Imported, Source, StateDict, imported, state_dict
 from anchorlens.init import parameter_shapes
@@ -97,7 +98,7 @@ def read(source: Source) -> Imported:
             notes += ["its variant is not named: it is read as gpt2"] if "variant" not in model else []
         for name, found in shapes.items():
             if model.get(name, found) != found:
-                raise ValueError(f"{name} is {model[name]!r} there, but the weights have {found}")
+                raise ValueError(f"{name} is {shown(model[name])} there, but the weights have {found}")
         config = ModelConfig.from_dict({**model, **shapes})
     if "gamma" not in model:
         notes.append(f"its initialization rate gamma is not known: {config.gamma} stands in its place")
@@ -152,7 +153,7 @@ def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict
             continue
         if values.get(name) not in allowed:
             choices = " or ".join(repr(value) for value in allowed)
-            raise ValueError(f"{name} must be {choices}, got {values.get(name)!r}; no other can be read")
+            raise ValueError(f"{name} must be {choices}, got {shown(values.get(name))}; no other can be read")
     known = ("act_fn", "variant", "gamma", *shapes)
     return {name: values[name] for name in known if values.get(name) is not None}
 

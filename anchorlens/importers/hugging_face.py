@@ -15,6 +15,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_choice
 from anchorlens.container import CheckpointError
+from anchorlens.foreign import shown
 from anchorlens.importers.settings import Settings, blamed
 from anchorlens.importers.source import PAPERS_TASK, Imported, Source, StateDict, imported, state_dict
 from anchorlens.model_config import ModelConfig
@@ -73,7 +74,7 @@ def read(source: Source) -> Imported:
         config = _model(theirs.values)
         tied = theirs.values.get("tie_word_embeddings", True)
         if not isinstance(tied, bool):
-            raise ValueError(f"tie_word_embeddings must be true or false, got {tied!r}")
+            raise ValueError(f"tie_word_embeddings must be true or false, got {shown(tied)}")
     weights = _weights(source.tensors, config, tied)
     notes = [f"its initialization rate gamma is not known: {config.gamma} stands in its place"]
     notes += [PAPERS_TASK] if task is None else []
@@ -83,13 +84,15 @@ def read(source: Source) -> Imported:
 def _check_type(theirs: Settings) -> None:
     if theirs.values.get("model_type") != "gpt2":
         found = theirs.values.get("model_type")
-        raise CheckpointError(theirs.path, f"model_type must be 'gpt2', got {found!r}; no other can be read")
+        raise CheckpointError(
+            theirs.path, f"model_type must be 'gpt2', got {shown(found)}; no other can be read"
+        )
 
 
 def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     for name, expected in _EXPECTED.items():
         if theirs.get(name, expected) != expected:
-            raise ValueError(f"{name} must be {expected!r}, got {theirs[name]!r}")
+            raise ValueError(f"{name} must be {expected!r}, got {shown(theirs[name])}")
     activation = theirs.get("activation_function", "gelu_new")
     check_choice("activation_function", activation, _ACTIVATIONS)
     d_model, n_heads = theirs.get("n_embd"), theirs.get("n_head")

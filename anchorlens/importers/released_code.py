@@ -16,6 +16,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.container import CheckpointError
+from anchorlens.foreign import shown
 from anchorlens.importers.settings import Settings, blamed
 from anchorlens.importers.source import Imported, Source, StateDict, imported, state_dict
 from anchorlens.model_config import ModelConfig
@@ -92,7 +93,7 @@ def read(source: Source) -> Imported:
 def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     check_choice("model", theirs.get("model"), _MODELS)
     if theirs.get("d_v") != theirs.get("d_k"):
-        raise ValueError(f"d_v must equal d_k, {theirs.get('d_k')!r}, got {theirs.get('d_v')!r}")
+        raise ValueError(f"d_v must equal d_k, {shown(theirs.get('d_k'))}, got {shown(theirs.get('d_v'))}")
     gammas = {name: theirs.get(std) for name, std in _GAMMAS.items()}
     for name, std in _GAMMAS.items():
         check_number(std, gammas[name])

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from anchorlens.checkpoint import SENSELESS, cause
 from anchorlens.container import CheckpointError, readable
+from anchorlens.foreign import read_bytes, read_json, read_toml, shown
 from anchorlens.task import AnchorTask
 
 _LARGEST = 2**20
 """Bytes of a configuration file."""
-
-_SENSELESS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError)
 
 
 @contextlib.contextmanager
@@ -26,8 +24,8 @@ def blamed(path: Path, what: str) -> Iterator[None]:
         yield
     except CheckpointError:
         raise
-    except _SENSELESS as error:
-        raise CheckpointError(path, f"{what}: {error}") from None
+    except SENSELESS as error:
+        raise CheckpointError(path, f"{what}: {cause(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -47,19 +45,15 @@ class Settings:
             CheckpointError: missing, too large, or neither.
         """
         with readable(path):
-            if path.exists() and not path.is_file():
-                raise CheckpointError(path, "cannot be read: a configuration must be an ordinary file")
-            with path.open("rb") as file:
-                data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise CheckpointError(path, f"a configuration must have at most {_LARGEST:,} bytes")
+            try:
+                data = read_bytes(path, _LARGEST)
+            except ValueError as error:
+                raise CheckpointError(path, str(error)) from None
         try:
-            text = data.decode("utf-8")
-            if text.lstrip().startswith("{"):
-                return cls(path, json.loads(text, parse_constant=_no_number))
-            return cls(path, tomllib.loads(text))
-        except (ValueError, RecursionError) as error:
-            raise CheckpointError(path, f"neither JSON nor TOML: {error}") from None
+            is_json = data.lstrip().startswith(b"{")
+            return cls(path, read_json(data) if is_json else read_toml(data))
+        except ValueError as error:
+            raise CheckpointError(path, f"neither JSON nor TOML: it {error}") from None
 
     @classmethod
     def beside(cls, file: Path, *folders: Path) -> Settings:
@@ -83,9 +77,5 @@ class Settings:
             return None
         with blamed(self.path, "its task makes no sense"):
             if not isinstance(self.values["task"], dict):
-                raise ValueError(f"task must be a table of fields, got {self.values['task']!r}")
+                raise ValueError(f"task must be a table of fields, got {shown(self.values['task'])}")
             return AnchorTask.from_dict(self.values["task"])
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from anchorlens.checkpoint import Checkpoint, check_whole
+from anchorlens.costs import check_cost
+from anchorlens.foreign import shown
 from anchorlens.importers.settings import Settings
 from anchorlens.init import is_frozen
 from anchorlens.model_config import ModelConfig
@@ -93,7 +95,7 @@ class StateDict:
         """
         for name in self._left:
             if not name.endswith(buffers):
-                raise ValueError(f"{name!r} is no parameter of an architecture that can be read")
+                raise ValueError(f"{shown(name)} is no parameter of an architecture that can be read")
 
 
 def imported(
@@ -121,6 +123,7 @@ def imported(
             raise ValueError(f"{name} must be zero, as the {config.variant} variant has no such bias")
     checkpoint = Checkpoint(config, task, weights, **fields)
     check_whole(checkpoint)
+    check_cost(config, task, checkpoint.train)
     if checkpoint.train is None:
         notes.append(UNKNOWN_DATA)
     return Imported(checkpoint, tuple(notes))

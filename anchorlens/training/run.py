@@ -302,6 +302,6 @@ def _finished(folder: RunFolder, device: torch.device) -> TrainResult:
             f"{folder.path / 'ckpt.pt'}; start anew in another folder with a smaller lr or a larger gamma"
         )
     model = checkpoint.last_position_model(device)
-    behaviour = evaluate(model, checkpoint.task, training_set=checkpoint.training_set())
+    behaviour = evaluate(model, checkpoint.task, training_set=checkpoint.training_drawing())
     log = read_log(folder.path / "log.jsonl")
     return TrainResult(checkpoint, behaviour, tuple(log), status, folder.path, message)

@@ -118,7 +118,7 @@ def _behaviour(subject: Subject, device: str, seed: int) -> Behaviour:
     if checkpoint is None:
         return evaluate(subject.model, subject.task, seed=seed)
     asked: Model = checkpoint.last_position_model(choose_device(device))
-    return evaluate(asked, subject.task, training_set=checkpoint.training_set(), seed=seed)
+    return evaluate(asked, subject.task, training_set=checkpoint.training_drawing(), seed=seed)
 
 
 def _verdict(

@@ -94,7 +94,7 @@ def moment_behaviour(checkpoint: Checkpoint) -> Behaviour:
     return evaluate(
         checkpoint.last_position_model(),
         checkpoint.task,
-        training_set=checkpoint.training_set(),
+        training_set=checkpoint.training_drawing(),
         n_noise=2,
         max_cells=_MOST_CELLS,
         max_train=_MOST_TRAIN,

@@ -1,0 +1,98 @@
+"""A small file cannot take any memory or time: what it would cost is known from its header, and refused."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from foreign_checkpoints import write_bare, write_own
+
+from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, save_checkpoint
+from anchorlens.checkpoint import Checkpoint
+from anchorlens.container import CheckpointError
+from anchorlens.costs import FACTOR, asking_cost, check_cost
+from anchorlens.importers import open_checkpoint
+from anchorlens.init import initial_weights
+from anchorlens.presets import preset
+
+THIN = {"n_layers": 1, "n_heads": 1, "d_model": 1, "d_head": 1, "d_mlp": 1, "d_vocab": 110, "n_ctx": 9}
+COSTLY = {
+    "training set": ({}, {}, {"n_samples": 100_000_000}),
+    "vocabulary": ({"d_vocab": 1_000_000, "d_model": 2}, {}, {}),
+    "MLP": ({"d_mlp": 1_000_000}, {}, {}),
+    "heads": ({"n_heads": 200_000}, {}, {}),
+    "context": ({"n_ctx": 100_000}, {}, {}),
+    "sequence": ({"n_ctx": 30_000}, {"seq_len": 30_000}, {}),
+    "layers": ({"n_layers": 1001}, {}, {}),
+}
+
+
+def costly(name):
+    shape, task, train = COSTLY[name]
+    config = ModelConfig(**{**THIN, **shape})
+    return Checkpoint(config, AnchorTask(**task), initial_weights(config, 0), TrainConfig(**train))
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_refused_before_anything_is_built(tmp_path, name):
+    path = tmp_path / "a.safetensors"
+    save_checkpoint(path, costly(name))
+    for read in (load_checkpoint, open_checkpoint):
+        with pytest.raises(CheckpointError, match=f"too costly: .*set {FACTOR}=") as error:
+            read(path)
+        assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
+
+
+def test_whoever_trusts_it_may_open_it(tmp_path, monkeypatch):
+    path = tmp_path / "a.pt"
+    save_checkpoint(path, costly("training set"))
+    with pytest.raises(CheckpointError) as error:
+        load_checkpoint(path)
+    monkeypatch.setenv(FACTOR, str(error.value).split(f"{FACTOR}=")[1].split()[0])  # as it says
+    assert load_checkpoint(path).train.n_samples == 100_000_000
+    monkeypatch.setenv(FACTOR, "much")
+    with pytest.raises(CheckpointError, match=f"{FACTOR} must be a number above 0, got 'much'"):
+        load_checkpoint(path)
+
+
+def test_a_bare_state_dict_too(tmp_path):
+    written = write_bare(tmp_path, config="task.seq_len = 9\ntrain.n_samples = 100000000\n")
+    with pytest.raises(CheckpointError, match="too costly"):
+        open_checkpoint(written.path, config=written.config)
+
+
+@pytest.mark.parametrize("name", ["quick", "paper-2l1h", "paper-gpt2", "phase1", "phase2", "phase3"])
+def test_the_papers_own_shapes_are_allowed(name):
+    run = preset(name)
+    check_cost(run.model, run.task, run.train)
+    if name == "paper-2l1h":
+        run = preset(name, n_layers=7)
+        check_cost(run.model, run.task, run.train)
+
+
+def test_cost_grows_with_what_is_asked():
+    task, model = AnchorTask(), ModelConfig()
+    base = asking_cost(model, task)
+    assert asking_cost(model, task, TrainConfig(n_samples=10**6)).operations > base.operations
+    assert asking_cost(ModelConfig(d_mlp=512), task).operations > base.operations
+    assert asking_cost(model, AnchorTask(key_max=199)).bytes > base.bytes
+
+
+@pytest.mark.slow
+def test_a_large_training_set_is_not_held(tmp_path):
+    """Four million sequences are 500 MB; of them 4,096 are asked. The estimate allows it."""
+    path = write_own(tmp_path).path
+    checkpoint = load_checkpoint(path)
+    train = TrainConfig(n_samples=20_000_000)
+    save_checkpoint(path, Checkpoint(checkpoint.model, checkpoint.task, checkpoint.weights, train))
+    code = (
+        "import resource, sys; from anchorlens.cli import app\n"
+        "try: app(['evaluate', sys.argv[1], '--json'])\n"
+        "except SystemExit: pass\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
+    assert '"train_source": "training set"' in done.stdout, done.stderr
+    assert int(done.stdout.split()[-1]) < 900

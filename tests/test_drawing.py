@@ -1,0 +1,27 @@
+"""Sequences drawn by rows are those of the whole draw, without its memory."""
+
+import numpy as np
+import pytest
+import torch
+
+from anchorlens import AnchorTask, drawing
+
+
+@pytest.mark.parametrize("split", ["train", "id", "ood"])
+@pytest.mark.parametrize(
+    "task", [AnchorTask(), AnchorTask(noise_obeys_split=True), AnchorTask(chain_length=3, key_min=30)]
+)
+def test_rows_are_those_of_the_whole_draw(monkeypatch, task, split):
+    monkeypatch.setattr(drawing, "_CHUNK", 7)  # so that there are many, the last of them short
+    rng = np.random.default_rng(5)
+    whole = task.sample(100, split=split, seed=5)
+    few = task.drawing(100, split=split, seed=rng)
+    for rows in (np.array([3, 99, 0, 50, 50]), np.arange(99, -1, -1), np.array([], dtype=int)):
+        taken = few.take(rows)
+        assert torch.equal(taken.tokens, whole.tokens[rows]) and torch.equal(
+            taken.targets, whole.targets[rows]
+        )
+        assert (taken.cells.keys == whole.cells.keys[rows]).all()
+        assert (taken.cells.positions == whole.cells.positions[rows]).all()
+        assert (taken.cells.pairs == whole.cells.pairs[rows]).all()
+    assert torch.equal(few.all().tokens, whole.tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from anchorlens.sequences import AnchorBatch, Cells
 
 if TYPE_CHECKING:
     from jaxtyping import Int
-
-    from anchorlens.task import AnchorTask, Split
 
 _CHUNK = 500_000
 """Sequences that are drawn at a time."""
@@ -26,10 +24,9 @@ class Drawing:
     noise. So a row is had by going through the whole stream; only what is asked for is kept.
     """
 
-    def __init__(self, task: AnchorTask, n: int, split: Split, rng: np.random.Generator) -> None:
+    def __init__(self, task: Any, n: int, split: str, rng: np.random.Generator) -> None:
         """`AnchorTask.drawing` makes it."""
-        self._task, self._n, self._rng = task, n, rng
-        self._split: Split = split
+        self._task, self._n, self._split, self._rng = task, n, split, rng
 
     def __len__(self) -> int:
         return self._n

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from anchorlens.behaviour import Behaviour
 from anchorlens.checkpoint import Checkpoint
+from anchorlens.terminal import Terminal
 from anchorlens.training.plan import Plan
 
 SCHEMA_VERSION = 1
@@ -38,7 +38,7 @@ def print_json(path: Path, checkpoint: Checkpoint, behaviour: Behaviour) -> None
 
 def print_tables(checkpoint: Checkpoint, behaviour: Behaviour) -> None:
     """Print the task, the accuracies with their meaning, those of each pair, and the phase."""
-    console = Console(highlight=False, markup=False)
+    console = Terminal()
     console.print(checkpoint.task.describe())
     console.print(_accuracies(behaviour))
     if checkpoint.task.chain_length == 2:
@@ -73,7 +73,7 @@ def print_plan(plan: Plan, as_json: bool) -> None:
     flops = plan.n_models * plan.steps * cost.flops
     table.add_row("FLOPs of matrix products", f"{flops:.2e}", f"{cost.flops:.2e} a step and model")
     table.add_row("time", time, "with the evaluations, if nothing else runs")
-    Console(highlight=False, markup=False).print(table)
+    Terminal().print(table)
 
 
 def _megabytes(n_bytes: int) -> str:

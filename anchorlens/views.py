@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anchorlens.foreign import printable
+
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
@@ -36,9 +38,19 @@ def environment(*folders: Path) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_printable_lines,
     )
     made.filters |= {"number": number, "plain": plain, "short": short, "ticks": ticks}
     return made
+
+
+def _printable_lines(value: Any) -> Any:
+    """What a template writes: of a foreign text no control characters, but its line breaks."""
+    from markupsafe import Markup
+
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "\n".join(line if line.isprintable() else printable(line, None) for line in value.split("\n"))
 
 
 def sources(made: Environment, names: Sequence[str]) -> Markup:

@@ -125,6 +125,7 @@ ORDER = [
     "audit.card",
     "sweep.cells",
     "sweep.grids",
+    "sweep.stored",
     "sweep.folder",
     "sweep.work",
     "sweep.one_gpu",

@@ -169,7 +169,7 @@ class TestHookedTransformer:
             ('{"d_model": NaN}', "holds NaN, which is no finite number"),
             ("[" * 100_000, "neither JSON nor TOML"),
             ('{"a": ' + "[" * 100_000, "neither JSON nor TOML"),
-            ("#" * 2_000_000, "a configuration must have at most 1,048,576 bytes"),
+            ("#" * 2_000_000, "must have at most 1,048,576 bytes"),
             ('{"d_model": 8}', "normalization_type must be 'LN' or 'LNPre', got None"),
         ],
     )

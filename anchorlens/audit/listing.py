@@ -9,6 +9,7 @@ from typing import Any
 
 from anchorlens.audit.lateness import Score
 from anchorlens.audit.result import Audit
+from anchorlens.foreign import printable
 
 MOST_GROUPS = 8
 """Groups that are listed, the latest; --json and --out tell of all."""
@@ -19,8 +20,8 @@ def outline(audit: Audit) -> str:
     data = audit.mappings
     seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
     return (
-        f"{data.name}: {len(data):,} mappings in {len(data.groups):,} groups; gamma {audit.model.gamma:g}, "
-        f"{audit.moments[-1]:,} steps, {seeds}"
+        f"{printable(data.name)}: {len(data):,} mappings in {len(data.groups):,} groups; "
+        f"gamma {audit.model.gamma:g}, {audit.moments[-1]:,} steps, {seeds}"
     )
 
 

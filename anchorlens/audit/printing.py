@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 
-from rich.console import Console
 from rich.table import Table
 
 from anchorlens.audit.listing import Listing, fit_in_words, listings, outline, summary
 from anchorlens.audit.result import Audit
+from anchorlens.terminal import Terminal
 
 
 def print_audit_json(audit: Audit) -> None:
@@ -24,7 +24,7 @@ def print_audit(audit: Audit, *, top: int = 20) -> None:
         audit: what to print.
         top: mappings that are listed, the latest.
     """
-    console = Console(highlight=False, markup=False)
+    console = Terminal()
     console.print(outline(audit))
     console.print(summary(audit), style="bold")
     console.print(fit_in_words(audit))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorlens.cli.errors import one_line_errors
+from anchorlens.cli.errors import one_line_errors, say
 
 
 @one_line_errors
@@ -60,5 +60,5 @@ def audit_command(
     )
     if plot is not None:
         figures.save(found.plot(), plot)
-        typer.echo(f"the picture is in {plot}", err=True)
+        say(f"the picture is in {plot}")
     printing.print_audit_json(found) if as_json else printing.print_audit(found, top=top)

@@ -8,13 +8,30 @@ from typing import Any, NoReturn
 
 import typer
 
+from anchorlens.foreign import printable
+
+_LONGEST = 5000
+"""Characters of an error: a path may have 4,096."""
+_MEMORY = (
+    "the memory does not hold this; take a smaller model or batch, fewer or shorter sequences, fewer workers"
+)
 EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Say what is wrong, and end."""
-    typer.echo(f"anchorlens: {message}", err=True)
+    """Say what is wrong in one line, and end."""
+    complain(message)
     raise typer.Exit(code)
+
+
+def say(message: str) -> None:
+    """Say on stderr, in one printable line, what was done."""
+    typer.echo(printable(message, _LONGEST), err=True)
+
+
+def complain(message: str) -> None:
+    """Say what is wrong in one printable line on stderr."""
+    say(f"anchorlens: {message}")
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -31,5 +48,11 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             fail(str(error), code)
         except OSError as error:
             fail(f"{error.filename or 'file'}: {error.strerror or error}", EXIT_FAILED)
+        except MemoryError:
+            fail(_MEMORY, EXIT_FAILED)
+        except RuntimeError as error:  # torch has no class of its own for this on the CPU
+            if type(error).__name__ != "OutOfMemoryError" and "allocate memory" not in str(error):
+                raise
+            fail(_MEMORY, EXIT_FAILED)
 
     return wrapped

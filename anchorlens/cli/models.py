@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorlens.cli.errors import one_line_errors
+from anchorlens.cli.errors import one_line_errors, say
 from anchorlens.cli.options import ConfigOfBare, OwnProbes
 
 if TYPE_CHECKING:
@@ -99,5 +99,5 @@ def probe_command(
         raise ValueError(what_went_wrong(error, probe)) from error
     if plot is not None:
         figures.save(result.plot(), plot)
-        typer.echo(f"the picture is in {plot}", err=True)
+        say(f"the picture is in {plot}")
     typer.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else repr(result))

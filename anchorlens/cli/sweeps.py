@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors
+from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.options import read_toml, with_field_options
 from anchorlens.sweep.grids import ALIASES, grid
 
@@ -79,9 +79,10 @@ def sweep_command(
     except EngineError as error:
         fail(str(error), EXIT_FAILED)
     printing.print_sweep(result)
-    n_failed = result.counts.get("failed", 0)
-    if n_failed:
-        fail(f"{n_failed} of {len(result)} cells failed; anchorlens status {out} says why", EXIT_FAILED)
+    for status in ("failed", "damaged"):
+        if n := result.counts.get(status):
+            verb = "are" if status == "damaged" else "have"
+            fail(f"{n} of {len(result)} cells {verb} {status}; anchorlens status {out} says why", EXIT_FAILED)
 
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.")]
@@ -128,7 +129,7 @@ def diagram_command(
     result = open_sweep(sweep)
     page = out or sweep / "diagram.html"
     write_diagram(result, page, x=x, y=y, reports=reports)
-    typer.echo(f"the diagram is in {page}", err=True)
+    say(f"the diagram is in {page}")
     if table is not None:
         write_table(result.cells, table)
-        typer.echo(f"{len(result)} cells are in {table}", err=True)
+        say(f"{len(result)} cells are in {table}")

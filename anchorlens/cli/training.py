@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors
+from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.models import show
 from anchorlens.cli.options import read_fields, read_toml, with_field_options
 
@@ -75,5 +75,5 @@ def train_command(
     except TrainingDiverged as error:
         fail(str(error), EXIT_FAILED)
     path = out / "ckpt.pt"
-    typer.echo(f"{result.status} at step {result.checkpoint.step}; the model is in {path}", err=True)
+    say(f"{result.status} at step {result.checkpoint.step}; the model is in {path}")
     show(path, result.checkpoint, result.behaviour, as_json)

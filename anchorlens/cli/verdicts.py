@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, one_line_errors
+from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, complain, one_line_errors, say
 from anchorlens.cli.options import ConfigOfBare, OwnProbes
 
 
@@ -59,7 +59,7 @@ def classify_command(
             verdict = classify(path, config=config, device=device, seed=seed)
         except (ValueError, OSError) as error:
             unreadable += 1
-            typer.echo(f"anchorlens: {error}", err=True)
+            complain(str(error))
             if as_json:
                 printing.print_unreadable_json(str(path), str(error))
             continue
@@ -72,7 +72,7 @@ def classify_command(
         from anchorlens.report import write_report
 
         write_report(verdicts, report, probes=probes)
-        typer.echo(f"the report is in {report}", err=True)
+        say(f"the report is in {report}")
     if unreadable:
         raise typer.Exit(EXIT_CHECKPOINT)
     if strict and any(verdict.phase is None for verdict in verdicts):

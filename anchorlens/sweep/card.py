@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anchorlens.phases import COLOURS
 from anchorlens.report.templating import SHEETS, environment
-from anchorlens.sweep.cells import Cell, SweepResult
+from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.sweep.panel import panel_content
 from anchorlens.sweep.phase_maps import MOST_MAPS, SIGNS, phase_maps, where
 from anchorlens.views import rendered, view
@@ -21,7 +21,7 @@ def sweep_html(result: SweepResult) -> str:
         result: what `sweep` or `open_sweep` gave; it may be unfinished.
     """
     maps = phase_maps(result) if result.axes else []
-    failed = [cell for cell in result if cell.status in ("failed", "diverged")]
+    failed = [cell for cell in result if cell.status in TROUBLES]
     return view(
         "sweep.html",
         total=f"{len(result):,}",

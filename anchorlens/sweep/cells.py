@@ -15,8 +15,11 @@ from typing import Any, Literal
 from anchorlens.configuration import documented
 from anchorlens.presets import RunConfig
 
-CellStatus = Literal["finished", "stopped early", "diverged", "failed", "missing"]
-"""The first three are a run's own; `failed`: it ends in an error each time; `missing`: not trained yet."""
+CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
+"""The first three are a run's own; `failed`: it ends in an error each time; `damaged`: what is stored of it
+cannot be read; `missing`: not trained yet."""
+TROUBLES = ("failed", "damaged", "diverged")
+"""What a cell that has no model to speak of can come to."""
 
 ACCURACIES = ("train", "id", "ood", "symmetric", "commutativity")
 """Numbers of a cell's behaviour, 0..1 or None; each has a standard error beside it, `<name>_error`."""
@@ -52,7 +55,7 @@ class Cell:
     content: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What `cell.json` holds: `step`, `seconds`, `loss`, `verdict` (as `Verdict.to_dict`) and `probes`."""
     error: str | None = None
-    """Why it failed or diverged, in a line."""
+    """Why it failed, diverged or cannot be read, in a line."""
     details: str | None = field(default=None, repr=False)
     """The traceback of a failed cell."""
 

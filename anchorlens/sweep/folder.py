@@ -13,19 +13,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import filelock
 
-from anchorlens.checkpoint import check_format
+from anchorlens.checkpoint import SENSELESS, cause, check_format
 from anchorlens.container import CheckpointError, atomic_write, readable
+from anchorlens.foreign import MOST_BYTES, MOST_VALUES, printable, read_bytes, read_json, shown
 from anchorlens.presets import RunConfig
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id
+from anchorlens.sweep.stored import checked_cell, checked_failure
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1
+_LARGEST_LIST, _MOST_VALUES_OF_LIST = 512 * 2**20, 10_000_000
+"""Bytes and values of sweep.json: 100,000 cells."""
 
 
 class SweepFolder:
@@ -60,6 +64,7 @@ class SweepFolder:
                 f"{self.out} is being trained by another process; wait for it, or choose another folder"
             ) from None
         try:
+            self._clean()
             known = {cell_id(run): run for run in (self.runs() if self.path.exists() else [])}
             missing = {cell_id(run): run for run in runs}.keys() - known.keys()
             if missing or not self.path.exists():
@@ -92,34 +97,37 @@ class SweepFolder:
         Raises:
             CheckpointError: sweep.json is missing or cannot be understood.
         """
-        content = _read(self.path, SWEEP_FORMAT)
+        content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES_OF_LIST)
         try:
+            if not isinstance(content["cells"], list):
+                raise ValueError(f"cells must be a list, got {shown(content['cells'])}")
             return [RunConfig.from_dict(run) for run in content["cells"]]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CheckpointError(self.path, f"is no list of cells: {error}") from None
+        except SENSELESS as error:
+            raise CheckpointError(self.path, f"is no list of cells: {cause(error)}") from None
 
     def read(self, runs: Sequence[RunConfig]) -> SweepResult:
         """These cells as they stand now.
 
-        Raises:
-            CheckpointError: a finished cell's file is damaged.
+        A cell whose files cannot be read has the status `damaged`, and an error that says which and why.
         """
         return SweepResult(self.out, tuple(self.read_cell(run) for run in runs))
 
     def read_cell(self, run: RunConfig) -> Cell:
-        """One cell as it stands now.
-
-        Raises:
-            CheckpointError: its file is damaged.
-        """
+        """One cell as it stands now."""
         identity = cell_id(run)
-        path = self.cell(identity)
-        if path.exists():
-            content = _read(path / "cell.json", CELL_FORMAT)
-            return Cell(run, content["status"], path, content, content["error"])
-        if self.failure(identity).exists():
-            content = _read(self.failure(identity), FAILURE_FORMAT)
-            return Cell(run, "failed", None, {}, content["error"], content["details"])
+        path, failure = self.cell(identity), self.failure(identity)
+        try:
+            if path.exists():
+                content = _read(path / "cell.json", CELL_FORMAT, checked_cell)
+                return Cell(run, content["status"], path, content, content["error"])
+            if failure.exists():
+                content = _read(failure, FAILURE_FORMAT, checked_failure)
+                return Cell(run, "failed", None, {}, content["error"], content["details"])
+        except CheckpointError as error:
+            remove = path if path.exists() else failure
+            return Cell(
+                run, "damaged", None, {}, f"{error}; remove {printable(remove, 4096)} to train it again"
+            )
         return Cell(run)
 
     def finish(self, identity: str, content: Mapping[str, Any]) -> None:
@@ -135,6 +143,12 @@ class SweepFolder:
         self.failure(identity).parent.mkdir(parents=True, exist_ok=True)
         content = {"id": identity, "error": error, "details": details}
         self._write(self.failure(identity), FAILURE_FORMAT, content)
+
+    def _clean(self) -> None:
+        """Remove what killed processes left half-written; those of a cell under way go with its run."""
+        for folder in (self.out, self.out / "failed"):
+            for leftover in folder.glob(".*.json.*.tmp"):
+                leftover.unlink(missing_ok=True)
 
     def _write(self, path: Path, name: str, content: Mapping[str, Any]) -> None:
         text = json.dumps({"format": name, "format_version": VERSION, **content}, allow_nan=False)
@@ -152,7 +166,7 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
         Every cell that was ever asked for, in that order: finished, failed or missing.
 
     Raises:
-        CheckpointError: no sweep's folder, or a damaged file in it.
+        CheckpointError: no sweep's folder, or its list of cells is damaged. A damaged cell is one of them.
 
     Example:
         >>> open_sweep("sweeps/a").counts  # doctest: +SKIP
@@ -162,16 +176,23 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
     return folder.read(folder.runs())
 
 
-def _read(path: Path, name: str) -> dict[str, Any]:
+def _read(
+    path: Path,
+    name: str,
+    check: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    *,
+    most_bytes: int = MOST_BYTES,
+    most_values: int = MOST_VALUES,
+) -> dict[str, Any]:
+    """What a file of ours holds, or one line that says why it is none."""
     with readable(path):
-        text = path.read_bytes()
-    try:
-        content = json.loads(text)
-        if not isinstance(content, dict):
-            raise ValueError("it holds no JSON object")
-        check_format(path, content, name, VERSION)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, CheckpointError):
+        try:
+            content = read_json(read_bytes(path, most_bytes), most_values=most_values)
+            if not isinstance(content, dict):
+                raise ValueError("it holds no JSON object")
+            check_format(path, content, name, VERSION)
+            return check(content)
+        except CheckpointError:
             raise
-        raise CheckpointError(path, f"is no {name}: {error}") from None
-    return content
+        except ValueError as error:
+            raise CheckpointError(path, f"is no {name}: {error}") from None

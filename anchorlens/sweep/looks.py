@@ -9,7 +9,7 @@ from anchorlens.figures import BLUE, GREY, ORANGE
 from anchorlens.phases import COLOURS, LABELS
 from anchorlens.picture import plotly_text
 from anchorlens.sweep.axes import value_label
-from anchorlens.sweep.cells import ACCURACIES, Cell
+from anchorlens.sweep.cells import ACCURACIES, TROUBLES, Cell
 
 ACCURACY_NAMES = {name: name.upper() if name in ("id", "ood") else name for name in ACCURACIES}
 """Accuracy -> as it is written."""
@@ -60,7 +60,7 @@ AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
 
 def trouble(cell: Cell) -> Look | None:
     """Why a cell's numbers do not describe a model that has fit its data; None where they do."""
-    if cell.status in ("failed", "diverged"):
+    if cell.status in TROUBLES:
         return FAILED
     if not cell.numbers:
         return MISSING

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchorlens.phases import COLOURS
-from anchorlens.sweep.cells import Cell, SweepResult
+from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
 
 SIGNS = "1, 2, c (2 with commutativity), 3, ? undecided, x failed, . missing"
 """What the signs mean."""
@@ -86,7 +86,7 @@ def _present(cells: Sequence[Cell], name: str, result: SweepResult) -> list[Any]
 def _sign(cell: Cell) -> tuple[str, str | None]:
     if cell.status == "missing":
         return ".", None
-    if cell.status in ("failed", "diverged"):
+    if cell.status in TROUBLES:
         return "x", None
     if cell.phase is None:
         return "?", None

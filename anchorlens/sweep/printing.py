@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from anchorlens.foreign import printable
 from anchorlens.presets import RunConfig
 from anchorlens.printing import duration
-from anchorlens.sweep.cells import Cell, SweepResult, axes_of, cell_id
+from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_id
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.sweep.phase_maps import MOST_MAPS, SIGNS, PhaseMap, phase_maps, plain_value, where
+from anchorlens.terminal import Terminal
 from anchorlens.training.folder import read_log
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import plan
@@ -37,12 +38,12 @@ def outline(runs: Sequence[RunConfig]) -> str:
 
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     """Print the cells, which are there already, and what the others would take on this machine."""
-    console = _console()
+    console = Terminal()
     console.print(outline(runs))
     missing = list(runs)
     if out is not None and SweepFolder(out).path.exists():
         missing = [cell.run for cell in SweepFolder(out).read(runs) if cell.status == "missing"]
-        console.print(f"{len(runs) - len(missing):,} of them are in {out}")
+        console.print(f"{len(runs) - len(missing):,} of them are in {printable(out, None)}")
     groups: dict[object, list[RunConfig]] = {}
     for run in missing:
         groups.setdefault(loop_key(run), []).append(run)
@@ -60,8 +61,9 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
 
 def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
     """Print counts, the phases over two axes, what failed, and what is under way."""
-    console = _console()
-    console.print(f"{result.out}: " + ", ".join(f"{n} {status}" for status, n in result.counts.items()))
+    console = Terminal()
+    counts = ", ".join(f"{n} {status}" for status, n in result.counts.items())
+    console.print(f"{printable(result.out, None)}: {counts}")
     if result.phases:
         console.print("phases: " + ", ".join(f"{n} {label}" for label, n in result.phases.items()))
     if cells:
@@ -73,7 +75,7 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
         if len(maps) > MOST_MAPS:
             console.print(f"and {len(maps) - MOST_MAPS} more such maps; anchorlens diagram draws all")
         console.print(f"A sign a seed: {SIGNS}")
-    failed = [cell for cell in result if cell.status in ("failed", "diverged")]
+    failed = [cell for cell in result if cell.status in TROUBLES]
     for cell in failed[:MOST_ROWS]:
         console.print(f"{cell.status}: {where(cell, result)}: {cell.error}")
     if len(failed) > MOST_ROWS:
@@ -112,7 +114,7 @@ def _cell_table(result: SweepResult) -> Table:
             cell.id,
             *(plain_value(cell.fields[name]) for name in result.axes),
             *("-" if value is None else f"{value:.3f}" for value in accuracies),
-            _label(numbers.get("label")) if cell.status not in ("failed", "missing") else cell.status,
+            _label(numbers.get("label")) if cell.numbers else cell.status,
             _label(numbers.get("mechanism_label")),
             *("-" if numbers.get(name) is None else f"{numbers[name]:.0f}" for name in ("step", "seconds")),
         )
@@ -130,7 +132,3 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     logs = [(cell, folder.unfinished(cell_id(cell.run)) / "log.jsonl") for cell in missing]
     steps = [(cell, read_log(path)) for cell, path in logs if path.exists()]
     return [(cell, log[-1]["step"] if log else 0) for cell, log in steps]
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False)

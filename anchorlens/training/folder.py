@@ -24,11 +24,20 @@ import filelock
 from torch import Tensor
 
 from anchorlens import container
-from anchorlens.checkpoint import Checkpoint, check_format, library_versions, save_checkpoint
+from anchorlens.checkpoint import (
+    SENSELESS,
+    Checkpoint,
+    cause,
+    check_format,
+    library_versions,
+    save_checkpoint,
+)
+from anchorlens.foreign import LONGEST, ordinary_file, read_bytes, read_json
 from anchorlens.presets import RunConfig
 
 STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1
+_LARGEST_LOG, _LONGEST_LINE = 512 * 2**20, 2**16
 
 MAY_DIFFER = ("device", "threads", "state_every_seconds")
 """Fields of TrainConfig that a resumed run may set anew: where it runs, not what it computes."""
@@ -70,6 +79,8 @@ class RunFolder:
             self._check_free()
         else:
             _check_same(stored, run)
+        if self.finished:  # a kill between the last checkpoint and its removal left it
+            (self.path / "state.pt").unlink(missing_ok=True)
         for leftover in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".*.tmp")]:
             leftover.unlink()
 
@@ -169,19 +180,41 @@ class RunFolder:
 def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The lines of a run's log, oldest first; none where there is no log.
 
-    What follows a line that is no JSON object with a step (one cut off by a kill) is left out.
+    What follows a line that is no JSON object with a step and numbers (one cut off by a kill) is left out.
+
+    Raises:
+        CheckpointError: it is no ordinary file, larger than 512 MiB, or cannot be read.
     """
     path = Path(path)
     lines: list[dict[str, Any]] = []
-    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    if not path.exists():
+        return lines
+    with container.readable(path):
         try:
-            line = json.loads(text)
-        except ValueError:
-            break
-        if not isinstance(line, dict) or not isinstance(line.get("step"), int):
-            break
-        lines.append(line)
+            with ordinary_file(path) as (file, size):
+                if size > _LARGEST_LOG:
+                    raise ValueError(f"must have at most {_LARGEST_LOG:,} bytes, got {size:,}")
+                while text := file.readline(_LONGEST_LINE):
+                    line = _log_line(text)
+                    if line is None:
+                        break
+                    lines.append(line)
+        except ValueError as error:
+            raise container.CheckpointError(path, str(error)) from None
     return lines
+
+
+def _log_line(text: bytes) -> dict[str, Any] | None:
+    """A line of a log, all of whose values are numbers or unknown; None for anything else."""
+    try:
+        line = read_json(text)
+    except ValueError:
+        return None
+    step = line.get("step") if isinstance(line, dict) else None
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        return None
+    known = all(isinstance(value, int | float | None) for value in line.values())
+    return line if known and all(len(name) <= LONGEST for name in line) else None
 
 
 def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
@@ -193,12 +226,17 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
     path = Path(path) / "config.json"
     if not path.exists():
         return None
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        check_format(path, values, "anchorlens run", 1)
-        return RunConfig.from_dict({part: values[part] for part in RunConfig._fields})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise container.CheckpointError(path, f"is no configuration of a run: {error}") from None
+    with container.readable(path):
+        try:
+            values = read_json(read_bytes(path))
+            if not isinstance(values, dict):
+                raise ValueError("it holds no JSON object")
+            check_format(path, values, "anchorlens run", 1)
+            return RunConfig.from_dict({part: values[part] for part in RunConfig._fields})
+        except container.CheckpointError:
+            raise
+        except SENSELESS as error:
+            raise container.CheckpointError(path, f"is no configuration of a run: {cause(error)}") from None
 
 
 def _identity(run: RunConfig) -> str:

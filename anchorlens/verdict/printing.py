@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Column, Table
 
+from anchorlens.foreign import printable
 from anchorlens.phases import Phase
+from anchorlens.terminal import Terminal
 from anchorlens.verdict.forecast import Moment
 from anchorlens.verdict.mechanism import Evidence
 from anchorlens.verdict.verdict import SCHEMA_VERSION, Verdict
@@ -46,11 +47,11 @@ def _print_object(content: Mapping[str, Any]) -> None:
 
 def print_verdict(verdict: Verdict) -> None:
     """Print one verdict: both phases, what they rest on, and the trajectory where there is one."""
-    console = _console()
+    console = Terminal()
     behaviour = verdict.behaviour
     numbers = [("train", behaviour.train), ("ID", behaviour.id), ("OOD", behaviour.ood)]
     numbers += [("commutativity", behaviour.commutativity)]
-    console.print(f"{verdict.subject.name}: {verdict.by_behaviour.label}", style=_style(verdict.by_behaviour))
+    console.print(f"{_name(verdict)}: {verdict.by_behaviour.label}", style=_style(verdict.by_behaviour))
     shown = Table("verdict", "phase", "rests on", title=None)
     shown.add_row(
         "behaviour",
@@ -76,7 +77,7 @@ def print_verdict(verdict: Verdict) -> None:
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print several verdicts, a row for each."""
-    console = _console()
+    console = Terminal()
     shown = Table(Column("checkpoint", overflow="fold"), "behaviour", "mechanism", "agree")
     for name in ("train", "ID", "OOD"):
         shown.add_column(name, no_wrap=True)
@@ -94,15 +95,20 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     console.print(shown)
     for verdict in verdicts:
         if verdict.agreement is not True:
-            console.print(f"{verdict.subject.name}: {verdict.explanation}")
-        _print_warnings(console, verdict, verdict.subject.name)
+            console.print(f"{_name(verdict)}: {verdict.explanation}")
+        _print_warnings(console, verdict, _name(verdict))
 
 
 def _names(verdicts: Sequence[Verdict]) -> list[str]:
     """Paths below the folder that all have in common."""
     paths = [Path(verdict.subject.path or verdict.subject.name) for verdict in verdicts]
     common = os.path.commonpath([path.absolute().parent for path in paths])
-    return [os.path.relpath(path.absolute(), common) for path in paths]
+    return [printable(os.path.relpath(path.absolute(), common), None) for path in paths]
+
+
+def _name(verdict: Verdict) -> str:
+    """What a model is called, on one line."""
+    return printable(verdict.subject.name, None)
 
 
 def _evidence_lines(evidence: Sequence[Evidence]) -> Iterator[str]:
@@ -146,14 +152,10 @@ def _short(label: str) -> str:
     return label.removeprefix("Phase ").removesuffix(" commutativity")
 
 
-def _print_warnings(console: Console, verdict: Verdict, name: str | None = None) -> None:
+def _print_warnings(console: Terminal, verdict: Verdict, name: str | None = None) -> None:
     for warning in verdict.warnings:
         console.print(f"{'' if name is None else f'{name}: '}note: {warning}")
 
 
 def _style(phase: Phase) -> str:
     return f"bold {COLOURS[phase.phase]}"
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False)

@@ -204,9 +204,15 @@ class TestRefuses:
 
     def test_a_damaged_cell(self, done, tmp_path):
         shutil.copytree(done.out, tmp_path / "a")
-        (tmp_path / "a" / "cells" / done.cells[0].id / "cell.json").write_bytes(b"\xff\xfe")
-        with pytest.raises(CheckpointError, match=f"{done.cells[0].id}/cell.json"):
-            open_sweep(tmp_path / "a")
+        path = tmp_path / "a" / "cells" / done.cells[0].id
+        (path / "cell.json").write_bytes(b"\xff\xfe")
+        first, *others = open_sweep(tmp_path / "a").cells
+        assert first.status == "damaged" and not first.done and first.numbers == {}
+        assert first.error == (
+            f"{path}/cell.json: is no anchorlens cell: must be UTF-8 text, got byte 0xff; remove {path} to "
+            "train it again"
+        )
+        assert all(cell.status == "finished" for cell in others)
 
 
 def test_stop_at_loss_ends_a_run_there(tmp_path):

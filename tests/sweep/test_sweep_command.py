@@ -77,7 +77,7 @@ def test_a_failed_cell_is_said(tmp_path):
     blocked.write_text("in the way")
     done = run("sweep", "--engine", "serial", "--out", out, *flags({"seed": "0:2"}), code=1)
     assert "1 finished, 1 failed" in done.stdout and "must be a folder, got the file" in done.stdout
-    assert "1 of 2 cells failed" in done.stderr
+    assert "1 of 2 cells have failed" in done.stderr
 
 
 @pytest.mark.parametrize(

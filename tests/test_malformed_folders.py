@@ -1,0 +1,241 @@
+"""Folders of runs and sweeps whose files are anything: one line with the file's name, and nobody is stopped."""
+
+import json
+import os
+import shutil
+import warnings
+
+import pytest
+from sweeping import tiny
+from typer.testing import CliRunner
+
+from anchorlens import AnchorTask, ModelConfig, TrainConfig, train
+from anchorlens.cli import app
+from anchorlens.container import CheckpointError
+from anchorlens.sweep import open_sweep, sweep
+from anchorlens.training.folder import RunFolder, read_log, stored_run
+
+STEERING = "a\x1b]52;c;aGk=\x07\r\nb‮:smile:"
+
+
+def put(path, content):
+    """Something in the place of a file: bytes, text, JSON, or what is no file."""
+    if path.is_file():
+        path.unlink()
+    if content == "fifo":
+        os.mkfifo(path)
+    elif content == "folder":
+        path.mkdir()
+    elif content == "device":
+        path.symlink_to("/dev/zero")
+    elif content == "loop":
+        path.symlink_to(path.name)
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+ANYTHING = {
+    "empty": b"",
+    "no text": b"\xff\xfe\x00",
+    "no JSON": b"{",
+    "deep": b"[" * 100_000,
+    "deep but whole": b"[" * 900 + b"]" * 900,
+    "a list": b"[]",
+    "a number": b"7",
+    "null": b"null",
+    "NaN": b'{"format": NaN}',
+    "huge number": b'{"format_version": 1e999999}',
+    "long number": b'{"format_version": ' + b"9" * 10_000 + b"}",
+    "large": b'{"a": "' + b"x" * 5_000_000 + b'"}',
+    "many values": b"[" + b"[]," * 2_000_000 + b"[]]",
+    "another format": b'{"format": "a\\u001b[31m", "format_version": 1}',
+    "steering": json.dumps({"format": STEERING}).encode(),
+    "no keys": b'{"format": "FORMAT", "format_version": 1}',
+    "fifo": "fifo",
+    "device": "device",
+    "folder": "folder",
+    "loop": "loop",
+}
+
+
+def of_format(content, name):
+    return content.replace(b"FORMAT", name.encode()) if isinstance(content, bytes) else content
+
+
+def one_line(error):
+    text = str(error)
+    assert text.isprintable() and len(text) < 5000, text
+    return text
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return sweep(tiny({"seed": [0, 1]}), tmp_path_factory.mktemp("sweeps") / "a", engine="serial")
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    shutil.copytree(finished.out, tmp_path / "a")
+    return open_sweep(tmp_path / "a")
+
+
+@pytest.mark.parametrize("what", ANYTHING)
+def test_a_cell(copied, what):
+    first, second = copied.cells
+    put(first.path / "cell.json", of_format(ANYTHING[what], "anchorlens cell"))
+    read, other = open_sweep(copied.out).cells
+    assert read.status == "damaged" and other.status == "finished"
+    assert str(first.path / "cell.json") in one_line(read.error)
+
+
+@pytest.mark.parametrize("what", ANYTHING)
+def test_a_list_of_cells(copied, what):
+    put(copied.out / "sweep.json", of_format(ANYTHING[what], "anchorlens sweep"))
+    with pytest.raises(CheckpointError) as error:
+        open_sweep(copied.out)
+    assert str(copied.out / "sweep.json") in one_line(error.value)
+
+
+@pytest.mark.parametrize("what", ANYTHING)
+def test_a_failure(copied, what):
+    first, _ = copied.cells
+    shutil.rmtree(first.path)
+    failed = copied.out / "failed"
+    failed.mkdir(exist_ok=True)
+    put(failed / f"{first.id}.json", of_format(ANYTHING[what], "anchorlens failed cell"))
+    read, _ = open_sweep(copied.out).cells
+    if what == "loop":  # as if it were not there
+        assert read.status == "missing"
+    else:
+        assert read.status == "damaged" and f"{first.id}.json" in one_line(read.error)
+
+
+@pytest.mark.parametrize("what", ANYTHING)
+def test_a_run(tmp_path, what):
+    tiny_model = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)
+    folder = RunFolder(tmp_path / "run", tiny({"seed": [0]})[0], resume=False)
+    folder.begin()
+    folder.close()
+    path = tmp_path / "run" / "config.json"
+    put(path, of_format(ANYTHING[what], "anchorlens run"))
+    if what == "loop":  # as if it were not there
+        assert stored_run(path.parent) is None
+        return
+    with pytest.raises(CheckpointError) as error:
+        stored_run(path.parent)
+    assert str(path) in one_line(error.value)
+    with pytest.raises(CheckpointError):
+        train(AnchorTask(), tiny_model, TrainConfig(steps=2), out=path.parent, resume=True)
+
+
+@pytest.mark.parametrize("what", ANYTHING)
+def test_a_log(tmp_path, what):
+    put(tmp_path / "log.jsonl", ANYTHING[what])
+    if what in ("fifo", "device", "folder"):
+        with pytest.raises(CheckpointError, match="log.jsonl"):
+            read_log(tmp_path / "log.jsonl")
+    else:
+        assert read_log(tmp_path / "log.jsonl") == []
+
+
+def test_a_log_ends_where_a_line_is_no_longer_one_of_numbers(tmp_path):
+    lines = ['{"step": 1, "loss": 2.0, "id_accuracy": null}', '{"step": 2, "loss": "high"}', '{"step": 3}']
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [1]
+
+
+def changed(cell, change):
+    content = json.loads((cell.path / "cell.json").read_text())
+    change(content)
+    (cell.path / "cell.json").write_text(json.dumps(content))
+
+
+CHANGES = {
+    "status": lambda c: c.update(status="well"),
+    "error": lambda c: c.update(error=["a"]),
+    "loss": lambda c: c.update(loss="low"),
+    "probes": lambda c: c["probes"].update({"stable_rank.w_q": "3"}),
+    "verdict": lambda c: c.pop("verdict"),
+    "verdict.label": lambda c: c["verdict"].pop("label"),
+    "verdict.phase": lambda c: c["verdict"].update(phase=4),
+    "verdict.behaviour.train": lambda c: c["verdict"]["behaviour"].pop("train"),
+    "verdict.behaviour.id.value": lambda c: c["verdict"]["behaviour"]["id"].update(value=7),
+    "verdict.behaviour.pairs": lambda c: c["verdict"]["behaviour"].update(pairs={}),
+    "verdict.mechanism.readings": lambda c: c["verdict"]["mechanism"].update(readings=[{}]),
+    "verdict.mechanism.probabilities": lambda c: c["verdict"]["mechanism"].update(probabilities=[1]),
+    "verdict.checkpoint.versions": lambda c: c["verdict"]["checkpoint"].update(versions={"torch": 2}),
+}
+
+
+@pytest.mark.parametrize("place", CHANGES)
+def test_a_cell_whose_content_is_of_another_kind(copied, place):
+    changed(copied.cells[0], CHANGES[place])
+    read, other = open_sweep(copied.out).cells
+    assert read.status == "damaged" and place in one_line(read.error) and other.status == "finished"
+
+
+def test_a_damaged_cell_stops_nobody(copied):
+    """The table, the page and the sweep itself go on; the command says that something is damaged."""
+    changed(copied.cells[0], lambda content: content.pop("verdict"))
+    runner = CliRunner()
+    for options in ([], ["--cells"], ["--json"]):
+        done = runner.invoke(app, ["status", str(copied.out), *options])
+        assert done.exit_code == 0 and "damaged" in done.stdout, done.stderr
+    table = copied.out / "cells.csv"
+    done = runner.invoke(app, ["diagram", str(copied.out), "--table", str(table)])
+    assert done.exit_code == 0, done.stderr
+    assert "damaged" in (copied.out / "diagram.html").read_text() and "damaged" in table.read_text()
+    runs = [cell.run for cell in copied]
+    assert sweep(runs, copied.out, engine="serial").counts == {"damaged": 1, "finished": 1}
+    shutil.rmtree(copied.cells[0].path)  # as the message says
+    assert sweep(runs, copied.out, engine="serial").counts == {"finished": 2}
+
+
+def test_steering_texts_stay_texts(copied):
+    """Wherever a text of a cell comes out: the terminal, the table, the page."""
+
+    def change(content):
+        content["error"] = STEERING
+        content["verdict"] |= {"label": STEERING, "reason": STEERING, "warnings": [STEERING]}
+        content["verdict"]["mechanism"] |= {"label": STEERING}
+        content["status"] = "diverged"
+
+    changed(copied.cells[0], change)
+    (copied.out / "failed").mkdir(exist_ok=True)
+    shutil.rmtree(copied.cells[1].path)
+    failure = {"format": "anchorlens failed cell", "format_version": 1, "id": "x"}
+    failure |= {"error": STEERING, "details": f"{STEERING}\n{STEERING}"}
+    (copied.out / "failed" / f"{copied.cells[1].id}.json").write_text(json.dumps(failure))
+    hostile = copied.out.with_name("b\x1b[31m\n:smile:")
+    copied.out.rename(hostile)
+    runner = CliRunner()
+    shown = [runner.invoke(app, ["status", str(hostile), *more]) for more in ([], ["--cells"], ["--json"])]
+    shown.append(runner.invoke(app, ["diagram", str(hostile), "--table", str(hostile / "t.csv")]))
+    texts = [done.output for done in shown]
+    texts += [(hostile / name).read_text() for name in ("t.csv", "diagram.html")]
+    assert all(done.exit_code == 0 for done in shown)
+    for text in texts:
+        for steering in ("\x1b]52", "\x1b[31m", "\x07", "‮", "😄"):
+            assert steering not in text
+    assert ":smile:" in texts[0]
+
+
+def test_what_killed_processes_left_is_cleaned(copied):
+    (copied.out / ".sweep.json.0123.tmp").write_text("{")
+    (copied.out / "failed").mkdir(exist_ok=True)
+    (copied.out / "failed" / ".x.json.0123.tmp").write_text("{")
+    sweep([cell.run for cell in copied], copied.out, engine="serial")
+    assert not [*copied.out.rglob("*.tmp")]
+
+
+def test_a_state_left_by_a_kill_after_the_last_checkpoint_goes(tmp_path):
+    run = tiny({"seed": [0]})[0]
+    result = train(*run, out=tmp_path / "run")
+    state = tmp_path / "run" / "state.pt"
+    state.write_bytes(b"left")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = train(*run, out=tmp_path / "run", resume=True)
+    assert not state.exists() and again.checkpoint.step == result.checkpoint.step

@@ -16,6 +16,7 @@ ROOT = Path(anchorlens.__file__).parent
 ORDER = [
     "lazy",
     "views",
+    "child_processes",
     "configuration",
     "randomness",
     "anchor_functions",
@@ -124,6 +125,7 @@ ORDER = [
     "sweep.folder",
     "sweep.work",
     "sweep.one_gpu",
+    "sweep.clusters",
     "sweep.engines",
     "sweep.run",
     "sweep.phase_maps",

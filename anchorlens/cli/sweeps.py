@@ -102,21 +102,16 @@ def sweep_command(
 def _security(ca_file: Path | None, cert: Path | None, key: Path | None) -> Any:
     """The TLS files as Dask takes them, for every role; None where none is given."""
     files = {"--tls-ca-file": ca_file, "--tls-cert": cert, "--tls-key": key}
-    missing = [name for name, path in files.items() if path is None]
-    if len(missing) == len(files):
+    if ca_file is None and cert is None and key is None:
         return None
-    if missing:
+    if ca_file is None or cert is None or key is None:
+        missing = [name for name, path in files.items() if path is None]
         raise ValueError(f"{', '.join(files)} go together; {' and '.join(missing)} is missing")
     try:
-        from distributed import Security
+        from anchorlens.sweep.clusters import security_of
     except ImportError:
         raise ValueError("TLS files are for Dask clusters: pip install 'anchorlens[cluster]'") from None
-    roles = {
-        f"tls_{role}_{kind}": str(path)
-        for role in ("client", "scheduler", "worker")
-        for kind, path in (("cert", cert), ("key", key))
-    }
-    return Security(require_encryption=True, tls_ca_file=str(ca_file), **roles)
+    return security_of(ca_file, cert, key)
 
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.")]

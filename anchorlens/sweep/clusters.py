@@ -107,26 +107,49 @@ def slurm(workers: int | None, security: Security | None, folder: Path) -> Itera
     from dask_jobqueue.slurm import SLURMCluster
 
     described: dict[str, Any] = config.get("jobqueue.slurm", {})
-    if security is None:
-        security = Security() if _has_files(Security(), "scheduler") else Security.temporary()
     shared = described.get("shared-temp-directory")
-    if shared is None:
-        if shlex.quote(str(folder)) != str(folder):
-            raise NotStarted(f"the jobs of Slurm take no path with spaces or signs, got {folder}; rename it")
-        folder.mkdir(parents=True, exist_ok=True)
-        shared = str(folder)
+    if shared is not None:
+        folder = Path(os.path.expandvars(shared)).expanduser()
+    if shlex.quote(str(folder)) != str(folder):
+        raise NotStarted(f"the jobs of Slurm take no path with spaces or signs, got {folder}; rename it")
     prologue = described.get("job-script-prologue") or described.get("env-extra") or []
     with contextlib.ExitStack() as opened:
         opened.enter_context(_guarded())
+        if security is None and _has_files(Security(), "scheduler"):
+            security = Security()
+        elif security is None:
+            security = opened.enter_context(_certificate_in_files(folder))
         cluster = SLURMCluster(
             security=security,
-            shared_temp_directory=shared,
             scheduler_options=NO_PAGES | (described.get("scheduler-options") or {}),
             job_script_prologue=[*prologue, *JOB_PROLOGUE],
         )
         jobs: Any = opened.enter_context(cluster)
         jobs.scale(workers)
         yield jobs
+
+
+@contextlib.contextmanager
+def _certificate_in_files(folder: Path) -> Iterator[Security]:
+    """A certificate for one run, whose files nobody but this user may read; they go with the context."""
+    made = Security.temporary()
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".tls-", dir=folder) as private:
+        cert, key = Path(private, "cert.pem"), Path(private, "key.pem")
+        for path, content in ((cert, made.tls_worker_cert), (key, made.tls_worker_key)):
+            path.touch(mode=0o600)
+            path.write_text(content)
+        yield security_of(cert, cert, key)
+
+
+def security_of(ca_file: Path, cert: Path, key: Path) -> Security:
+    """TLS files as Dask takes them, for every role; nothing unencrypted is sent or heard."""
+    roles = {
+        f"tls_{role}_{kind}": str(path)
+        for role in ("client", "scheduler", "worker")
+        for kind, path in (("cert", cert), ("key", key))
+    }
+    return Security(require_encryption=True, tls_ca_file=str(ca_file), **roles)
 
 
 def check_usable(security: Security | None, address: str) -> None:

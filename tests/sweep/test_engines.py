@@ -161,7 +161,7 @@ def test_slurm(tmp_path, serial, monkeypatch):
         commands / "sbatch",
         f"""\
         cp "$1" {tmp_path}/job.sh
-        stat -c %a {tmp_path}/a/unfinished/.dask-jobqueue.worker.key.* > {tmp_path}/rights
+        stat -c %a {tmp_path}/a/unfinished/.tls-*{{,/key.pem}} > {tmp_path}/rights
         setsid bash {tmp_path}/job.sh > {tmp_path}/job.log 2>&1 < /dev/null &
         echo "Submitted batch job $!"
         """,
@@ -176,8 +176,8 @@ def test_slurm(tmp_path, serial, monkeypatch):
     script = (tmp_path / "job.sh").read_text()
     assert "#SBATCH" in script and "export PYTHONSAFEPATH=1" in script
     assert " tls://" in script and "--tls-key" in script, "anybody in the network would be heard"
-    assert (tmp_path / "rights").read_text() == "600\n"
-    assert not list((tmp_path / "a").rglob(".dask-jobqueue*"))
+    assert (tmp_path / "rights").read_text() == "700\n600\n"
+    assert not list((tmp_path / "a").rglob("key.pem"))
     same_bits(result, serial)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 
 from anchorlens.audit.mappings import Mappings
+from anchorlens.child_processes import call_in_processes
 from anchorlens.presets import RunConfig
 from anchorlens.randomness import generator
 from anchorlens.sequences import AnchorBatch
@@ -17,7 +17,6 @@ from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.plan import check_runs, members_at_once, processes
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.result import TrainingDiverged
-from anchorlens.training.run import end_with_parent
 from anchorlens.training.stack import Stack
 
 if TYPE_CHECKING:
@@ -87,26 +86,12 @@ def _in_processes(
     show: Callable[[int, str], None],
 ) -> Float[np.ndarray, "run moment mapping"]:
     """Each run alone, in one of several processes."""
-    from concurrent.futures import as_completed
 
-    from loky import ProcessPoolExecutor
-    from loky.process_executor import TerminatedWorkerError
+    def ended(k: int, n_ended: int) -> None:
+        show(n_ended * moments[-1], f"{n_ended} of {len(runs)} models")
 
-    executor = ProcessPoolExecutor(
-        n_processes, env={"OMP_NUM_THREADS": "1"}, initializer=end_with_parent, initargs=(os.getpid(),)
-    )
-    try:
-        futures = [executor.submit(_watch_stack, mappings, [run], moments, n_draws) for run in runs]
-        for n_done, future in enumerate(as_completed(futures), start=1):
-            future.result()
-            show(n_done * moments[-1], f"{n_done} of {len(runs)} models")
-        return np.concatenate([future.result() for future in futures])
-    except TerminatedWorkerError as error:
-        raise RuntimeError(
-            "a worker process was killed (by hand, or for want of memory: try fewer workers)"
-        ) from error
-    finally:
-        executor.shutdown(kill_workers=True)
+    calls = [(mappings, [run], moments, n_draws) for run in runs]
+    return np.concatenate(call_in_processes(_watch_stack, calls, n_processes, ended=ended))
 
 
 def _watch_stack(

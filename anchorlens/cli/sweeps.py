@@ -33,12 +33,24 @@ def sweep_command(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="serial; local (all cores or GPUs); slurm; tcp://HOST:PORT or a scheduler file of a Dask "
-            "cluster. Left out: local where Dask is installed (extra \\[cluster]), else serial."
+            help="serial; local (all cores or GPUs); slurm; tls://HOST:PORT, tcp://... or a scheduler file "
+            "of a Dask cluster. Left out: local where Dask is installed (extra \\[cluster]), else serial."
         ),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes of local (one per core or GPU if left out), jobs of slurm.")
+    ] = None,
+    tls_ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Certificate (PEM) that vouches for a tls:// cluster.", exists=True, dir_okay=False
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Your certificate for that cluster.", exists=True, dir_okay=False)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="The key of your certificate.", exists=True, dir_okay=False)
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Train cells again that failed before.")
@@ -65,6 +77,7 @@ def sweep_command(
         raise ValueError(f"{config}: sweep must be a table of axes, got {axes!r}")
     axes |= {name: value for name, value in fields.items() if value is not None}
     runs = grid(merged(preset_parts(preset or named or "quick"), file), axes)
+    security = _security(tls_ca_file, tls_cert, tls_key)
     from anchorlens.sweep import printing
 
     if out is None or dry_run:
@@ -75,7 +88,9 @@ def sweep_command(
 
     typer.echo(printing.outline(runs), err=True)
     try:
-        result = sweep(runs, out, engine=engine, workers=workers, retry_failed=retry_failed)
+        result = sweep(
+            runs, out, engine=engine, workers=workers, security=security, retry_failed=retry_failed
+        )
     except EngineError as error:
         fail(str(error), EXIT_FAILED)
     printing.print_sweep(result)
@@ -83,6 +98,21 @@ def sweep_command(
         if n := result.counts.get(status):
             verb = "are" if status == "damaged" else "have"
             fail(f"{n} of {len(result)} cells {verb} {status}; anchorlens status {out} says why", EXIT_FAILED)
+
+
+def _security(ca_file: Path | None, cert: Path | None, key: Path | None) -> Any:
+    """The TLS files as Dask takes them, for every role; None where none is given."""
+    files = {"--tls-ca-file": ca_file, "--tls-cert": cert, "--tls-key": key}
+    if ca_file is None and cert is None and key is None:
+        return None
+    if ca_file is None or cert is None or key is None:
+        missing = [name for name, path in files.items() if path is None]
+        raise ValueError(f"{', '.join(files)} go together; {' and '.join(missing)} is missing")
+    try:
+        from anchorlens.sweep.clusters import security_of
+    except ImportError:
+        raise ValueError("TLS files are for Dask clusters: pip install 'anchorlens[cluster]'") from None
+    return security_of(ca_file, cert, key)
 
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.")]

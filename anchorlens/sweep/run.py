@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from typing import TYPE_CHECKING
 
 from anchorlens.presets import RunConfig
 from anchorlens.sweep.cells import SweepResult, cell_id
@@ -17,6 +18,9 @@ from anchorlens.sweep.work import Failure, cells_at_once, work
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import check_runs
 from anchorlens.training.progress import Update, progress_bar
+
+if TYPE_CHECKING:
+    from distributed import Security
 
 BREAKS = 3
 """So often in a row, without a cell in between, an engine may break before a sweep gives up."""
@@ -33,6 +37,7 @@ def sweep(
     *,
     engine: str | None = None,
     workers: int | None = None,
+    security: Security | None = None,
     retry_failed: bool = False,
     progress: bool | None = None,
 ) -> SweepResult:
@@ -50,6 +55,8 @@ def sweep(
         engine: `serial`, `local`, `slurm`, the address or the scheduler file of a Dask cluster (see
             `Engine`); None for `local` where Dask is installed, else `serial`.
         workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
+        security: `distributed.Security` with the TLS files of a cluster that is running, or for `slurm`;
+            None for those of Dask's configuration.
         retry_failed: train cells again that failed before.
         progress: None shows a bar in a terminal or a notebook; False never does.
 
@@ -69,7 +76,7 @@ def sweep(
     Source: the grids of arXiv 2405.05409 and 2501.08537.
     """
     runs = check_runs(runs)
-    chosen = Engine(engine, workers)
+    chosen = Engine(engine, workers, security)
     folder = SweepFolder(out)
     with folder.held(runs):
         if retry_failed:
@@ -107,7 +114,7 @@ class _Driver:
             self._report()
             n_before = len(missing)
             try:
-                with self.engine.executor(missing) as executor:
+                with self.engine.executor(missing, self.folder.unfinished("").resolve()) as executor:
                     self._give_out(executor, missing)
             except (BrokenExecutor, CancelledError) as error:
                 left = _missing(missing, self.folder)

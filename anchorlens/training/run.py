@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ import torch
 
 from anchorlens.behaviour import evaluate
 from anchorlens.checkpoint import load_checkpoint, training_set
+from anchorlens.child_processes import call_in_processes
 from anchorlens.configuration import check_number
 from anchorlens.model_config import ModelConfig
 from anchorlens.presets import RunConfig
@@ -190,45 +189,16 @@ def _in_processes(
     runs: Sequence[RunConfig], folders: Sequence[Path | None], n_processes: int, resume: bool, show: Show
 ) -> list[TrainResult]:
     """Each run alone, in one of several processes."""
-    from concurrent.futures import Future, as_completed
+    done = 0
 
-    from loky import ProcessPoolExecutor
-    from loky.process_executor import TerminatedWorkerError
+    def ended(k: int, n_ended: int) -> None:
+        nonlocal done
+        done += runs[k].train.total_steps
+        show(done, f"{n_ended} of {len(runs)} models")
 
-    # OpenMP threads that wait for work would take the cores from the other processes
-    executor = ProcessPoolExecutor(
-        n_processes, env={"OMP_NUM_THREADS": "1"}, initializer=end_with_parent, initargs=(os.getpid(),)
-    )
-    try:
-        futures: dict[Future[TrainResult], int] = {
-            executor.submit(_train_alone, run, folder, resume): k
-            for k, (run, folder) in enumerate(zip(runs, folders, strict=True))
-        }
-        results, done = {}, 0
-        for future in as_completed(futures):
-            k = futures[future]
-            results[k] = future.result()
-            done += runs[k].train.total_steps
-            show(done, f"{len(results)} of {len(runs)} models")
-        return [results[k] for k in range(len(runs))]
-    except TerminatedWorkerError as error:
-        raise RuntimeError(
-            "a worker process was killed (by hand, or for want of memory: try fewer workers); "
-            "runs with folders continue with resume"
-        ) from error
-    finally:
-        executor.shutdown(kill_workers=True)
-
-
-def end_with_parent(parent: int) -> None:
-    """Have this process end within a second after the one that started it, however that ended."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    calls = [(run, folder, resume) for run, folder in zip(runs, folders, strict=True)]
+    advice = "; runs with folders continue with resume"
+    return call_in_processes(_train_alone, calls, n_processes, ended=ended, advice=advice)
 
 
 def _train_alone(run: RunConfig, folder: Path | None, resume: bool) -> TrainResult:

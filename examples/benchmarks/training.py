@@ -33,6 +33,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.checkpoint import training_set
+from anchorlens.child_processes import safe_children
 from anchorlens.figures import save
 from anchorlens.init import initial_weights, is_frozen
 from anchorlens.model import build_model
@@ -360,7 +361,7 @@ def side_by_side(run: RunConfig, n: int, seconds: float) -> dict[str, list[float
         f"{n} processes": ProcessPoolExecutor(n, env={"OMP_NUM_THREADS": "1"}),
     }
     for name, executor in executors.items():
-        with executor:
+        with safe_children(), executor:
             results[name] = list(executor.map(alone, [run] * n, [seconds] * n))
     return results
 

@@ -13,10 +13,10 @@ import torch
 from loky import ProcessPoolExecutor
 
 from anchorlens import Checkpoint, evaluate, load_checkpoint, preset, train_many
+from anchorlens.child_processes import end_with_parent, safe_children
 from anchorlens.presets import RunConfig
 from anchorlens.training.folder import stored_run
 from anchorlens.training.progress import progress_bar
-from anchorlens.training.run import end_with_parent
 from anchorlens.verdict import take_readings
 from anchorlens.verdict.borderline import phase_by_behaviour
 from anchorlens.verdict.forecast import moment_behaviour
@@ -96,6 +96,7 @@ def measure_zoo(runs: Mapping[str, RunConfig], out: Path) -> list[dict[str, Any]
         rows = {row["name"]: row for row in map(json.loads, kept.read_text().splitlines())}
     missing = [name for name in runs if name not in rows and (out / name / "ckpt.pt").exists()]
     with (
+        safe_children(),
         ProcessPoolExecutor(
             env={"OMP_NUM_THREADS": "1"}, initializer=end_with_parent, initargs=(os.getpid(),)
         ) as executor,

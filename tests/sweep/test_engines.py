@@ -161,6 +161,7 @@ def test_slurm(tmp_path, serial, monkeypatch):
         commands / "sbatch",
         f"""\
         cp "$1" {tmp_path}/job.sh
+        stat -c %a {tmp_path}/a/unfinished/.tls-*{{,/key.pem}} > {tmp_path}/rights
         setsid bash {tmp_path}/job.sh > {tmp_path}/job.log 2>&1 < /dev/null &
         echo "Submitted batch job $!"
         """,
@@ -172,7 +173,11 @@ def test_slurm(tmp_path, serial, monkeypatch):
     job = {"cores": 1, "memory": "2GB", "processes": 1, "interface": "lo", "python": sys.executable}
     with config.set({"jobqueue.slurm": {**config.get("jobqueue.slurm", {}), **job}}):
         result = sweep(tiny(AXES), tmp_path / "a", engine="slurm", workers=1)
-    assert "#SBATCH" in (tmp_path / "job.sh").read_text()
+    script = (tmp_path / "job.sh").read_text()
+    assert "#SBATCH" in script and "export PYTHONSAFEPATH=1" in script
+    assert " tls://" in script and "--tls-key" in script, "anybody in the network would be heard"
+    assert (tmp_path / "rights").read_text() == "700\n600\n"
+    assert not list((tmp_path / "a").rglob("key.pem"))
     same_bits(result, serial)
 
 

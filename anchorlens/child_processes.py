@@ -1,0 +1,122 @@
+"""Processes beside this one, which import nothing from the current folder.
+
+Such processes are started as `python -c ...` or `python -m ...`, and Python then looks for modules in the
+current folder first, which may hold data that somebody else has sent. With `PYTHONSAFEPATH` in its
+environment it does not. The modules beside a script stay importable: a process is told the module path of the
+one that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Python's own variable: whatever it holds, the current folder is not searched for modules."""
+
+_lock = threading.Lock()
+_before: dict[str, str | None] = {}
+_n_inside = 0
+
+
+@contextlib.contextmanager
+def safe_children(*restored: str) -> Iterator[None]:
+    """Processes that start within import nothing from the current folder.
+
+    Python takes this from the environment, which is as it was when the last of such contexts ends.
+
+    Args:
+        restored: other variables that change within, and are to be as they were at the end.
+
+    Raises:
+        ValueError: this Python was started to pass on no environment (`python -E`).
+    """
+    global _n_inside
+    if sys.flags.ignore_environment and not sys.flags.safe_path:
+        raise ValueError(
+            "python -E starts processes that would import from the current folder; say python -E -P or "
+            "python -I, or workers=1"
+        )
+    with _lock:
+        for name in (SAFE_PATH, *restored):
+            _before.setdefault(name, os.environ.get(name))
+        _n_inside += 1
+        os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        with _lock:
+            _n_inside -= 1
+            if _n_inside == 0:
+                for name, value in _before.items():
+                    os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+                _before.clear()
+
+
+def call_in_processes(
+    function: Callable[..., Any],
+    calls: Sequence[Sequence[Any]],
+    n_processes: int,
+    *,
+    ended: Callable[[int, int], None] = lambda call, n_ended: None,
+    advice: str = "",
+) -> list[Any]:
+    """Call a function in several processes at once, each with one OpenMP thread.
+
+    The processes end with the call, and within a second after this process, however that ends.
+
+    Args:
+        function: of a module; the processes import it.
+        calls: positional arguments of each call.
+        n_processes: so many calls at a time.
+        ended: is told which call has ended, by its place, and how many have.
+        advice: what to say beside the error about a killed process.
+
+    Returns:
+        What each call returned, in order.
+
+    Raises:
+        RuntimeError: a process was killed.
+        ValueError: see `safe_children`.
+        Exception: whatever the function raises.
+    """
+    from concurrent.futures import Future, as_completed
+
+    from loky import ProcessPoolExecutor
+    from loky.process_executor import TerminatedWorkerError
+
+    with safe_children():
+        # OpenMP threads that wait for work would take the cores from the other processes
+        executor = ProcessPoolExecutor(
+            n_processes, env={"OMP_NUM_THREADS": "1"}, initializer=end_with_parent, initargs=(os.getpid(),)
+        )
+        try:
+            futures: dict[Future[Any], int] = {
+                executor.submit(function, *call): place for place, call in enumerate(calls)
+            }
+            for n_ended, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                ended(futures[future], n_ended)
+            return [future.result() for future in futures]
+        except TerminatedWorkerError as error:
+            raise RuntimeError(
+                f"a worker process was killed (by hand, or for want of memory: try fewer workers){advice}"
+            ) from error
+        finally:
+            executor.shutdown(kill_workers=True)
+
+
+def end_with_parent(parent: int) -> None:
+    """Have this process end within a second after the one that started it, however that ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

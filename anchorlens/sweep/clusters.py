@@ -1,0 +1,203 @@
+"""Dask clusters that a sweep starts itself: on this machine, or as jobs of Slurm.
+
+A Dask scheduler or worker does what it is told by whoever may speak to it, and its sockets are open to every
+user of the machine. Here all of them speak TLS alone, with a certificate that is made for the run and asked
+of both sides, so that nobody else is heard. Their web pages are off, and their scratch folder, which Dask
+puts on the module path, belongs to this user alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from dask import config
+from distributed import LocalCluster, Security
+
+from anchorlens.child_processes import safe_children
+from anchorlens.presets import RunConfig
+from anchorlens.training.plan import processes
+
+DEATHS = 3
+"""A cell whose worker was killed more often than this is at fault itself; a scheduler that we did not
+start has its own number, `allowed-failures`, which is 3 too unless it was set."""
+SETTINGS: dict[str, Any] = {
+    "distributed.scheduler.allowed-failures": DEATHS,
+    "distributed.scheduler.worker-saturation": 1.0,  # a worker has one cell, not the next one too
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+"""Of schedulers that we start."""
+NO_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+"""Dask always opens a port for its pages; this one has none."""
+JOB_PROLOGUE = [
+    "export PYTHONSAFEPATH=1",
+    "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'",
+    'export DASK_TEMPORARY_DIRECTORY="$(mktemp -d)"',
+    "trap 'rm -rf \"$DASK_TEMPORARY_DIRECTORY\"' EXIT",
+]
+"""Lines of a job's script, with which its workers are as guarded as those of this machine."""
+
+
+class NotStarted(Exception):
+    """The processes of a cluster do not start; says why."""
+
+
+@contextlib.contextmanager
+def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalCluster]:
+    """A process for each core or GPU of this machine.
+
+    Args:
+        runs: the cells that they will train.
+        workers: so many processes instead.
+
+    Raises:
+        NotStarted: a process ended before it was ready.
+    """
+    n_gpus = torch.cuda.device_count() if any(run.train.device != "cpu" for run in runs) else 0
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(_guarded())
+        try:
+            cluster: Any = opened.enter_context(
+                LocalCluster(
+                    n_workers=workers or n_gpus or processes(runs, None),
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    security=Security.temporary(),
+                    dashboard_address=NO_PAGES["dashboard_address"],
+                    scheduler_kwargs=NO_PAGES,
+                    memory_limit=0,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+        except RuntimeError as error:
+            raise NotStarted(
+                f"the processes of the engine 'local' did not start ({error}). They import the script that "
+                "called: put the call under `if __name__ == '__main__':`, or take the engine 'serial'"
+            ) from error
+        if n_gpus > 1:
+            from anchorlens.sweep.one_gpu import OneGPU
+
+            cluster.get_client().register_plugin(OneGPU(n_gpus))
+        yield cluster
+
+
+@contextlib.contextmanager
+def slurm(workers: int | None, security: Security | None, folder: Path) -> Iterator[Any]:
+    """Jobs of a Slurm cluster, as the configuration file of dask-jobqueue describes them.
+
+    Args:
+        workers: jobs.
+        security: TLS files; None for those of Dask's configuration, or else a certificate of this run, which
+            its jobs read from files that this user alone may read.
+        folder: where those are written while the jobs run, unless `jobqueue.slurm.shared-temp-directory`
+            names another; every job must see it.
+
+    Raises:
+        NotStarted: the folder's name cannot be handed to a job.
+    """
+    from dask_jobqueue.slurm import SLURMCluster
+
+    described: dict[str, Any] = config.get("jobqueue.slurm", {})
+    shared = described.get("shared-temp-directory")
+    if shared is not None:
+        folder = Path(os.path.expandvars(shared)).expanduser()
+    if shlex.quote(str(folder)) != str(folder):
+        raise NotStarted(f"the jobs of Slurm take no path with spaces or signs, got {folder}; rename it")
+    prologue = described.get("job-script-prologue") or described.get("env-extra") or []
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(_guarded())
+        if security is None and _has_files(Security(), "scheduler"):
+            security = Security()
+        elif security is None:
+            security = opened.enter_context(_certificate_in_files(folder))
+        cluster = SLURMCluster(
+            security=security,
+            scheduler_options=NO_PAGES | (described.get("scheduler-options") or {}),
+            job_script_prologue=[*prologue, *JOB_PROLOGUE],
+        )
+        jobs: Any = opened.enter_context(cluster)
+        jobs.scale(workers)
+        yield jobs
+
+
+@contextlib.contextmanager
+def _certificate_in_files(folder: Path) -> Iterator[Security]:
+    """A certificate for one run, whose files nobody but this user may read; they go with the context."""
+    made = Security.temporary()
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".tls-", dir=folder) as private:
+        cert, key = Path(private, "cert.pem"), Path(private, "key.pem")
+        for path, content in ((cert, made.tls_worker_cert), (key, made.tls_worker_key)):
+            path.touch(mode=0o600)
+            path.write_text(content)
+        yield security_of(cert, cert, key)
+
+
+def security_of(ca_file: Path, cert: Path, key: Path) -> Security:
+    """TLS files as Dask takes them, for every role; nothing unencrypted is sent or heard."""
+    roles = {
+        f"tls_{role}_{kind}": str(path)
+        for role in ("client", "scheduler", "worker")
+        for kind, path in (("cert", cert), ("key", key))
+    }
+    return Security(require_encryption=True, tls_ca_file=str(ca_file), **roles)
+
+
+def check_usable(security: Security | None, address: str) -> None:
+    """Refuse TLS files that are missing or cannot be read.
+
+    Args:
+        security: None for Dask's configuration.
+        address: where the client connects to; empty for a cluster of ours.
+
+    Raises:
+        ValueError: says what to give.
+    """
+    if security is None:
+        if config.get("distributed.client.security-loader", None) is not None:
+            return
+        security = Security()
+        if not _has_files(security, "client"):
+            raise ValueError(
+                f"{address} takes certificates: give --tls-ca-file, --tls-cert and --tls-key (from Python, "
+                "security), or set distributed.comm.tls in Dask's configuration"
+            )
+    for role in ("client",) if address else ("client", "scheduler", "worker"):
+        if not _has_files(security, role):
+            raise ValueError(f"security must have a ca_file and the certificate of the {role}")
+        try:
+            security.get_connection_args(role)
+        except OSError as error:  # ssl.SSLError is one
+            raise ValueError(f"the TLS files cannot be used: {error}; PEM files were expected") from None
+
+
+def _has_files(security: Security, role: str) -> bool:
+    files = security.get_tls_config_for_role(role)
+    return bool(files["ca_file"] and files["cert"])
+
+
+@contextlib.contextmanager
+def _guarded() -> Iterator[None]:
+    """What Dask does to this process, kept from others and undone at the end."""
+    dask_sets = {**config.get("distributed.nanny.pre-spawn-environ", {}), "PYTHONHASHSEED": None}
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(safe_children(*dask_sets, "__DASK_PARENT_PID"))
+        parent = config.get("temporary-directory", None)
+        private = opened.enter_context(tempfile.TemporaryDirectory(prefix="anchorlens-", dir=parent))
+        opened.callback(_forget_modules_of, private)
+        opened.enter_context(config.set({**SETTINGS, "temporary-directory": private}))
+        yield
+
+
+def _forget_modules_of(folder: str) -> None:
+    """Dask puts its scratch folders first on the module path, and leaves them there after they are gone."""
+    sys.path[:] = [path for path in sys.path if not path.startswith(folder + os.sep)]

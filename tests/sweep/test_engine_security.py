@@ -1,0 +1,184 @@
+"""Who is heard by the processes of a sweep: nobody without its certificate."""
+
+import asyncio
+import http.client
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+from sweeping import ROOT, flags, start, tiny, wait_for
+
+from anchorlens.sweep import sweep
+from anchorlens.sweep.engines import Engine, EngineError
+
+pytest.importorskip("distributed", reason="needs the extra [cluster]")
+from distributed import LocalCluster, Security  # noqa: E402
+from distributed.core import connect  # noqa: E402
+
+PAGES = (
+    "/info/main/workers.html",
+    "/json/counts.json",
+    "/metrics",
+    "/health",
+    "/status",
+    "/proxy/80/127.0.0.1",
+)
+
+
+def heard(address, security=None):
+    """What kind of server answers a question; None where it does not listen to us."""
+
+    async def ask():
+        arguments = security.get_connection_args("client") if security else {}
+        comm = await connect(address, timeout=3, **arguments)
+        try:
+            await comm.write({"op": "identity", "reply": True})
+            return await asyncio.wait_for(comm.read(), 3)
+        finally:
+            comm.abort()
+
+    try:
+        return asyncio.run(ask())["type"]
+    except OSError:  # closed, refused by TLS, or silent
+        return None
+
+
+def listening():
+    """Ports of this process and those below it."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    connections = [one for process in processes for one in process.net_connections("inet")]
+    return {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}
+
+
+def test_an_open_scheduler_hears_everybody():
+    with LocalCluster(
+        n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", protocol="tcp"
+    ) as open_:
+        assert heard(open_.scheduler_address) == "Scheduler"
+
+
+def test_a_local_sweep_hears_nobody_without_its_certificate(tmp_path):
+    """The scheduler, the nanny, the worker, and the ports of their pages."""
+    environment, path, ports = dict(os.environ), list(sys.path), listening()
+    with Engine("local", 1).executor(tiny({"seed": [0]}), tmp_path) as executor:
+        assert executor.submit(os.getpid).result() != os.getpid()
+        inside = executor._client.security
+        ports = listening() - ports
+        kinds = {port: heard(f"tls://127.0.0.1:{port}", inside) for port in ports}
+        assert {"Scheduler", "Nanny", "Worker"} <= set(kinds.values())
+        stranger = Security.temporary()
+        for port, kind in kinds.items():
+            if kind is None:  # of pages
+                assert [page(port, name) for name in PAGES] == [404] * len(PAGES)
+                continue
+            assert heard(f"tcp://127.0.0.1:{port}") is None, f"{kind} hears a client without TLS"
+            assert heard(f"tls://127.0.0.1:{port}", stranger) is None, f"{kind} takes another certificate"
+        scratch = [folder for folder in sys.path if folder not in path]
+        assert scratch and all("anchorlens-" in folder for folder in scratch)
+        private = scratch[0].partition("/dask-scratch-space")[0]
+        assert os.stat(private).st_mode & 0o777 == 0o700
+    assert (dict(os.environ), sys.path) == (environment, path), "the caller's process has changed"
+    assert not os.path.exists(private)
+
+
+def page(port, name):
+    """The status of a page."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", name)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Options with a certificate that vouches for itself, and its key."""
+    folder, made = tmp_path_factory.mktemp("tls"), Security.temporary()
+    (folder / "cert.pem").write_text(made.tls_client_cert)
+    (folder / "key.pem").write_text(made.tls_client_key)
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    return ["--tls-ca-file", cert, "--tls-cert", cert, "--tls-key", key]
+
+
+@pytest.mark.slow
+def test_a_cluster_that_asks_for_certificates(files, tmp_path, monkeypatch):
+    from anchorlens.sweep import engines, run
+
+    file = tmp_path / "scheduler.json"
+    common = [*files, "--no-dashboard", "--protocol", "tls", "--host", "127.0.0.1", "--scheduler-file", file]
+    servers = [
+        subprocess.Popen(
+            [sys.executable, "-m", *map(str, command)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+        )
+        for command in (
+            ["distributed.cli.dask_scheduler", "--port", 0, *common],
+            ["distributed.cli.dask_worker", "--nthreads", 1, "--no-nanny", *common],
+        )
+    ]
+    try:
+        wait_for(file.exists)
+        out = tmp_path / "a"
+        given = ["--engine", file, "--out", out, *flags({"seed": "0:2"}, steps=2)]
+        process = start("sweep", *given, *files)
+        stdout, stderr = process.communicate(timeout=300)
+        assert process.returncode == 0 and "2 finished" in stdout, stderr
+        process = start("sweep", *given)
+        _, stderr = process.communicate(timeout=300)
+        assert process.returncode == 2 and "takes certificates: give --tls-ca-file" in stderr
+        monkeypatch.setattr(engines, "CONNECT_SECONDS", 2)
+        monkeypatch.setattr(run, "PAUSE_SECONDS", 0)
+        with pytest.raises(EngineError, match="no Dask scheduler answers"):
+            sweep(tiny({"seed": [7]}), out, engine=str(file), security=Security.temporary())
+        from dask import config
+
+        names = ("ca-file", "client.cert", "client.key")
+        tls = {
+            f"distributed.comm.tls.{name}": str(path) for name, path in zip(names, files[1::2], strict=True)
+        }
+        with config.set(tls):
+            assert sweep(tiny({"seed": [8]}), out, engine=str(file)).counts == {"finished": 1}
+    finally:
+        for server in servers:
+            server.kill()
+            server.wait()
+
+
+class TestArguments:
+    def refused(self, match, *arguments, **options):
+        with pytest.raises(ValueError, match=match):
+            Engine(*arguments, **options)
+
+    def test_certificates_where_they_are_needed(self, tmp_path):
+        self.refused("takes certificates: give --tls-ca-file", "tls://127.0.0.1:1")
+        file = tmp_path / "scheduler.json"
+        file.write_text('{"address": "tls://127.0.0.1:1"}')
+        self.refused("tls://127.0.0.1:1 takes certificates", str(file))
+        file.write_text("[]")
+        self.refused("is no scheduler file", str(file))
+
+    def test_certificates_where_they_have_no_use(self):
+        self.refused("'local' needs no TLS files", "local", security=Security.temporary())
+        self.refused("begins with tls://", "tcp://127.0.0.1:1", security=Security.temporary())
+
+    def test_files_that_are_no_certificates(self, tmp_path):
+        (tmp_path / "a.pem").write_text("hello")
+        path = str(tmp_path / "a.pem")
+        bad = Security(tls_ca_file=path, tls_client_cert=path, tls_client_key=path)
+        self.refused("the TLS files cannot be used", "tls://127.0.0.1:1", security=bad)
+        self.refused(
+            "the certificate of the client", "tls://127.0.0.1:1", security=Security(tls_ca_file=path)
+        )
+
+    def test_options_go_together(self, files, tmp_path):
+        from typer.testing import CliRunner
+
+        from anchorlens.cli import app
+
+        done = CliRunner().invoke(app, ["sweep", "--out", str(tmp_path / "a"), *map(str, files[:4])])
+        assert done.exit_code == 2 and "--tls-key is missing" in done.output

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 import typer
 
+from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
+
 EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
 
 
@@ -25,7 +27,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:
-            fail("interrupted; a run with --out continues with --resume, a sweep with the same command", 130)
+            fail(INTERRUPTED, EXIT_INTERRUPTED)
         except ValueError as error:
             code = EXIT_CHECKPOINT if type(error).__name__ == "CheckpointError" else EXIT_USAGE
             fail(str(error), code)

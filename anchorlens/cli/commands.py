@@ -46,8 +46,3 @@ def _root(
 
         typer.echo(metadata.version("anchorlens"))
         raise typer.Exit()
-
-
-def main() -> None:
-    """Run the command line."""
-    app()

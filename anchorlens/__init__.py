@@ -7,10 +7,9 @@ costs nothing. The science is that of Zhang et al., arXiv 2405.05409 and 2501.08
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from anchorlens.lazy import lazy_names
 
+TYPE_CHECKING = False  # as in typing, whose import is the slowest part of the command line's start
 if TYPE_CHECKING:
     from anchorlens.behaviour import Behaviour, evaluate
     from anchorlens.checkpoint import Checkpoint, load_checkpoint, save_checkpoint

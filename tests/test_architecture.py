@@ -149,6 +149,8 @@ ORDER = [
     "sweep.card",
     "sweep.diagram",
     "demo",
+    "cli.interruption",
+    "cli.streams",
     "cli.errors",
     "cli.options",
     "cli.models",
@@ -156,7 +158,8 @@ ORDER = [
     "cli.verdicts",
     "cli.sweeps",
     "cli.audits",
-    "cli.app",
+    "cli.commands",
+    "cli.start",
     "__main__",
 ]
 """A module imports only from those before it."""
@@ -230,7 +233,7 @@ class TestPublicNames:
             assert set(field_docs(cls)) == set(cls.__dataclass_fields__)
 
 
-@pytest.mark.parametrize("package", ["anchorlens", "anchorlens.sweep", "anchorlens.audit"])
+@pytest.mark.parametrize("package", ["anchorlens", "anchorlens.sweep", "anchorlens.audit", "anchorlens.cli"])
 def test_no_lazy_name_is_that_of_a_module(package):
     """Importing the module would put it in the place of the name."""
     folder = ROOT.joinpath(*package.split(".")[1:])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import anchorlens
-from anchorlens.cli.app import COMMANDS
+from anchorlens.cli.commands import COMMANDS
 from anchorlens.probes import PROBES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -106,7 +106,7 @@ class TestExtensions:
         import typer
         from command_line import described
 
-        from anchorlens.cli.app import app
+        from anchorlens.cli.commands import app
 
         commands = typer.main.get_command(app).commands
         assert list(commands) == list(COMMANDS)

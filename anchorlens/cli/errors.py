@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import typer
 
+from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.foreign import printable
 
 _LONGEST = 5000
@@ -26,7 +28,7 @@ def fail(message: str, code: int) -> NoReturn:
 
 def say(message: str) -> None:
     """Say on stderr, in one printable line, what was done."""
-    typer.echo(printable(message, _LONGEST), err=True)
+    print(printable(message, _LONGEST), file=sys.stderr)  # click would write UTF-8 whatever the stream takes
 
 
 def complain(message: str) -> None:
@@ -42,7 +44,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:
-            fail("interrupted; a run with --out continues with --resume, a sweep with the same command", 130)
+            fail(INTERRUPTED, EXIT_INTERRUPTED)
         except ValueError as error:
             code = EXIT_CHECKPOINT if type(error).__name__ == "CheckpointError" else EXIT_USAGE
             fail(str(error), code)

@@ -67,9 +67,13 @@ def train_command(
 
         print_plan(plan([run]), as_json)
         return
+    from anchorlens.training.numerics import choose_device
     from anchorlens.training.result import TrainingDiverged
     from anchorlens.training.run import train
 
+    choose_device(run.train.device)
+    if resume or not (out / "config.json").exists():  # else it is refused
+        typer.echo(f"training {run.outline}, into {out}", err=True)
     try:
         result = train(*run, out=out, resume=resume)
     except TrainingDiverged as error:

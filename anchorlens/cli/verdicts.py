@@ -87,8 +87,28 @@ def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the report, and the runs.")] = Path("runs/demo"),
 ) -> None:
     """Classify four small checkpoints, one of each phase, and write the report about them."""
-    from anchorlens.demo import shipped, trained
-
     out.mkdir(parents=True, exist_ok=True)
+    page = out / "report.html"
+    first, takes = "", "about a minute"
+    if train:
+        first, takes = f"training four small models into {out}, then ", "minutes"
+    typer.echo(
+        f"{first}classifying four small checkpoints, one of each phase, and writing a report about them to "
+        f"{page}; this takes {takes}",
+        err=True,
+    )
+    from anchorlens.demo import MODELS, shipped, trained
+
     paths = trained(out) if train else shipped()
-    classify_command.__wrapped__(paths, report=out / "report.html")  # pyright: ignore[reportFunctionMemberAccess]
+    from anchorlens.probes import with_own
+    from anchorlens.report import write_report
+    from anchorlens.verdict import classify, printing
+
+    verdicts = []
+    for number, (name, path) in enumerate(zip(MODELS, paths, strict=True), start=1):
+        typer.echo(f"{number} of {len(paths)}: {name}", err=True)
+        verdicts.append(classify(path, device="auto"))
+    printing.print_verdicts(verdicts)
+    typer.echo("the report: every probe measures and draws each of them", err=True)
+    write_report(verdicts, page, probes=with_own([]))
+    typer.echo(f"the report is in {page}", err=True)

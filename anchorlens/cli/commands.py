@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
-from anchorlens.child_processes import SAFE_PATH
 from anchorlens.cli.audits import audit_command
 from anchorlens.cli.models import evaluate_command, probe_command
 from anchorlens.cli.sweeps import diagram_command, status_command, sweep_command
@@ -48,9 +46,3 @@ def _root(
 
         typer.echo(metadata.version("anchorlens"))
         raise typer.Exit()
-
-
-def main() -> None:
-    """Run the command line; no process that it starts imports from the current folder."""
-    os.environ[SAFE_PATH] = "1"
-    app()

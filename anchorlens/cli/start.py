@@ -1,0 +1,59 @@
+"""Where the command line begins: what is settled before anything heavy is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from anchorlens.cli.interruption import EXIT_INTERRUPTED, catch_interruptions, let_go, say_interrupted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line, and end with its exit code."""
+    catch_interruptions()
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        say_interrupted()
+        code = EXIT_INTERRUPTED
+    let_go()
+    sys.exit(code)
+
+
+def _run() -> str | int | None:
+    from anchorlens.cli.streams import EXIT_NO_READER, OutputLost, prepare_streams
+
+    prepare_streams()
+    let_threads_sleep()
+    from anchorlens.child_processes import SAFE_PATH
+
+    os.environ[SAFE_PATH] = "1"  # no process that this one starts imports from the current folder
+    try:
+        from anchorlens.cli.commands import app
+
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OutputLost as lost:
+        if lost.code != EXIT_NO_READER:
+            print(f"anchorlens: cannot write the output: {lost.reason}", file=sys.stderr)
+        return lost.code
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
+def let_threads_sleep() -> None:
+    """Have OpenMP's threads sleep while they wait, here and in child processes, unless the user chose.
+
+    By default they count to 300,000 at every barrier, in case the next work comes soon. Our models are so
+    small that there are thousands of barriers a second, and where another process wants the core they
+    count for as long as it has it. It is read once, when torch is loaded, and changes no result.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"

@@ -1,0 +1,110 @@
+"""Standard streams, however the shell made them: closed, full, without our letters, of no width."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import io
+import os
+import re
+import sys
+from typing import Any, TextIO
+
+EXIT_LOST, EXIT_NO_READER = 1, 141
+_PLAIN = {"±": "+-", "−": "-", "–": "-", "·": "*", "×": "x", "…": "...", "→": "->", "≠": "!=", "²": "^2"}
+"""Our letters where the stream has none of them; others are written as their escapes."""
+_LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
+"""Sizes that libraries read from the environment, and what can be drawn in."""
+
+
+class OutputLost(SystemExit):
+    """What is written to stdout does not arrive: there is nothing left to do but to say why.
+
+    It ends the program with 141 where nobody reads any more (as SIGPIPE ends others, and like them without
+    a word), else with 1.
+    """
+
+    def __init__(self, error: OSError):
+        super().__init__(EXIT_NO_READER if error.errno in (errno.EPIPE, errno.ESHUTDOWN) else EXIT_LOST)
+        self.reason = error.strerror or str(error)
+
+
+class _Stdout(io.FileIO):
+    """A file descriptor whose first failure ends the program, and which then takes what is still flushed."""
+
+    lost = False
+
+    def write(self, data: bytes) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Write, or be lost."""
+        if not self.lost:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.lost = True
+                self.lose(error)
+        return memoryview(data).nbytes
+
+    def lose(self, error: OSError) -> None:
+        """Called once."""
+        raise OutputLost(error)
+
+
+class _Stderr(_Stdout):
+    """Where nobody can be told, the work goes on."""
+
+    def lose(self, error: OSError) -> None:
+        """Nothing."""
+
+
+def prepare_streams() -> None:
+    """Make the standard streams, and the sizes in the environment, such that writing is safe.
+
+    A stream that is closed is as /dev/null. What stdout or stderr cannot encode is replaced by plain letters.
+    A COLUMNS that is no number or less than 20 is as none.
+    """
+    _open_closed()
+    codecs.register_error("anchorlens.plain", _plain)
+    sys.stdout, sys.stderr = _guarded(sys.stdout, _Stdout, 1), _guarded(sys.stderr, _Stderr, 2)
+    for name, least in _LEAST.items():
+        size = os.environ.get(name)
+        if size is not None and not (re.fullmatch("[0-9]{1,4}", size) and int(size) >= least):
+            del os.environ[name]
+
+
+def _open_closed() -> None:
+    """Standard streams that are closed become /dev/null, or the next file opened would take their place."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(null, number)
+    if null > 2:
+        os.close(null)
+    else:
+        os.set_inheritable(null, True)
+
+
+def _guarded(stream: TextIO | None, kind: type[_Stdout], number: int) -> TextIO:
+    """A stream like the one that was there, on a descriptor of our kind."""
+    if stream is None:
+        number = os.open(os.devnull, os.O_WRONLY)
+    else:
+        stream.flush()
+    descriptor: Any = kind(number, "wb", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(descriptor),
+        encoding=getattr(stream, "encoding", "utf-8"),
+        errors="anchorlens.plain",
+        line_buffering=getattr(stream, "line_buffering", False),
+        write_through=getattr(stream, "write_through", False),
+    )
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(
+        _PLAIN.get(x) or x.encode("ascii", "backslashreplace").decode() for x in letters
+    ), error.end

@@ -21,6 +21,7 @@ ORDER = [
     "configuration",
     "randomness",
     "anchor_functions",
+    "composition",
     "sequences",
     "phases",
     "task",

@@ -71,14 +71,14 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
                 f"the table of {what} lacks {len(missing)} reachable values, the first is {missing[0]}; "
                 "add them or narrow the key range"
             )
-        values = [function[x] for x in inputs]
+        values: list[Any] = [function[x] for x in inputs]
     elif callable(function):
-        values: list[Any] = [function(x) for x in inputs]
+        values = [function(x) for x in inputs]
     else:
         raise ValueError(f"{what} must be a shift, a table or a callable, got {shown(function)}")
     try:
-        table = FrozenDict({x: operator.index(y) for x, y in zip(inputs, values, strict=True)})
-        if any(abs(y) > LARGEST for y in table.values()):
+        table = FrozenDict(zip(inputs, map(operator.index, values), strict=True))
+        if max(table.values(), default=0) > LARGEST or min(table.values(), default=0) < -LARGEST:
             raise ValueError(f"{what} must give values up to {LARGEST}, got {shown(max(table.values(), key=abs))}")
         return table
     except TypeError:

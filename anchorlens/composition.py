@@ -29,7 +29,7 @@ def tabulated(
     shifts: dict[int, int] = {}
     tables: dict[int, dict[int, int]] = {a: {} for a in anchors}
     reached = keys
-    for _ in range(chain_length):
+    for place in range(chain_length):
         inputs, found = reached.tolist(), []
         for anchor, function in anchors.items():
             table = tabulate(function, inputs, f"anchor {anchor}")
@@ -37,10 +37,16 @@ def tabulated(
                 shifts[anchor] = table
                 found.append(reached + table)
             else:
-                tables[anchor] |= table
+                tables[anchor].update(table)
                 found.append(np.fromiter(table.values(), np.int64, len(table)))
-        reached = np.unique(np.concatenate(found))
-    return {a: shifts[a] if a in shifts else FrozenDict(sorted(tables[a].items())) for a in anchors}
+        if place < chain_length - 1:
+            reached = np.unique(np.concatenate(found))
+    return {a: shifts[a] if a in shifts else _ascending(tables.pop(a)) for a in anchors}
+
+
+def _ascending(table: dict[int, int]) -> FrozenDict:
+    inputs = sorted(table)
+    return FrozenDict(zip(inputs, map(table.__getitem__, inputs), strict=True))
 
 
 def composed(

@@ -79,7 +79,9 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
     try:
         table = FrozenDict(zip(inputs, map(operator.index, values), strict=True))
         if max(table.values(), default=0) > LARGEST or min(table.values(), default=0) < -LARGEST:
-            raise ValueError(f"{what} must give values up to {LARGEST}, got {shown(max(table.values(), key=abs))}")
+            raise ValueError(
+                f"{what} must give values up to {LARGEST}, got {shown(max(table.values(), key=abs))}"
+            )
         return table
     except TypeError:
         odd = next(y for y in values if not hasattr(y, "__index__"))
@@ -125,4 +127,6 @@ def read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> di
             for key, function in values.items()
         }
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must have integer keys such as 3 or '3,4', got {shown(list(values))}") from None
+        raise ValueError(
+            f"{what} must have integer keys such as 3 or '3,4', got {shown(list(values))}"
+        ) from None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def tabulated(
     anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
 ) -> dict[int, AnchorFunction]:
-    """Shifts stay as they are; tables and callables become tables over what chains of them reach from the keys.
+    """Shifts as they are; tables and callables as tables over what chains of them reach from the keys.
 
     Args:
         anchors: token -> function.

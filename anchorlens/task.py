@@ -202,7 +202,9 @@ class AnchorTask:
             return x + function
         assert isinstance(function, Mapping)
         if x not in function:
-            raise ValueError(f"anchor {anchor} has no value for {shown(x)}; it is defined where the task reaches")
+            raise ValueError(
+                f"anchor {anchor} has no value for {shown(x)}; it is defined where the task reaches"
+            )
         return function[x]
 
     def inferential_target(self, key: int, pair: Sequence[int]) -> int:
@@ -476,9 +478,7 @@ class AnchorTask:
         check_number("seq_len", self.seq_len, minimum=self.chain_length + 1, limit=_MOST_KEYS, integer=True)
         n_keys = self.key_max - self.key_min + 1
         if n_keys > _MOST_KEYS:
-            raise ValueError(
-                f"{n_keys:,} number tokens are more than {_MOST_KEYS:,}; narrow the key range"
-            )
+            raise ValueError(f"{n_keys:,} number tokens are more than {_MOST_KEYS:,}; narrow the key range")
         if n_keys * self.seq_len > _MOST_PLACES:
             raise ValueError(
                 f"{n_keys:,} number tokens at {self.seq_len:,} positions are more than {_MOST_PLACES:,} "

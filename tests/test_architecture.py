@@ -146,6 +146,7 @@ ORDER = [
     "sweep.diagram",
     "demo",
     "cli.errors",
+    "cli.unreadable",
     "cli.options",
     "cli.models",
     "cli.training",

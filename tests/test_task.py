@@ -100,7 +100,9 @@ class TestTables:
                 trained[task.pairs.index(pair), column] = value
         for row in range(0, len(task.pairs), 3):
             keys = task.keys[[0, -1]].tolist()
-            assert [task.inferential_target(key, task.pairs[row]) for key in keys] == [*composed[row, [0, -1]]]
+            assert [task.inferential_target(key, task.pairs[row]) for key in keys] == [
+                *composed[row, [0, -1]]
+            ]
             assert [task.target(key, task.pairs[row]) for key in keys] == [*trained[row, [0, -1]]]
         everything = task.product(task.pairs, task.keys, np.zeros_like(task.keys))
         assert task.targets(everything, kind="inferential").tolist() == composed.ravel().tolist()

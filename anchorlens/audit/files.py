@@ -47,7 +47,9 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     if path.suffix.lower() == ".csv":
         return read_csv(path)
     if path.suffix.lower() != ".toml":
-        raise ValueError(f"a dataset must be a .csv of mappings or a .toml with a task, got {shown(str(path))}")
+        raise ValueError(
+            f"a dataset must be a .csv of mappings or a .toml with a task, got {shown(str(path))}"
+        )
     try:
         content = read_toml(_content(path, MOST_TOML_BYTES).decode("utf-8-sig"))
     except UnicodeDecodeError as error:

@@ -92,9 +92,7 @@ class Mappings:
         return np.where((own[at] == mirrored) & (own != mirrored), at, -1)
 
     @staticmethod
-    def _chain_numbers(
-        tokens: Int[np.ndarray, "mapping k"], n_anchors: int
-    ) -> Int[np.ndarray, " mapping"]:
+    def _chain_numbers(tokens: Int[np.ndarray, "mapping k"], n_anchors: int) -> Int[np.ndarray, " mapping"]:
         number = np.zeros(len(tokens), dtype=np.int64)
         for column in tokens.T:
             number = number * n_anchors + column

@@ -10,6 +10,7 @@ import typer
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors
 from anchorlens.cli.models import show
 from anchorlens.cli.options import read_fields, read_toml, with_field_options
+from anchorlens.foreign import printable
 
 
 @with_field_options
@@ -27,9 +28,12 @@ def train_command(
             help="TOML file: an optional preset, and tables task, model, train.",
             exists=True,
             dir_okay=False,
+            readable=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run: log and checkpoints.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run: log and checkpoints.", readable=False)
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out, or begin it there.")
     ] = False,
@@ -75,5 +79,7 @@ def train_command(
     except TrainingDiverged as error:
         fail(str(error), EXIT_FAILED)
     path = out / "ckpt.pt"
-    typer.echo(f"{result.status} at step {result.checkpoint.step}; the model is in {path}", err=True)
+    typer.echo(
+        f"{result.status} at step {result.checkpoint.step}; the model is in {printable(path, None)}", err=True
+    )
     show(path, result.checkpoint, result.behaviour, as_json)

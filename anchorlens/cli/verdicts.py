@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, one_line_errors
-from anchorlens.cli.options import ConfigOfBare, OwnProbes
+from anchorlens.cli.options import ConfigOfBare, OwnProbes, check_can_write, check_config
+from anchorlens.cli.unreadable import unreadable_message
+from anchorlens.configuration import check_number
+from anchorlens.foreign import printable
 
 
 @one_line_errors
@@ -17,7 +20,8 @@ def classify_command(
         list[Path],
         typer.Argument(
             help="Checkpoints: .pt or .safetensors, the folder of a run, of the released code or of a "
-            "Hugging Face GPT-2, or a bare state dict with --config."
+            "Hugging Face GPT-2, or a bare state dict with --config.",
+            readable=False,  # one that cannot be read does not stop the others
         ),
     ],
     config: ConfigOfBare = None,
@@ -25,7 +29,8 @@ def classify_command(
         bool, typer.Option("--json", help="Print one JSON object for each checkpoint, a line each.")
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(help="Write one self-contained HTML page about all of them.")
+        Path | None,
+        typer.Option(help="Write one self-contained HTML page about all of them.", readable=False),
     ] = None,
     own: OwnProbes = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -39,10 +44,9 @@ def classify_command(
     1 memorises, 2 generalises in distribution, 3 composes rules. One that cannot be read does not stop the
     others; the exit code is then 3.
     """
-    if report is not None and not report.parent.is_dir():
-        raise ValueError(
-            f"--report must be in a folder that exists, got {report}; make {report.parent} first"
-        )
+    check_can_write("--report", report)
+    check_config(config)
+    check_number("--seed", seed, minimum=0, integer=True)
     if own and report is None:
         raise ValueError("--probes adds pictures to the report; give --report out.html too")
     from anchorlens.training.numerics import choose_device
@@ -59,9 +63,10 @@ def classify_command(
             verdict = classify(path, config=config, device=device, seed=seed)
         except (ValueError, OSError) as error:
             unreadable += 1
-            typer.echo(f"anchorlens: {error}", err=True)
+            message = unreadable_message(path, error)
+            typer.echo(f"anchorlens: {message}", err=True)
             if as_json:
-                printing.print_unreadable_json(str(path), str(error))
+                printing.print_unreadable_json(printable(path, None), message)
             continue
         verdicts.append(verdict)
         if as_json:
@@ -72,7 +77,7 @@ def classify_command(
         from anchorlens.report import write_report
 
         write_report(verdicts, report, probes=probes)
-        typer.echo(f"the report is in {report}", err=True)
+        typer.echo(f"the report is in {printable(report, None)}", err=True)
     if unreadable:
         raise typer.Exit(EXIT_CHECKPOINT)
     if strict and any(verdict.phase is None for verdict in verdicts):
@@ -84,7 +89,9 @@ def demo_command(
     train: Annotated[
         bool, typer.Option("--train", help="Train the four models first (minutes), instead of shipped ones.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the report, and the runs.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the report, and the runs.", readable=False)] = Path(
+        "runs/demo"
+    ),
 ) -> None:
     """Classify four small checkpoints, one of each phase, and write the report about them."""
     from anchorlens.demo import shipped, trained

@@ -129,7 +129,9 @@ class TrainConfig(Config):
                 f"matmul {self.matmul!r} goes with dtype 'float32', got 'float64'; leave matmul out"
             )
         if not isinstance(self.device, str):
-            raise ValueError(f"device must be a name such as 'auto', 'cpu' or 'cuda:0', got {shown(self.device)}")
+            raise ValueError(
+                f"device must be a name such as 'auto', 'cpu' or 'cuda:0', got {shown(self.device)}"
+            )
 
     def _check_duration(self, steps: str, epochs: str, *, minimum: int) -> None:
         given = [name for name in (steps, epochs) if getattr(self, name) is not None]

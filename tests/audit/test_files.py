@@ -107,7 +107,6 @@ class TestGood:
         ]
         assert as_dict(read_csv(written("key,a1,a2,target,violates\n" + "\n".join(lines)))) == as_dict(own)
 
-
     def test_many_keys_load_in_time_that_grows_with_their_number(self, written):
         rows = [(key, 1 + key % 2, 1 + key // 2 % 2, key + 3) for key in range(60_000)]
         path = written("key,a1,a2,target\n" + "\n".join(",".join(map(str, row)) for row in rows))

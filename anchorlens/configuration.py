@@ -43,7 +43,8 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
-        return dataclasses.asdict(self)  # pyright: ignore[reportArgumentType]
+        names = (field.name for field in dataclasses.fields(self))  # pyright: ignore[reportArgumentType]
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -118,31 +119,23 @@ def check_number(
     Raises:
         ValueError: `value` is no finite number of the kind asked for, or lies outside the range.
     """
-    kind = "an integer" if integer else "a finite number"
     good = isinstance(value, numbers.Integral if integer else numbers.Real) and not isinstance(value, bool)
     good = good and value == value and abs(value) != float("inf")
     number: Any = value
     largest = limit or (_LARGEST_INTEGER if integer else _LARGEST_NUMBER)
     absurd = good and not -largest <= number <= largest and (maximum is None or maximum > largest)
-    least = -largest if absurd and number < 0 and above is None else None
-    bounds = [
-        f"{sign} {bound}"
-        for sign, bound in (
-            (">=", least if minimum is None else minimum),
-            (">", above),
-            ("<=", largest if absurd and number > 0 else maximum),
-        )
-        if bound is not None
-    ]
-    if good and minimum is not None:
-        good = number >= minimum
-    if good and above is not None:
-        good = number > above
-    if good and maximum is not None:
-        good = number <= maximum
-    if absurd or not good:
-        limits = f" {' and '.join(bounds)}" if bounds else ""
-        raise ValueError(f"{name} must be {kind}{limits}, got {shown(value)}")
+    good = good and not absurd
+    good = good and (minimum is None or number >= minimum) and (above is None or number > above)
+    if good and (maximum is None or number <= maximum):
+        return
+    if absurd and number > 0:
+        maximum = largest
+    elif absurd and minimum is None and above is None:
+        minimum = -largest
+    bounds = ((">=", minimum), (">", above), ("<=", maximum))
+    limits = " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
+    kind = "an integer" if integer else "a finite number"
+    raise ValueError(f"{name} must be {kind}{limits and ' '}{limits}, got {shown(value)}")
 
 
 def make_plain(config: Any) -> None:

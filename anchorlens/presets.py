@@ -34,10 +34,14 @@ class RunConfig(NamedTuple):
         return {part: config.to_dict() for part, config in zip(self._fields, self, strict=True)}
 
     @classmethod
-    def from_dict(cls, values: Parts) -> RunConfig:
+    def from_dict(cls, values: Parts, task: AnchorTask | None = None) -> RunConfig:
         """Read a run from JSON or TOML data; what is left out takes its default.
 
         The vocabulary and the context fit the task where they are not given.
+
+        Args:
+            values: part -> fields.
+            task: what the part `task` stands for, where that has been read before.
 
         Raises:
             ValueError: an unknown part or field, or an unusable value.
@@ -46,7 +50,8 @@ class RunConfig(NamedTuple):
             check_choice("a part of the configuration", part, cls._fields)
             if not isinstance(values[part], Mapping):
                 raise ValueError(f"{part} must be a table of fields, got {shown(values[part])}")
-        task = AnchorTask.from_dict(values.get("task", {}))
+        if task is None:
+            task = AnchorTask.from_dict(values.get("task", {}))
         return cls(
             task,
             ModelConfig.for_task(task, **values.get("model", {})),

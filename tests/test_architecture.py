@@ -147,6 +147,7 @@ ORDER = [
     "demo",
     "cli.errors",
     "cli.unreadable",
+    "cli.usage",
     "cli.options",
     "cli.models",
     "cli.training",

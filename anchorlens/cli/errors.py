@@ -8,12 +8,16 @@ from typing import Any, NoReturn
 
 import typer
 
+from anchorlens.foreign import printable
+
+_LONGEST = 1000
+"""Characters of an error; ours are shorter, what they repeat may be anything."""
 EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Say what is wrong, and end."""
-    typer.echo(f"anchorlens: {message}", err=True)
+    typer.echo(f"anchorlens: {printable(message, _LONGEST)}", err=True)
     raise typer.Exit(code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -11,6 +12,7 @@ from typing import Any, Literal
 from anchorlens.foreign import printable, read_json, shown
 from anchorlens.presets import PART_CLASSES, Parts, RunConfig, merged, preset_parts, sorted_by_part
 from anchorlens.sweep.cells import cell_id
+from anchorlens.task import AnchorTask
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}
 """Short names of fields that are swept often, on the command line and of a map's axes."""
@@ -60,10 +62,13 @@ def grid(
         raise ValueError(
             f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values"
         )
-    runs = [
-        RunConfig.from_dict(merged(parts, sorted_by_part(dict(zip(values, cell, strict=True)))))
-        for cell in product(*values.values())
-    ]
+    tasks: dict[Any, AnchorTask] = {}  # cells of one task share it: its tables are made once
+    runs = []
+    for cell in product(*values.values()):
+        each = merged(parts, sorted_by_part(dict(zip(values, cell, strict=True))))
+        key = tuple((name, id(value)) for name, value in each.get("task", {}).items())  # all of them live
+        runs.append(RunConfig.from_dict(each, tasks.get(key)))
+        tasks[key] = runs[-1].task
     return list({cell_id(run): run for run in runs}.values())
 
 
@@ -199,10 +204,11 @@ def _is_number(field: str) -> bool:
     return bool({int, float} & _kinds(field))
 
 
-def _kinds(field: str) -> set[Any]:
+@functools.cache
+def _kinds(field: str) -> frozenset[Any]:
     """The types that a field's hint names."""
     owner = next(cls for cls in PART_CLASSES.values() if field in cls.__dataclass_fields__)
     hint = typing.get_type_hints(owner)[field]
     kinds = set(typing.get_args(hint) or (hint,))
     words = {word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)}
-    return {kind for kind in kinds if typing.get_origin(kind) is not Literal} | words
+    return frozenset({kind for kind in kinds if typing.get_origin(kind) is not Literal} | words)

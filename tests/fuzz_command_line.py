@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from anchorlens import demo
 from anchorlens.cli import app
 
-COMMANDS = {command.name or "": command.callback for command in app.registered_commands}
+COMMANDS = {str(one.name): one.callback for one in app.registered_commands if one.callback is not None}
 
 LONGEST = 10.0
 """Seconds of computing that one command line may take; a busy machine does not count."""
@@ -34,15 +34,152 @@ CODES = (0, 1, 2, 3, 4)
 MISSING = "cuda:99"
 """A device that is refused after the configuration was read."""
 
-NUMBERS = ["0", "-1", "1", "7", "00", "1_000", "0x10", "1e5", "1.5", ".5", "-0.0", "nan", "NaN", "inf", "-Infinity", "1e999999999", "-1e999999999", "1e-999999999", "1e30000000", "1e400", "1e-400", "5e-324", "1e308", "99999999999999999999", "170141183460469231731687303715884105728", "٣", "²", "+5", "-", "1e", "1,2", "true", "null", "None", "unset", "2147483648", "9223372036854775808", "18446744073709551616", "4294967296", "1000001"]
-RANGES = ["0:1e30", "0.1:0.9:1e-999999", "0:1:0", "1:0", "0:3", "0:1:0.1:5", ":", "::", "a:b", "0:1e999999999", "1e-999999:1", "nan:1", "0:inf:1", "0:99999999", "-1e400:1e400:1", "0:1:1e-30", ",,,", "1,2,3", "0:3,0:3", "0.3:0.8:0.05", "5:5", "-5:-1", "0:1e400", "1e400:2e400:1e400"]
-JSON = ['{}', '[]', 'null', 'true', '1', '1.5', '"x"', '[1,2]', '[[1,2],[3,4]]', '{"1":5}', '{"1":1e999}', '{"1":NaN}', '{"1,2":{"20":1.5}}', '{"a":1}', '{"1":{"20":21}}', '{"3,4":-6}', '{"1":null,"2":[]}', '{"1":99999999999999999999999999999}', '[[1]]', '[null]', '{', ']']
-TEXTS = ["", " ", "\x00", "\x1b[31mred\x07", "a\nb", "\udcff", "‮x", "😀", "../..", "--", "-", "/", "/proc/self/mem",
-         "/dev/zero", "/dev/full", ".", "a" * 300, "{" * 3, "%s%n", "[red]x[/red]", ":smile:", "quick", "cpu", "cuda",
-         "cuda:99999999999999999999", "mps", "meta", "tcp://", "serial", "local", "slurm", "gamma", "seed", "x.csv",
-         "x.parquet", "x.html", "x.toml", "/proc/1/root/x", "file/under/file"]  # fmt: skip
-LONG = ["9" * 30, "9" * 5000, "-" + "9" * 31, "0." + "9" * 5000, "x" * 100_000, "[" * 100_000, "0," * 50_000,
-        '{"a":' * 20_000, "1" * 4301, "1:" * 5000, "é" * 5000]  # fmt: skip
+NUMBERS = [
+    "0",
+    "-1",
+    "1",
+    "7",
+    "00",
+    "1_000",
+    "0x10",
+    "1e5",
+    "1.5",
+    ".5",
+    "-0.0",
+    "nan",
+    "NaN",
+    "inf",
+    "-Infinity",
+    "1e999999999",
+    "-1e999999999",
+    "1e-999999999",
+    "1e30000000",
+    "1e400",
+    "1e-400",
+    "5e-324",
+    "1e308",
+    "99999999999999999999",
+    "170141183460469231731687303715884105728",
+    "٣",
+    "²",
+    "+5",
+    "-",
+    "1e",
+    "1,2",
+    "true",
+    "null",
+    "None",
+    "unset",
+    "2147483648",
+    "9223372036854775808",
+    "18446744073709551616",
+    "4294967296",
+    "1000001",
+]
+RANGES = [
+    "0:1e30",
+    "0.1:0.9:1e-999999",
+    "0:1:0",
+    "1:0",
+    "0:3",
+    "0:1:0.1:5",
+    ":",
+    "::",
+    "a:b",
+    "0:1e999999999",
+    "1e-999999:1",
+    "nan:1",
+    "0:inf:1",
+    "0:99999999",
+    "-1e400:1e400:1",
+    "0:1:1e-30",
+    ",,,",
+    "1,2,3",
+    "0:3,0:3",
+    "0.3:0.8:0.05",
+    "5:5",
+    "-5:-1",
+    "0:1e400",
+    "1e400:2e400:1e400",
+]
+JSON = [
+    "{}",
+    "[]",
+    "null",
+    "true",
+    "1",
+    "1.5",
+    '"x"',
+    "[1,2]",
+    "[[1,2],[3,4]]",
+    '{"1":5}',
+    '{"1":1e999}',
+    '{"1":NaN}',
+    '{"1,2":{"20":1.5}}',
+    '{"a":1}',
+    '{"1":{"20":21}}',
+    '{"3,4":-6}',
+    '{"1":null,"2":[]}',
+    '{"1":99999999999999999999999999999}',
+    "[[1]]",
+    "[null]",
+    "{",
+    "]",
+]
+TEXTS = [
+    "",
+    " ",
+    "\x00",
+    "\x1b[31mred\x07",
+    "a\nb",
+    "\udcff",
+    "‮x",
+    "😀",
+    "../..",
+    "--",
+    "-",
+    "/",
+    "/proc/self/mem",
+    "/dev/zero",
+    "/dev/full",
+    ".",
+    "a" * 300,
+    "{" * 3,
+    "%s%n",
+    "[red]x[/red]",
+    ":smile:",
+    "quick",
+    "cpu",
+    "cuda",
+    "cuda:99999999999999999999",
+    "mps",
+    "meta",
+    "tcp://",
+    "serial",
+    "local",
+    "slurm",
+    "gamma",
+    "seed",
+    "x.csv",
+    "x.parquet",
+    "x.html",
+    "x.toml",
+    "/proc/1/root/x",
+    "file/under/file",
+]
+LONG = [
+    "9" * 30,
+    "9" * 5000,
+    "-" + "9" * 31,
+    "0." + "9" * 5000,
+    "x" * 100_000,
+    "[" * 100_000,
+    "0," * 50_000,
+    '{"a":' * 20_000,
+    "1" * 4301,
+    "1:" * 5000,
+    "é" * 5000,
+]
 
 
 class TooSlow(BaseException):
@@ -100,24 +237,45 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.checkpoint = next(str(path) for path in demo.shipped() if path.stem == "phase3")
         contents = {
-            "deep.json": "[" * 200_000, "deep.toml": "a = " + "[" * 200_000, "wide.toml": "[a" + ".a" * 20_000 + "]",
-            "big.toml": "[train]\nseed = " + "9" * 5000, "nan.toml": "[model]\ngamma = nan", "empty.toml": "",
-            "part.toml": "[nothing]\nx = 1", "list.toml": "task = [1]", "sweep.toml": "sweep = 3",
-            "huge.toml": "[train]\nsteps = 123456789012345678901234567890", "preset.toml": "preset = ['x']",
-            "task.toml": "[task]\nkey_max = 10000000\nseq_len = 100000", "long.toml": f"{'k' * 100_000} = 1",
-            "axes.toml": "[sweep]\ngamma = '0:1e30'\nseed = [1e300]", "binary.csv": "\x00\x01",
+            "deep.json": "[" * 200_000,
+            "deep.toml": "a = " + "[" * 200_000,
+            "wide.toml": "[a" + ".a" * 20_000 + "]",
+            "big.toml": "[train]\nseed = " + "9" * 5000,
+            "nan.toml": "[model]\ngamma = nan",
+            "empty.toml": "",
+            "part.toml": "[nothing]\nx = 1",
+            "list.toml": "task = [1]",
+            "sweep.toml": "sweep = 3",
+            "huge.toml": "[train]\nsteps = 123456789012345678901234567890",
+            "preset.toml": "preset = ['x']",
+            "task.toml": "[task]\nkey_max = 10000000\nseq_len = 100000",
+            "long.toml": f"{'k' * 100_000} = 1",
+            "axes.toml": "[sweep]\ngamma = '0:1e30'\nseed = [1e300]",
+            "binary.csv": "\x00\x01",
             "rows.csv": "key,a1,a2,target\n",
-            "wide.csv": "a," * 40_000, "quotes.csv": '"' * 999, "probe.py": "raise RuntimeError('\x1b[31m' * 10_000)",
+            "wide.csv": "a," * 40_000,
+            "quotes.csv": '"' * 999,
+            "probe.py": "raise RuntimeError('\x1b[31m' * 10_000)",
             "syntax.py": "(" * 1000,
-        }  # fmt: skip
+        }
         for name, content in contents.items():
             (folder / name).write_text(content)
         (folder / "loop").symlink_to(folder / "loop")
         (folder / "folder.pt").mkdir()
-        self.hostile = [*(str(folder / name) for name in contents), str(folder / "loop"), str(folder / "folder.pt"),
-                        str(folder / "deep.json" / "x"), str(folder / ("n" * 300)),
-                        str(folder / "b\udcffd"), str(folder),
-                        "/dev/zero", "/dev/null", "/proc/self/mem", "\x00", ""]  # fmt: skip
+        self.hostile = [
+            *(str(folder / name) for name in contents),
+            str(folder / "loop"),
+            str(folder / "folder.pt"),
+            str(folder / "deep.json" / "x"),
+            str(folder / ("n" * 300)),
+            str(folder / "b\udcffd"),
+            str(folder),
+            "/dev/zero",
+            "/dev/null",
+            "/proc/self/mem",
+            "\x00",
+            "",
+        ]
 
     def path(self, rng: random.Random) -> str:
         return rng.choice(self.hostile) if rng.random() < 0.7 else value(rng)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anchorlens.anchor_functions import Pair
 from anchorlens.audit.mappings import mappings_of
 from anchorlens.configuration import check_number
 from anchorlens.task import AnchorTask
@@ -39,7 +40,7 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     mappings, rng = mappings_of(task), np.random.default_rng(seed)
     assert mappings.violates is not None
     obeying = np.flatnonzero(~mappings.violates)
-    overrides = dict(task.overrides or {})
+    overrides: dict[Pair, Any] = dict(task.overrides or {})
     for row in np.sort(rng.choice(obeying, round(share * len(obeying)), replace=False)).tolist():
         pair, key = tuple(mappings.chains[row].tolist()), int(mappings.keys[row])
         table = overrides.get(pair)

@@ -102,8 +102,8 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
             chain = " ".join(map(str, question[row, :-1]))
             raise ValueError(
                 f"{path}, line {lines[row]}: {name} of key {question[row, -1]} with the anchors {chain} is "
-                f"{column[name][row]}, and {column[name][before[row]]} in line {lines[before[row]]}; a question "
-                "must have one answer: keep one of them"
+                f"{column[name][row]}, and {column[name][before[row]]} in line {lines[before[row]]}; a "
+                "question must have one answer: keep one of them"
             )
     if len(first) > MOST_MAPPINGS:
         raise ValueError(f"{path}: must hold at most {MOST_MAPPINGS:,} mappings; audit a part of them")

@@ -14,7 +14,7 @@ from anchorlens.foreign import printable, shown
 from anchorlens.sweep.grids import ALIASES, grid
 
 if TYPE_CHECKING:
-    from anchorlens.sweep.table import SweepResult
+    from anchorlens.sweep.cells import Cell, SweepResult, cell_id
 
 
 @functools.partial(with_field_options, axes=True, short=ALIASES)

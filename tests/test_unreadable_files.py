@@ -115,6 +115,6 @@ def test_permissions_of_one_file_do_not_stop_the_others(tmp_path):
     finally:
         shutil.rmtree(folder)
     assert done.returncode == 3, done.stderr
-    assert f"anchorlens: {paths[1]}: Permission denied\n" in done.stderr
+    assert f"anchorlens: {paths[1]}: cannot be read: Permission denied\n" == done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lines) == 3 and "Permission denied" in json.dumps(lines[1]) and lines[2]["phase"] == 3

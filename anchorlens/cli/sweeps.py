@@ -14,7 +14,7 @@ from anchorlens.foreign import printable, shown
 from anchorlens.sweep.grids import ALIASES, grid
 
 if TYPE_CHECKING:
-    from anchorlens.sweep.cells import Cell, SweepResult, cell_id
+    from anchorlens.sweep.cells import SweepResult
 
 
 @functools.partial(with_field_options, axes=True, short=ALIASES)

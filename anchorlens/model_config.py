@@ -18,6 +18,7 @@ PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
 _MOST_LAYERS = 10_000
 _LARGEST_SIZE = 1_000_000
 _LARGEST_VOCABULARY = 100_000_000
+_MOST_PARAMETERS = 10**12
 _LARGEST_GAMMA = 10
 
 
@@ -91,6 +92,12 @@ class ModelConfig(Config):
             most = _MOST_LAYERS if name == "n_layers" else None
             limit = _LARGEST_VOCABULARY if name == "d_vocab" else _LARGEST_SIZE
             check_number(name, getattr(self, name), minimum=1, maximum=most, limit=limit, integer=True)
+        a_layer = self.d_model * (4 * self.n_heads * self.d_head + 2 * self.d_mlp)
+        n_parameters = self.n_layers * a_layer + 2 * self.d_vocab * self.d_model
+        if n_parameters > _MOST_PARAMETERS:
+            raise ValueError(
+                f"these sizes make {n_parameters:,} parameters, more than {_MOST_PARAMETERS:,}; take smaller ones"
+            )
         check_number("gamma", self.gamma, minimum=-_LARGEST_GAMMA, maximum=_LARGEST_GAMMA)
         for part in PARTS:
             if getattr(self, f"gamma_{part}") is not None:

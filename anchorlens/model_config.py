@@ -96,7 +96,8 @@ class ModelConfig(Config):
         n_parameters = self.n_layers * a_layer + 2 * self.d_vocab * self.d_model
         if n_parameters > _MOST_PARAMETERS:
             raise ValueError(
-                f"these sizes make {n_parameters:,} parameters, more than {_MOST_PARAMETERS:,}; take smaller ones"
+                f"these sizes make {n_parameters:,} parameters, more than "
+                f"{_MOST_PARAMETERS:,}; take smaller ones"
             )
         check_number("gamma", self.gamma, minimum=-_LARGEST_GAMMA, maximum=_LARGEST_GAMMA)
         for part in PARTS:

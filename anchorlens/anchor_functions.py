@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from anchorlens.foreign import shown
+
 AnchorFunction = int | Mapping[int, int] | Callable[[int], int]
 """A function of one number: an int is a shift (x -> x + int), a mapping a table, or any callable."""
 
@@ -48,7 +50,7 @@ def token(value: Any, what: str) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= LARGEST or isinstance(value, bool):
-        raise ValueError(f"{what} must be a token id 0..{LARGEST}, got {value!r}")
+        raise ValueError(f"{what} must be a token id 0..{LARGEST}, got {shown(value)}")
     return number
 
 
@@ -60,7 +62,7 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
     """
     if isinstance(function, int | np.integer) and not isinstance(function, bool):
         if abs(function) > LARGEST:
-            raise ValueError(f"{what} must be a shift of at most {LARGEST}, got {function}")
+            raise ValueError(f"{what} must be a shift of at most {LARGEST}, got {shown(function)}")
         return int(function)
     if isinstance(function, Mapping):
         missing = [x for x in inputs if x not in function]
@@ -69,19 +71,21 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
                 f"the table of {what} lacks {len(missing)} reachable values, the first is {missing[0]}; "
                 "add them or narrow the key range"
             )
-        values = [function[x] for x in inputs]
+        values: list[Any] = [function[x] for x in inputs]
     elif callable(function):
-        values: list[Any] = [function(x) for x in inputs]
+        values = [function(x) for x in inputs]
     else:
-        raise ValueError(f"{what} must be a shift, a table or a callable, got {function!r}")
+        raise ValueError(f"{what} must be a shift, a table or a callable, got {shown(function)}")
     try:
-        table = FrozenDict({x: operator.index(y) for x, y in zip(inputs, values, strict=True)})
-        if any(abs(y) > LARGEST for y in table.values()):
-            raise ValueError(f"{what} must give values up to {LARGEST}, got {max(table.values(), key=abs)}")
+        table = FrozenDict(zip(inputs, map(operator.index, values), strict=True))
+        if max(table.values(), default=0) > LARGEST or min(table.values(), default=0) < -LARGEST:
+            raise ValueError(
+                f"{what} must give values up to {LARGEST}, got {shown(max(table.values(), key=abs))}"
+            )
         return table
     except TypeError:
         odd = next(y for y in values if not hasattr(y, "__index__"))
-        raise ValueError(f"{what} must give integers, got {odd!r}; round inside the function") from None
+        raise ValueError(f"{what} must give integers, got {shown(odd)}; round inside the function") from None
 
 
 def formula(function: AnchorFunction) -> str:
@@ -114,7 +118,7 @@ def read_pair(text: str) -> Pair:
 def read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
     """Undo the string keys that JSON and TOML need; leave other keys alone."""
     if not isinstance(values, Mapping):
-        raise ValueError(f"{what} must be a table, got {values!r}")
+        raise ValueError(f"{what} must be a table, got {shown(values)}")
     try:
         return {
             (read_key(key) if isinstance(key, str) else key): (
@@ -123,4 +127,6 @@ def read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> di
             for key, function in values.items()
         }
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must have integer keys such as 3 or '3,4', got {list(values)}") from None
+        raise ValueError(
+            f"{what} must have integer keys such as 3 or '3,4', got {shown(list(values))}"
+        ) from None

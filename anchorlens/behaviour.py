@@ -35,6 +35,11 @@ Model = Callable[[Tensor], Tensor]
 to [batch, 1, d_vocab], those of the last position alone."""
 
 
+MOST_ASKED = 100_000_000
+"""Sequences that an option of `evaluate` may speak of."""
+MOST_DRAWS = 10_000
+"""Noise draws of a cell."""
+
 MEANING = {
     "train": "answers to what it was trained on",
     "id": "seen pairs, held-out (key, position)",
@@ -206,11 +211,12 @@ def evaluate(
     Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
     2501.08537.
     """
-    check_number("max_train", max_train, minimum=1, integer=True)
-    check_number("batch_size", batch_size, minimum=1, integer=True)
-    check_number("max_cells", max_cells, minimum=2, integer=True)
+    check_number("max_train", max_train, minimum=1, limit=MOST_ASKED, integer=True)
+    check_number("batch_size", batch_size, minimum=1, limit=MOST_ASKED, integer=True)
+    check_number("max_cells", max_cells, minimum=2, limit=MOST_ASKED, integer=True)
+    check_number("seed", seed, minimum=0, integer=True)
     has_noise = task.seq_len > task.chain_length + 1
-    check_number("n_noise", n_noise, minimum=2 if has_noise else 1, integer=True)
+    check_number("n_noise", n_noise, minimum=2 if has_noise else 1, limit=MOST_DRAWS, integer=True)
     n_noise = n_noise if has_noise else 1
     questions = _Questions(model, task, seed, batch_size, max_cells)
 
@@ -315,12 +321,11 @@ class _Questions:
 
     def cells(self, split: Split) -> Cells:
         """Every cell of a split, or a random choice of `max_cells` of them."""
-        cells = self.task.cells(split)
-        if len(cells) <= self.max_cells:
-            return cells
+        n_cells = self.task.n_cells(split)
+        if n_cells <= self.max_cells:
+            return self.task.cells(split)
         rng = generator(self.seed, "evaluation", 1)
-        chosen = rng.choice(len(cells), self.max_cells, replace=False)
-        return Cells(cells.pairs[chosen], cells.keys[chosen], cells.positions[chosen])
+        return self.task.some_cells(split, rng.choice(n_cells, self.max_cells, replace=False))
 
     def ask(self, cells: Cells, n_noise: int) -> Int[np.ndarray, "cell draw"]:
         """Answers for every cell under `n_noise` draws of noise.
@@ -339,15 +344,21 @@ class _Questions:
         """Mean over cells and draws; None where there is no cell."""
         if not right.size:
             return None
-        return _accuracy(right, whole=len(self.task.cells(split)) <= self.max_cells)
+        return _accuracy(right, whole=self.task.n_cells(split) <= self.max_cells)
 
     def pair_accuracies(
         self, split: Split, cells: Cells, pairs: Iterable[Pair], right: Bool[np.ndarray, "cell draw"]
     ) -> Iterator[PairAccuracy]:
         """The accuracy of each pair that is among the cells."""
-        for pair in pairs:
-            accuracy = self.accuracy(split, right[(cells.pairs == pair).all(axis=1)])
-            if accuracy is not None:
+        asked = self.task.pair_index(cells.pairs)
+        order = np.argsort(asked, kind="stable")
+        pairs = list(pairs)
+        wanted = self.task.pair_index(np.array(pairs))
+        ends = [np.searchsorted(asked[order], wanted, side=side) for side in ("left", "right")]
+        whole = self.task.n_cells(split) <= self.max_cells
+        for pair, start, end in zip(pairs, *ends, strict=True):
+            if start < end:
+                accuracy = _accuracy(right[order[start:end]], whole=whole)
                 yield PairAccuracy(pair, split, accuracy)
 
     def ask_batch(self, batch: AnchorBatch | Drawing, limit: int) -> Accuracy:

@@ -14,9 +14,15 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from anchorlens.foreign import shown
 from anchorlens.views import view
 
 T = TypeVar("T")
+
+_LONGEST_NAME = 60
+"""Characters of a misspelt name that are compared with others."""
+_LARGEST_INTEGER = 2**63 - 1
+_LARGEST_NUMBER = 1e300
 
 
 def from_mapping(cls: type[T], values: Mapping[str, Any]) -> T:
@@ -28,7 +34,7 @@ def from_mapping(cls: type[T], values: Mapping[str, Any]) -> T:
     known = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
     for key in values:
         if key not in known:
-            raise ValueError(f"{cls.__name__} has no field {key!r}; {suggestion(key, known)}")
+            raise ValueError(f"{cls.__name__} has no field {shown(key)}; {suggestion(key, known)}")
     return cls(**values)
 
 
@@ -37,7 +43,8 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
-        return dataclasses.asdict(self)  # pyright: ignore[reportArgumentType]
+        names = (field.name for field in dataclasses.fields(self))  # pyright: ignore[reportArgumentType]
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -83,7 +90,7 @@ def settings(config: Any) -> list[Setting]:
 
 def suggestion(name: Any, known: Sequence[str]) -> str:
     """What somebody who wrote `name` may have meant."""
-    close = difflib.get_close_matches(str(name), known, n=1)
+    close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(known)}"
 
 
@@ -94,31 +101,41 @@ def check_number(
     minimum: float | None = None,
     above: float | None = None,
     maximum: float | None = None,
+    limit: float | None = None,
     integer: bool = False,
 ) -> None:
     """Check one number of a configuration.
 
+    Args:
+        name: what an error calls it.
+        value: what is checked.
+        minimum: the smallest it may be.
+        above: what it must be larger than.
+        maximum: the largest it may be.
+        limit: a bound that only an absurd value meets, and that is spoken of only then; 2**63 - 1 of an
+            integer and 1e300 of a number where nothing is said.
+        integer: whether it must be an integer.
+
     Raises:
         ValueError: `value` is no finite number of the kind asked for, or lies outside the range.
     """
-    kind = "an integer" if integer else "a finite number"
     good = isinstance(value, numbers.Integral if integer else numbers.Real) and not isinstance(value, bool)
     good = good and value == value and abs(value) != float("inf")
     number: Any = value
-    bounds = [
-        f"{sign} {bound}"
-        for sign, bound in ((">=", minimum), (">", above), ("<=", maximum))
-        if bound is not None
-    ]
-    if good and minimum is not None:
-        good = number >= minimum
-    if good and above is not None:
-        good = number > above
-    if good and maximum is not None:
-        good = number <= maximum
-    if not good:
-        limits = f" {' and '.join(bounds)}" if bounds else ""
-        raise ValueError(f"{name} must be {kind}{limits}, got {value!r}")
+    largest = limit or (_LARGEST_INTEGER if integer else _LARGEST_NUMBER)
+    absurd = good and not -largest <= number <= largest and (maximum is None or maximum > largest)
+    good = good and not absurd
+    good = good and (minimum is None or number >= minimum) and (above is None or number > above)
+    if good and (maximum is None or number <= maximum):
+        return
+    if absurd and number > 0:
+        maximum = largest
+    elif absurd and minimum is None and above is None:
+        minimum = -largest
+    bounds = ((">=", minimum), (">", above), ("<=", maximum))
+    limits = " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
+    kind = "an integer" if integer else "a finite number"
+    raise ValueError(f"{name} must be {kind}{limits and ' '}{limits}, got {shown(value)}")
 
 
 def make_plain(config: Any) -> None:
@@ -136,7 +153,7 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         ValueError: it is not.
     """
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}")
 
 
 def documented(cls: type[T]) -> type[T]:

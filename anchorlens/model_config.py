@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from anchorlens.configuration import Config, check_choice, check_number, documented, from_mapping, make_plain
+from anchorlens.foreign import shown
 from anchorlens.task import AnchorTask
 
 Variant = Literal["gpt2", "postnorm", "released"]
@@ -15,6 +16,9 @@ Part = Literal["embedding", "qk", "vo", "mlp"]
 PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
 
 _MOST_LAYERS = 10_000
+_LARGEST_SIZE = 1_000_000
+_LARGEST_VOCABULARY = 100_000_000
+_MOST_PARAMETERS = 10**12
 _LARGEST_GAMMA = 10
 
 
@@ -85,8 +89,16 @@ class ModelConfig(Config):
         make_plain(self)
         check_choice("variant", self.variant, VARIANTS)
         for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "d_vocab", "n_ctx"):
-            limit = _MOST_LAYERS if name == "n_layers" else None
-            check_number(name, getattr(self, name), minimum=1, maximum=limit, integer=True)
+            most = _MOST_LAYERS if name == "n_layers" else None
+            limit = _LARGEST_VOCABULARY if name == "d_vocab" else _LARGEST_SIZE
+            check_number(name, getattr(self, name), minimum=1, maximum=most, limit=limit, integer=True)
+        a_layer = self.d_model * (4 * self.n_heads * self.d_head + 2 * self.d_mlp)
+        n_parameters = self.n_layers * a_layer + 2 * self.d_vocab * self.d_model
+        if n_parameters > _MOST_PARAMETERS:
+            raise ValueError(
+                f"these sizes make {n_parameters:,} parameters, more than "
+                f"{_MOST_PARAMETERS:,}; take smaller ones"
+            )
         check_number("gamma", self.gamma, minimum=-_LARGEST_GAMMA, maximum=_LARGEST_GAMMA)
         for part in PARTS:
             if getattr(self, f"gamma_{part}") is not None:
@@ -101,7 +113,7 @@ class ModelConfig(Config):
             check_choice("act_fn", self.act_fn, ("gelu", "gelu_new", "relu"))
         if self.scale_residual_writers is not None and not isinstance(self.scale_residual_writers, bool):
             raise ValueError(
-                f"scale_residual_writers must be true or false, got {self.scale_residual_writers!r}"
+                f"scale_residual_writers must be true or false, got {shown(self.scale_residual_writers)}"
             )
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, settings, suggestion
+from anchorlens.foreign import shown
 from anchorlens.model_config import ModelConfig, sizes
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
@@ -33,10 +34,14 @@ class RunConfig(NamedTuple):
         return {part: config.to_dict() for part, config in zip(self._fields, self, strict=True)}
 
     @classmethod
-    def from_dict(cls, values: Parts) -> RunConfig:
+    def from_dict(cls, values: Parts, task: AnchorTask | None = None) -> RunConfig:
         """Read a run from JSON or TOML data; what is left out takes its default.
 
         The vocabulary and the context fit the task where they are not given.
+
+        Args:
+            values: part -> fields.
+            task: what the part `task` stands for, where that has been read before.
 
         Raises:
             ValueError: an unknown part or field, or an unusable value.
@@ -44,8 +49,9 @@ class RunConfig(NamedTuple):
         for part in values:
             check_choice("a part of the configuration", part, cls._fields)
             if not isinstance(values[part], Mapping):
-                raise ValueError(f"{part} must be a table of fields, got {values[part]!r}")
-        task = AnchorTask.from_dict(values.get("task", {}))
+                raise ValueError(f"{part} must be a table of fields, got {shown(values[part])}")
+        if task is None:
+            task = AnchorTask.from_dict(values.get("task", {}))
         return cls(
             task,
             ModelConfig.for_task(task, **values.get("model", {})),
@@ -166,7 +172,7 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         owner = next((p for p, cls in PART_CLASSES.items() if name in cls.__dataclass_fields__), None)
         if owner is None:
             known = [field for cls in PART_CLASSES.values() for field in cls.__dataclass_fields__]
-            raise ValueError(f"no configuration has a field {name!r}; {suggestion(name, known)}")
+            raise ValueError(f"no configuration has a field {shown(name)}; {suggestion(name, known)}")
         parts.setdefault(owner, {})[name] = value
     return parts
 
@@ -176,7 +182,7 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
     result = {part: dict(fields) for part, fields in base.items()}
     for part, fields in changes.items():
         if not isinstance(fields, Mapping):
-            raise ValueError(f"{part} must be a table of fields, got {fields!r}")
+            raise ValueError(f"{part} must be a table of fields, got {shown(fields)}")
         target = result.setdefault(part, {})
         for name in fields:
             target.pop(_SAME_DURATION.get(name, name), None)

@@ -6,6 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from anchorlens.foreign import shown
+
 Stream = Literal["initialisation", "data", "order", "evaluation", "probe"]
 _STREAMS: tuple[Stream, ...] = ("initialisation", "data", "order", "evaluation", "probe")
 
@@ -21,7 +23,7 @@ def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSe
         ValueError: `seed` is not a non-negative integer.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be an integer >= 0, got {seed!r}")
+        raise ValueError(f"seed must be an integer >= 0, got {shown(seed)}")
     return np.random.SeedSequence([int(seed), _STREAMS.index(stream), *counters])
 
 

@@ -28,6 +28,7 @@ from anchorlens.anchor_functions import (
     tabulate,
     token,
 )
+from anchorlens.composition import composed, tabulated, values_of
 from anchorlens.configuration import (
     check_choice,
     check_number,
@@ -37,6 +38,7 @@ from anchorlens.configuration import (
     settings,
 )
 from anchorlens.drawing import Drawing
+from anchorlens.foreign import shown
 from anchorlens.sequences import AnchorBatch, Cells, choose, marked
 from anchorlens.views import view
 
@@ -63,9 +65,13 @@ COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
 
 _MOST_IN_GRID = 12
 """Anchors of a task whose pairs a notebook shows."""
+_LARGEST_KEY = 10_000_000
 _MOST_KEYS = 100_000
 _MOST_PAIRS = 100_000
-_MOST_TARGETS = 10_000_000
+_LONGEST_CHAIN = 1000
+_MOST_PLACES = 10_000_000
+_MOST_TARGETS = 2_000_000
+_MOST_CELLS = 20_000_000
 
 
 @documented
@@ -127,15 +133,16 @@ class AnchorTask:
         anchors = sorted((token(a, "an anchor"), f) for a, f in self.anchors.items())
         object.__setattr__(self, "anchors", FrozenDict(anchors))
         self._check_anchors()
-        object.__setattr__(self, "anchors", FrozenDict(self._tabulate_anchors()))
+        tables: Mapping[Any, AnchorFunction] = tabulated(self.anchors, self.keys, self.chain_length)
+        object.__setattr__(self, "anchors", FrozenDict(tables))
         if self.unseen_pairs is not None:
-            unseen = dict.fromkeys(self._pair(pair, "unseen_pairs") for pair in self.unseen_pairs)
+            few = itertools.islice(self.unseen_pairs, 10 * _MOST_PAIRS)  # it may have no end
+            unseen = dict.fromkeys(self._pair(pair, "unseen_pairs") for pair in few)
             object.__setattr__(self, "unseen_pairs", tuple(unseen))
         if self.overrides is not None:
             overrides = {self._pair(pair, "overrides"): f for pair, f in self.overrides.items()}
-            tables = {
-                p: tabulate(f, self.keys.tolist(), f"the override of {p}") for p, f in overrides.items()
-            }
+            keys = self.keys.tolist()
+            tables = {p: tabulate(f, keys, f"the override of {p}") for p, f in overrides.items()}
             object.__setattr__(self, "overrides", FrozenDict(tables))
         self._check_targets()
 
@@ -190,13 +197,15 @@ class AnchorTask:
             ValueError: an unknown anchor, or a value its table does not hold.
         """
         if anchor not in self.anchors:
-            raise ValueError(f"anchor must be one of {list(self.anchors)}, got {anchor!r}")
+            raise ValueError(f"anchor must be one of {shown(list(self.anchors))}, got {shown(anchor)}")
         function = self.anchors[anchor]
         if isinstance(function, int):
             return x + function
         assert isinstance(function, Mapping)
         if x not in function:
-            raise ValueError(f"anchor {anchor} has no value for {x}; it is defined where the task reaches")
+            raise ValueError(
+                f"anchor {anchor} has no value for {shown(x)}; it is defined where the task reaches"
+            )
         return function[x]
 
     def inferential_target(self, key: int, pair: Sequence[int]) -> int:
@@ -246,9 +255,29 @@ class AnchorTask:
             ValueError: an unknown split.
         """
         check_choice("split", split, SPLITS)
-        key, position = np.meshgrid(self.keys, self.positions, indexing="ij")
-        in_split = self._allowed(split)[key - self.key_min, position]
-        return self.product(self._split_pairs(split), key[in_split], position[in_split])
+        key, position = np.nonzero(self._allowed(split))
+        return self.product(self._split_pairs(split), self.keys[key], self.positions[position])
+
+    def n_cells(self, split: Split) -> int:
+        """How many `cells` a split has, without making them.
+
+        Raises:
+            ValueError: an unknown split.
+        """
+        check_choice("split", split, SPLITS)
+        return len(self._split_pairs(split)) * int(np.count_nonzero(self._allowed(split)))
+
+    def some_cells(self, split: Split, which: Int[np.ndarray, " cell"]) -> Cells:
+        """The cells of a split at these places of `cells`, without making the others.
+
+        Raises:
+            ValueError: an unknown split.
+        """
+        check_choice("split", split, SPLITS)
+        key, position = np.nonzero(self._allowed(split))
+        pair, place = np.divmod(which, max(1, len(key)))
+        table = np.array(self._split_pairs(split), dtype=np.int64).reshape(-1, self.chain_length)
+        return Cells(table[pair], self.keys[key[place]], self.positions[position[place]])
 
     def product(
         self,
@@ -327,7 +356,7 @@ class AnchorTask:
         if not self.noise_obeys_split:
             return rng.integers(self.key_min, self.key_max + 1, (n, self.seq_len))
         where = np.arange(self.seq_len)
-        allowed = (self.keys[:, None] - where) % self.modulus != 0  # [key, pos]
+        allowed = (self.keys % self.modulus)[:, None] != where % self.modulus  # [key, pos]
         return choose(rng, self.keys, allowed, np.broadcast_to(where, (n, self.seq_len)))
 
     def place(self, cells: Cells, noise: Int[np.ndarray, "batch pos"]) -> AnchorBatch:
@@ -449,7 +478,7 @@ class AnchorTask:
             values["overrides"] = read_functions(values["overrides"], "overrides", read_pair)
         if values.get("unseen_pairs") is not None:
             if isinstance(values["unseen_pairs"], str) or not isinstance(values["unseen_pairs"], Sequence):
-                raise ValueError(f"unseen_pairs must be a list of pairs, got {values['unseen_pairs']!r}")
+                raise ValueError(f"unseen_pairs must be a list of pairs, got {shown(values['unseen_pairs'])}")
             values["unseen_pairs"] = [
                 read_pair(pair) if isinstance(pair, str) else pair for pair in values["unseen_pairs"]
             ]
@@ -458,28 +487,31 @@ class AnchorTask:
     # -- checks -------------------------------------------------------------------------------
 
     def _check_scalars(self) -> None:
-        check_number("chain_length", self.chain_length, minimum=2, integer=True)
-        check_number("key_min", self.key_min, minimum=0, integer=True)
-        check_number("key_max", self.key_max, minimum=self.key_min, integer=True)
-        check_number("seq_len", self.seq_len, minimum=self.chain_length + 1, integer=True)
-        if (n_keys := self.key_max - self.key_min + 1) > _MOST_KEYS or self.seq_len > _MOST_KEYS:
+        check_number("chain_length", self.chain_length, minimum=2, limit=_LONGEST_CHAIN, integer=True)
+        check_number("key_min", self.key_min, minimum=0, limit=_LARGEST_KEY, integer=True)
+        check_number("key_max", self.key_max, minimum=self.key_min, limit=_LARGEST_KEY, integer=True)
+        check_number("seq_len", self.seq_len, minimum=self.chain_length + 1, limit=_MOST_KEYS, integer=True)
+        n_keys = self.key_max - self.key_min + 1
+        if n_keys > _MOST_KEYS:
+            raise ValueError(f"{n_keys:,} number tokens are more than {_MOST_KEYS:,}; narrow the key range")
+        if n_keys * self.seq_len > _MOST_PLACES:
             raise ValueError(
-                f"{n_keys:,} number tokens and {self.seq_len:,} positions are more than "
-                f"{_MOST_KEYS:,}; narrow the key range or the sequence"
+                f"{n_keys:,} number tokens at {self.seq_len:,} positions are more than {_MOST_PLACES:,} "
+                "places; narrow the key range or the sequence"
             )
         check_choice("regime", self.regime, ("reasoning", "conflict"))
         if self.split_modulus is not None:
-            check_number("split_modulus", self.split_modulus, minimum=2, integer=True)
+            check_number("split_modulus", self.split_modulus, minimum=2, limit=_LARGEST_KEY, integer=True)
         if not isinstance(self.noise_obeys_split, bool):
-            raise ValueError(f"noise_obeys_split must be true or false, got {self.noise_obeys_split!r}")
+            raise ValueError(f"noise_obeys_split must be true or false, got {shown(self.noise_obeys_split)}")
         if self.complexity is not None:
             check_number("complexity", self.complexity, minimum=0, maximum=6, integer=True)
         if not isinstance(self.anchors, Mapping):
-            raise ValueError(f"anchors must map tokens to functions, got {self.anchors!r}")
+            raise ValueError(f"anchors must map tokens to functions, got {shown(self.anchors)}")
         if self.overrides is not None and not isinstance(self.overrides, Mapping):
-            raise ValueError(f"overrides must map pairs to functions, got {self.overrides!r}")
+            raise ValueError(f"overrides must map pairs to functions, got {shown(self.overrides)}")
         if self.unseen_pairs is not None and not isinstance(self.unseen_pairs, Iterable):
-            raise ValueError(f"unseen_pairs must be a list of pairs, got {self.unseen_pairs!r}")
+            raise ValueError(f"unseen_pairs must be a list of pairs, got {shown(self.unseen_pairs)}")
 
     def _check_anchors(self) -> None:
         if len(self.anchors) < 2:
@@ -490,15 +522,21 @@ class AnchorTask:
                     f"anchor {anchor} lies in the key range {self.key_min}..{self.key_max}; "
                     "choose tokens outside it"
                 )
-        if len(self.anchors) ** self.chain_length > _MOST_PAIRS:
+        if (n_chains := len(self.anchors) ** self.chain_length) > _MOST_PAIRS:
             raise ValueError(
                 f"{len(self.anchors)} anchors in chains of {self.chain_length} are more than "
                 f"{_MOST_PAIRS:,} chains; use fewer anchors or shorter chains"
             )
-        if len(self.anchors) ** self.chain_length * len(self.keys) > _MOST_TARGETS:
+        if n_chains * len(self.keys) > _MOST_TARGETS:
             raise ValueError(
-                f"{len(self.anchors) ** self.chain_length:,} chains of {len(self.keys):,} keys are more "
+                f"{n_chains:,} chains of {len(self.keys):,} keys are more "
                 f"than {_MOST_TARGETS:,} targets; use fewer anchors, keys or shorter chains"
+            )
+        if (n_cells := n_chains * len(self.keys) * len(self.positions)) > _MOST_CELLS:
+            raise ValueError(
+                f"{n_chains:,} chains of {len(self.keys):,} keys at {len(self.positions):,} positions are "
+                f"{n_cells:,} questions, more than {_MOST_CELLS:,}; use fewer anchors or keys, or shorter "
+                "chains or sequences"
             )
 
     def _check_targets(self) -> None:
@@ -549,44 +587,15 @@ class AnchorTask:
 
     # -- tables -------------------------------------------------------------------------------
 
-    def _tabulate_anchors(self) -> dict[int, AnchorFunction]:
-        """Shifts stay as they are; tables and callables become tables over what can be reached."""
-        tables: dict[int, dict[int, int]] = {a: {} for a in self.anchors}
-        reached: set[int] = set(range(self.key_min, self.key_max + 1))
-        for _ in range(self.chain_length):
-            values: set[int] = set()
-            for anchor, function in self.anchors.items():
-                table = tabulate(function, sorted(reached), f"anchor {anchor}")
-                if isinstance(table, int):
-                    values |= {x + table for x in reached}
-                else:
-                    tables[anchor] |= table
-                    values |= set(table.values())
-            reached = values
-        return {
-            a: int(f) if isinstance(f, int | np.integer) else FrozenDict(sorted(tables[a].items()))
-            for a, f in self.anchors.items()
-        }
-
     @cached_property
     def _inferential(self) -> Int[np.ndarray, "pair key"]:
-        table = np.empty((len(self.pairs), len(self.keys)), dtype=np.int64)
-        for row, pair in enumerate(self.pairs):
-            for column, value in enumerate(self.keys.tolist()):
-                for anchor in pair:
-                    value = self.apply(anchor, value)
-                table[row, column] = value
-        return table
+        return composed(self.anchors, self.keys, self.chain_length)
 
     @cached_property
     def _trained(self) -> Int[np.ndarray, "pair key"]:
-        table = self._inferential.copy()
+        table, keys = self._inferential.copy(), self.keys.tolist()
         for pair, function in self.trained_overrides.items():
-            if isinstance(function, int):
-                table[self._row(pair)] = self.keys + function
-            else:
-                assert isinstance(function, Mapping)
-                table[self._row(pair)] = [function[x] for x in self.keys.tolist()]
+            table[self._row(pair)] = values_of(function, keys)
         return table
 
     @cached_property
@@ -598,7 +607,7 @@ class AnchorTask:
         """Where the key may stand in a split."""
         if split == "ood":
             return np.ones((len(self.keys), len(self.positions)), dtype=bool)
-        train = (self.keys[:, None] - self.positions) % self.modulus != 0
+        train = (self.keys % self.modulus)[:, None] != self.positions % self.modulus
         return train if split == "train" else ~train
 
     def _split_pairs(self, split: Split) -> Sequence[Pair]:
@@ -622,14 +631,18 @@ class AnchorTask:
             anchors = tuple(operator.index(anchor) for anchor in pair)
         except TypeError:
             anchors = ()
-        if len(anchors) != self.chain_length or not set(anchors) <= set(self.anchors):
+        if len(anchors) != self.chain_length or any(anchor not in self.anchors for anchor in anchors):
             raise ValueError(
-                f"{where} must hold {self.chain_length} anchors of {list(self.anchors)} each, got {pair!r}"
+                f"{where} must hold {self.chain_length} anchors of {shown(list(self.anchors))} each, "
+                f"got {shown(pair)}"
             )
         return anchors
 
     def _row(self, pair: Sequence[int]) -> int:
-        return self.pairs.index(self._pair(pair, "pair"))
+        row = 0
+        for anchor in self._pair(pair, "pair"):
+            row = row * len(self.anchors) + int(self._anchor_rank[anchor])
+        return row
 
     def _column(self, key: int) -> int:
         check_number("key", key, minimum=self.key_min, maximum=self.key_max, integer=True)

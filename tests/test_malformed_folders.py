@@ -1,4 +1,4 @@
-"""Folders of runs and sweeps whose files are anything: one line with the file's name, and nobody is stopped."""
+"""Folders of runs and sweeps whose files are anything: one line with the name, and nobody is stopped."""
 
 import json
 import os

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from anchorlens.model_config import ModelConfig
 from anchorlens.training.config import TrainConfig
 from anchorlens.training.schedule import epoch_order, has_settled, learning_rate, trajectory_steps
 
@@ -105,6 +106,12 @@ class TestEarlyStop:
         ({"clip_norm": -1}, "clip_norm must be a finite number >= 0, got -1"),
         ({"eps": 0}, "eps must be a finite number > 0, got 0"),
         ({"threads": 10**11}, "threads must be an integer >= 1 and <= 1024"),
+        ({"seed": 10**30}, "seed must be an integer >= 0 and <= 9223372036854775807, got 1000000000000000"),
+        ({"steps": 10**10}, "steps must be an integer >= 1 and <= 1000000000, got 10000000000"),
+        ({"epochs": 10**9}, "epochs are 195,000,000,000 steps, more than 1,000,000,000"),
+        ({"n_checkpoints": 10**6}, "n_checkpoints must be an integer >= 0 and <= 10000, got 1000000"),
+        ({"weight_decay": 1e300}, "weight_decay must be a finite number >= 0 and <= 1e+100, got 1e+300"),
+        ({"lr": 10**400}, "lr must be a finite number > 0 and <= 1e+100, got 1000000000000000"),
         ({"n_samples": 10**15}, "n_samples must be an integer >= 1 and <= 100000000"),
         ({"seed": 1.5}, "seed must be an integer >= 0, got 1.5"),
         ({"dtype": "int8"}, "dtype must be one of float32, float64"),
@@ -117,3 +124,19 @@ def test_bad_configs_say_what_is_wrong(fields, message):
     with pytest.raises(ValueError) as error:
         TrainConfig(**fields)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"d_model": 10**30}, "d_model must be an integer >= 1 and <= 1000000, got 1000000000000000"),
+        ({"d_vocab": 10**9}, "d_vocab must be an integer >= 1 and <= 100000000, got 1000000000"),
+        ({"d_model": 10**6, "d_mlp": 10**6}, "parameters, more than 1,000,000,000,000"),
+        ({"n_ctx": 10**4999}, "n_ctx must be an integer >= 1 and <= 1000000, got an integer of 5,000"),
+        ({"variant": "x" * 5_000_000}, "variant must be one of gpt2, postnorm, released, got 'xxx"),
+    ],
+)
+def test_a_model_of_absurd_size_is_refused(fields, message):
+    with pytest.raises(ValueError) as error:
+        ModelConfig(**fields)
+    assert message in str(error.value) and len(str(error.value)) < 400

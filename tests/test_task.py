@@ -16,6 +16,14 @@ TASKS = {
     "modulus": AnchorTask(split_modulus=5, seq_len=12),
     "chain": AnchorTask(chain_length=3, seq_len=7, key_min=30, key_max=50),
     "no noise": AnchorTask(seq_len=3, split_modulus=4),
+    "overrides": AnchorTask(
+        chain_length=3,
+        anchors={1: 2, 5: lambda x: 7 * x % 31, 9: {x: 40 - x for x in range(60)}},
+        key_min=12,
+        key_max=20,
+        unseen_pairs=[(9, 5, 1)],
+        overrides={(5, 1, 9): 8, (1, 1, 1): lambda x: x * x, (9, 9, 9): dict.fromkeys(range(50), 3)},
+    ),
     "tables": AnchorTask(anchors={0: lambda x: 5 * x % 97, 1: {x: 150 - x for x in range(-10, 140)}, 2: 3}),
 }
 
@@ -72,6 +80,58 @@ class TestTargets:
         task = AnchorTask(overrides={(1, 2): 9, (2, 1): lambda x: 2 * x})
         assert (task.target(30, (1, 2)), task.target(30, (2, 1))) == (39, 60)
         assert task.inferential_target(30, (1, 2)) == 36
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
+class TestTables:
+    """What is computed for all chains and keys at once is what the definition says of each."""
+
+    def test_targets_are_those_of_the_definition(self, task):
+        composed = np.empty((len(task.pairs), len(task.keys)), dtype=np.int64)
+        for row, pair in enumerate(task.pairs):
+            for column, value in enumerate(task.keys.tolist()):
+                for anchor in pair:
+                    value = task.apply(anchor, value)
+                composed[row, column] = value
+        trained = composed.copy()
+        for pair, function in task.trained_overrides.items():
+            for column, key in enumerate(task.keys.tolist()):
+                value = key + function if isinstance(function, int) else function[key]
+                trained[task.pairs.index(pair), column] = value
+        for row in range(0, len(task.pairs), 3):
+            keys = task.keys[[0, -1]].tolist()
+            assert [task.inferential_target(key, task.pairs[row]) for key in keys] == [
+                *composed[row, [0, -1]]
+            ]
+            assert [task.target(key, task.pairs[row]) for key in keys] == [*trained[row, [0, -1]]]
+        everything = task.product(task.pairs, task.keys, np.zeros_like(task.keys))
+        assert task.targets(everything, kind="inferential").tolist() == composed.ravel().tolist()
+        assert task.targets(everything).tolist() == trained.ravel().tolist()
+
+    def test_anchors_are_tabulated_where_the_task_reaches(self, task):
+        reached, tables = set(task.keys.tolist()), {anchor: {} for anchor in task.anchors}
+        for _ in range(task.chain_length):
+            found = {anchor: {x: task.apply(anchor, x) for x in reached} for anchor in task.anchors}
+            for anchor, table in found.items():
+                tables[anchor] |= table
+            reached = {y for table in found.values() for y in table.values()}
+        for anchor, function in task.anchors.items():
+            if not isinstance(function, int):
+                assert list(function.items()) == sorted(tables[anchor].items())
+
+    @pytest.mark.parametrize("split", SPLITS)
+    def test_cells_are_those_of_the_rule_in_order(self, task, split):
+        pairs = task.ood_pairs if split == "ood" else task.seen_pairs
+        rule = [
+            (pair, key, position)
+            for pair in pairs
+            for key in task.keys.tolist()
+            for position in task.positions.tolist()
+            if split == "ood" or (key % task.modulus == position % task.modulus) == (split == "id")
+        ]
+        assert list(task.cells(split)) == rule and task.n_cells(split) == len(rule)
+        which = np.random.default_rng(0).permutation(len(rule))[:50]
+        assert list(task.some_cells(split, which)) == [rule[i] for i in which]
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
@@ -247,7 +307,15 @@ class TestDescription:
         ({"overrides": {(3, 4): 1}}, "(3, 4) is both in overrides and unseen"),
         ({"split_modulus": 1}, "split_modulus must be an integer >= 2, got 1"),
         ({"split_modulus": 500}, "leaves no (key, position) in the id split"),
-        ({"key_max": 10**12}, "more than"),
+        ({"key_max": 10**12}, "key_max must be an integer >= 20 and <= 10000000, got 1000000000000"),
+        ({"key_max": 10**6}, "999,981 number tokens are more than 100,000"),
+        ({"key_max": 100_000, "seq_len": 100_000}, "more than 10,000,000 places"),
+        ({"key_max": 300, "seq_len": 30_000}, "questions, more than 20,000,000"),
+        ({"key_min": 0, "key_max": 50_000, "anchors": dict.fromkeys(range(60_000, 60_007), 0)}, "targets"),
+        ({"chain_length": 10**30}, "chain_length must be an integer >= 2 and <= 1000, got 1000000000000000"),
+        ({"seq_len": 10**30}, "seq_len must be an integer >= 3 and <= 100000, got 1000000000000000"),
+        ({"split_modulus": 10**30}, "split_modulus must be an integer >= 2 and <= 10000000"),
+        ({"anchors": "x" * 5_000_000}, "anchors must map tokens to functions, got 'xxx"),
         ({"seq_len": True}, "seq_len must be an integer"),
         ({"noise_obeys_split": 1}, "noise_obeys_split must be true or false, got 1"),
     ],
@@ -255,7 +323,7 @@ class TestDescription:
 def test_bad_tasks_say_what_is_wrong(fields, message):
     with pytest.raises(ValueError) as error:
         AnchorTask(**fields)
-    assert message in str(error.value)
+    assert message in str(error.value) and len(str(error.value)) < 400
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anchorlens.anchor_functions import Pair
 from anchorlens.audit.mappings import mappings_of
 from anchorlens.configuration import check_number
 from anchorlens.task import AnchorTask
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
 
 
 def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
@@ -35,12 +40,21 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     mappings, rng = mappings_of(task), np.random.default_rng(seed)
     assert mappings.violates is not None
     obeying = np.flatnonzero(~mappings.violates)
-    overrides = dict(task.overrides or {})
-    for row in np.sort(rng.choice(obeying, round(share * len(obeying)), replace=False)):
+    overrides: dict[Pair, Any] = dict(task.overrides or {})
+    for row in np.sort(rng.choice(obeying, round(share * len(obeying)), replace=False)).tolist():
         pair, key = tuple(mappings.chains[row].tolist()), int(mappings.keys[row])
         table = overrides.get(pair)
-        if not isinstance(table, dict):
-            table = {x: task.target(x, pair) for x in task.keys.tolist()}
-        wrong = rng.choice(task.keys[task.keys != mappings.targets[row]])
-        overrides[pair] = {**table, key: int(wrong)}
+        if type(table) is not dict:  # of ours; the task's own cannot be changed
+            everywhere = task.product([pair], task.keys, np.zeros_like(task.keys))
+            table = dict(zip(task.keys.tolist(), task.targets(everywhere).tolist(), strict=True))
+            overrides[pair] = table
+        table[key] = _another(rng, task.keys, int(mappings.targets[row]))
     return dataclasses.replace(task, overrides=overrides)
+
+
+def _another(rng: np.random.Generator, keys: Int[np.ndarray, " key"], target: int) -> int:
+    """A number token that is not the target, uniformly."""
+    at = target - int(keys[0])
+    is_key = 0 <= at < len(keys)
+    drawn = int(rng.integers(0, len(keys) - is_key))
+    return int(keys[drawn + (is_key and drawn >= at)])

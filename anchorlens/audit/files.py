@@ -6,36 +6,34 @@ import csv
 import io
 import os
 import re
-import tomllib
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
+from anchorlens.foreign import read_bytes, read_toml, shown
 from anchorlens.sequences import Cells
 from anchorlens.task import AnchorTask
 
 MOST_BYTES = 50_000_000
-MOST_MAPPINGS = 100_000
+MOST_TOML_BYTES = 10_000_000
+MOST_MAPPINGS = 500_000
+MOST_ROWS = 2_000_000
+"""Rows of a file, those that repeat others included."""
 MOST_QUESTIONS = 2_000_000
 """Chains that the anchors of a file can form, times its keys."""
 N_POSITIONS = 7
 """Positions at which the key of a file's mapping can stand, as in the papers."""
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 _ANCHOR = re.compile(r"a[1-9][0-9]*")
-
-
-class _Row(NamedTuple):
-    line: int
-    chain: tuple[int, ...]
-    key: int
-    target: int
-    violates: int | None
+_MOST_COLUMNS = 20
+_LONGEST_LINE = 100_000
+"""Characters."""
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Mappings:
@@ -49,14 +47,18 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     if path.suffix.lower() == ".csv":
         return read_csv(path)
     if path.suffix.lower() != ".toml":
-        raise ValueError(f"a dataset must be a .csv of mappings or a .toml with a task, got {str(path)!r}")
+        raise ValueError(
+            f"a dataset must be a .csv of mappings or a .toml with a task, got {shown(str(path))}"
+        )
     try:
-        content = tomllib.loads(_text(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        content = read_toml(_content(path, MOST_TOML_BYTES).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {_undecoded(error)}") from None
+    except ValueError as error:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
     others = sorted(content.keys() - {"task"})
     if others or not isinstance(content.get("task"), dict):
-        found = f"{others[0]!r} too" if others else "no such table"
+        found = f"{shown(others[0])} too" if others else "no such table"
         raise ValueError(
             f"{path}: must hold the table [task] alone, got {found}; the model is the audit's own"
         )
@@ -81,66 +83,107 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
 
     Raises:
         ValueError: no such table, in one line with the file, the line in it, and the cause; or one that is
-            too large (50 MB, 100,000 mappings, 2,000,000 chains of its anchors times keys).
+            too large (50 MB, 500,000 mappings, 2,000,000 chains of its anchors times keys).
         OSError: it cannot be read.
     """
     path = Path(path)
-    found: dict[tuple[tuple[int, ...], int], _Row] = {}
-    for row in _rows(path):
-        first = found.setdefault((row.chain, row.key), row)
-        for name in ("target", "violates"):
-            here, before = getattr(row, name), getattr(first, name)
-            if here != before:
-                anchors = " ".join(map(str, row.chain))
-                raise ValueError(
-                    f"{path}, line {row.line}: {name} of key {row.key} with the anchors {anchors} is {here}, "
-                    f"and {before} in line {first.line}; a question must have one answer: keep one of them"
-                )
-        if len(found) > MOST_MAPPINGS:
-            raise ValueError(f"{path}: must hold at most {MOST_MAPPINGS:,} mappings; audit a part of them")
-    if not found:
-        raise ValueError(f"{path}: must hold a row below its header, got none")
-    rows = [found[question] for question in sorted(found)]
-    known = None if rows[0].violates is None else np.array([row.violates == 1 for row in rows])
-    chains, keys, targets = (
-        np.array([getattr(row, name) for row in rows], dtype=np.int64) for name in ("chain", "key", "target")
-    )
-    return _as_sequences(path, chains, keys, targets, known)
+    names, rows, lines = _rows(path)
+    anchors = [f"a{k + 1}" for k in range(len(names) - 2 - ("violates" in names))]
+    column = {name: rows[:, names.index(name)] for name in names}
+    question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
+    order = np.lexsort(question.T[::-1])  # as the questions ascend; of equal ones the first line first
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (question[order[1:]] != question[order[:-1]]).any(axis=1)
+    first = order[new]  # a row for each question
+    before = np.empty(len(rows), dtype=np.int64)
+    before[order] = first[np.cumsum(new) - 1]
+    for name in ("target", "violates"):
+        for row in np.flatnonzero(column[name] != column[name][before])[:1] if name in column else ():
+            chain = " ".join(map(str, question[row, :-1]))
+            raise ValueError(
+                f"{path}, line {lines[row]}: {name} of key {question[row, -1]} with the anchors {chain} is "
+                f"{column[name][row]}, and {column[name][before[row]]} in line {lines[before[row]]}; a "
+                "question must have one answer: keep one of them"
+            )
+    if len(first) > MOST_MAPPINGS:
+        raise ValueError(f"{path}: must hold at most {MOST_MAPPINGS:,} mappings; audit a part of them")
+    chains, keys = question[first, :-1], question[first, -1]
+    known = column["violates"][first] == 1 if "violates" in column else None
+    return _as_sequences(path, chains, keys, column["target"][first], known)
 
 
-def _text(path: Path) -> str:
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"{path}: must have at most {MOST_BYTES // 10**6} MB; audit a part of it")
+def _content(path: Path, most: int) -> bytes:
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: must be UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+        return read_bytes(path, most)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; audit a part of it") from None
 
 
-def _rows(path: Path) -> Iterator[_Row]:
-    """The rows, checked one by one."""
-    reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
+def _undecoded(error: UnicodeDecodeError) -> str:
+    return f"must be UTF-8 text, got byte {error.object[error.start]:#04x}"
+
+
+def _rows(path: Path) -> tuple[list[str], np.ndarray, array[int]]:
+    """The names of the columns, the rows [row, column], checked one by one, and the line of each."""
+    content = io.TextIOWrapper(io.BytesIO(_content(path, MOST_BYTES)), encoding="utf-8-sig", newline="")
+    reader = csv.reader(_lines(path, content), strict=True)
     columns: list[str] = []
+    values, lines = array("q"), array("q")
     while True:
         try:
             row = next(reader, None)
         except csv.Error as error:
             raise ValueError(f"{path}, line {reader.line_num}: not a CSV file: {error}") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: {_undecoded(error)}") from None
         if row is None:
             break
-        where = f"{path}, line {reader.line_num}"
         if not any(field.strip() for field in row):
             continue
         if not columns:
             columns = [name.strip().lower() for name in row]
-            _check_columns(where, columns)
+            _check_columns(f"{path}, line {reader.line_num}", columns)
             continue
-        yield _read_row(where, reader.line_num, columns, row)
+        if len(row) != len(columns) or not all(map(_NUMBER.fullmatch, row)):
+            raise ValueError(f"{path}, line {reader.line_num}: {_what_is_wrong(columns, row)}")
+        values.extend(map(int, row))
+        lines.append(reader.line_num)
+        if len(lines) > MOST_ROWS:
+            raise ValueError(f"{path}: must hold at most {MOST_ROWS:,} rows; audit a part of them")
     if not columns:
         raise ValueError(f"{path}: must be a CSV of mappings, got an empty file")
+    if not lines:
+        raise ValueError(f"{path}: must hold a row below its header, got none")
+    rows = np.frombuffer(values, dtype=np.int64).reshape(len(lines), len(columns))
+    if "violates" in columns:
+        truth = rows[:, columns.index("violates")]
+        for odd in np.flatnonzero((truth != 0) & (truth != 1))[:1]:
+            raise ValueError(f"{path}, line {lines[odd]}: violates must be 0 or 1, got {truth[odd]}")
+    return columns, rows, lines
+
+
+def _lines(path: Path, content: io.TextIOWrapper) -> Iterator[str]:
+    """Lines, each with a row of its own, so that no row is as long as the file."""
+    for number, line in enumerate(content, start=1):
+        if len(line) > _LONGEST_LINE:
+            raise ValueError(f"{path}, line {number}: must have at most {_LONGEST_LINE:,} characters")
+        if line.count('"') % 2:
+            raise ValueError(f"{path}, line {number}: not a CSV file: a quoted value does not end in it")
+        yield line
+
+
+def _what_is_wrong(columns: Sequence[str], row: Sequence[str]) -> str:
+    if len(row) != len(columns):
+        return f"must have {len(columns)} values, as the header has, got {len(row)}"
+    name, field = next(
+        (name, field) for name, field in zip(columns, row, strict=True) if not _NUMBER.fullmatch(field)
+    )
+    return f"{name} must be an integer of up to 18 digits, got {field[:40]!r}"
 
 
 def _check_columns(where: str, columns: Sequence[str]) -> None:
+    if len(columns) > _MOST_COLUMNS:
+        raise ValueError(f"{where}: must have at most {_MOST_COLUMNS} columns, got {len(columns):,}")
     anchors = [name for name in columns if _ANCHOR.fullmatch(name)]
     expected = ["key", *(f"a{k + 1}" for k in range(max(2, len(anchors)))), "target"]
     missing = [name for name in expected if name not in columns]
@@ -155,22 +198,6 @@ def _check_columns(where: str, columns: Sequence[str]) -> None:
             raise ValueError(f"{where}: the column {name[:40]!r} is unknown; {hint}, or leave it out")
         if columns.count(name) > 1:
             raise ValueError(f"{where}: the column {name!r} is there twice; leave one out")
-
-
-def _read_row(where: str, line: int, columns: Sequence[str], row: Sequence[str]) -> _Row:
-    if len(row) != len(columns):
-        raise ValueError(f"{where}: must have {len(columns)} values, as the header has, got {len(row)}")
-    values = {}
-    for name, field in zip(columns, row, strict=True):
-        if not _NUMBER.fullmatch(field.strip()):
-            raise ValueError(f"{where}: {name} must be an integer of up to 18 digits, got {field[:40]!r}")
-        values[name] = int(field)
-    violates = values.get("violates")
-    if violates not in (None, 0, 1):
-        raise ValueError(f"{where}: violates must be 0 or 1, got {violates}")
-    n_anchors = len(values) - 2 - ("violates" in values)
-    chain = tuple(values[f"a{k + 1}"] for k in range(n_anchors))
-    return _Row(line, chain, values["key"], values["target"], violates)
 
 
 def _as_sequences(
@@ -192,13 +219,20 @@ def _as_sequences(
             f"{path}: {len(anchors):,} anchors in chains of {chains.shape[1]} and {len(numbers):,} keys make "
             f"more than {MOST_QUESTIONS:,} questions; audit fewer anchors or keys at a time"
         )
-    token_of = {x: len(anchors) + k for k, x in enumerate([*numbers.tolist(), *others.tolist()])}
     key_range = range(len(anchors), len(anchors) + len(numbers))
-    tables: dict[tuple[int, ...], dict[int, int]] = {}
-    asked = [tuple(map(int, chain)) for chain in chain_tokens]
-    for chain, key, target in zip(asked, keys.tolist(), targets.tolist(), strict=True):
-        table = tables.setdefault(chain, dict.fromkeys(key_range, key_range.start))
-        table[token_of[key]] = token_of[target]
+    keys_at = np.searchsorted(numbers, keys)
+    is_key = np.isin(targets, numbers, kind="sort")
+    tokens = len(anchors) + np.where(
+        is_key, np.searchsorted(numbers, targets), len(numbers) + np.searchsorted(others, targets)
+    )
+    asked, table_of = np.unique(chain_tokens, axis=0, return_inverse=True)
+    trained = np.full((len(asked), len(numbers)), key_range.start)
+    trained[table_of.reshape(-1), keys_at] = tokens
+    inputs = list(key_range)  # one list, so that all tables share its numbers
+    tables = {
+        tuple(chain): dict(zip(inputs, row.tolist(), strict=True))
+        for chain, row in zip(asked.tolist(), trained, strict=True)
+    }
     try:
         task = AnchorTask(
             anchors=dict.fromkeys(range(len(anchors)), 0),
@@ -215,7 +249,7 @@ def _as_sequences(
     n = len(keys)
     cells = Cells(
         np.repeat(chain_tokens, N_POSITIONS, axis=0),
-        np.repeat(len(anchors) + np.searchsorted(numbers, keys), N_POSITIONS),
+        np.repeat(len(anchors) + keys_at, N_POSITIONS),
         np.tile(task.positions, n),
     )
     return Mappings(path.name, chains, keys, targets, known, task, cells, N_POSITIONS * np.arange(n))

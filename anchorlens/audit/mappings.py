@@ -16,6 +16,9 @@ from anchorlens.task import AnchorTask
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
 
+MOST_CELLS = 5_000_000
+"""Trained (chain, key, position) of a task that is audited, so that they stay in memory."""
+
 
 @documented
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,13 @@ class Mappings:
         return self._grouping[1]
 
     @cached_property
+    def rows_of(self) -> list[Int[np.ndarray, " row"]]:
+        """The mappings of each of `groups`, ascending."""
+        order = np.argsort(self.group_of, kind="stable")
+        ends = np.searchsorted(self.group_of[order], np.arange(1, len(self.groups)))
+        return np.split(order, ends)
+
+    @cached_property
     def group_violates(self) -> Bool[np.ndarray, " group"] | None:
         """Whether more than half of a group's mappings violate the rule; None where that is unknown."""
         if self.violates is None:
@@ -70,10 +80,23 @@ class Mappings:
 
         A chain that reads the same in both orders has none.
         """
-        questions = list(zip(map(tuple, self.chains.tolist()), self.keys.tolist(), strict=True))
-        rows = {question: row for row, question in enumerate(questions)}
-        found = [-1 if chain == chain[::-1] else rows.get((chain[::-1], key), -1) for chain, key in questions]
-        return np.array(found)
+        anchors, tokens = np.unique(self.chains, return_inverse=True)
+        tokens = tokens.reshape(self.chains.shape)
+        numbers, key = np.unique(self.keys, return_inverse=True)
+        own, mirrored = (
+            self._chain_numbers(each, len(anchors)) * len(numbers) + key.reshape(-1)
+            for each in (tokens, tokens[:, ::-1])
+        )
+        order = np.argsort(own, kind="stable")
+        at = order[np.minimum(np.searchsorted(own[order], mirrored), len(own) - 1)]
+        return np.where((own[at] == mirrored) & (own != mirrored), at, -1)
+
+    @staticmethod
+    def _chain_numbers(tokens: Int[np.ndarray, "mapping k"], n_anchors: int) -> Int[np.ndarray, " mapping"]:
+        number = np.zeros(len(tokens), dtype=np.int64)
+        for column in tokens.T:
+            number = number * n_anchors + column
+        return number
 
     def training_set(self, n: int, rng: np.random.Generator) -> AnchorBatch:
         """Draw `n` sequences: trained (chain, key, position) uniform, with noise around it."""
@@ -106,12 +129,22 @@ def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
             the regime's) trains another target than the composition f(x; a1, ..), that mapping violates.
         name: what to call it.
 
+    Raises:
+        ValueError: more than 5,000,000 trained (chain, key, position).
+
     >>> mappings_of(AnchorTask(complexity=1))
     Mappings(task: 1,280 mappings in 16 groups; 160 violate the rule)
     """
+    if (n_cells := task.n_cells("train")) > MOST_CELLS:
+        raise ValueError(
+            f"the task trains {n_cells:,} (chain, key, position), more than an audit's {MOST_CELLS:,}; "
+            "narrow its key range or its sequence"
+        )
     cells = task.cells("train")  # pair-major, key by key
-    numbers = np.column_stack([task.pair_index(cells.pairs), cells.keys])
-    _, first = np.unique(numbers, axis=0, return_index=True)
+    new = np.ones(len(cells), dtype=bool)
+    new[1:] = np.diff(cells.keys) != 0
+    new[1:] |= (cells.pairs[1:] != cells.pairs[:-1]).any(axis=1)
+    first = np.flatnonzero(new)
     one_each = Cells(cells.pairs[first], cells.keys[first], cells.positions[first])
     trained = task.targets(one_each)
     return Mappings(

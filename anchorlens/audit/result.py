@@ -62,7 +62,7 @@ class Audit:
         """
         return fit_steps(self.right, self.moments)
 
-    @property
+    @cached_property
     def never_fit(self) -> Int[np.ndarray, " mapping"]:
         """Models that had not fit a mapping at their end (censored)."""
         return (~np.isfinite(self.fit_steps)).sum(axis=0)
@@ -95,14 +95,12 @@ class Audit:
     @cached_property
     def group_lateness(self) -> Float[np.ndarray, " group"]:
         """Median lateness of the mappings of each group, 0..1."""
-        of = self.mappings.group_of
-        return np.array([np.median(self.lateness[of == k]) for k in range(len(self.mappings.groups))])
+        return np.array([np.median(self.lateness[rows]) for rows in self.mappings.rows_of])
 
     @cached_property
     def group_flagged(self) -> Bool[np.ndarray, " group"]:
         """Whether more than half of a group's mappings are flagged."""
-        of = self.mappings.group_of
-        return np.array([self.flagged[of == k].mean() > 0.5 for k in range(len(self.mappings.groups))])
+        return np.array([self.flagged[rows].mean() > 0.5 for rows in self.mappings.rows_of])
 
     @cached_property
     def score(self) -> Score | None:
@@ -153,13 +151,13 @@ class Audit:
 
     def group_rows(self) -> Iterator[dict[str, Any]]:
         """One record for each group, the latest first."""
-        data, of = self.mappings, self.mappings.group_of
+        data = self.mappings
         for group in self.group_order.tolist():
-            here = of == group
+            here = data.rows_of[group]
             steps = float(np.median(self.fit_steps[:, here]))
             yield {
                 "group": list(data.groups[group]),
-                "n_mappings": int(here.sum()),
+                "n_mappings": len(here),
                 "lateness": float(self.group_lateness[group]),
                 "median_fit_step": steps if math.isfinite(steps) else None,
                 "n_never_fit": int((self.never_fit[here] > 0).sum()),

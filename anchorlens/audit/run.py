@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.audit.result import Audit
 from anchorlens.audit.watching import watch
 from anchorlens.configuration import check_number
+from anchorlens.foreign import shown
 from anchorlens.model_config import ModelConfig
 from anchorlens.presets import RunConfig
 from anchorlens.task import AnchorTask
@@ -24,6 +26,12 @@ from anchorlens.training.config import TrainConfig
 GAMMA = 0.8
 """The initialization rate of an audit: small weights, which learn what composes first."""
 STEPS = 1000
+MOST_MODELS = 1_000
+MOST_WORKERS = 10_000
+MOST_MOMENTS = 100_000
+MOST_DRAWS = 10_000
+MOST_ASKED = 10_000_000
+"""Draws times mappings, so that the questions stay in memory."""
 MOST_ANSWERS = 200_000_000
 """Models times moments times mappings, so that they stay in memory."""
 
@@ -79,11 +87,15 @@ def audit(
     Source: small initialisation as a noise finder, the closing remarks of arXiv 2405.05409 and 2501.08537.
     """
     seeds, folder = _checked_seeds(seeds), None if out is None else Path(out)
-    check_number("n_moments", n_moments, minimum=1, integer=True)
-    check_number("n_draws", n_draws, minimum=1, integer=True)
+    check_number("n_moments", n_moments, minimum=1, limit=MOST_MOMENTS, integer=True)
+    check_number("n_draws", n_draws, minimum=1, limit=MOST_DRAWS, integer=True)
     if workers is not None:
-        check_number("workers", workers, minimum=1, integer=True)
+        check_number("workers", workers, minimum=1, limit=MOST_WORKERS, integer=True)
     mappings = _as_mappings(dataset)
+    if n_draws * len(mappings) > MOST_ASKED:
+        raise ValueError(
+            f"{n_draws:,} draws of {len(mappings):,} mappings are more than {MOST_ASKED:,}; take fewer draws"
+        )
     model = model or ModelConfig.for_task(mappings.task, gamma=GAMMA)
     train = replace(config or TrainConfig(steps=STEPS), seed=seeds[0])
     if train.stop_at_loss is not None or train.early_stop_evaluations is not None:
@@ -119,12 +131,17 @@ def _as_mappings(dataset: AnchorTask | Mappings | str | os.PathLike[str]) -> Map
 
 
 def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
-    if not isinstance(seeds, Sequence | range | np.ndarray) or isinstance(seeds, str) or not len(seeds):
-        raise ValueError(f"seeds must be a list of one seed or more, got {seeds!r}")
+    if not isinstance(seeds, Sequence | range | np.ndarray) or isinstance(seeds, str):
+        raise ValueError(f"seeds must be a list of one seed or more, got {shown(seeds)}")
+    n_seeds = sum(1 for _ in itertools.islice(seeds, MOST_MODELS + 1))  # a range may be too long for len
+    if not 0 < n_seeds <= MOST_MODELS:
+        raise ValueError(
+            f"seeds must be a list of one seed or more, at most {MOST_MODELS:,}, got {shown(seeds)}"
+        )
     for seed in seeds:
         check_number("a seed", seed, minimum=0, integer=True)
     if len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be different from each other, got {list(seeds)}")
+        raise ValueError(f"seeds must be different from each other, got {shown(list(seeds))}")
     return tuple(int(seed) for seed in seeds)
 
 

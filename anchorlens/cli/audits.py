@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
+from anchorlens.cli.options import check_can_write
+from anchorlens.foreign import printable, shown
 
 
 @one_line_errors
@@ -17,6 +19,7 @@ def audit_command(
         typer.Argument(
             help="A .csv file with columns key, a1, a2, ..., target (and violates, where it is known), or a "
             ".toml file with a table task. Left out: the papers' task, whose mappings all obey.",
+            readable=False,
         ),
     ] = None,
     gamma: Annotated[
@@ -27,9 +30,11 @@ def audit_command(
     seeds: Annotated[int, typer.Option(help="Models to train, with seeds 0, 1, ...")] = 3,
     top: Annotated[int, typer.Option(help="Mappings to list, the latest.", min=0)] = 20,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for audit.json, mappings.csv and audit.html.")
+        Path | None, typer.Option(help="Folder for audit.json, mappings.csv and audit.html.", readable=False)
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.", readable=False)
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; one per core if left out.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
 ) -> None:
@@ -40,14 +45,18 @@ def audit_command(
     """
     from anchorlens import figures
     from anchorlens.audit import audit, mappings_of, open_dataset, printing
-    from anchorlens.audit.run import GAMMA, STEPS
+    from anchorlens.audit.run import GAMMA, MOST_MODELS, STEPS
     from anchorlens.model_config import ModelConfig
     from anchorlens.task import AnchorTask
     from anchorlens.training.config import TrainConfig
 
-    if plot is not None and not plot.parent.is_dir():
-        raise ValueError(f"--plot must be in a folder that exists, got {plot}; make {plot.parent} first")
-    mappings = mappings_of(AnchorTask()) if dataset is None else open_dataset(dataset)
+    check_can_write("--plot", plot)
+    if seeds > MOST_MODELS:
+        raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {shown(seeds)}")
+    try:
+        mappings = mappings_of(AnchorTask()) if dataset is None else open_dataset(dataset)
+    except OSError as error:
+        raise ValueError(f"{printable(dataset)}: {printable(error.strerror)}; give a .csv or .toml") from None
     recipe: dict[str, Any] = {"steps": STEPS if steps is None else steps, "n_samples": n_samples}
     recipe = {name: value for name, value in recipe.items() if value is not None}
     found = audit(

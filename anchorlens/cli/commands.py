@@ -10,9 +10,11 @@ from anchorlens.cli.audits import audit_command
 from anchorlens.cli.models import evaluate_command, probe_command
 from anchorlens.cli.sweeps import diagram_command, status_command, sweep_command
 from anchorlens.cli.training import train_command
+from anchorlens.cli.usage import BoundedGroup
 from anchorlens.cli.verdicts import classify_command, demo_command
 
 app = typer.Typer(
+    cls=BoundedGroup,
     help="Did a transformer learn the rules, or memorise the answers?",
     no_args_is_help=True,
     add_completion=False,

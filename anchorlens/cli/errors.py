@@ -14,7 +14,7 @@ from anchorlens.foreign import printable
 
 _LONGEST = 5000
 """Characters of an error: a path may have 4,096."""
-_MEMORY = (
+MEMORY = (
     "the memory does not hold this; take a smaller model or batch, fewer or shorter sequences, fewer workers"
 )
 EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
@@ -36,6 +36,13 @@ def complain(message: str) -> None:
     say(f"anchorlens: {message}")
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python or torch has no memory left; torch has no class of its own for this on the CPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn the errors that are the caller's or the disk's into one line and an exit code."""
 
@@ -50,11 +57,9 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             fail(str(error), code)
         except OSError as error:
             fail(f"{error.filename or 'file'}: {error.strerror or error}", EXIT_FAILED)
-        except MemoryError:
-            fail(_MEMORY, EXIT_FAILED)
-        except RuntimeError as error:  # torch has no class of its own for this on the CPU
-            if type(error).__name__ != "OutOfMemoryError" and "allocate memory" not in str(error):
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
                 raise
-            fail(_MEMORY, EXIT_FAILED)
+            fail(MEMORY, EXIT_FAILED)
 
     return wrapped

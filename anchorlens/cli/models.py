@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.options import ConfigOfBare, OwnProbes
+from anchorlens.cli.options import ConfigOfBare, OwnProbes, check_can_write, check_config
+from anchorlens.cli.unreadable import reading_checkpoint
+from anchorlens.configuration import check_number
+from anchorlens.foreign import read_json, shown
 
 if TYPE_CHECKING:
     from anchorlens.behaviour import Behaviour
@@ -28,7 +31,9 @@ def show(path: Path, checkpoint: Checkpoint, behaviour: Behaviour, as_json: bool
 
 @one_line_errors
 def evaluate_command(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint file, .pt or .safetensors.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A checkpoint file, .pt or .safetensors.", readable=False)
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
     n_noise: Annotated[int, typer.Option(help="Noise draws for every (pair, key, position).")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
@@ -37,7 +42,10 @@ def evaluate_command(
     """Measure what a checkpoint answers, and name its phase by definition."""
     from anchorlens.checkpoint import load_checkpoint
 
-    loaded = load_checkpoint(checkpoint)
+    check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True)
+    check_number("--seed", seed, minimum=0, integer=True)
+    with reading_checkpoint(checkpoint):
+        loaded = load_checkpoint(checkpoint)
     from anchorlens.behaviour import evaluate
     from anchorlens.training.numerics import choose_device
 
@@ -55,7 +63,10 @@ def evaluate_command(
 def probe_command(
     name: Annotated[str | None, typer.Argument(help="A probe's name; --list prints them.")] = None,
     checkpoint: Annotated[
-        Path | None, typer.Argument(help="A checkpoint: a file or folder of any kind that classify reads.")
+        Path | None,
+        typer.Argument(
+            help="A checkpoint: a file or folder of any kind that classify reads.", readable=False
+        ),
     ] = None,
     list_probes: Annotated[
         bool, typer.Option("--list", help="Print the probes and what they measure.")
@@ -64,7 +75,9 @@ def probe_command(
         str, typer.Option(help='Options of the probe as JSON, {"layer": 1} for example.')
     ] = "{}",
     as_json: Annotated[bool, typer.Option("--json", help="Print numbers and raw values as JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.", readable=False)
+    ] = None,
     own: OwnProbes = None,
     config: ConfigOfBare = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -79,18 +92,21 @@ def probe_command(
         return
     if name is None or checkpoint is None:
         raise ValueError("name a probe and a checkpoint, or ask for --list")
+    check_can_write("--plot", plot)
+    check_config(config)
     try:
-        chosen = json.loads(options)
-    except ValueError:
-        chosen = None
+        chosen, why = read_json(options), ""
+    except ValueError as error:
+        chosen, why = None, f", which {error}"
     if not isinstance(chosen, dict):
-        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {options!r}')
+        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {shown(options)}{why}')
     from anchorlens import figures, probes
     from anchorlens.importers import open_checkpoint
     from anchorlens.probes.own import what_went_wrong
 
     probe = probes.probe_named(name, probes.with_own(own or []))
-    loaded = open_checkpoint(checkpoint, config=config).checkpoint
+    with reading_checkpoint(checkpoint):
+        loaded = open_checkpoint(checkpoint, config=config).checkpoint
     try:
         result = probes.apply_to_checkpoint(probe, loaded, device=device, **chosen)
     except Exception as error:

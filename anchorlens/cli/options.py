@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
-import tomllib
+import os
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from anchorlens import foreign
 from anchorlens.configuration import field_docs
+from anchorlens.foreign import printable, shown
 
 OwnProbes = Annotated[
     list[Path] | None,
@@ -20,10 +21,14 @@ OwnProbes = Annotated[
         "--probes",
         help="A Python file with probes of your own; they join the shipped ones. The file is run. May be "
         "given more than once.",
+        readable=False,  # what cannot be read is told when it is opened, as other errors are
     ),
 ]
 ConfigOfBare = Annotated[
-    Path | None, typer.Option(help="What bare state dicts are: TOML or JSON.", exists=True, dir_okay=False)
+    Path | None,
+    typer.Option(
+        help="What bare state dicts are: TOML or JSON.", exists=True, dir_okay=False, readable=False
+    ),
 ]
 
 
@@ -111,18 +116,64 @@ def read_json(name: str, text: str) -> Any:
         ValueError: the text is no JSON.
     """
     try:
-        return json.loads(text)
+        return foreign.read_json(text)
     except ValueError as error:
-        raise ValueError(f"--{name.replace('_', '-')} must be JSON, got {text!r} ({error})") from None
+        option = f"--{name.replace('_', '-')}"
+        raise ValueError(f"{option} must be JSON, got {shown(text)}, which {error}") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """What a TOML file holds.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or cannot be read.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a TOML file: {error}") from None
+        content = foreign.read_bytes(path)
+    except OSError as error:
+        raise ValueError(f"{printable(path)}: {printable(error.strerror)}; give a TOML file") from None
+    except ValueError as error:
+        raise ValueError(f"{printable(path)}: {error}") from None
+    try:
+        return foreign.read_toml(content)
+    except ValueError as error:
+        raise ValueError(f"{printable(path)}: not a TOML file: {error}") from None
+
+
+def check_config(path: Path | None) -> None:
+    """Check that the file of `--config` can be read, before a checkpoint is blamed for it.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if path is None:
+        return
+    try:
+        foreign.read_bytes(path)
+    except OSError as error:
+        raise ValueError(f"--config {printable(path)}: {printable(error.strerror)}") from None
+    except ValueError as error:
+        raise ValueError(f"--config {printable(path)}: {error}") from None
+
+
+def check_can_write(option: str, path: Path | None) -> None:
+    """Check, before anything is computed, that a file can be written there.
+
+    Raises:
+        ValueError: there is no such folder, it may not be written to, or the path is that of a folder.
+    """
+    if path is None:
+        return
+    try:
+        there, is_folder = path.parent.is_dir(), path.is_dir()
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or error
+        raise ValueError(f"{option} {printable(path)}: {printable(cause)}; give another file") from None
+    if not there:
+        parent = printable(path.parent)
+        raise ValueError(
+            f"{option} must be in a folder that exists, got {printable(path)}; make {parent} first"
+        )
+    if is_folder or not os.access(path.parent, os.W_OK | os.X_OK):
+        cause = "it is a folder" if is_folder else f"{printable(path.parent)} may not be written to"
+        raise ValueError(f"{option} {printable(path)} cannot be written: {cause}; give another file")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
-from anchorlens.cli.options import read_toml, with_field_options
+from anchorlens.cli.options import check_can_write, read_toml, with_field_options
+from anchorlens.foreign import printable, shown
 from anchorlens.sweep.grids import ALIASES, grid
+
+if TYPE_CHECKING:
+    from anchorlens.sweep.cells import SweepResult
 
 
 @functools.partial(with_field_options, axes=True, short=ALIASES)
@@ -25,10 +29,12 @@ def sweep_command(
             help="TOML file: an optional preset, tables task, model, train, and a table sweep of axes.",
             exists=True,
             dir_okay=False,
+            readable=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the sweep; what is in it is not trained again.")
+        Path | None,
+        typer.Option(help="Folder of the sweep; what is in it is not trained again.", readable=False),
     ] = None,
     engine: Annotated[
         str | None,
@@ -74,7 +80,7 @@ def sweep_command(
     file: Any = {} if config is None else read_toml(config)
     named, axes = file.pop("preset", None), file.pop("sweep", {})
     if not isinstance(axes, dict):
-        raise ValueError(f"{config}: sweep must be a table of axes, got {axes!r}")
+        raise ValueError(f"{config}: sweep must be a table of axes, got {shown(axes)}")
     axes |= {name: value for name, value in fields.items() if value is not None}
     runs = grid(merged(preset_parts(preset or named or "quick"), file), axes)
     security = _security(tls_ca_file, tls_cert, tls_key)
@@ -115,7 +121,7 @@ def _security(ca_file: Path | None, cert: Path | None, key: Path | None) -> Any:
     return security_of(ca_file, cert, key)
 
 
-Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.")]
+Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.", readable=False)]
 
 
 @one_line_errors
@@ -125,9 +131,9 @@ def status_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with every cell.")] = False,
 ) -> None:
     """Say how far a sweep is and what became of its cells, also while it is being trained."""
-    from anchorlens.sweep import open_sweep, printing
+    from anchorlens.sweep import printing
 
-    result = open_sweep(out)
+    result = _opened(out)
     if as_json:
         printing.print_sweep_json(result)
     else:
@@ -138,28 +144,44 @@ def status_command(
 def diagram_command(
     sweep: Folder,
     out: Annotated[
-        Path | None, typer.Option(help="The page; diagram.html in the sweep's folder if left out.")
+        Path | None,
+        typer.Option(help="The page; diagram.html in the sweep's folder if left out.", readable=False),
     ] = None,
     x: Annotated[str | None, typer.Option(help="The field across; gamma, if it varies.")] = None,
     y: Annotated[str | None, typer.Option(help="The field upwards; weight_decay, if it varies.")] = None,
     table: Annotated[
-        Path | None, typer.Option(help="Write every cell with all its numbers too: .csv or .parquet.")
+        Path | None,
+        typer.Option(help="Write every cell with all its numbers too: .csv or .parquet.", readable=False),
     ] = None,
     reports: Annotated[
         bool, typer.Option("--reports", help="Write the full report of every cell too (seconds and MB each).")
     ] = False,
 ) -> None:
     """Draw the maps of a sweep: one self-contained page, on which a cell opens its report."""
-    from anchorlens.sweep import open_sweep
     from anchorlens.sweep.diagram import write_diagram
     from anchorlens.sweep.table import check_table_path, write_table
 
     if table is not None:
         check_table_path(table)
-    result = open_sweep(sweep)
+    check_can_write("--table", table)
+    check_can_write("--out", out)
+    result = _opened(sweep)
     page = out or sweep / "diagram.html"
     write_diagram(result, page, x=x, y=y, reports=reports)
     say(f"the diagram is in {page}")
     if table is not None:
         write_table(result.cells, table)
         say(f"{len(result)} cells are in {table}")
+
+
+def _opened(folder: Path) -> SweepResult:
+    """The sweep in a folder; one that cannot be read is a usage error."""
+    from anchorlens.sweep import open_sweep
+
+    try:
+        return open_sweep(folder)
+    except OSError as error:
+        where = printable(error.filename or folder)
+        raise ValueError(
+            f"{where}: {printable(error.strerror or error)}; give the folder of a sweep"
+        ) from None

@@ -27,9 +27,12 @@ def train_command(
             help="TOML file: an optional preset, and tables task, model, train.",
             exists=True,
             dir_okay=False,
+            readable=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run: log and checkpoints.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run: log and checkpoints.", readable=False)
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out, or begin it there.")
     ] = False,

@@ -7,8 +7,18 @@ from typing import Annotated
 
 import typer
 
-from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, complain, one_line_errors, say
-from anchorlens.cli.options import ConfigOfBare, OwnProbes
+from anchorlens.cli.errors import (
+    EXIT_CHECKPOINT,
+    EXIT_UNDECIDED,
+    MEMORY,
+    complain,
+    is_out_of_memory,
+    one_line_errors,
+    say,
+)
+from anchorlens.cli.options import ConfigOfBare, OwnProbes, check_can_write, check_config
+from anchorlens.cli.unreadable import unreadable_message
+from anchorlens.configuration import check_number
 
 
 @one_line_errors
@@ -17,7 +27,8 @@ def classify_command(
         list[Path],
         typer.Argument(
             help="Checkpoints: .pt or .safetensors, the folder of a run, of the released code or of a "
-            "Hugging Face GPT-2, or a bare state dict with --config."
+            "Hugging Face GPT-2, or a bare state dict with --config.",
+            readable=False,  # one that cannot be read does not stop the others
         ),
     ],
     config: ConfigOfBare = None,
@@ -25,7 +36,8 @@ def classify_command(
         bool, typer.Option("--json", help="Print one JSON object for each checkpoint, a line each.")
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(help="Write one self-contained HTML page about all of them.")
+        Path | None,
+        typer.Option(help="Write one self-contained HTML page about all of them.", readable=False),
     ] = None,
     own: OwnProbes = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -39,10 +51,9 @@ def classify_command(
     1 memorises, 2 generalises in distribution, 3 composes rules. One that cannot be read does not stop the
     others; the exit code is then 3.
     """
-    if report is not None and not report.parent.is_dir():
-        raise ValueError(
-            f"--report must be in a folder that exists, got {report}; make {report.parent} first"
-        )
+    check_can_write("--report", report)
+    check_config(config)
+    check_number("--seed", seed, minimum=0, integer=True)
     if own and report is None:
         raise ValueError("--probes adds pictures to the report; give --report out.html too")
     from anchorlens.training.numerics import choose_device
@@ -57,11 +68,14 @@ def classify_command(
     for path in checkpoints:
         try:
             verdict = classify(path, config=config, device=device, seed=seed)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+                raise
             unreadable += 1
-            complain(str(error))
+            message = f"{path}: {MEMORY}" if is_out_of_memory(error) else unreadable_message(path, error)
+            complain(message)
             if as_json:
-                printing.print_unreadable_json(str(path), str(error))
+                printing.print_unreadable_json(str(path), message)
             continue
         verdicts.append(verdict)
         if as_json:
@@ -84,7 +98,9 @@ def demo_command(
     train: Annotated[
         bool, typer.Option("--train", help="Train the four models first (minutes), instead of shipped ones.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the report, and the runs.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the report, and the runs.", readable=False)] = Path(
+        "runs/demo"
+    ),
 ) -> None:
     """Classify four small checkpoints, one of each phase, and write the report about them."""
     out.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from anchorlens import hooks
 from anchorlens.configuration import check_number, documented
 from anchorlens.figures import COSINE, styled
 from anchorlens.probes.anchor_sequences import checked_position
-from anchorlens.probes.checks import check_inputs
+from anchorlens.probes.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.patches import clearly_above_zero, patch_effects, sequences_that_differ
 from anchorlens.probes.result import ProbeResult
 from anchorlens.task import AnchorTask
@@ -163,7 +163,7 @@ def activation_patching(
     solutions of arXiv 2405.05409.
     """
     check_inputs(model, task)
-    check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     position = checked_position(task, key_position)
     sites = SITES[:2] if model.cfg.attn_only else SITES
     changes = ("key", *(f"anchor {i + 1}" for i in range(task.chain_length)))

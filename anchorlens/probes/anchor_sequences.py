@@ -11,6 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number
+from anchorlens.probes.checks import MOST_SEQUENCES
 from anchorlens.randomness import generator
 from anchorlens.sequences import AnchorBatch, Cells
 from anchorlens.task import AnchorTask
@@ -89,7 +90,7 @@ def random_sequences(
     Raises:
         ValueError: a position or number that the task does not have.
     """
-    check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     position = checked_position(task, key_position)
     rng = generator(seed, "probe")
     allowed = task.keys
@@ -146,7 +147,7 @@ def trained_sequences(
     Raises:
         ValueError: a position or number that the task does not have.
     """
-    check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     position = checked_position(task, key_position)
     rng = generator(seed, "probe")
     n_pairs = len(task.seen_pairs)

@@ -10,10 +10,14 @@ from torch import nn
 
 from anchorlens.behaviour import check_capacity
 from anchorlens.configuration import check_number
+from anchorlens.foreign import shown
 from anchorlens.task import AnchorTask
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
+
+MOST_SEQUENCES = 1_000_000
+"""Sequences that a probe can be told to ask."""
 
 
 def check_model(model: Any, name: str = "model") -> None:
@@ -75,7 +79,7 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
     if not minimum <= index < n_layers:
         raise ValueError(
             f"layer must be in {minimum}..{n_layers - 1} of this model with {n_layers} layer(s), counted "
-            f"from 0, got {layer}"
+            f"from 0, got {shown(layer)}"
         )
     return index
 
@@ -94,7 +98,7 @@ def whole_numbers(name: str, values: Any, n: int | None = None) -> list[int]:
         numbers = []
     if not numbers or (n is not None and len(numbers) != n):
         what = f"{n} whole numbers" if n is not None else "one or more whole numbers"
-        raise ValueError(f"{name} must be {what}, got {values!r}")
+        raise ValueError(f"{name} must be {what}, got {shown(values)}")
     return numbers
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.hooks import after_attention
-from anchorlens.probes.checks import check_inputs
+from anchorlens.probes.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.clusters import cluster_figure, finite_rows, mirrored_pairs, silhouette, tsne
 from anchorlens.probes.result import ProbeResult
 from anchorlens.randomness import generator
@@ -100,7 +100,7 @@ def first_layer_tsne(
     """
     check_inputs(model, task)
     pairs = mirrored_pairs(task)
-    check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     rng = generator(seed, "probe")
     labels = rng.integers(0, len(pairs), n_sequences)
     keys, positions = rng.choice(task.keys, n_sequences), rng.choice(task.positions, n_sequences)

@@ -13,7 +13,7 @@ from torch import Tensor
 from anchorlens import hooks
 from anchorlens.configuration import check_choice, check_number, documented
 from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence, trained_sequences
-from anchorlens.probes.checks import check_inputs, check_layer
+from anchorlens.probes.checks import MOST_SEQUENCES, check_inputs, check_layer
 from anchorlens.probes.edge_effects import drops
 from anchorlens.probes.flow_diagram import flow_diagram
 from anchorlens.probes.result import ProbeResult
@@ -160,7 +160,7 @@ def information_flow(
     """
     check_inputs(model, task)
     check_layer(model, -1, minimum=1)
-    check_number("n_sequences", n_sequences, minimum=1, integer=True)
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     if effects is not None:
         check_choice("effects", effects, ("head", "merged", "routes"))
     given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)

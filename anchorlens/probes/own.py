@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from anchorlens.foreign import printable
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
 
@@ -43,10 +44,18 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
         (<function my_probe at 0x7f3b5c0d8860>,)
     """
     file = Path(path)
-    if file.suffix != ".py" or not file.is_file():
-        got = f"{file}, which is none" if file.exists() else f"{file}, which is not there"
+    try:
+        is_file, exists = file.is_file(), file.exists()
+        resolved = file.resolve() if is_file else file
+    except (OSError, RuntimeError, ValueError) as error:  # a name too long, or with a NUL; a loop of links
+        cause = printable(getattr(error, "strerror", None) or error)
+        raise ValueError(f"{printable(file)}: {cause}; give a Python file with probes") from None
+    if file.suffix != ".py" or not is_file:
+        got = f"{printable(file)}, which is {'none' if exists else 'not there'}"
         raise ValueError(f"probes of your own must be in a Python file, my_probe.py for example, got {got}")
-    module = _run(file.resolve(), str(file))
+    if not os.access(resolved, os.R_OK):
+        raise ValueError(f"{printable(file)}: Permission denied; give a Python file with probes")
+    module = _run(resolved, str(file))
     names = vars(module)
     found = {id(value): value for value in names.values() if _is_own_probe(value, names)}
     if not found:

@@ -10,7 +10,7 @@ import numpy as np
 from anchorlens.configuration import check_number, documented
 from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.probes.anchor_sequences import trained_sequences
-from anchorlens.probes.checks import check_inputs
+from anchorlens.probes.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.tangent_kernel import tangent_kernel
 from anchorlens.probes.weights import short_name, weight_matrices
@@ -150,7 +150,7 @@ def training_regime(
     """
     check_inputs(model, task)
     check_inputs(initial, task, "initial model")
-    check_number("n_sequences", n_sequences, minimum=2, integer=True)
+    check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
     before, after = weight_matrices(initial), weight_matrices(model)
     shapes = [{name: tuple(matrix.shape) for name, matrix in part.items()} for part in (before, after)]
     if shapes[0] != shapes[1]:

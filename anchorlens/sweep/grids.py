@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import typing
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import product
 from typing import Any, Literal
 
+from anchorlens.foreign import printable, read_json, shown
 from anchorlens.presets import PART_CLASSES, Parts, RunConfig, merged, preset_parts, sorted_by_part
 from anchorlens.sweep.cells import cell_id
+from anchorlens.task import AnchorTask
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}
 """Short names of fields that are swept often, on the command line and of a map's axes."""
 MOST_CELLS = 100_000
+_LONGEST_TEXT = 1_000_000
+"""Characters of an axis."""
+_LARGEST_EXPONENT = 400
+"""Of ten, in a number of an axis; beyond the range of floats."""
+_MOST_DIGITS = 50
+"""Of a number of an axis."""
 
 
 def grid(
@@ -54,10 +62,13 @@ def grid(
         raise ValueError(
             f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values"
         )
-    runs = [
-        RunConfig.from_dict(merged(parts, sorted_by_part(dict(zip(values, cell, strict=True)))))
-        for cell in product(*values.values())
-    ]
+    tasks: dict[Any, AnchorTask] = {}  # cells of one task share it: its tables are made once
+    runs = []
+    for cell in product(*values.values()):
+        each = merged(parts, sorted_by_part(dict(zip(values, cell, strict=True))))
+        key = tuple((name, id(value)) for name, value in each.get("task", {}).items())  # all of them live
+        runs.append(RunConfig.from_dict(each, tasks.get(key)))
+        tasks[key] = runs[-1].task
     return list({cell_id(run): run for run in runs}.values())
 
 
@@ -85,13 +96,24 @@ def axis_values(name: str, given: Any) -> tuple[Any, ...]:
     if isinstance(given, str) and not _is_plain(name):
         given = [_read_json(name, given)]
     elif isinstance(given, str):
-        given = [value for part in given.split(",") for value in _part_values(name, part.strip())]
+        given = [value for part in _parts(name, given) for value in _part_values(name, part.strip())]
     elif not isinstance(given, Sequence | range) and hasattr(given, "tolist"):
         given = given.tolist()
-    values = list(given) if isinstance(given, Sequence | range) else [given]
+    if isinstance(given, range) and given and (given[-1] - given[0]) // given.step >= MOST_CELLS:
+        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values; take a larger step")
+    values = list(given) if isinstance(given, Sequence | range) and not isinstance(given, str) else [given]
+    if len(values) > MOST_CELLS:
+        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {len(values):,}")
     if not values:
         raise ValueError(f"the axis {name} must have at least one value, got none")
     return tuple({repr(value): value for value in values}.values())
+
+
+def _parts(name: str, given: str) -> list[str]:
+    """What stands between the commas."""
+    if len(given) > _LONGEST_TEXT or given.count(",") >= MOST_CELLS:
+        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {shown(given)}")
+    return given.split(",")
 
 
 def _part_values(name: str, text: str) -> list[Any]:
@@ -101,30 +123,49 @@ def _part_values(name: str, text: str) -> list[Any]:
         return [_read(name, text)]
     numbers = [_decimal(name, text, bound) for bound in bounds]
     if len(numbers) == 2:
-        if any(number != int(number) for number in numbers):
-            raise ValueError(f"the range {text!r} of {name} must have a step, for example {text}:0.1")
+        if any(number != number.to_integral_value() for number in numbers):
+            example = printable(text, 60)
+            raise ValueError(f"the range {example!r} of {name} must have a step, for example {example}:0.1")
         numbers = [numbers[0], numbers[1] - 1, Decimal(1)]
     if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
             f"a range of {name} must be first:last:step with first <= last and step > 0, or first:end of "
-            f"integers with first < end, got {text!r}"
+            f"integers with first < end, got {shown(text)}"
         )
     first, last, step = numbers
+    if (last - first) / step >= MOST_CELLS:
+        raise ValueError(
+            f"the range {shown(text)} of {name} has more than {MOST_CELLS:,} values; take a larger step"
+        )
     n_steps = int((last - first) / step)
-    if n_steps >= MOST_CELLS:
-        raise ValueError(f"the range {text!r} of {name} has {n_steps + 1:,} values; take a larger step")
     return [_plain(first + k * step) for k in range(n_steps + 1)]
 
 
 def _decimal(name: str, text: str, bound: str) -> Decimal:
     """A bound of a range, exactly: 0.3 + 2 * 0.05 is 0.4."""
     try:
-        number = Decimal(bound.strip())
+        return _sane_decimal(bound.strip())
+    except ValueError:
+        raise ValueError(
+            f"the range {shown(text)} of {name} must be made of numbers, got {shown(bound)}"
+        ) from None
+
+
+def _sane_decimal(text: str) -> Decimal:
+    """A number of at most 50 digits within the range of floats, exactly.
+
+    Raises:
+        ValueError: anything else, which may be a number that takes an hour to write out.
+    """
+    try:
+        number = Decimal(text)
     except InvalidOperation:
-        number = Decimal("nan")
-    if not number.is_finite():
-        raise ValueError(f"the range {text!r} of {name} must be made of numbers, got {bound!r}")
-    return number
+        raise ValueError("no number") from None
+    if not number.is_finite() or len(number.as_tuple().digits) > _MOST_DIGITS:
+        raise ValueError("no finite number, or one of too many digits")
+    if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
+        raise ValueError("too large or too small")
+    return number if number else Decimal(0)
 
 
 def _plain(number: Decimal) -> int | float:
@@ -140,8 +181,8 @@ def _read(field: str, text: str) -> Any:
         return text.lower() == "true"
     if _is_number(field):
         try:
-            return _plain(Decimal(text))
-        except (InvalidOperation, ValueError, OverflowError):
+            return _plain(_sane_decimal(text))
+        except (ValueError, OverflowError):
             pass
     return text
 
@@ -149,9 +190,9 @@ def _read(field: str, text: str) -> Any:
 def _read_json(name: str, text: str) -> Any:
     """The value of a field that is no plain one."""
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError as error:
-        raise ValueError(f"{name} must be JSON, got {text!r} ({error})") from None
+        raise ValueError(f"{name} must be JSON, got {shown(text)}, which {error}") from None
 
 
 def _is_plain(field: str) -> bool:
@@ -163,10 +204,11 @@ def _is_number(field: str) -> bool:
     return bool({int, float} & _kinds(field))
 
 
-def _kinds(field: str) -> set[Any]:
+@functools.cache
+def _kinds(field: str) -> frozenset[Any]:
     """The types that a field's hint names."""
     owner = next(cls for cls in PART_CLASSES.values() if field in cls.__dataclass_fields__)
     hint = typing.get_type_hints(owner)[field]
     kinds = set(typing.get_args(hint) or (hint,))
     words = {word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)}
-    return {kind for kind in kinds if typing.get_origin(kind) is not Literal} | words
+    return frozenset({kind for kind in kinds if typing.get_origin(kind) is not Literal} | words)

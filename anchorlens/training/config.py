@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anchorlens.configuration import Config, check_choice, check_number, documented, make_plain
+from anchorlens.foreign import shown
 
 _MOST_SAMPLES = 100_000_000
+_MOST_STEPS = 1_000_000_000
+_MOST_CHECKPOINTS = 10_000
+_LARGEST_RATE = 1e100
+_LONGEST_WAIT = 1e9
 _STEPS = 1500
 _WARMUP_STEPS = 100
 
@@ -85,16 +90,15 @@ class TrainConfig(Config):
     def __post_init__(self) -> None:
         """Check every field."""
         make_plain(self)
-        for name, minimum in (
-            ("seed", 0),
-            ("n_samples", 1),
-            ("batch_size", 1),
-            ("log_every", 1),
-            ("eval_every", 1),
-            ("n_checkpoints", 0),
+        check_number("seed", self.seed, minimum=0, integer=True)
+        check_number("n_samples", self.n_samples, minimum=1, maximum=_MOST_SAMPLES, integer=True)
+        for name, minimum, limit in (
+            ("batch_size", 1, _MOST_SAMPLES),
+            ("log_every", 1, _MOST_STEPS),
+            ("eval_every", 1, _MOST_STEPS),
+            ("n_checkpoints", 0, _MOST_CHECKPOINTS),
         ):
-            limit = _MOST_SAMPLES if name == "n_samples" else None
-            check_number(name, getattr(self, name), minimum=minimum, maximum=limit, integer=True)
+            check_number(name, getattr(self, name), minimum=minimum, limit=limit, integer=True)
         if self.batch_size > self.n_samples:
             raise ValueError(
                 f"batch_size must be <= n_samples ({self.n_samples}), got {self.batch_size}; "
@@ -103,17 +107,18 @@ class TrainConfig(Config):
         self._check_duration("steps", "epochs", minimum=1)
         self._check_duration("warmup_steps", "warmup_epochs", minimum=0)
         if self.early_stop_evaluations is not None:
-            check_number("early_stop_evaluations", self.early_stop_evaluations, minimum=1, integer=True)
+            patience = self.early_stop_evaluations
+            check_number("early_stop_evaluations", patience, minimum=1, limit=_MOST_STEPS, integer=True)
         if self.stop_at_loss is not None:
             check_number("stop_at_loss", self.stop_at_loss, above=0)
         if self.threads is not None:
             check_number("threads", self.threads, minimum=1, maximum=1024, integer=True)
-        check_number("lr", self.lr, above=0)
+        check_number("lr", self.lr, above=0, limit=_LARGEST_RATE)
         check_number("lr_start_factor", self.lr_start_factor, minimum=0, maximum=1)
         check_number("lr_end_factor", self.lr_end_factor, minimum=0, maximum=1)
-        check_number("weight_decay", self.weight_decay, minimum=0)
-        check_number("eps", self.eps, above=0)
-        check_number("state_every_seconds", self.state_every_seconds, minimum=0)
+        check_number("weight_decay", self.weight_decay, minimum=0, limit=_LARGEST_RATE)
+        check_number("eps", self.eps, above=0, limit=_LARGEST_RATE)
+        check_number("state_every_seconds", self.state_every_seconds, minimum=0, limit=_LONGEST_WAIT)
         for name in ("beta1", "beta2"):
             check_number(name, getattr(self, name), minimum=0, maximum=0.999999)
         check_number("clip_norm", self.clip_norm, minimum=0)
@@ -124,14 +129,18 @@ class TrainConfig(Config):
                 f"matmul {self.matmul!r} goes with dtype 'float32', got 'float64'; leave matmul out"
             )
         if not isinstance(self.device, str):
-            raise ValueError(f"device must be a name such as 'auto', 'cpu' or 'cuda:0', got {self.device!r}")
+            raise ValueError(
+                f"device must be a name such as 'auto', 'cpu' or 'cuda:0', got {shown(self.device)}"
+            )
 
     def _check_duration(self, steps: str, epochs: str, *, minimum: int) -> None:
         given = [name for name in (steps, epochs) if getattr(self, name) is not None]
         if len(given) == 2:
             raise ValueError(f"{steps} and {epochs} are the same thing in two units; give one of them")
         for name in given:
-            check_number(name, getattr(self, name), minimum=minimum, integer=True)
+            check_number(name, getattr(self, name), minimum=minimum, limit=_MOST_STEPS, integer=True)
+        if epochs in given and (n_steps := getattr(self, epochs) * self.steps_per_epoch) > _MOST_STEPS:
+            raise ValueError(f"{epochs} are {n_steps:,} steps, more than {_MOST_STEPS:,}; take fewer")
 
     @property
     def steps_per_epoch(self) -> int:

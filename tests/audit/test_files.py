@@ -1,6 +1,8 @@
 """Datasets as files: what a good one becomes, and what is said of a bad one."""
 
+import os
 import re
+import time
 
 import numpy as np
 import pytest
@@ -105,6 +107,16 @@ class TestGood:
         ]
         assert as_dict(read_csv(written("key,a1,a2,target,violates\n" + "\n".join(lines)))) == as_dict(own)
 
+    def test_many_keys_load_in_time_that_grows_with_their_number(self, written):
+        rows = [(key, 1 + key % 2, 1 + key // 2 % 2, key + 3) for key in range(60_000)]
+        path = written("key,a1,a2,target\n" + "\n".join(",".join(map(str, row)) for row in rows))
+        start = time.process_time()
+        mappings = read_csv(path)
+        assert time.process_time() - start < 20  # minutes, were each row to look at every key
+        assert len(mappings) == 60_000 and (mappings.targets == mappings.keys + 3).all()
+        one = mappings.questions(1, np.random.default_rng(0))
+        assert (one.targets.numpy() == one.cells.keys + 3).all()
+
 
 HEADER = "key,a1,a2,target\n"
 
@@ -139,6 +151,10 @@ HEADER = "key,a1,a2,target\n"
         ("key,a1,a2,target,violates\n1,2,3,4,0\n1,2,3,4,1\n", "line 3: violates of key 1 .* is 1, and 0"),
         (HEADER + '1,2,3,"4\n', "line 2: not a CSV file"),
         (HEADER + '1,2,"3"x,4\n', "line 2: not a CSV file"),
+        (HEADER + '1,2,3,"\n4"\n', "line 2: not a CSV file: a quoted value does not end in it"),
+        (HEADER + "1," * 60_000 + "\n", "line 2: must have at most 100,000 characters"),
+        (",".join(f"a{k}" for k in range(1, 10_000)), "at most 20 columns, got 9,999"),
+        ("key,a1,a2," + "x" * 5_000, "got no 'target'"),
         (HEADER.encode() + b"1,2,3,\xff\n", "must be UTF-8 text, got byte 0xff"),
         (HEADER.encode() + b"1,2,3,\x00\n", "line 2: "),
         ("key;a1;a2;target\n1;2;3;4\n", "got no 'key'"),
@@ -181,8 +197,12 @@ class TestTaskFile:
             ("[task]\ncomplexty = 1\n", "did you mean 'complexity'"),
             ("[task", "not a TOML file"),
             (b"[task]\n#\xff", "must be UTF-8"),
+            ("[task]\nseq_len = " + "9" * 10_000, "integer of more than 30 digits"),
+            ("[task]\nx = " + "[" * 100_000, "nested deeper than 64"),
+            ("[task]\nkey_max = 90000\nseq_len = 9\nunseen_pairs = []\n[task.anchors]\n1 = 0\n2 = 0\n3 = 0\n",
+             "more than an audit's 5,000,000"),
         ],
-    )
+    )  # fmt: skip
     def test_what_is_wrong_is_said_with_its_place(self, written, text, expected):
         path = written(text, "task.toml")
         with pytest.raises(ValueError, match=expected) as caught:
@@ -195,3 +215,9 @@ class TestTaskFile:
             open_dataset(written(GOOD, "data.txt"))
         with pytest.raises(OSError):
             open_dataset(written(GOOD).with_name("missing.csv"))
+
+    @pytest.mark.parametrize("suffix", [".csv", ".toml"])
+    def test_what_is_no_ordinary_file_is_not_waited_for(self, tmp_path, suffix):
+        os.mkfifo(tmp_path / f"pipe{suffix}")
+        with pytest.raises(ValueError, match="no ordinary file"):
+            open_dataset(tmp_path / f"pipe{suffix}")

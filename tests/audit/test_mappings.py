@@ -90,3 +90,18 @@ def test_groups_hold_every_mapping_once():
     assert (np.array(mappings.groups)[mappings.group_of] == mappings.chains).all()
     unknown = replace(mappings, violates=None)
     assert unknown.group_violates is None and repr(unknown).endswith("50 groups; truth unknown)")
+
+
+def test_mirrors_and_groups_are_those_of_the_definition():
+    tables = {(1, 2): {x: x + 1 for x in range(30, 60)}}
+    task = AnchorTask(chain_length=2, key_min=30, key_max=59, unseen_pairs=[(4, 3)], overrides=tables)
+    longer = AnchorTask(chain_length=3, key_min=30, key_max=40, seq_len=8)
+    for mappings in (mappings_of(task), mappings_of(longer)):
+        questions = list(zip(map(tuple, mappings.chains.tolist()), mappings.keys.tolist(), strict=True))
+        for row, (chain, key) in enumerate(questions):
+            mirror = (chain[::-1], key)
+            there = mirror in questions and chain != chain[::-1]
+            assert mappings.mirror[row] == (questions.index(mirror) if there else -1)
+        assert sorted(np.concatenate(mappings.rows_of)) == list(range(len(mappings)))
+        for group, rows in zip(mappings.groups, mappings.rows_of, strict=True):
+            assert {questions[row][0] for row in rows} == {group}

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from anchorlens import preset
@@ -87,3 +89,32 @@ class TestIdentity:
     def test_does_not_change_with_the_version(self):
         """A folder of an earlier version is not trained again; a new field changes this on purpose."""
         assert cell_id(preset("quick")) == "260a1e1c84243fea"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("seed", "0:1e30", "has more than 100,000 values"),
+        ("seed", "0:1e999999999", "must be made of numbers, got '1e999999999'"),
+        ("gamma", "0.1:0.9:1e-999999", "must be made of numbers, got '1e-999999'"),
+        ("gamma", "0:1:1e-30", "has more than 100,000 values"),
+        ("seed", "1e400:2e400", "must be made of numbers|more than 100,000 values"),
+        ("seed", range(10**30), "at most 100,000 values"),
+        ("seed", [0] * 200_000, "at most 100,000 values, got 200,000"),
+        ("seed", "0," * 200_000, "at most 100,000 values"),
+        ("overrides", "[" * 100_000, "must be JSON, got .* which is nested deeper than 64 levels"),
+        ("anchors", '{"1": 1e999}', "holds 1e999, which is no finite number"),
+        ("overrides", "9" * 5000, "holds an integer of more than 30 digits"),
+    ],
+)
+def test_an_axis_of_absurd_size_is_refused_at_once(name, text, message):
+    start = time.process_time()
+    with pytest.raises(ValueError, match=message) as caught:
+        axis_values(name, text)
+    assert len(str(caught.value)) < 600 and time.process_time() - start < 5
+
+
+def test_a_number_beyond_floats_is_no_number_and_no_field_takes_it():
+    assert axis_values("seed", "1e30000000") == ("1e30000000",)
+    with pytest.raises(ValueError, match="seed must be an integer"):
+        grid("quick", {"seed": "1e30000000"})

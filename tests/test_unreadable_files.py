@@ -1,0 +1,120 @@
+"""What cannot be read: one line each, the others go on, and the documented exit code."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from anchorlens import demo
+from anchorlens.cli import app
+
+GOOD = next(path for path in demo.shipped() if path.stem == "phase3")
+
+
+@pytest.fixture
+def unreadable(tmp_path):
+    """Paths that no system call reads, whoever asks: root too."""
+    (tmp_path / "loop.pt").symlink_to(tmp_path / "loop.pt")
+    (tmp_path / "file").write_text("x")
+    return [
+        tmp_path / "loop.pt",
+        tmp_path / ("n" * 300),
+        tmp_path / "file" / "inside.pt",
+        tmp_path / "missing.pt",
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b.pt")),
+        Path("/dev/zero"),
+    ]
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def is_one_line(said):
+    return (
+        said.count("\n") == 1
+        and said.startswith("anchorlens: ")
+        and said[:-1].isprintable()
+        and len(said) < 600
+    )
+
+
+@pytest.mark.parametrize("command", [["evaluate"], ["probe", "stable_rank"], ["classify"]])
+def test_a_checkpoint_that_cannot_be_read_is_exit_code_3(unreadable, command):
+    for path in unreadable:
+        done = run(*command, path)
+        assert done.exit_code == 3 and is_one_line(done.stderr), (path, done.stderr)
+
+
+@pytest.mark.parametrize("command", [["status"], ["diagram"]])
+def test_a_sweep_that_cannot_be_read_is_one_line(unreadable, command):
+    for path in unreadable:
+        done = run(*command, path)
+        assert done.exit_code in (2, 3) and is_one_line(done.stderr), (path, done.stderr)
+
+
+def test_another_file_that_cannot_be_read_is_a_usage_error(unreadable, tmp_path):
+    for path in unreadable:
+        for arguments in (
+            ["audit", path],
+            ["audit", path.with_name(f"{path.stem[:9]}.csv")],
+            ["train", "--dry-run", "--config", path],
+            ["classify", GOOD, "--config", path],
+            ["probe", "stable_rank", GOOD, "--probes", path],
+        ):
+            done = run(*arguments)
+            assert done.exit_code == 2 and done.stderr.count("\n") <= 12, (arguments, done.stderr)
+    for path in (tmp_path, tmp_path / ("n" * 300), tmp_path / "file" / "x.html", tmp_path / "no" / "x.html"):
+        for arguments in (
+            ["classify", GOOD, "--report", path],
+            ["probe", "stable_rank", GOOD, "--plot", path],
+        ):
+            done = run(*arguments)
+            assert done.exit_code == 2 and is_one_line(done.stderr), (arguments, done.stderr)
+
+
+SCRIPT = """
+import os, sys
+from typer.testing import CliRunner
+from anchorlens.cli import app
+assert CliRunner().invoke(app, ["classify", sys.argv[1]]).exit_code == 0  # the other user may not import
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+done = CliRunner().invoke(app, ["classify", "--json", *sys.argv[1:]])
+sys.stdout.write(done.stdout)
+sys.stderr.write(done.stderr)
+sys.exit(done.exit_code)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, whom permissions bind")
+def test_permissions_of_one_file_do_not_stop_the_others(tmp_path):
+    folder = Path("/tmp") / f"anchorlens-{tmp_path.parent.name}-{os.getpid()}"  # tmp_path is root's alone
+    folder.mkdir()
+    try:
+        folder.chmod(0o777)
+        for name in ("a.pt", "secret.pt", "b.pt"):
+            shutil.copy(GOOD, folder / name)
+        (folder / "secret.pt").chmod(0)
+        paths = [str(folder / name) for name in ("a.pt", "secret.pt", "b.pt")]
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, *paths],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+        )
+    finally:
+        shutil.rmtree(folder)
+    assert done.returncode == 3, done.stderr
+    assert f"anchorlens: {paths[1]}: cannot be read: Permission denied\n" == done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 3 and "Permission denied" in json.dumps(lines[1]) and lines[2]["phase"] == 3

@@ -29,7 +29,7 @@ _HEADER = "anchorlens"
 _DIGEST = "sha256"
 _LARGEST_HEADER = 16 * 2**20
 _MOST_VALUES_OF_HEADER = 2_000_000
-_LONGEST_PATH, _LONGEST_CAUSE = 4096, 600
+_LONGEST_PATH, _LONGEST_CAUSE = 500, 600
 _COPIES = 3
 """Times a file's bytes are in memory while it is read: as they are, as tensors, and one storage once more."""
 

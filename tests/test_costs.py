@@ -22,7 +22,7 @@ COSTLY = {
     "MLP": ({"d_mlp": 1_000_000}, {}, {}),
     "heads": ({"n_heads": 200_000}, {}, {}),
     "context": ({"n_ctx": 100_000}, {}, {}),
-    "sequence": ({"n_ctx": 30_000}, {"seq_len": 30_000}, {}),
+    "sequence": ({"n_ctx": 10_000}, {"seq_len": 10_000}, {}),
     "layers": ({"n_layers": 1001}, {}, {}),
 }
 

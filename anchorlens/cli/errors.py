@@ -12,8 +12,8 @@ import typer
 from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.foreign import printable
 
-_LONGEST = 5000
-"""Characters of an error: a path may have 4,096."""
+_LONGEST = 1200
+"""Characters of an error; ours are shorter, what they repeat may be anything."""
 MEMORY = (
     "the memory does not hold this; take a smaller model or batch, fewer or shorter sequences, fewer workers"
 )

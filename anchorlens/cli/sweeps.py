@@ -48,16 +48,12 @@ def sweep_command(
     ] = None,
     tls_ca_file: Annotated[
         Path | None,
-        typer.Option(
-            help="Certificate (PEM) that vouches for a tls:// cluster.", exists=True, dir_okay=False
-        ),
+        typer.Option(help="Certificate (PEM) that vouches for a tls:// cluster.", readable=False),
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option(help="Your certificate for that cluster.", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="Your certificate for that cluster.", readable=False)
     ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="The key of your certificate.", exists=True, dir_okay=False)
-    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key of your certificate.", readable=False)] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Train cells again that failed before.")
     ] = False,

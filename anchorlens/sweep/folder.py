@@ -126,7 +126,7 @@ class SweepFolder:
         except CheckpointError as error:
             remove = path if path.exists() else failure
             return Cell(
-                run, "damaged", None, {}, f"{error}; remove {printable(remove, 4096)} to train it again"
+                run, "damaged", None, {}, f"{error}; remove {printable(remove, 500)} to train it again"
             )
         return Cell(run)
 

@@ -220,9 +220,8 @@ def main() -> None:
         grown = _peak() - before
     for (name, outcome), count in sorted(outcomes.items()):
         print(f"{name:32s} {outcome:8s} {count}")
-    print(
-        f"{options.n} cases in {time.monotonic() - start:.0f} s, none fell through; {grown:.0f} MB more at most"
-    )
+    seconds = time.monotonic() - start
+    print(f"{options.n} cases in {seconds:.0f} s, none fell through; {grown:.0f} MB more at most")
     assert grown < MOST_MEGABYTES
 
 

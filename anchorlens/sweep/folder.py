@@ -53,7 +53,7 @@ class SweepFolder:
             foreign = [file.name for file in self.out.iterdir() if not file.name.startswith(".")]
             if foreign:
                 raise ValueError(
-                    f"{self.out} holds {foreign[0]!r} and no sweep; choose a new or empty folder"
+                    f"{self.out} holds {shown(foreign[0])} and no sweep; choose a new or empty folder"
                 )
         self.out.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(self.out / ".lock")

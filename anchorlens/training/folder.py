@@ -32,7 +32,7 @@ from anchorlens.checkpoint import (
     library_versions,
     save_checkpoint,
 )
-from anchorlens.foreign import LONGEST, ordinary_file, read_bytes, read_json
+from anchorlens.foreign import LONGEST, ordinary_file, read_bytes, read_json, shown
 from anchorlens.presets import RunConfig
 
 STATE_FORMAT = "anchorlens training state"
@@ -92,7 +92,9 @@ class RunFolder:
             )
         foreign = [f.name for f in self.path.iterdir() if not f.name.startswith(".")]
         if foreign:
-            raise ValueError(f"{self.path} holds {foreign[0]!r} and no run; choose a new or empty folder")
+            raise ValueError(
+                f"{self.path} holds {shown(foreign[0])} and no run; choose a new or empty folder"
+            )
 
     def begin(self) -> None:
         """Write the run's configuration, unless it is there from before."""
@@ -254,8 +256,8 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
             was = old.to_dict()[name]
             if value != was and name not in MAY_DIFFER:
                 raise ValueError(
-                    f"a resumed run keeps its configuration, but {part}.{name} was {was!r} and is now "
-                    f"{value!r}; leave it out, or start a new run in another folder"
+                    f"a resumed run keeps its configuration, but {part}.{name} was {shown(was)} and is now "
+                    f"{shown(value)}; leave it out, or start a new run in another folder"
                 )
 
 

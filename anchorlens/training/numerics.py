@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from anchorlens.foreign import shown
+
 _MEMORY: Any = torch.utils.deterministic  # a module with a property, which type checkers cannot see
 
 
@@ -124,11 +126,13 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from None
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {shown(name)}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r} is not there: torch sees no CUDA GPU; try auto or cpu")
+        raise ValueError(f"device {shown(name)} is not there: torch sees no CUDA GPU; try auto or cpu")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device {name!r} is not there: torch sees {torch.cuda.device_count()} CUDA GPUs")
+        raise ValueError(
+            f"device {shown(name)} is not there: torch sees {torch.cuda.device_count()} CUDA GPUs"
+        )
     if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {shown(name)}")
     return device

@@ -208,9 +208,11 @@ class TestBadFiles:
         [
             (lambda h, t: h["model"].update(n_layers=2), "blocks.1.attn.W_Q is missing"),
             (lambda h, t: h["model"].update(n_layers=10**8), "n_layers must be an integer"),
-            (lambda h, t: h["model"].update(d_vocab=10**12), "embed.W_E must have shape"),
+            (lambda h, t: h["model"].update(d_vocab=10**12), "d_vocab must be an integer"),
+            (lambda h, t: h["model"].update(d_vocab=202), "embed.W_E must have shape"),
+            (lambda h, t: h["task"].update(key_max=10**6), "narrow the key range"),
             (lambda h, t: h["model"].update(variant="rnn"), "variant must be one of"),
-            (lambda h, t: h["task"].update(key_max=10**12), "narrow the key range"),
+            (lambda h, t: h["task"].update(key_max=10**12), "key_max must be an integer"),
             (lambda h, t: h["task"].update(anchors={"1": "x"}), "configuration makes no sense"),
             (lambda h, t: h["task"].update(anchors={"1": 10**30, "2": 1}), "must be a shift of at most"),
             (lambda h, t: h["task"].update(seq_len=12), "the task needs n_ctx >= 12"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,8 +76,9 @@ def train_command(
     from anchorlens.training.run import train
 
     choose_device(run.train.device)
-    if resume or not (out / "config.json").exists():  # else it is refused
-        typer.echo(f"training {run.outline}, into {out}", err=True)
+    is_allowed = resume or not (out / "config.json").exists()
+    if is_allowed and not sys.stderr.isatty():  # a terminal has the bar
+        say(f"training {run.outline}, into {out}")
     try:
         result = train(*run, out=out, resume=resume)
     except TrainingDiverged as error:

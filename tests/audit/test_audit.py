@@ -219,7 +219,11 @@ class TestRefused:
             ({"config": replace(RECIPE, early_stop_evaluations=2)}, "must be unset for an audit"),
             ({"model": ModelConfig(d_vocab=5)}, "the task needs d_vocab"),
             ({"workers": 0}, "workers must be"),
-            ({"seeds": range(100_000), "n_moments": 600}, "take fewer moments"),
+            ({"seeds": range(100_000)}, "one seed or more, at most 1,000"),
+            (
+                {"seeds": range(1000), "n_moments": 10_000, "config": replace(RECIPE, steps=10_000)},
+                "take fewer moments",
+            ),
         ],
     )
     def test_unusable_options(self, options, expected):

@@ -78,7 +78,11 @@ def test_options_reach_the_probe(checkpoint):
         (["mask_key_token", "CKPT", "--options", '{"edge": 5}'], 2, "must be 4 whole numbers, got 5"),
         (["stable_rank", "CKPT", "--options", '{"initial": 1}'], 2, "an option of stable_rank"),
         (["v_similarity", "CKPT", "--options", '{"keys": [30.5]}'], 2, "keys must be one or more whole"),
-        (["stable_rank", "CKPT", "--plot", "no/where/p.png"], 2, "the folder of 'no/where/p.png' must exist"),
+        (
+            ["stable_rank", "CKPT", "--plot", "no/where/p.png"],
+            2,
+            "--plot must be in a folder that exists, got no/where/p.png",
+        ),
     ],
 )
 def test_mistakes_are_one_line(arguments, code, message, checkpoint):

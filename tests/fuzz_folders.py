@@ -58,7 +58,7 @@ def tree_changed(content: Any, rng: random.Random) -> Any:
         elif kind < 0.25 and isinstance(owner, dict):
             owner[rng.choice(["x", "", "a" * 300, "\x1b", key])] = rng.choice(HOSTILE)
         elif kind < 0.45 and isinstance(owner[key], int | float):
-            owner[key] = owner[key] * rng.choice([-1, 10, 100, 1000, 10**6, 0.1])
+            owner[key] = owner[key] * rng.choice([-1, 10, 100, 1000, 10**6])
         else:
             owner[key] = copy.deepcopy(rng.choice(HOSTILE))
     return content

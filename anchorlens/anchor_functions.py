@@ -19,6 +19,7 @@ Pair = tuple[int, ...]
 
 LARGEST = 1_000_000
 """Largest token, value and shift, so that tables and vocabularies stay in memory."""
+_MOST_DIGITS = 12
 SHOWN = 3
 """Values of a table that stand in words."""
 
@@ -112,7 +113,18 @@ def as_json(function: AnchorFunction) -> int | dict[str, int]:
 
 def read_pair(text: str) -> Pair:
     """A pair written as in "3,4"."""
-    return tuple(int(part) for part in text.split(","))
+    return tuple(short_integer(part) for part in text.split(","))
+
+
+def short_integer(text: str | int) -> int:
+    """An integer of a few digits; among those of many, a file could choose some that all have one hash.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if len(str(text)) > _MOST_DIGITS:
+        raise ValueError
+    return int(text)
 
 
 def read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
@@ -121,12 +133,16 @@ def read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> di
         raise ValueError(f"{what} must be a table, got {shown(values)}")
     try:
         return {
-            (read_key(key) if isinstance(key, str) else key): (
-                {int(x): y for x, y in function.items()} if isinstance(function, Mapping) else function
-            )
+            (read_key(key) if isinstance(key, str) else key): _read_table(function)
             for key, function in values.items()
         }
     except (TypeError, ValueError):
         raise ValueError(
             f"{what} must have integer keys such as 3 or '3,4', got {shown(list(values))}"
         ) from None
+
+
+def _read_table(function: Any) -> Any:
+    if not isinstance(function, Mapping):
+        return function
+    return {short_integer(x): y for x, y in function.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 FORMAT = "anchorlens checkpoint"
 FORMAT_VERSION = 1
 _MOST_STEPS = 10**12
+_MOST_SHOWN = 40
+"""Metrics in a notebook."""
 
 
 def library_versions() -> dict[str, str]:
@@ -158,8 +161,8 @@ class Checkpoint:
         n_parameters = sum(weight.numel() for weight in self.weights.values())
         dtypes = {str(weight.dtype).removeprefix("torch.") for weight in self.weights.values()}
         metrics = [
-            f"{name} {number(value) if isinstance(value, float) else value}"
-            for name, value in self.metrics.items()
+            f"{printable(name)} {number(value) if isinstance(value, float) else printable(value)}"
+            for name, value in itertools.islice(self.metrics.items(), _MOST_SHOWN)
             if isinstance(value, str | int | float) and name not in ("step", "phase")
         ]
         facts = [

@@ -10,6 +10,7 @@ import math
 import os
 from dataclasses import dataclass
 
+from anchorlens.drawing import DRAWN_AT_ONCE
 from anchorlens.foreign import shown
 from anchorlens.init import parameter_shapes
 from anchorlens.model_config import ModelConfig
@@ -101,6 +102,7 @@ def asking_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None 
         + 4 * model.n_ctx**2
         + 2 * 8 * (task.chain_length + 2) * sum(cells)
         + 3 * 8 * n_pos * max(seen, unseen)
+        + (0 if train is None else 6 * 8 * min(train.n_samples * n_pos, DRAWN_AT_ONCE))
         + asked,
         operations=n_sequences * each + _DRAW * drawn + _LAYER_OPERATIONS * model.n_layers,
     )

@@ -13,8 +13,8 @@ from anchorlens.sequences import AnchorBatch, Cells
 if TYPE_CHECKING:
     from jaxtyping import Int
 
-_CHUNK = 500_000
-"""Sequences that are drawn at a time."""
+DRAWN_AT_ONCE = 4_000_000
+"""Tokens that are drawn at a time."""
 
 
 class Drawing:
@@ -61,7 +61,8 @@ class Drawing:
     def _chunks(self, rows: Int[np.ndarray, " row"]) -> Iterator[tuple[int, Int[np.ndarray, " chosen"]]]:
         """Sequences of each chunk, and which of them are asked for, ascending."""
         ascending = np.sort(rows)
-        for start in range(0, self._n, _CHUNK):
-            n = min(_CHUNK, self._n - start)
+        at_once = max(1, DRAWN_AT_ONCE // self._task.seq_len)
+        for start in range(0, self._n, at_once):
+            n = min(at_once, self._n - start)
             first, last = np.searchsorted(ascending, (start, start + n))
             yield n, ascending[first:last] - start

@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import reprlib
 import stat
 import tomllib
@@ -44,6 +45,9 @@ def printable(text: object, most: int | None = LONGEST) -> str:
         line = f"{line[: most - 1]}…"
     line = " ".join(line.split())
     return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+_BETWEEN_DOTTED_KEYS = re.compile(r"[=,\n]")
 
 
 class _Repr(reprlib.Repr):
@@ -120,7 +124,7 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
     if sum(map(text.count, ",[{")) > most_values:
         raise ValueError(f"holds more than {most_values:,} values")
     try:
-        content = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_short_integer)
+        content = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=short_integer)
     except RecursionError:
         raise ValueError(f"is nested deeper than {DEEPEST} levels") from None
     except json.JSONDecodeError as error:
@@ -136,6 +140,9 @@ def read_toml(text: str | bytes) -> dict[str, Any]:
         ValueError: it is no TOML, or holds anything else; the message says what.
     """
     text = _decoded(text)
+    # before it is read: a key of many parts takes time and memory that grow with their square
+    if any(part.count(".") > DEEPEST for part in _BETWEEN_DOTTED_KEYS.split(text)):
+        raise ValueError(f"is nested deeper than {DEEPEST} levels")
     try:
         content = tomllib.loads(text)
     except RecursionError:
@@ -180,7 +187,12 @@ def _check_digits(number: int) -> None:
         raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits")
 
 
-def _short_integer(text: str) -> int:
+def short_integer(text: str) -> int:
+    """The integer that a text of at most 30 digits is.
+
+    Raises:
+        ValueError: it has more.
+    """
     if len(text) > MOST_DIGITS + 1:
         raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits")
     return int(text)

@@ -24,7 +24,8 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _ARGUMENTS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"}
-_ATOMS = (str, int, float, bool, type(None))
+_LARGEST_KEY = 2**60
+"""An integer as a key of a dict; larger ones may all have one hash, and a dict of them takes forever."""
 
 
 class Name(str):
@@ -70,6 +71,10 @@ def read_pickle(
     except (IndexError, KeyError, TypeError, AttributeError):
         raise ValueError("damaged: its pickle makes no sense") from None
     return machine.result
+
+
+def _is_key(value: Any) -> bool:
+    return type(value) is str or (type(value) is int and abs(value) < _LARGEST_KEY)
 
 
 class _Machine:
@@ -189,7 +194,7 @@ class _Machine:
 
     def _update(self, values: list[Any]) -> None:
         keys = values[::2]
-        if type(self.stack[-1]) is not dict or len(values) % 2 or not all(type(k) in _ATOMS for k in keys):
+        if type(self.stack[-1]) is not dict or len(values) % 2 or not all(map(_is_key, keys)):
             raise TypeError
         self._spend(_ENTRY * len(keys))
         self.stack[-1].update(zip(keys, values[1::2], strict=True))

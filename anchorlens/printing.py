@@ -14,6 +14,8 @@ from anchorlens.checkpoint import Checkpoint
 from anchorlens.terminal import Terminal
 from anchorlens.training.plan import Plan
 
+_MOST_ANCHORS = 12
+"""Anchors of a task whose pairs fit into a table; --json has all."""
 SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
 
@@ -41,7 +43,7 @@ def print_tables(checkpoint: Checkpoint, behaviour: Behaviour) -> None:
     console = Terminal()
     console.print(checkpoint.task.describe())
     console.print(_accuracies(behaviour))
-    if checkpoint.task.chain_length == 2:
+    if checkpoint.task.chain_length == 2 and len(checkpoint.task.anchors) <= _MOST_ANCHORS:
         console.print(_pairs(behaviour, list(checkpoint.task.anchors)))
     if "ood" in behaviour.deviations:
         console.print(f"OOD answers minus target: {behaviour.deviations_in_words('ood')}")
@@ -113,5 +115,5 @@ def _pairs(behaviour: Behaviour, anchors: list[int]) -> Table:
     }
     table = Table("pair", *(f".., {anchor}" for anchor in anchors), title="accuracy by pair: ID (*: OOD)")
     for first in anchors:
-        table.add_row(f"{first}, ..", *(cells[first, second] for second in anchors))
+        table.add_row(f"{first}, ..", *(cells.get((first, second), "-") for second in anchors))
     return table

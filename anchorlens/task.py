@@ -25,6 +25,7 @@ from anchorlens.anchor_functions import (
     formula,
     read_functions,
     read_pair,
+    short_integer,
     tabulate,
     token,
 )
@@ -63,6 +64,8 @@ COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
 )
 """Wrong but symmetric total shifts, in the order in which reasoning complexity breaks the groups."""
 
+_MOST_IN_WORDS = 100
+"""Overrides of a task that it tells of in words."""
 _MOST_IN_GRID = 12
 """Anchors of a task whose pairs a notebook shows."""
 _LARGEST_KEY = 10_000_000
@@ -387,10 +390,13 @@ class AnchorTask:
         Never seen (OOD): (4, 3), asked for the composition.
         Held out (ID test): seen pairs where x mod 9 equals position mod 9; noise is free.
         """
+        shown = itertools.islice(self.trained_overrides.items(), _MOST_IN_WORDS)
         overrides = [
             f"{pair}: {formula(function)} (composition: {self._composition_formula(pair)})"
-            for pair, function in self.trained_overrides.items()
+            for pair, function in shown
         ]
+        if len(self.trained_overrides) > _MOST_IN_WORDS:
+            overrides.append(f"and {len(self.trained_overrides) - _MOST_IN_WORDS:,} more pairs")
         unseen = ", ".join(map(str, self.ood_pairs))
         trained_anchors = set(itertools.chain.from_iterable(self.seen_pairs))
         untrained = [
@@ -473,7 +479,7 @@ class AnchorTask:
         """
         values = dict(values)
         if "anchors" in values:
-            values["anchors"] = read_functions(values["anchors"], "anchors", int)
+            values["anchors"] = read_functions(values["anchors"], "anchors", short_integer)
         if values.get("overrides") is not None:
             values["overrides"] = read_functions(values["overrides"], "overrides", read_pair)
         if values.get("unseen_pairs") is not None:

@@ -28,6 +28,9 @@ _DAMAGED = (
 """What zipfile and torch raise for a damaged zip, beside ValueError."""
 _LOCAL_HEADER = 30
 """Bytes of a zip entry's own header, before its name."""
+_DIRECTORY = b"PK\x01\x02"
+"""What each entry of a zip's directory begins with."""
+_MOST_ENTRIES = 200_000
 _MOST_DIMENSIONS = 16
 _LONGEST_KEY = 100
 """Characters of a storage's name."""
@@ -59,6 +62,8 @@ def read_torch_zip(data: bytes) -> Any:
         ValueError: damaged, unsafe, or not written by torch.save; nothing ran, and no more memory was
             taken than the file has bytes, about twice over.
     """
+    if data.count(_DIRECTORY) > _MOST_ENTRIES:
+        raise ValueError(f"unsafe: its zip has more than {_MOST_ENTRIES:,} entries; refused")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = _checked_entries(archive, len(data))

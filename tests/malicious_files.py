@@ -259,6 +259,21 @@ def arguments_without_end(folder, marker):
     return with_pickle(folder / "a.pt", program)
 
 
+def keys_of_one_hash(folder, marker):
+    """Multiples of 2^61 - 1 all have the hash 0: a dict of them takes time that grows with the square."""
+    keys = b"".join(b"\x8a\x0b" + (k * (2**61 - 1)).to_bytes(11, "little") + b"N" for k in range(1, 60_000))
+    return with_pickle(folder / "a.pt", b"\x80\x02}(" + keys + b"u.")
+
+
+def entries_without_end(folder, marker):
+    """A zip that is nothing but its directory."""
+    entry = b"PK\x01\x02" + bytes(24) + struct.pack("<H", 4) + bytes(16) + b"a/bb"
+    n = 210_000
+    end = b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 0xFFFF, 0xFFFF, n * len(entry), 4, 0)
+    (folder / "a.pt").write_bytes(b"PK\x03\x04" + entry * n + end)
+    return folder / "a.pt"
+
+
 def storage_of_a_long_name(folder, marker):
     """A name of megabytes, put together anew at every mention."""
     name = b"X" + struct.pack("<I", 2_000_000) + b"a" * 2_000_000

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from foreign_checkpoints import write_bare, write_own
 
@@ -11,6 +12,7 @@ from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, sa
 from anchorlens.checkpoint import Checkpoint
 from anchorlens.container import CheckpointError
 from anchorlens.costs import FACTOR, asking_cost, check_cost
+from anchorlens.drawing import DRAWN_AT_ONCE
 from anchorlens.importers import open_checkpoint
 from anchorlens.init import initial_weights
 from anchorlens.presets import preset
@@ -23,6 +25,11 @@ COSTLY = {
     "heads": ({"n_heads": 200_000}, {}, {}),
     "context": ({"n_ctx": 100_000}, {}, {}),
     "sequence": ({"n_ctx": 10_000}, {"seq_len": 10_000}, {}),
+    "drawing": (
+        {"n_ctx": 9000, "n_layers": 1},
+        {"seq_len": 9000, "key_min": 20, "key_max": 22},
+        {"n_samples": 10**6},
+    ),
     "layers": ({"n_layers": 1001}, {}, {}),
 }
 
@@ -68,6 +75,15 @@ def test_the_papers_own_shapes_are_allowed(name):
     if name == "paper-2l1h":
         run = preset(name, n_layers=7)
         check_cost(run.model, run.task, run.train)
+
+
+def test_sequences_are_drawn_in_pieces_of_so_many_tokens(monkeypatch):
+    """Long sequences are drawn few at a time, which the estimate counts."""
+    task, drawn = AnchorTask(key_max=22, seq_len=600, unseen_pairs=[], anchors={1: 1, 2: 2}), []
+    noise = AnchorTask.noise
+    monkeypatch.setattr(AnchorTask, "noise", lambda self, n, seed: (drawn.append(n), noise(self, n, seed))[1])
+    assert len(task.drawing(20_000).take(np.arange(5))) == 5
+    assert max(drawn) * 600 <= DRAWN_AT_ONCE and sum(drawn) == 20_000
 
 
 def test_cost_grows_with_what_is_asked():

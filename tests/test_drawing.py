@@ -12,7 +12,7 @@ from anchorlens import AnchorTask, drawing
     "task", [AnchorTask(), AnchorTask(noise_obeys_split=True), AnchorTask(chain_length=3, key_min=30)]
 )
 def test_rows_are_those_of_the_whole_draw(monkeypatch, task, split):
-    monkeypatch.setattr(drawing, "_CHUNK", 7)  # so that there are many, the last of them short
+    monkeypatch.setattr(drawing, "DRAWN_AT_ONCE", 70)  # so that there are many, the last of them short
     rng = np.random.default_rng(5)
     whole = task.sample(100, split=split, seed=5)
     few = task.drawing(100, split=split, seed=rng)

@@ -65,6 +65,8 @@ def test_what_is_no_plain_json(text, cause):
     [
         ("a = " + "[" * 100_000, "nested deeper than 64"),
         ("a = " + "[" * 65 + "]" * 65, "nested deeper than 64"),
+        (".".join("a" * 20_000) + " = 1", "nested deeper than 64"),
+        ("[" + ".".join("a" * 66) + "]", "nested deeper than 64"),
         ("a = nan", "nan, which is no finite number"),
         ("a = 1e999", "inf, which is no finite number"),
         ("a = " + "9" * 31, "integer of more than 30 digits"),
@@ -83,6 +85,8 @@ def test_plain_data_is_read_as_it_is():
         "a": [1, 2.5, None, "x", 123456789012345678901234567890]
     }
     assert read_toml(b"a = [1, 2.5]") == {"a": [1, 2.5]}
+    many = [k + 0.5 for k in range(100)]
+    assert read_toml(f"a.b.c = {many}") == {"a": {"b": {"c": many}}}
 
 
 def test_only_ordinary_files_of_bounded_size_are_read(tmp_path):

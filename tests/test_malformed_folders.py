@@ -4,15 +4,26 @@ import json
 import os
 import shutil
 import warnings
+from dataclasses import replace
 
 import pytest
+import torch
 from sweeping import tiny
 from typer.testing import CliRunner
 
-from anchorlens import AnchorTask, ModelConfig, TrainConfig, train
+from anchorlens import (
+    AnchorTask,
+    ModelConfig,
+    TrainConfig,
+    container,
+    load_checkpoint,
+    save_checkpoint,
+    train,
+)
 from anchorlens.cli import app
 from anchorlens.container import CheckpointError
 from anchorlens.sweep import open_sweep, sweep
+from anchorlens.sweep.folder import SweepFolder
 from anchorlens.training.folder import RunFolder, read_log, stored_run
 
 STEERING = "a\x1b]52;c;aGk=\x07\r\nb‮:smile:"
@@ -174,6 +185,80 @@ def test_a_cell_whose_content_is_of_another_kind(copied, place):
     changed(copied.cells[0], CHANGES[place])
     read, other = open_sweep(copied.out).cells
     assert read.status == "damaged" and place in one_line(read.error) and other.status == "finished"
+
+
+def test_a_log_of_too_many_lines(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"step":1}\n' * 500_001)
+    with pytest.raises(CheckpointError, match="at most 500,000 lines"):
+        read_log(tmp_path / "log.jsonl")
+
+
+def test_a_log_that_cannot_be_read_stops_nobody(copied):
+    """Neither that of a finished cell nor that of one under way."""
+    first, second = copied.cells
+    put(first.path / "log.jsonl", "fifo")
+    assert open_sweep(copied.out).cells[0].log() == []
+    second.path.rename(copied.out / "unfinished")
+    (copied.out / "unfinished" / second.id).mkdir()
+    put(copied.out / "unfinished" / second.id / "log.jsonl", "device")
+    runner = CliRunner()
+    for command in ("status", "diagram"):
+        done = runner.invoke(app, [command, str(copied.out)])
+        assert done.exit_code == 0, done.stderr
+
+
+def test_a_list_of_cells_with_many_large_tasks(copied):
+    """Some kilobytes that would take gigabytes; equal tasks are made once."""
+    cell = {"model": {"d_vocab": 200_000}, "train": {"steps": 2}}
+    for large in (True, False):
+        cells = [{**cell, "task": {"key_max": 100_019 - k * large}} for k in range(50)]
+        content = {"format": "anchorlens sweep", "format_version": 1, "cells": cells}
+        (copied.out / "sweep.json").write_text(json.dumps(content))
+        if large:
+            with pytest.raises(CheckpointError, match="targets together"):
+                open_sweep(copied.out)
+        else:
+            runs = SweepFolder(copied.out).runs()
+            assert len(runs) == 50 and len({id(run.task) for run in runs}) == 1
+
+
+@pytest.mark.parametrize("name", ["label", "mechanism_label", "gamma", "a.b.c", "x" * 300])
+def test_a_number_of_a_probe_is_called_as_no_other_column(copied, name):
+    changed(copied.cells[0], lambda content: content["probes"].update({name: 1.0}))
+    assert open_sweep(copied.out).cells[0].status == "damaged"
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """The folder of a run with a state, and what its header says."""
+    run = tiny({"seed": [0]}, state_every_seconds=0)[0]
+    train(*run, out=tmp_path / "run")
+    folder = RunFolder(tmp_path / "run", run, resume=True)
+    folder.save_state(5, 1, {"a": torch.ones(1)})
+    folder.close()
+    (tmp_path / "run" / "ckpt.pt").rename(tmp_path / "ckpt.pt")
+    return tmp_path / "run", run
+
+
+@pytest.mark.parametrize("change", [{"threads": None}, {"threads": STEERING}, {"step": -1}, {"step": 20}])
+def test_a_forged_state(interrupted, change):
+    path, run = interrupted
+    header, tensors = container.read(path / "state.pt")
+    container.write(path / "state.pt", {**header, **change}, tensors)
+    with pytest.raises(CheckpointError, match="is no state of a run") as error:
+        train(*run, out=path, resume=True)
+    one_line(error.value)
+
+
+@pytest.mark.parametrize("other", [{"metrics": {}}, {"metrics": {"status": [1]}}, {"gamma": 0.1}])
+def test_a_last_checkpoint_of_something_else(interrupted, other):
+    path, run = interrupted
+    kept = load_checkpoint(path.with_name("ckpt.pt"))
+    model = replace(kept.model, gamma=other.get("gamma", kept.model.gamma))
+    metrics = other.get("metrics", kept.metrics)
+    save_checkpoint(path / "ckpt.pt", replace(kept, model=model, metrics=metrics))
+    with pytest.raises(CheckpointError, match="is not the last checkpoint of this run"):
+        train(*run, out=path, resume=True)
 
 
 def test_a_damaged_cell_stops_nobody(copied):

@@ -48,6 +48,8 @@ CAUSES = {
     "many_empty_tables": "builds far more than its bytes can describe",
     "one_list_in_many_tuples": "is no dict",
     "arguments_without_end": "to 100,000 values; refused",
+    "keys_of_one_hash": "its pickle makes no sense",
+    "entries_without_end": "its zip has more than 200,000 entries",
     "storage_of_a_long_name": "refers to something that is no storage",
     "hugging_face_with_code": "unsafe: it asks to run posix.system",
     "released_model_with_code": "unsafe: it asks to run posix.system",

@@ -22,12 +22,12 @@ from anchorlens.model_config import ModelConfig
 from anchorlens.presets import RunConfig
 from anchorlens.task import AnchorTask
 from anchorlens.training.config import TrainConfig
+from anchorlens.training.plan import MOST_WORKERS
 
 GAMMA = 0.8
 """The initialization rate of an audit: small weights, which learn what composes first."""
 STEPS = 1000
 MOST_MODELS = 1_000
-MOST_WORKERS = 10_000
 MOST_MOMENTS = 100_000
 MOST_DRAWS = 10_000
 MOST_ASKED = 10_000_000
@@ -90,7 +90,7 @@ def audit(
     check_number("n_moments", n_moments, minimum=1, limit=MOST_MOMENTS, integer=True)
     check_number("n_draws", n_draws, minimum=1, limit=MOST_DRAWS, integer=True)
     if workers is not None:
-        check_number("workers", workers, minimum=1, limit=MOST_WORKERS, integer=True)
+        check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
     mappings = _as_mappings(dataset)
     if n_draws * len(mappings) > MOST_ASKED:
         raise ValueError(

@@ -88,7 +88,8 @@ def sweep_command(
     from anchorlens.sweep.engines import EngineError
     from anchorlens.sweep.run import sweep
 
-    typer.echo(printing.outline(runs), err=True)
+    for line in printing.outline(runs).split("\n"):
+        say(line)
     try:
         result = sweep(
             runs, out, engine=engine, workers=workers, security=security, retry_failed=retry_failed

@@ -108,10 +108,9 @@ def demo_command(
     first, takes = "", "about a minute"
     if train:
         first, takes = f"training four small models into {out}, then ", "minutes"
-    typer.echo(
+    say(
         f"{first}classifying four small checkpoints, one of each phase, and writing a report about them to "
-        f"{page}; this takes {takes}",
-        err=True,
+        f"{page}; this takes {takes}"
     )
     from anchorlens.demo import MODELS, shipped, trained
 
@@ -122,9 +121,9 @@ def demo_command(
 
     verdicts = []
     for number, (name, path) in enumerate(zip(MODELS, paths, strict=True), start=1):
-        typer.echo(f"{number} of {len(paths)}: {name}", err=True)
+        say(f"{number} of {len(paths)}: {name}")
         verdicts.append(classify(path, device="auto"))
     printing.print_verdicts(verdicts)
-    typer.echo("the report: every probe measures and draws each of them", err=True)
+    say("the report: every probe measures and draws each of them")
     write_report(verdicts, page, probes=with_own([]))
-    typer.echo(f"the report is in {page}", err=True)
+    say(f"the report is in {page}")

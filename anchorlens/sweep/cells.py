@@ -130,12 +130,15 @@ class Cell:
         return cell_html(self)
 
     def log(self) -> list[dict[str, Any]]:
-        """Its log lines (`step`, `loss`, accuracies, ...), oldest first; none for a cell that is not done."""
+        """Its log lines (`step`, `loss`, accuracies, ...), oldest first.
+
+        None for a cell that is not done, or whose log cannot be read.
+        """
         if self.path is None:
             return []
-        from anchorlens.training.folder import read_log  # with torch, which argument errors must not pay for
+        from anchorlens.training.folder import readable_log  # with torch, which argument errors need not
 
-        return read_log(self.path / "log.jsonl")
+        return readable_log(self.path / "log.jsonl")
 
 
 @documented

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_number
 from anchorlens.presets import RunConfig
+from anchorlens.training.plan import MOST_WORKERS
 
 if TYPE_CHECKING:
     from distributed import Security
@@ -72,7 +73,7 @@ class Engine:
         if name is None:
             name = "local" if _has("distributed", "cryptography") else "serial"
         if workers is not None:
-            check_number("workers", workers, minimum=1, integer=True)
+            check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
         self.name, self.workers, self.security = name, workers, security
         self._address = name.startswith(ADDRESSES)
         if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():

@@ -23,13 +23,15 @@ from anchorlens.checkpoint import SENSELESS, cause, check_format
 from anchorlens.container import CheckpointError, atomic_write, readable
 from anchorlens.foreign import MOST_BYTES, MOST_VALUES, printable, read_bytes, read_json, shown
 from anchorlens.presets import RunConfig
-from anchorlens.sweep.cells import Cell, SweepResult, cell_id
+from anchorlens.sweep.cells import Cell, SweepResult, cell_id, same_value
 from anchorlens.sweep.stored import checked_cell, checked_failure
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1
 _LARGEST_LIST, _MOST_VALUES_OF_LIST = 512 * 2**20, 10_000_000
 """Bytes and values of sweep.json: 100,000 cells."""
+_MOST_TARGETS = 10_000_000
+"""(Chain, key) of all different tasks of a sweep together; a target takes some 30 bytes."""
 
 
 class SweepFolder:
@@ -101,7 +103,7 @@ class SweepFolder:
         try:
             if not isinstance(content["cells"], list):
                 raise ValueError(f"cells must be a list, got {shown(content['cells'])}")
-            return [RunConfig.from_dict(run) for run in content["cells"]]
+            return _runs(content["cells"])
         except SENSELESS as error:
             raise CheckpointError(self.path, f"is no list of cells: {cause(error)}") from None
 
@@ -154,6 +156,29 @@ class SweepFolder:
         text = json.dumps({"format": name, "format_version": VERSION, **content}, allow_nan=False)
         with atomic_write(path) as file:
             file.write(text.encode())
+
+
+def _runs(cells: list[Any]) -> list[RunConfig]:
+    """The configurations of cells; those of one task share it.
+
+    Raises:
+        ValueError: one makes no sense, or their tasks take more memory than they should.
+    """
+    runs, tasks, n_targets = [], {}, 0
+    for cell in cells:
+        if not isinstance(cell, dict):
+            raise ValueError(f"a cell must be a table, got {shown(cell)}")
+        key = same_value(cell.get("task"))
+        runs.append(RunConfig.from_dict(cell, tasks.get(key)))
+        if key not in tasks:
+            task = tasks[key] = runs[-1].task
+            n_targets += len(task.pairs) * len(task.keys)
+        if n_targets > _MOST_TARGETS:
+            raise ValueError(
+                f"its {len(tasks):,} tasks have more than {_MOST_TARGETS:,} targets together; take fewer "
+                "values of the fields of the task"
+            )
+    return runs
 
 
 def open_sweep(out: str | os.PathLike[str]) -> SweepResult:

@@ -17,7 +17,7 @@ from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_id
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.sweep.phase_maps import MOST_MAPS, SIGNS, PhaseMap, phase_maps, plain_value, where
 from anchorlens.terminal import Terminal
-from anchorlens.training.folder import read_log
+from anchorlens.training.folder import readable_log
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import plan
 
@@ -130,5 +130,5 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     folder = SweepFolder(result.out)
     missing = [cell for cell in result if cell.status == "missing"]
     logs = [(cell, folder.unfinished(cell_id(cell.run)) / "log.jsonl") for cell in missing]
-    steps = [(cell, read_log(path)) for cell, path in logs if path.exists()]
+    steps = [(cell, readable_log(path)) for cell, path in logs if path.exists()]
     return [(cell, log[-1]["step"] if log else 0) for cell, log in steps]

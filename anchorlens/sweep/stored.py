@@ -13,6 +13,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=10**15)]
 Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(max_length=200)]
+Reading = Annotated[str, Field(pattern=r"^\w{1,100}\.\w{1,100}$")]
+"""`probe.number`, as no other column of a sweep's table is called."""
 Label = Annotated[str, Field(max_length=100)]
 
 
@@ -94,7 +96,7 @@ class _Cell(_Loose):
     step: Count
     seconds: float | None
     loss: float | None
-    probes: dict[Name, float | None]
+    probes: dict[Reading, float | None]
     verdict: _Verdict
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -30,14 +31,18 @@ from anchorlens.checkpoint import (
     cause,
     check_format,
     library_versions,
+    load_checkpoint,
     save_checkpoint,
 )
-from anchorlens.foreign import LONGEST, ordinary_file, read_bytes, read_json, shown
+from anchorlens.configuration import check_number
+from anchorlens.foreign import LONGEST, ordinary_file, read_bytes, read_json, short_integer, shown
 from anchorlens.presets import RunConfig
 
 STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1
-_LARGEST_LOG, _LONGEST_LINE = 512 * 2**20, 2**16
+ENDED = ("finished", "stopped early", "diverged")
+"""How a run can end."""
+_LARGEST_LOG, _LONGEST_LINE, _MOST_LINES = 256 * 2**20, 2**16, 500_000
 
 MAY_DIFFER = ("device", "threads", "state_every_seconds")
 """Fields of TrainConfig that a resumed run may set anew: where it runs, not what it computes."""
@@ -145,10 +150,30 @@ class RunFolder:
             return None
         header, tensors = container.read(path)
         check_format(path, header, STATE_FORMAT, STATE_VERSION)
-        step = header.get("step")
-        if header.get("run") != _identity(self._run) or not isinstance(step, int):
+        if header.get("run") != _identity(self._run):
             raise container.CheckpointError(path, "is the state of another run; remove it to begin anew")
+        try:
+            last = self._run.train.total_steps - 1
+            check_number("step", header.get("step"), minimum=0, maximum=last, integer=True)
+            check_number("threads", header.get("threads"), minimum=1, maximum=1024, integer=True)
+        except ValueError as error:
+            raise container.CheckpointError(path, f"is no state of a run: {error}") from None
         return header, tensors
+
+    def load_final(self) -> tuple[Checkpoint, Any]:
+        """The last checkpoint of a run that has ended, and how it ended.
+
+        Raises:
+            CheckpointError: the file is damaged, foreign, or of another run.
+        """
+        path = self.path / "ckpt.pt"
+        checkpoint = load_checkpoint(path)
+        status = checkpoint.metrics.get("status")
+        if (checkpoint.task, checkpoint.model) != (self._run.task, self._run.model) or status not in ENDED:
+            raise container.CheckpointError(
+                path, "is not the last checkpoint of this run; remove it to train the run to its end again"
+            )
+        return checkpoint, status
 
     def open_log(self, step: int) -> list[dict[str, Any]]:
         """Cut the log back to the lines up to `step`, open it for more, and return those lines."""
@@ -185,7 +210,8 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     What follows a line that is no JSON object with a step and numbers (one cut off by a kill) is left out.
 
     Raises:
-        CheckpointError: it is no ordinary file, larger than 512 MiB, or cannot be read.
+        CheckpointError: it is no ordinary file, larger than 256 MiB, of more than 500,000
+            lines, or cannot be read.
     """
     path = Path(path)
     lines: list[dict[str, Any]] = []
@@ -200,22 +226,37 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
                     line = _log_line(text)
                     if line is None:
                         break
+                    if len(lines) == _MOST_LINES:
+                        raise ValueError(f"must have at most {_MOST_LINES:,} lines, got more")
                     lines.append(line)
         except ValueError as error:
             raise container.CheckpointError(path, str(error)) from None
     return lines
 
 
-def _log_line(text: bytes) -> dict[str, Any] | None:
-    """A line of a log, all of whose values are numbers or unknown; None for anything else."""
+def readable_log(path: Path) -> list[dict[str, Any]]:
+    """The same; none where the log cannot be read."""
     try:
-        line = read_json(text)
-    except ValueError:
+        return read_log(path)
+    except container.CheckpointError:
+        return []
+
+
+_LOG_LINES = json.JSONDecoder(parse_int=short_integer)
+
+
+def _log_line(text: bytes) -> dict[str, Any] | None:
+    """A line of a log, all of whose values are finite numbers or unknown; None for anything else."""
+    try:
+        line = _LOG_LINES.decode(text.decode())
+    except (ValueError, RecursionError):
         return None
     step = line.get("step") if isinstance(line, dict) else None
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
         return None
-    known = all(isinstance(value, int | float | None) for value in line.values())
+    known = all(
+        value is None or (isinstance(value, int | float) and math.isfinite(value)) for value in line.values()
+    )
     return line if known and all(len(name) <= LONGEST for name in line) else None
 
 

@@ -29,6 +29,8 @@ from anchorlens.stacked.layout import Layout
 from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.stack import MOMENTS, Stack
 
+MOST_WORKERS = 1024
+"""Processes that may be asked for."""
 USABLE = 0.8
 """Share of the free memory that is planned with; the rest is for what libraries keep for themselves."""
 PROCESS_BYTES = 500_000_000

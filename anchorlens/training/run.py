@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from anchorlens.behaviour import evaluate
-from anchorlens.checkpoint import load_checkpoint, training_set
+from anchorlens.checkpoint import training_set
 from anchorlens.child_processes import call_in_processes
 from anchorlens.configuration import check_number
 from anchorlens.model_config import ModelConfig
@@ -21,7 +21,7 @@ from anchorlens.training.config import TrainConfig
 from anchorlens.training.folder import RunFolder, read_log, stored_run
 from anchorlens.training.loop import Loop, Member, Show, loop_key
 from anchorlens.training.numerics import choose_device, numeric_settings
-from anchorlens.training.plan import check_runs, members_at_once, processes
+from anchorlens.training.plan import MOST_WORKERS, check_runs, members_at_once, processes
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.result import TrainingDiverged, TrainResult
 
@@ -124,7 +124,7 @@ def train_many(
     runs = check_runs(runs)
     folders = _folders(outs, len(runs))
     if workers is not None:
-        check_number("workers", workers, minimum=1, integer=True)
+        check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
     if len(runs) > 1:
         for run, folder in zip(runs, folders, strict=True):
             if folder is not None:
@@ -264,8 +264,8 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
 
 def _finished(folder: RunFolder, device: torch.device) -> TrainResult:
     """The result of a run that had ended before, measured again from its last checkpoint."""
-    checkpoint = load_checkpoint(folder.path / "ckpt.pt")
-    status, message = checkpoint.metrics["status"], None
+    checkpoint, status = folder.load_final()
+    message = None
     if status == "diverged":
         message = (
             f"training diverged after step {checkpoint.step}; the weights of that step are in "

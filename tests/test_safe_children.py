@@ -90,7 +90,7 @@ def test_every_other_command(hostile, anchorlens):
 def test_as_a_module_python_itself_looks_into_the_folder_until_the_package_is_there(hostile):
     """docs/security.md says so; what comes after is safe."""
     folder, marker = hostile
-    code = "import sys, anchorlens; print(*(name.partition('.')[0] for name in sys.modules))"
+    code = "import sys, runpy, anchorlens.__main__; print(*(name.partition('.')[0] for name in sys.modules))"
     before = {"anchorlens", *python("-c", code, cwd=ROOT).stdout.split()}
     for name in before:
         (folder / f"{name}.py").unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,8 +89,7 @@ def sweep_command(
     from anchorlens.sweep.engines import EngineError
     from anchorlens.sweep.run import sweep
 
-    for line in printing.outline(runs).split("\n"):
-        say(line)
+    print(printing.outline(runs), file=sys.stderr)
     try:
         result = sweep(
             runs, out, engine=engine, workers=workers, security=security, retry_failed=retry_failed

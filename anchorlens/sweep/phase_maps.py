@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anchorlens.foreign import printable
 from anchorlens.phases import COLOURS
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
 
@@ -72,7 +73,7 @@ def where(cell: Cell, result: SweepResult) -> str:
 def plain_value(value: Any) -> str:
     """A value of a field, as short as it can be told."""
     if isinstance(value, str):
-        return value
+        return printable(value)
     return (
         f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else json.dumps(value)
     )

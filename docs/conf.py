@@ -27,7 +27,7 @@ default_role = "literal"  # docstrings and pages write `name`
 nitpick_ignore_regex = [
     # other libraries' types: their inventories would have to be fetched
     ("py:.*", r"(collections|jaxtyping|os|pathlib|typing|np|numpy|torch|go|plotly|transformer_lens)\..*"),
-    ("py:class", "Tensor|HookedTransformer"),
+    ("py:class", "Tensor|HookedTransformer|Security"),
     # a Literal, whose values the docstring of the argument has
     ("py:class", "Queries"),
     # jaxtyping's shapes: Float[Tensor, "batch pos"]

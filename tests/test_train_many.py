@@ -218,7 +218,7 @@ if __name__ == "__main__":
         subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
     def test_workers(self):
-        with pytest.raises(ValueError, match="workers must be an integer >= 1, got 0"):
+        with pytest.raises(ValueError, match="workers must be an integer >= 1 and <= 1024, got 0"):
             train_many([tiny()], workers=0)
 
     def test_no_runs_are_no_results(self):

@@ -27,8 +27,9 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def say(message: str) -> None:
-    """Say on stderr, in one printable line, what was done."""
-    print(printable(message, _LONGEST), file=sys.stderr)  # click would write UTF-8 whatever the stream takes
+    """Say on stderr, in one printable line and at once, what is done."""
+    # not by click, which writes UTF-8 whatever the stream takes
+    print(printable(message, _LONGEST), file=sys.stderr, flush=True)
 
 
 def complain(message: str) -> None:

@@ -89,7 +89,7 @@ def sweep_command(
     from anchorlens.sweep.engines import EngineError
     from anchorlens.sweep.run import sweep
 
-    print(printing.outline(runs), file=sys.stderr)
+    print(printing.outline(runs), file=sys.stderr, flush=True)
     try:
         result = sweep(
             runs, out, engine=engine, workers=workers, security=security, retry_failed=retry_failed

@@ -66,9 +66,9 @@ def check_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None =
         if needed > allowed:
             again = math.ceil(10 * factor * needed / allowed) / 10
             raise ValueError(
-                f"too costly: measuring it would take about {needed / size:,.1f} {unit} of {what}, and a "
-                f"file of its size may take {allowed / size:,.1f}; if you trust it, set {FACTOR}={again:g} in the "
-                "environment"
+                f"too costly: measuring it would take about {needed / size:,.1f} {unit} of {what}, "
+                f"and a file of its size may take {allowed / size:,.1f}; if you trust it, set "
+                f"{FACTOR}={again:g} in the environment"
             )
 
 

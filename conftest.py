@@ -12,14 +12,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in c
 import pytest  # noqa: E402
 
 CHECKED = [
-    "behaviour",
-    "blocks",
-    "checkpoint",
-    "container",
-    "linalg",
-    "phases",
-    "probes.anchor_sequences",
+    "files.checkpoint",
+    "files.container",
+    "models.blocks",
+    "probes.shared.anchor_sequences",
+    "probes.shared.linalg",
     "randomness",
+    "tasks.phases",
+    "tasks.two_anchor.behaviour",
 ]
 
 

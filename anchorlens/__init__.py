@@ -5,64 +5,61 @@ measure what they learnt. Names are imported when they are first used, so that `
 costs nothing. The science is that of Zhang et al., arXiv 2405.05409 and 2501.08537.
 """
 
-from __future__ import annotations
+import importlib
+import importlib.machinery
+import sys
 
-from anchorlens.lazy import lazy_names
+import lazy_loader
 
-TYPE_CHECKING = False  # as in typing, whose import is the slowest part of the command line's start
-if TYPE_CHECKING:
-    from anchorlens.behaviour import Behaviour, evaluate
-    from anchorlens.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-    from anchorlens.container import CheckpointError
-    from anchorlens.model import build_model
-    from anchorlens.model_config import ModelConfig
-    from anchorlens.presets import preset
-    from anchorlens.task import AnchorTask
-    from anchorlens.training.config import TrainConfig
-    from anchorlens.training.result import TrainResult
-    from anchorlens.training.run import train, train_many
-    from anchorlens.verdict.classify import classify
-    from anchorlens.verdict.verdict import Verdict
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "AnchorTask": "anchorlens.task",
-    "Behaviour": "anchorlens.behaviour",
-    "Checkpoint": "anchorlens.checkpoint",
-    "CheckpointError": "anchorlens.container",
-    "ModelConfig": "anchorlens.model_config",
-    "TrainConfig": "anchorlens.training.config",
-    "TrainResult": "anchorlens.training.result",
-    "Verdict": "anchorlens.verdict.verdict",
-    "build_model": "anchorlens.model",
-    "classify": "anchorlens.verdict.classify",
-    "evaluate": "anchorlens.behaviour",
-    "load_checkpoint": "anchorlens.checkpoint",
-    "preset": "anchorlens.presets",
-    "save_checkpoint": "anchorlens.checkpoint",
-    "train": "anchorlens.training.run",
-    "train_many": "anchorlens.training.run",
-}
 
-__all__ = [
-    "AnchorTask",
-    "Behaviour",
-    "Checkpoint",
-    "CheckpointError",
-    "ModelConfig",
-    "TrainConfig",
-    "TrainResult",
-    "Verdict",
-    "build_model",
-    "classify",
-    "evaluate",
-    "load_checkpoint",
-    "preset",
-    "save_checkpoint",
-    "train",
-    "train_many",
-]
+class _RenamedModules:
+    """Modules under the names that the documentation of 0.1.0 gave them; each use warns."""
+
+    _NOW = {
+        "behaviour": "tasks.two_anchor.behaviour",
+        "blocks": "models.blocks",
+        "checkpoint": "files.checkpoint",
+        "demo": "checkpoints",
+        "drawing": "tasks.two_anchor.drawing",
+        "hooks": "models.hooks",
+        "importers": "files.importers",
+        "init": "models.gamma",
+        "model": "models.hooked",
+        "phases": "tasks.phases",
+        "picture": "figures.picture",
+        "presets": "runs.presets",
+        "report": "show",
+        "sequences": "tasks.two_anchor.sequences",
+        "stacked": "models.stacked",
+        "stacked.forward": "models.stacked.forward",
+        "sweep.axes": "show.diagram.axes",
+        "sweep.maps": "show.diagram.maps",
+        "task": "tasks.two_anchor.task",
+    }
+
+    def find_spec(self, name, path=None, target=None):
+        """What the import system asks of a finder."""
+        now = self._NOW.get(name.removeprefix(f"{__name__}."))
+        if now is None or not name.startswith(f"{__name__}."):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, origin=f"{__name__}.{now}")  # pyright: ignore
+
+    def create_module(self, spec):
+        """The module of today, and a warning."""
+        import warnings
+
+        warnings.warn(f"{spec.name} is now {spec.origin}", DeprecationWarning, stacklevel=2)
+        module = importlib.import_module(spec.origin)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module):
+        """It has run already."""
+        module.__spec__ = module.__spec__.loader_state
 
 
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+sys.meta_path.insert(0, _RenamedModules())

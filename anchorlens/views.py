@@ -7,9 +7,10 @@ around it, dark or light, and computes nothing that takes time.
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +25,21 @@ MOST_CHARACTERS = 240
 """Of a text in a view; the end of a longer one is left out."""
 
 
-def environment(*folders: Path) -> Environment:
-    """Jinja with autoescape and our formats.
+def drawn(name: str) -> Callable[..., Any]:
+    """A function of `anchorlens.show`, found when it is first needed.
 
-    Args:
-        folders: with templates, beside those that notebooks and pages share.
+    Results have `_repr_html_` and `.report()`; what draws them stands above them, so that no result imports a
+    page. This is the only way from below to the room that draws.
     """
+    return getattr(importlib.import_module("anchorlens.show"), name)
+
+
+def environment() -> Environment:
+    """Jinja with autoescape and our formats."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
-        loader=FileSystemLoader([TEMPLATES, *folders]),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

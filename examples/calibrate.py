@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 
 import anchorlens
-from anchorlens.checkpoint import library_versions
+from anchorlens.files.checkpoint import library_versions
 from anchorlens.verdict.calibration import FORMAT_VERSION, LogisticModel
 from calibration.fit import Row, fit_early, fit_final
 from calibration.held_out import ablation_table, accuracy_table, confusion_table, early_table, verdicts

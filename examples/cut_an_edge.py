@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from anchorlens import demo, load_checkpoint
-from anchorlens.hooks import assert_live, attention_masks, last_logits, masked_attention
+from anchorlens import checkpoints, load_checkpoint
+from anchorlens.models.hooks import assert_live, attention_masks, last_logits, masked_attention
 
 
 def main(checkpoint: Path) -> dict[tuple[int, str], float]:
@@ -51,5 +51,5 @@ def main(checkpoint: Path) -> dict[tuple[int, str], float]:
 if __name__ == "__main__":
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
-    parser.add_argument("checkpoint", type=Path, nargs="?", default=demo.shipped()[-1])
+    parser.add_argument("checkpoint", type=Path, nargs="?", default=checkpoints.shipped()[-1])
     main(parser.parse_args().checkpoint)

@@ -17,10 +17,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens import Behaviour, Checkpoint, evaluate, figures, load_checkpoint
-from anchorlens.demo import shipped
-from anchorlens.phases import Phase
+from anchorlens.checkpoints import shipped
 from anchorlens.probes import mask_key_token
 from anchorlens.probes.mask_key_token import MaskKeyToken
+from anchorlens.tasks.phases import Phase
 
 WORDS = {
     "Phase 1": "memorises",

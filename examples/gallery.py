@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchorlens import demo, figures, load_checkpoint
+from anchorlens import checkpoints, figures, load_checkpoint
 from anchorlens.probes import PROBES, compare, probe_named
 
 LABELS = ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3")
@@ -21,9 +21,9 @@ LABELS = ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3")
 def draw(names: list[str], folder: Path, suffix: str) -> None:
     """One picture for each probe."""
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoints = [load_checkpoint(path) for path in demo.shipped()]
+    models = [load_checkpoint(path) for path in checkpoints.shipped()]
     for name in names:
-        comparison = compare(checkpoints, probe_named(name), labels=LABELS)
+        comparison = compare(models, probe_named(name), labels=LABELS)
         print(name, comparison, sep=": ")
         figures.save(comparison.plot(), folder / f"{name}{suffix}")
 

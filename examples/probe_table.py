@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from anchorlens import Checkpoint, figures, load_checkpoint, preset, train_many
-from anchorlens.presets import RunConfig
 from anchorlens.probes import PROBES, apply_to_checkpoint, compare
+from anchorlens.runs.run_config import RunConfig
 
 COLUMNS = {
     "phase1": "Phase 1",

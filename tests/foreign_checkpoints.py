@@ -9,10 +9,10 @@ from pathlib import Path
 import safetensors.torch
 import torch
 
-from anchorlens.checkpoint import Checkpoint, save_checkpoint
-from anchorlens.init import initial_weights
-from anchorlens.model_config import ModelConfig
-from anchorlens.task import AnchorTask
+from anchorlens.files.checkpoint import Checkpoint, save_checkpoint
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.gamma import initial_weights
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 TINY = ModelConfig(n_layers=1, n_heads=2, d_model=8, d_head=4, d_mlp=12, d_vocab=110, gamma=0.5)
 

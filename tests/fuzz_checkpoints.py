@@ -25,9 +25,9 @@ from foreign_checkpoints import (
     write_released,
 )
 
-from anchorlens import classify, demo
-from anchorlens.checkpoint import Checkpoint, check_whole, load_checkpoint
-from anchorlens.importers import Opened, open_checkpoint
+from anchorlens import checkpoints, classify
+from anchorlens.files.checkpoint import Checkpoint, check_whole, load_checkpoint
+from anchorlens.files.importers import Opened, open_checkpoint
 
 LONGEST = 10.0
 """Seconds of computing that one file may take; a busy machine does not count."""
@@ -72,7 +72,7 @@ def make_cases(folder: Path) -> list[Case]:
 
 def make_trained_cases(folder: Path) -> list[Case]:
     """The shipped Phase 3 as four kinds of file."""
-    original = load_checkpoint(next(path for path in demo.shipped() if path.stem == "phase3"))
+    original = load_checkpoint(next(path for path in checkpoints.shipped() if path.stem == "phase3"))
     weights = dict(original.weights)
     written = {
         "own .pt": write_own(folder, ".pt", original),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from anchorlens import demo
+from anchorlens import checkpoints
 from anchorlens.cli import app
 
 COMMANDS = {str(one.name): one.callback for one in app.registered_commands if one.callback is not None}
@@ -235,7 +235,7 @@ class Files:
     """Paths that a command may be given: hostile ones, and one good checkpoint."""
 
     def __init__(self, folder: Path) -> None:
-        self.checkpoint = next(str(path) for path in demo.shipped() if path.stem == "phase3")
+        self.checkpoint = next(str(path) for path in checkpoints.shipped() if path.stem == "phase3")
         contents = {
             "deep.json": "[" * 200_000,
             "deep.toml": "a = " + "[" * 200_000,

@@ -25,10 +25,12 @@ from malicious_files import _peak
 from rich.console import Console
 from sweeping import tiny
 
-from anchorlens import container, train
-from anchorlens.importers import open_checkpoint
-from anchorlens.sweep import open_sweep, printing, sweep, write_table
-from anchorlens.sweep.diagram import diagram_html
+from anchorlens import train
+from anchorlens.files import container
+from anchorlens.files.importers import open_checkpoint
+from anchorlens.show.diagram.page import diagram_html
+from anchorlens.show.terminal import sweep as printing
+from anchorlens.sweep import open_sweep, sweep, write_table
 from anchorlens.training.folder import read_log, stored_run
 
 MOST_MEGABYTES = 300

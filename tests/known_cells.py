@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from anchorlens.phases import phase_by_definition
-from anchorlens.presets import preset
+from anchorlens.runs.presets import preset
 from anchorlens.sweep.cells import Cell, SweepResult
+from anchorlens.tasks.phases import phase_by_definition
 from anchorlens.verdict.mechanism import LABELS
 
 ANSWERS = {

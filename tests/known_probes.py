@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import plotly.graph_objects as go
 
-from anchorlens import hooks
+from anchorlens.models import hooks
 from anchorlens.figures import styled
 from anchorlens.probes import ProbeResult, stable_rank
 

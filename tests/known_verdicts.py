@@ -3,7 +3,7 @@
 import math
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, evaluate
-from anchorlens.phases import Phase
+from anchorlens.tasks.phases import Phase
 from anchorlens.verdict.forecast import Moment
 from anchorlens.verdict.mechanism import LABELS, Evidence, Mechanism
 from anchorlens.verdict.verdict import Subject, Verdict

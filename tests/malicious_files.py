@@ -320,7 +320,7 @@ def _peak():
 
 def _measure():
     """Open every path given; print how much the peak of the memory grew, and what was refused."""
-    from anchorlens.importers import open_checkpoint
+    from anchorlens.files.importers import open_checkpoint
 
     open_checkpoint(sys.argv[1])
     before = _peak()

@@ -14,9 +14,9 @@ from sweeping import tiny
 from typer.testing import CliRunner
 
 from anchorlens import figures, load_checkpoint, save_checkpoint
-from anchorlens.checkpoint import Checkpoint
 from anchorlens.cli import app
-from anchorlens.init import initial_weights
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.models.gamma import initial_weights
 from anchorlens.sweep import open_sweep, sweep
 
 BLOCK = 4096

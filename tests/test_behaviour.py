@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from anchorlens.behaviour import Behaviour, _accuracy, evaluate, quick_accuracies
-from anchorlens.model import build_model
-from anchorlens.model_config import ModelConfig
-from anchorlens.phases import phase_by_definition
-from anchorlens.task import AnchorTask
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.hooked import build_model
+from anchorlens.tasks.phases import phase_by_definition
+from anchorlens.tasks.two_anchor.behaviour import Behaviour, _accuracy, evaluate, quick_accuracies
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KEYS = range(20, 100)
 

@@ -7,13 +7,13 @@ import pytest
 import safetensors.torch
 import torch
 
-from anchorlens import container
-from anchorlens.checkpoint import FORMAT, Checkpoint, load_checkpoint, save_checkpoint
-from anchorlens.container import CheckpointError
-from anchorlens.model import build_model
-from anchorlens.model_config import ModelConfig
-from anchorlens.task import AnchorTask
-from anchorlens.training.config import TrainConfig
+from anchorlens.files import container
+from anchorlens.files.checkpoint import FORMAT, Checkpoint, load_checkpoint, save_checkpoint
+from anchorlens.files.container import CheckpointError
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.hooked import build_model
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 TINY = ModelConfig(n_layers=1, d_model=8, d_head=4, d_mlp=8, d_vocab=110, gamma=0.5)
 

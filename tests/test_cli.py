@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint
 from anchorlens.cli import app
-from anchorlens.presets import PRESETS
+from anchorlens.runs.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 WIDE = {**os.environ, "COLUMNS": "200"}

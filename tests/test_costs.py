@@ -9,13 +9,13 @@ import pytest
 from foreign_checkpoints import write_bare, write_own
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, save_checkpoint
-from anchorlens.checkpoint import Checkpoint
-from anchorlens.container import CheckpointError
-from anchorlens.costs import FACTOR, asking_cost, check_cost
-from anchorlens.drawing import DRAWN_AT_ONCE
-from anchorlens.importers import open_checkpoint
-from anchorlens.init import initial_weights
-from anchorlens.presets import preset
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.container import CheckpointError
+from anchorlens.files.importers import open_checkpoint
+from anchorlens.models.gamma import initial_weights
+from anchorlens.runs.costs import FACTOR, asking_cost, check_cost
+from anchorlens.runs.presets import preset
+from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE
 
 THIN = {"n_layers": 1, "n_heads": 1, "d_model": 1, "d_head": 1, "d_mlp": 1, "d_vocab": 110, "n_ctx": 9}
 COSTLY = {

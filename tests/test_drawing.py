@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from anchorlens import AnchorTask, drawing
+from anchorlens import AnchorTask
+from anchorlens.tasks.two_anchor import drawing
 
 
 @pytest.mark.parametrize("split", ["train", "id", "ood"])

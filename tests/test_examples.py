@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from anchorlens import Checkpoint, build_model, demo, load_checkpoint, preset, train_many
+from anchorlens import Checkpoint, build_model, checkpoints, load_checkpoint, preset, train_many
 from anchorlens.probes import PROBES
 from anchorlens.sweep import grid
 
@@ -104,7 +104,7 @@ def test_sweep_benchmark_measures_both_ways():
 
 
 def test_cutting_edges_of_the_shipped_phase_3_model(capsys):
-    cut = example("cut_an_edge").main(demo.shipped()[-1])
+    cut = example("cut_an_edge").main(checkpoints.shipped()[-1])
     assert set(cut) == {(layer, name) for layer in (0, 1) for name in ("key token", "anchor 1", "anchor 2")}
     assert cut[0, "key token"] < 0.1  # the inferential route: key to anchors in the first layer
     assert cut[1, "anchor 2"] < 0.1  # and anchors to the last position in the second
@@ -126,7 +126,7 @@ def test_gamma_and_seeds_has_a_number_for_each(monkeypatch):
 
 def test_four_phases_is_one_column_for_each_shipped_model():
     picture = example("four_phases")
-    checkpoint = load_checkpoint(demo.shipped()[0])
+    checkpoint = load_checkpoint(checkpoints.shipped()[0])
     figure = picture.draw([picture.measured(checkpoint)], list(checkpoint.task.anchors))
     assert "Phase 1" in figure.layout.annotations[0].text
     assert [trace.type for trace in figure.data] == ["heatmap"] + 12 * ["scatter"]

@@ -11,7 +11,8 @@ import pytest
 import torch
 from known_models import as_bridge, memorising, reasoning, user_built
 
-from anchorlens import AnchorTask, ModelConfig, build_model, hooks
+from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens.models import hooks
 from anchorlens.probes import mask_second_anchor
 
 TASK = AnchorTask()

@@ -10,14 +10,14 @@ import safetensors.torch
 import torch
 from foreign_checkpoints import TINY, write_bare, write_hugging_face, write_own, write_released
 
-from anchorlens.behaviour import evaluate
-from anchorlens.checkpoint import load_checkpoint, save_checkpoint
-from anchorlens.container import CheckpointError
-from anchorlens.importers import open_checkpoint
-from anchorlens.init import initial_weights
-from anchorlens.model import build_model
-from anchorlens.model_config import ModelConfig
-from anchorlens.task import AnchorTask
+from anchorlens.files.checkpoint import load_checkpoint, save_checkpoint
+from anchorlens.files.container import CheckpointError
+from anchorlens.files.importers import open_checkpoint
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.gamma import initial_weights
+from anchorlens.models.hooked import build_model
+from anchorlens.tasks.two_anchor.behaviour import evaluate
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 RELEASED = Path(__file__).parents[2] / "shared/data/released_code_checkpoints"
 TOKENS = AnchorTask().sample(16).tokens
@@ -325,7 +325,7 @@ def test_importing_does_not_import_the_libraries_of_others(tmp_path):
 
     write_released(tmp_path)
     code = (
-        "import sys; from anchorlens.importers import open_checkpoint; open_checkpoint(sys.argv[1]);"
+        "import sys; from anchorlens.files.importers import open_checkpoint; open_checkpoint(sys.argv[1]);"
         "assert not {'transformer_lens', 'transformers'} & set(sys.modules)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorlens.linalg import (
+from anchorlens.probes.shared.linalg import (
     cosine_matrix,
     gaussian_stable_rank,
     greedy_groups,

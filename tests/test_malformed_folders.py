@@ -11,17 +11,10 @@ import torch
 from sweeping import tiny
 from typer.testing import CliRunner
 
-from anchorlens import (
-    AnchorTask,
-    ModelConfig,
-    TrainConfig,
-    container,
-    load_checkpoint,
-    save_checkpoint,
-    train,
-)
+from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, save_checkpoint, train
 from anchorlens.cli import app
-from anchorlens.container import CheckpointError
+from anchorlens.files import container
+from anchorlens.files.container import CheckpointError
 from anchorlens.sweep import open_sweep, sweep
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.training.folder import RunFolder, read_log, stored_run

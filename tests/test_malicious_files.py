@@ -11,9 +11,9 @@ import pytest
 from foreign_checkpoints import write_own
 from malicious_files import MALICE, touch
 
-from anchorlens.checkpoint import load_checkpoint
-from anchorlens.container import CheckpointError
-from anchorlens.importers import open_checkpoint
+from anchorlens.files.checkpoint import load_checkpoint
+from anchorlens.files.container import CheckpointError
+from anchorlens.files.importers import open_checkpoint
 
 CAUSES = {
     "os_system": "unsafe: it asks to run posix.system; refused, nothing ran",

@@ -9,10 +9,10 @@ import torch
 from torch.nn import functional
 from transformer_lens import HookedTransformer
 
-from anchorlens.init import init_table, parameter_shapes
-from anchorlens.model import build_model
-from anchorlens.model_config import PARTS, VARIANTS, ModelConfig
-from anchorlens.task import AnchorTask
+from anchorlens.models.config import PARTS, VARIANTS, ModelConfig
+from anchorlens.models.gamma import init_table, parameter_shapes
+from anchorlens.models.hooked import build_model
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 SMALL = {"n_heads": 2, "d_model": 24, "d_head": 8, "d_mlp": 40, "d_vocab": 110, "gamma": 0.4}
 

@@ -8,7 +8,8 @@ import pytest
 from browser import needs_chromium, shown_by_chromium
 from nbclient import NotebookClient
 
-from anchorlens import ModelConfig, build_model, picture
+from anchorlens import ModelConfig, build_model
+from anchorlens.figures import picture
 from anchorlens.probes import stable_rank
 
 CELL = """

@@ -13,7 +13,7 @@ import torch
 from sweeping import TINY, tiny
 
 from anchorlens import classify, load_checkpoint, preset
-from anchorlens.checkpoint import training_set
+from anchorlens.files.checkpoint import training_set
 from anchorlens.probes import apply_to_checkpoint, embedding_pca, mask_key_token, q_condensation, stable_rank
 from anchorlens.sweep import Cell, sweep
 from anchorlens.sweep.cells import cell_id

@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from anchorlens.cli import app
-from anchorlens.presets import preset
+from anchorlens.runs.presets import preset
 from anchorlens.training import plan as planning
 from anchorlens.training.plan import count_cost, members_at_once, plan, processes
 
@@ -45,7 +45,7 @@ def test_memory_is_what_a_process_takes():
 
     def peak(**fields):
         code = (
-            "import json, re, sys; from anchorlens.presets import preset;"
+            "import json, re, sys; from anchorlens.runs.presets import preset;"
             "from anchorlens.training.run import train;"
             "train(*preset('quick', steps=3, threads=1, n_checkpoints=0, **json.loads(sys.argv[1])));"
             "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
@@ -123,7 +123,7 @@ def test_dry_run_prints_and_trains_nothing(tmp_path):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 def test_memory_on_a_gpu_is_about_what_was_counted():
-    from anchorlens.checkpoint import training_set
+    from anchorlens.files.checkpoint import training_set
     from anchorlens.training.stack import Stack
 
     run = preset("quick", batch_size=2048, device="cuda")

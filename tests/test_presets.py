@@ -1,10 +1,11 @@
 import pytest
 
 from anchorlens import preset
-from anchorlens.model_config import ModelConfig
-from anchorlens.presets import PRESETS, RunConfig, merged, sorted_by_part
-from anchorlens.task import AnchorTask
-from anchorlens.training.config import TrainConfig
+from anchorlens.models.config import ModelConfig
+from anchorlens.runs.presets import PRESETS
+from anchorlens.runs.run_config import RunConfig, merged, sorted_by_part
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 
 @pytest.mark.parametrize("name", PRESETS)

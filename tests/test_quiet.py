@@ -9,7 +9,7 @@ import sys
 
 from foreign_checkpoints import write_bare, write_hugging_face, write_released
 
-from anchorlens.model_config import VARIANTS
+from anchorlens.models.config import VARIANTS
 
 TINY = {"n_layers": 2, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 600, "steps": 2}
 EVERYTHING = """
@@ -20,7 +20,7 @@ import torch
 from anchorlens import *
 from anchorlens import figures, probes
 from anchorlens.audit import audit
-from anchorlens.importers import open_checkpoint
+from anchorlens.files.importers import open_checkpoint
 from anchorlens.sweep import grid, sweep
 from sklearn.manifold import TSNE
 
@@ -59,7 +59,7 @@ def said(code, folder):
 
 
 def test_importing_is_quiet(tmp_path):
-    code = "from anchorlens import *; from anchorlens import audit, importers, probes, report, sweep, verdict"
+    code = "from anchorlens import *; from anchorlens import audit, files, probes, show, sweep, verdict"
     assert said(code, tmp_path) == ""
 
 

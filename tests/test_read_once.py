@@ -7,9 +7,9 @@ import pytest
 import torch
 from foreign_checkpoints import write_bare, write_own
 
-from anchorlens import container
-from anchorlens.container import CheckpointError, atomic_write
-from anchorlens.importers import open_checkpoint
+from anchorlens.files import container
+from anchorlens.files.container import CheckpointError, atomic_write
+from anchorlens.files.importers import open_checkpoint
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])

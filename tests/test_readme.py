@@ -63,10 +63,11 @@ def test_the_readme_has_its_commands():
     assert {name for name, *_ in commands(README)} >= {"train", "evaluate", "probe", "classify", "sweep"}
 
 
-def test_the_tree_names_every_module():
-    tree = README.split("## Where things are")[1]
+def test_the_tree_names_every_folder_and_the_list_every_file():
     package = ROOT / "anchorlens"
-    names = {path.stem for path in package.glob("*.py")} | {
-        path.parent.name for path in package.glob("*/__init__.py")
-    }
-    assert sorted(name for name in names if not name.startswith("__") and name not in tree) == []
+    tree = README.split("## Where things are")[1]
+    folders = {path.parent.name for path in package.glob("*/__init__.py")} | {"templates"}
+    assert sorted(folder for folder in folders if f"  {folder}/ " not in tree) == []
+    files = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Every file")[1]
+    named = re.findall(r"^\| `(\w+\.py)` \|", files, flags=re.M)
+    assert sorted(named) == sorted(p.name for p in package.rglob("*.py") if not p.name.startswith("__"))

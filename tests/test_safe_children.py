@@ -11,7 +11,7 @@ import pytest
 from hostile_folder import make_hostile
 from sweeping import ROOT, flags
 
-from anchorlens.child_processes import SAFE_PATH, safe_children
+from anchorlens.training.child_processes import SAFE_PATH, safe_children
 
 TINY = flags({})
 SWEEP = ["sweep", "--workers", "2", *flags({"seed": "0:2"}, steps=2)]
@@ -107,7 +107,7 @@ from sweeping import tiny
 from anchorlens import AnchorTask, train_many
 from anchorlens.audit import audit, mappings_of
 from anchorlens.sweep import sweep
-from anchorlens.training.config import TrainConfig
+from anchorlens.runs.train_config import TrainConfig
 if __name__ == "__main__":
     before = dict(os.environ), list(sys.path)
     runs = tiny({"seed": "0:2"}, steps=2)
@@ -163,7 +163,7 @@ def test_python_that_passes_on_no_environment(flag, tmp_path):
     """Under -E a child would not see the variable; -I holds for children by itself."""
     code = f"""
         import sys; sys.path.insert(0, {str(ROOT)!r})
-        from anchorlens.child_processes import safe_children
+        from anchorlens.training.child_processes import safe_children
         try:
             with safe_children(): print("entered")
         except ValueError as error: print(error)

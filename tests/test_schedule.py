@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorlens.model_config import ModelConfig
-from anchorlens.training.config import TrainConfig
+from anchorlens.models.config import ModelConfig
+from anchorlens.runs.train_config import TrainConfig
 from anchorlens.training.schedule import epoch_order, has_settled, learning_rate, trajectory_steps
 
 

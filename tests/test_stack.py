@@ -10,17 +10,17 @@ import pytest
 import torch
 from torch.nn import functional
 
-from anchorlens.checkpoint import training_set
-from anchorlens.model import build_model
-from anchorlens.model_config import VARIANTS, ModelConfig
-from anchorlens.presets import RunConfig
-from anchorlens.stacked import attention as attention_module
-from anchorlens.stacked.attention import attention
-from anchorlens.stacked.forward import cells, last_logits
-from anchorlens.stacked.layout import Layout
-from anchorlens.stacked.linear import linear
-from anchorlens.task import AnchorTask
-from anchorlens.training.config import TrainConfig
+from anchorlens.files.checkpoint import training_set
+from anchorlens.models.config import VARIANTS, ModelConfig
+from anchorlens.models.hooked import build_model
+from anchorlens.models.stacked import attention as attention_module
+from anchorlens.models.stacked.attention import attention
+from anchorlens.models.stacked.forward import cells, last_logits
+from anchorlens.models.stacked.layout import Layout
+from anchorlens.models.stacked.linear import linear
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.schedule import epoch_order, learning_rate
 from anchorlens.training.stack import Stack
@@ -345,7 +345,7 @@ missing = ("transformer_lens jaxtyping typer rich filelock safetensors tqdm skle
            "einops loky psutil").split()
 sys.modules.update(dict.fromkeys(missing))  # None: as if they were not installed
 import torch
-from anchorlens.presets import preset
+from anchorlens.runs.presets import preset
 from anchorlens.training.stack import Stack
 runs = [preset("quick", gamma=g, n_samples=512, d_model=16, d_head=8, d_mlp=16, steps=3) for g in (0.3, 0.7)]
 data = runs[0].task.sample(512, split="train", seed=0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorlens.task import COMPLEXITY_SHIFTS, SPLITS, AnchorTask
+from anchorlens.tasks.two_anchor.task import COMPLEXITY_SHIFTS, SPLITS, AnchorTask
 
 TASKS = {
     "reasoning": AnchorTask(),

@@ -5,10 +5,10 @@ from sweeping import flags
 from typer.testing import CliRunner
 
 from anchorlens import AnchorTask, ModelConfig, evaluate
-from anchorlens.checkpoint import Checkpoint
 from anchorlens.cli import app
-from anchorlens.init import initial_weights
-from anchorlens.printing import print_tables
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.models.gamma import initial_weights
+from anchorlens.show.terminal.training import print_tables
 from anchorlens.sweep.engines import Engine
 from anchorlens.training.run import train_many
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from anchorlens.checkpoint import load_checkpoint
-from anchorlens.presets import RunConfig, preset
-from anchorlens.task import AnchorTask
+from anchorlens.files.checkpoint import load_checkpoint
+from anchorlens.runs.presets import preset
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.folder import RunFolder, read_log
 from anchorlens.training.run import train, train_many
 
@@ -86,7 +87,7 @@ KILLED = """
 import json, sys
 from pathlib import Path
 from anchorlens import train_many
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
 runs = [RunConfig.from_dict(values) for values in json.loads(sys.argv[2])]
 outs = [Path(sys.argv[1]) / str(k) for k in range(len(runs))]
 print([result.status for result in train_many(runs, outs=outs, workers=2, resume=True)])
@@ -153,7 +154,7 @@ def worker_of(pid):
 
 def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
     """Members that were saved at different steps go on and meet the run that was never interrupted."""
-    from anchorlens.checkpoint import training_set
+    from anchorlens.files.checkpoint import training_set
     from anchorlens.training.run import _train_together
     from anchorlens.training.stack import Stack
 

@@ -13,15 +13,15 @@ import pytest
 import torch
 from torch.utils import deterministic as torch_deterministic
 
-from anchorlens import container
-from anchorlens.checkpoint import load_checkpoint, training_set
-from anchorlens.container import CheckpointError
-from anchorlens.init import init_table
-from anchorlens.model import build_model
-from anchorlens.model_config import ModelConfig
-from anchorlens.presets import RunConfig
-from anchorlens.task import AnchorTask
-from anchorlens.training.config import TrainConfig
+from anchorlens.files import container
+from anchorlens.files.checkpoint import load_checkpoint, training_set
+from anchorlens.files.container import CheckpointError
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.gamma import init_table
+from anchorlens.models.hooked import build_model
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.folder import RunFolder, read_log
 from anchorlens.training.numerics import numeric_settings
 from anchorlens.training.result import TrainingDiverged

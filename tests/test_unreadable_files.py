@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from anchorlens import demo
+from anchorlens import checkpoints
 from anchorlens.cli import app
 
-GOOD = next(path for path in demo.shipped() if path.stem == "phase3")
+GOOD = next(path for path in checkpoints.shipped() if path.stem == "phase3")
 
 
 @pytest.fixture

@@ -25,15 +25,15 @@ from known_verdicts import FORECAST, HOSTILE, LOG, TASK, bare_verdict, whole_ver
 import anchorlens
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, TrainResult, figures, preset
 from anchorlens.audit import Audit, mappings_of
-from anchorlens.behaviour import Accuracy, Behaviour, PairAccuracy
 from anchorlens.configuration import settings
-from anchorlens.init import initial_weights
-from anchorlens.phases import phase_by_definition
+from anchorlens.figures.small_curve import LOOKS, MOST_POINTS, small_curve
+from anchorlens.figures.training_curve import ACCURACIES
+from anchorlens.models.gamma import initial_weights
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
-from anchorlens.training.curve import ACCURACIES
-from anchorlens.training.small_curve import LOOKS, MOST_POINTS, small_curve
+from anchorlens.tasks.phases import phase_by_definition
+from anchorlens.tasks.two_anchor.behaviour import Accuracy, Behaviour, PairAccuracy
 from anchorlens.verdict.forecast import Moment
 from anchorlens.views import TEMPLATES
 

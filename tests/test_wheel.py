@@ -55,5 +55,8 @@ def test_it_works_from_another_folder(wheel, tmp_path):
     home = run("-c", "import anchorlens; print(anchorlens.__file__)")
     assert home.stdout.startswith(str(site)) and not home.stderr
     assert "classify" in run("-m", "anchorlens", "--help").stdout
-    script = "from anchorlens import demo, load_checkpoint; print(*map(load_checkpoint, demo.shipped()))"
+    script = (
+        "from anchorlens import checkpoints, load_checkpoint; "
+        "print(*map(load_checkpoint, checkpoints.shipped()))"
+    )
     assert run("-c", script).stdout.count("Checkpoint(") == len(SHIPPED)

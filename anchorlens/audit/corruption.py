@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.anchor_functions import Pair
 from anchorlens.audit.mappings import mappings_of
 from anchorlens.configuration import check_number
-from anchorlens.task import AnchorTask
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from jaxtyping import Int

@@ -16,8 +16,8 @@ import numpy as np
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
 from anchorlens.foreign import read_bytes, read_toml, shown
-from anchorlens.sequences import Cells
-from anchorlens.task import AnchorTask
+from anchorlens.tasks.two_anchor.sequences import Cells
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_BYTES = 50_000_000
 MOST_TOML_BYTES = 10_000_000

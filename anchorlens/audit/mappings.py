@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.anchor_functions import Pair
 from anchorlens.configuration import documented
-from anchorlens.sequences import AnchorBatch, Cells
-from anchorlens.task import AnchorTask
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int

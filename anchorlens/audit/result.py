@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens import container
 from anchorlens.audit.lateness import Score, fence, fit_steps, lateness, ranks, score, stand_out
 from anchorlens.audit.mappings import Mappings
-from anchorlens.checkpoint import library_versions
 from anchorlens.configuration import documented
-from anchorlens.model_config import ModelConfig
-from anchorlens.training.config import TrainConfig
+from anchorlens.files import container
+from anchorlens.files.checkpoint import library_versions
+from anchorlens.models.config import ModelConfig
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.views import drawn
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -217,7 +218,7 @@ class Audit:
 
         from anchorlens.audit.picture import MOST_GROUPS, draw_fits, draw_groups
         from anchorlens.figures import styled
-        from anchorlens.picture import plotly_text
+        from anchorlens.figures.picture import plotly_text
 
         data, violates = self.mappings, self.mappings.violates
         odd = self.flagged if violates is None else violates
@@ -233,9 +234,7 @@ class Audit:
         return drawn
 
     def _repr_html_(self) -> str:
-        from anchorlens.audit import audit_html
-
-        return audit_html(self)
+        return drawn("audit_html")(self)
 
     def __repr__(self) -> str:
         n, n_flagged, known = len(self.mappings), int(self.flagged.sum()), self.score

@@ -11,17 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from anchorlens import container, figures
+from anchorlens import figures
 from anchorlens.audit.files import open_dataset
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.audit.result import Audit
 from anchorlens.audit.watching import watch
 from anchorlens.configuration import check_number
+from anchorlens.files import container
 from anchorlens.foreign import shown
-from anchorlens.model_config import ModelConfig
-from anchorlens.presets import RunConfig
-from anchorlens.task import AnchorTask
-from anchorlens.training.config import TrainConfig
+from anchorlens.models.config import ModelConfig
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.plan import MOST_WORKERS
 
 GAMMA = 0.8

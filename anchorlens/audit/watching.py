@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from anchorlens.audit.mappings import Mappings
-from anchorlens.child_processes import call_in_processes
-from anchorlens.presets import RunConfig
 from anchorlens.randomness import generator
-from anchorlens.sequences import AnchorBatch
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.training.child_processes import call_in_processes
 from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.plan import check_runs, members_at_once, processes
 from anchorlens.training.progress import progress_bar

@@ -6,15 +6,6 @@ output that cannot be written, 2 usage, 3 unreadable or unsafe checkpoint, 4 und
 at all before Ctrl-C is caught.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from anchorlens.cli.start import main
-from anchorlens.lazy import lazy_names
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from anchorlens.cli.commands import app
-
-__all__ = ["app", "main"]
-
-__getattr__, __dir__ = lazy_names(__name__, {"app": "anchorlens.cli.commands"})
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

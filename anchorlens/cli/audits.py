@@ -44,11 +44,12 @@ def audit_command(
     composition rule, or to be noise. Where the truth is known, the ranking is compared with it.
     """
     from anchorlens import figures
-    from anchorlens.audit import audit, mappings_of, open_dataset, printing
+    from anchorlens.audit import audit, mappings_of, open_dataset
     from anchorlens.audit.run import GAMMA, MOST_MODELS, STEPS
-    from anchorlens.model_config import ModelConfig
-    from anchorlens.task import AnchorTask
-    from anchorlens.training.config import TrainConfig
+    from anchorlens.models.config import ModelConfig
+    from anchorlens.runs.train_config import TrainConfig
+    from anchorlens.show.terminal import audit as printing
+    from anchorlens.tasks.two_anchor.task import AnchorTask
 
     check_can_write("--plot", plot)
     if seeds > MOST_MODELS:

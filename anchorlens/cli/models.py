@@ -15,13 +15,13 @@ from anchorlens.configuration import check_number
 from anchorlens.foreign import read_json, shown
 
 if TYPE_CHECKING:
-    from anchorlens.behaviour import Behaviour
-    from anchorlens.checkpoint import Checkpoint
+    from anchorlens.files.checkpoint import Checkpoint
+    from anchorlens.tasks.two_anchor.behaviour import Behaviour
 
 
 def show(path: Path, checkpoint: Checkpoint, behaviour: Behaviour, as_json: bool) -> None:
     """Print what a model answers."""
-    from anchorlens.printing import print_json, print_tables
+    from anchorlens.show.terminal.training import print_json, print_tables
 
     if as_json:
         print_json(path, checkpoint, behaviour)
@@ -40,13 +40,13 @@ def evaluate_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Measure what a checkpoint answers, and name its phase by definition."""
-    from anchorlens.checkpoint import load_checkpoint
+    from anchorlens.files.checkpoint import load_checkpoint
 
     check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True)
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
         loaded = load_checkpoint(checkpoint)
-    from anchorlens.behaviour import evaluate
+    from anchorlens.tasks.two_anchor.behaviour import evaluate
     from anchorlens.training.numerics import choose_device
 
     behaviour = evaluate(
@@ -101,7 +101,7 @@ def probe_command(
     if not isinstance(chosen, dict):
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {shown(options)}{why}')
     from anchorlens import figures, probes
-    from anchorlens.importers import open_checkpoint
+    from anchorlens.files.importers import open_checkpoint
     from anchorlens.probes.own import what_went_wrong
 
     probe = probes.probe_named(name, probes.with_own(own or []))

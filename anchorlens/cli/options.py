@@ -53,7 +53,7 @@ def with_field_options(
 
 def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
     """A command line option for every field of AnchorTask, ModelConfig and TrainConfig."""
-    from anchorlens.presets import PART_CLASSES
+    from anchorlens.runs.run_config import PART_CLASSES
 
     parameters = []
     for part, cls in PART_CLASSES.items():
@@ -91,7 +91,7 @@ def _option_type(hint: Any) -> Any:
 
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, with JSON read where a field is no plain value."""
-    from anchorlens.presets import PART_CLASSES
+    from anchorlens.runs.run_config import PART_CLASSES
 
     hints = {n: h for cls in PART_CLASSES.values() for n, h in typing.get_type_hints(cls).items()}
     given = {}

@@ -29,7 +29,7 @@ def _run() -> str | int | None:
 
     prepare_streams()
     let_threads_sleep()
-    from anchorlens.child_processes import SAFE_PATH
+    from anchorlens.training.child_processes import SAFE_PATH
 
     os.environ[SAFE_PATH] = "1"  # no process that this one starts imports from the current folder
     try:

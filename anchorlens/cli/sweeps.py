@@ -70,7 +70,8 @@ def sweep_command(
     preset. A cell's folder appears when it is trained and measured; killing anything loses at most the cells
     under way.
     """
-    from anchorlens.presets import merged, preset_parts
+    from anchorlens.runs.presets import preset_parts
+    from anchorlens.runs.run_config import merged
 
     if out is None and not dry_run:
         raise ValueError("--out is missing: name the folder of the sweep, for example --out sweeps/a")
@@ -81,7 +82,7 @@ def sweep_command(
     axes |= {name: value for name, value in fields.items() if value is not None}
     runs = grid(merged(preset_parts(preset or named or "quick"), file), axes)
     security = _security(tls_ca_file, tls_cert, tls_key)
-    from anchorlens.sweep import printing
+    from anchorlens.show.terminal import sweep as printing
 
     if out is None or dry_run:
         printing.print_plan_of_sweep(runs, out)
@@ -128,7 +129,7 @@ def status_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with every cell.")] = False,
 ) -> None:
     """Say how far a sweep is and what became of its cells, also while it is being trained."""
-    from anchorlens.sweep import printing
+    from anchorlens.show.terminal import sweep as printing
 
     result = _opened(out)
     if as_json:
@@ -155,7 +156,7 @@ def diagram_command(
     ] = False,
 ) -> None:
     """Draw the maps of a sweep: one self-contained page, on which a cell opens its report."""
-    from anchorlens.sweep.diagram import write_diagram
+    from anchorlens.show.diagram.page import write_diagram
     from anchorlens.sweep.table import check_table_path, write_table
 
     if table is not None:

@@ -48,7 +48,8 @@ def train_command(
 
     A flag beats the TOML file, which beats the preset.
     """
-    from anchorlens.presets import RunConfig, merged, preset_parts, sorted_by_part
+    from anchorlens.runs.presets import preset_parts
+    from anchorlens.runs.run_config import RunConfig, merged, sorted_by_part
 
     if out is None and not dry_run:
         raise ValueError("--out is missing: name the folder of the run, for example --out runs/g0.7")
@@ -66,7 +67,7 @@ def train_command(
         base = preset_parts(preset or named or "quick")
     run = RunConfig.from_dict(merged(base, changes))
     if out is None or dry_run:
-        from anchorlens.printing import print_plan
+        from anchorlens.show.terminal.training import print_plan
         from anchorlens.training.plan import plan
 
         print_plan(plan([run]), as_json)

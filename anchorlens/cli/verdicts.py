@@ -62,7 +62,8 @@ def classify_command(
     from anchorlens.probes import with_own
 
     probes = with_own(own or [])
-    from anchorlens.verdict import classify, printing
+    from anchorlens.show.terminal import verdict as printing
+    from anchorlens.verdict import classify
 
     verdicts, unreadable = [], 0
     for path in checkpoints:
@@ -83,7 +84,7 @@ def classify_command(
     if verdicts and not as_json:
         printing.print_verdicts(verdicts) if len(checkpoints) > 1 else printing.print_verdict(verdicts[0])
     if verdicts and report is not None:
-        from anchorlens.report import write_report
+        from anchorlens.show import write_report
 
         write_report(verdicts, report, probes=probes)
         say(f"the report is in {report}")
@@ -112,12 +113,13 @@ def demo_command(
         f"{first}classifying four small checkpoints, one of each phase, and writing a report about them to "
         f"{page}; this takes {takes}"
     )
-    from anchorlens.demo import MODELS, shipped, trained
+    from anchorlens.checkpoints import MODELS, shipped, trained
 
     paths = trained(out) if train else shipped()
     from anchorlens.probes import with_own
-    from anchorlens.report import write_report
-    from anchorlens.verdict import classify, printing
+    from anchorlens.show import write_report
+    from anchorlens.show.terminal import verdict as printing
+    from anchorlens.verdict import classify
 
     verdicts = []
     for number, (name, path) in enumerate(zip(MODELS, paths, strict=True), start=1):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens import hooks
 from anchorlens.configuration import check_number, documented
 from anchorlens.figures import COSINE, styled
-from anchorlens.probes.anchor_sequences import checked_position
-from anchorlens.probes.checks import MOST_SEQUENCES, check_inputs
-from anchorlens.probes.patches import clearly_above_zero, patch_effects, sequences_that_differ
+from anchorlens.models import hooks
 from anchorlens.probes.result import ProbeResult
-from anchorlens.task import AnchorTask
+from anchorlens.probes.shared.anchor_sequences import checked_position
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.patches import clearly_above_zero, patch_effects, sequences_that_differ
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -11,11 +11,11 @@ import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.figures import SHARE, styled
-from anchorlens.hooks import PATTERN, read
-from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence
-from anchorlens.probes.checks import check_inputs
+from anchorlens.models.hooks import PATTERN, read
 from anchorlens.probes.result import ProbeResult
-from anchorlens.task import AnchorTask
+from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
+from anchorlens.probes.shared.checks import check_inputs
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

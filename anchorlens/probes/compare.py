@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anchorlens.checkpoint import Checkpoint
 from anchorlens.configuration import documented
 from anchorlens.figures import complete, in_words
+from anchorlens.figures.side_by_side import distinct, side_by_side
+from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult, in_view
-from anchorlens.side_by_side import distinct, side_by_side
 from anchorlens.training.numerics import choose_device
 from anchorlens.views import view
 

@@ -12,10 +12,10 @@ import torch
 
 from anchorlens.configuration import documented
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
-from anchorlens.linalg import lag_cosines, principal_components
-from anchorlens.probes.checks import check_model, check_task
 from anchorlens.probes.result import ProbeResult
-from anchorlens.task import AnchorTask
+from anchorlens.probes.shared.checks import check_model, check_task
+from anchorlens.probes.shared.linalg import lag_cosines, principal_components
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.hooks import after_attention
-from anchorlens.probes.checks import MOST_SEQUENCES, check_inputs
-from anchorlens.probes.clusters import cluster_figure, finite_rows, mirrored_pairs, silhouette, tsne
+from anchorlens.models.hooks import after_attention
 from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.clusters import cluster_figure, finite_rows, mirrored_pairs, silhouette, tsne
 from anchorlens.randomness import generator
-from anchorlens.sequences import Cells
-from anchorlens.task import AnchorTask
+from anchorlens.tasks.two_anchor.sequences import Cells
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

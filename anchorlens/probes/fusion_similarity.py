@@ -11,13 +11,13 @@ import torch
 
 from anchorlens.configuration import documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
-from anchorlens.hooks import after_attention
-from anchorlens.linalg import compare_groups
-from anchorlens.probes.anchor_sequences import anchor_sequences, middle_keys
-from anchorlens.probes.checks import check_inputs, whole_numbers
-from anchorlens.probes.clusters import finite_rows
+from anchorlens.models.hooks import after_attention
 from anchorlens.probes.result import ProbeResult
-from anchorlens.task import AnchorTask
+from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
+from anchorlens.probes.shared.checks import check_inputs, whole_numbers
+from anchorlens.probes.shared.clusters import finite_rows
+from anchorlens.probes.shared.linalg import compare_groups
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

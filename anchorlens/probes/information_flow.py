@@ -10,15 +10,15 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from anchorlens import hooks
 from anchorlens.configuration import check_choice, check_number, documented
-from anchorlens.probes.anchor_sequences import checked_sequences, default_sequence, trained_sequences
-from anchorlens.probes.checks import MOST_SEQUENCES, check_inputs, check_layer
-from anchorlens.probes.edge_effects import drops
-from anchorlens.probes.flow_diagram import flow_diagram
+from anchorlens.models import hooks
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.routes import N_ROUTE_SEQUENCES, STAGES, no_stages, routes
-from anchorlens.task import AnchorTask
+from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer
+from anchorlens.probes.shared.edge_effects import drops
+from anchorlens.probes.shared.flow_diagram import flow_diagram
+from anchorlens.probes.shared.routes import N_ROUTE_SEQUENCES, STAGES, no_stages, routes
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.probes.anchor_sequences import checked_position, held_out_position, random_sequences
-from anchorlens.probes.checks import check_inputs
-from anchorlens.probes.clusters import cluster_figure, mirror_merge, mirrored_pairs, silhouette, tsne
-from anchorlens.probes.masking import Edge, Queries, checked_edge, describe, masked_logits
 from anchorlens.probes.result import ProbeResult
-from anchorlens.task import AnchorTask
+from anchorlens.probes.shared.anchor_sequences import checked_position, held_out_position, random_sequences
+from anchorlens.probes.shared.checks import check_inputs
+from anchorlens.probes.shared.clusters import cluster_figure, mirror_merge, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -11,12 +11,12 @@ import torch
 
 from anchorlens.configuration import check_choice, documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
-from anchorlens.linalg import cosine_matrix, gap_between, nearest_share
-from anchorlens.probes.anchor_sequences import anchor_sequences, checked_position
-from anchorlens.probes.checks import check_inputs, whole_numbers
-from anchorlens.probes.masking import Edge, Queries, checked_edge, describe, masked_logits
 from anchorlens.probes.result import ProbeResult
-from anchorlens.task import AnchorTask
+from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
+from anchorlens.probes.shared.checks import check_inputs, whole_numbers
+from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
+from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

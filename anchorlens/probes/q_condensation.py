@@ -11,10 +11,10 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.figures import cosine_heatmap, styled
-from anchorlens.linalg import cosine_matrix, greedy_groups
-from anchorlens.probes.checks import check_layer, check_model
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.weights import merged_heads
+from anchorlens.probes.shared.checks import check_layer, check_model
+from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups
+from anchorlens.probes.shared.weights import merged_heads
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -24,7 +24,7 @@ from anchorlens.probes.v_similarity import v_similarity
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
-    from anchorlens.task import AnchorTask
+    from anchorlens.tasks.two_anchor.task import AnchorTask
 
 PROBES: tuple[Callable[..., ProbeResult], ...] = (
     mask_key_token,

@@ -9,10 +9,10 @@ import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.figures import BLUE, ORANGE, styled
-from anchorlens.linalg import gaussian_stable_rank, stable_rank_of
-from anchorlens.probes.checks import check_model
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.weights import short_name, weight_matrices
+from anchorlens.probes.shared.checks import check_model
+from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
+from anchorlens.probes.shared.weights import short_name, weight_matrices
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -9,12 +9,12 @@ import numpy as np
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.figures import BLUE, ORANGE, styled
-from anchorlens.probes.anchor_sequences import trained_sequences
-from anchorlens.probes.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.tangent_kernel import tangent_kernel
-from anchorlens.probes.weights import short_name, weight_matrices
-from anchorlens.task import AnchorTask
+from anchorlens.probes.shared.anchor_sequences import trained_sequences
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.tangent_kernel import tangent_kernel
+from anchorlens.probes.shared.weights import short_name, weight_matrices
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from anchorlens.configuration import documented
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.views import drawn
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
 """The first three are a run's own; `failed`: it ends in an error each time; `damaged`: what is stored of it
@@ -125,9 +126,7 @@ class Cell:
         return f"Cell({self.id}: {fields}: {told})"
 
     def _repr_html_(self) -> str:
-        from anchorlens.sweep import cell_html
-
-        return cell_html(self)
+        return drawn("cell_html")(self)
 
     def log(self) -> list[dict[str, Any]]:
         """Its log lines (`step`, `loss`, accuracies, ...), oldest first.
@@ -183,9 +182,7 @@ class SweepResult:
             ValueError: no cell, no such field, another suffix, or no such folder.
             OSError: the disk refuses; a file that was there before is untouched.
         """
-        from anchorlens.sweep import write_diagram
-
-        write_diagram(self, path, **options)
+        drawn("write_diagram")(self, path, **options)
 
     def table(self, path: str | os.PathLike[str]) -> None:
         """Write one row for each cell with everything that `Cell.row` gives.
@@ -207,9 +204,7 @@ class SweepResult:
         return f"SweepResult({self.out}: {axes or 'one cell'}; {counts or 'no cell'})"
 
     def _repr_html_(self) -> str:
-        from anchorlens.sweep import sweep_html
-
-        return sweep_html(self)
+        return drawn("sweep_html")(self)
 
 
 def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:

@@ -22,8 +22,8 @@ import torch
 from dask import config
 from distributed import LocalCluster, Security
 
-from anchorlens.child_processes import safe_children
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.training.child_processes import safe_children
 from anchorlens.training.plan import processes
 
 DEATHS = 3

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_number
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.training.plan import MOST_WORKERS
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from typing import Any
 
 import filelock
 
-from anchorlens.checkpoint import SENSELESS, cause, check_format
-from anchorlens.container import CheckpointError, atomic_write, readable
+from anchorlens.files.container import CheckpointError, atomic_write, readable
+from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.foreign import MOST_BYTES, MOST_VALUES, printable, read_bytes, read_json, shown
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, same_value
 from anchorlens.sweep.stored import checked_cell, checked_failure
 

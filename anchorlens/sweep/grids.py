@@ -10,9 +10,10 @@ from itertools import product
 from typing import Any, Literal
 
 from anchorlens.foreign import printable, read_json, shown
-from anchorlens.presets import PART_CLASSES, Parts, RunConfig, merged, preset_parts, sorted_by_part
+from anchorlens.runs.presets import preset_parts
+from anchorlens.runs.run_config import PART_CLASSES, Parts, RunConfig, merged, sorted_by_part
 from anchorlens.sweep.cells import cell_id
-from anchorlens.task import AnchorTask
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}
 """Short names of fields that are swept often, on the command line and of a map's axes."""

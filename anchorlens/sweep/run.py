@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from typing import TYPE_CHECKING
 
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import SweepResult, cell_id
 from anchorlens.sweep.engines import Engine, EngineError
 from anchorlens.sweep.folder import SweepFolder

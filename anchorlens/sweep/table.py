@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 
-from anchorlens.container import atomic_write
+from anchorlens.files.container import atomic_write
 from anchorlens.sweep.cells import Cell
 
 SUFFIXES = (".csv", ".parquet")

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import filelock
 
-from anchorlens.container import CheckpointError
-from anchorlens.presets import RunConfig
+from anchorlens.files.container import CheckpointError
 from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.folder import SweepFolder
-from anchorlens.task import AnchorTask
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.plan import members_at_once
 from anchorlens.training.result import TrainResult

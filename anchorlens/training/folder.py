@@ -24,19 +24,12 @@ from typing import Any
 import filelock
 from torch import Tensor
 
-from anchorlens import container
-from anchorlens.checkpoint import (
-    SENSELESS,
-    Checkpoint,
-    cause,
-    check_format,
-    library_versions,
-    load_checkpoint,
-    save_checkpoint,
-)
 from anchorlens.configuration import check_number
+from anchorlens.files import container
+from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
+from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.foreign import LONGEST, ordinary_file, read_bytes, read_json, short_integer, shown
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
 
 STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from anchorlens.behaviour import evaluate, quick_accuracies
-from anchorlens.checkpoint import Checkpoint
-from anchorlens.presets import RunConfig
-from anchorlens.sequences import AnchorBatch
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.two_anchor.behaviour import evaluate, quick_accuracies
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.training.folder import RunFolder, evaluations
 from anchorlens.training.result import Status, TrainResult
 from anchorlens.training.schedule import LOSS_LINES, has_settled, loss_reached, trajectory_steps

@@ -21,11 +21,11 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from anchorlens.checkpoint import training_set
 from anchorlens.configuration import documented
-from anchorlens.presets import RunConfig
-from anchorlens.stacked.forward import last_logits
-from anchorlens.stacked.layout import Layout
+from anchorlens.files.checkpoint import training_set
+from anchorlens.models.stacked.forward import last_logits
+from anchorlens.models.stacked.layout import Layout
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.stack import MOMENTS, Stack
 

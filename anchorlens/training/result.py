@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anchorlens.behaviour import Behaviour
-from anchorlens.checkpoint import Checkpoint
 from anchorlens.configuration import documented
+from anchorlens.figures.small_curve import small_curve
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.training.numerics import choose_device
-from anchorlens.training.small_curve import small_curve
 from anchorlens.views import view
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ class TrainResult:
 
     def plot(self) -> go.Figure:
         """Accuracies and loss against optimizer steps; it computes, shows and saves nothing."""
-        from anchorlens.training.curve import training_curve  # with plotly, which training needs not wait for
+        from anchorlens.figures.training_curve import (
+            training_curve,  # with plotly, which training needs not wait for
+        )
 
         return training_curve(self.log)
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import torch
 
-from anchorlens.behaviour import evaluate
-from anchorlens.checkpoint import training_set
-from anchorlens.child_processes import call_in_processes
 from anchorlens.configuration import check_number
-from anchorlens.model_config import ModelConfig
-from anchorlens.presets import RunConfig
-from anchorlens.task import AnchorTask
-from anchorlens.training.config import TrainConfig
+from anchorlens.files.checkpoint import training_set
+from anchorlens.models.config import ModelConfig
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.behaviour import evaluate
+from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.training.child_processes import call_in_processes
 from anchorlens.training.folder import RunFolder, read_log, stored_run
 from anchorlens.training.loop import Loop, Member, Show, loop_key
 from anchorlens.training.numerics import choose_device, numeric_settings
@@ -113,7 +113,7 @@ def train_many(
         RuntimeError: a worker process was killed; runs with folders continue with `resume`.
 
     Example:
-        >>> from anchorlens.presets import preset
+        >>> from anchorlens.runs.presets import preset
         >>> small = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 512, "steps": 2}
         >>> runs = [preset("quick", gamma=gamma, **small) for gamma in (0.3, 0.7)]
         >>> [result.checkpoint.model.gamma for result in train_many(runs, workers=1)]

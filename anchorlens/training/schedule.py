@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.randomness import generator
-from anchorlens.training.config import TrainConfig
+from anchorlens.runs.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from jaxtyping import Int

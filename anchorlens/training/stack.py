@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from anchorlens.init import initial_weights
-from anchorlens.sequences import AnchorBatch
-from anchorlens.stacked.forward import LastPosition, cells, last_logits
-from anchorlens.stacked.layout import Layout
+from anchorlens.models.gamma import initial_weights
+from anchorlens.models.stacked.forward import LastPosition, cells, last_logits
+from anchorlens.models.stacked.layout import Layout
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.training.schedule import epoch_order, learning_rate
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-    from anchorlens.presets import RunConfig
+    from anchorlens.runs.run_config import RunConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """AdamW's state beside the step, by torch's names."""

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from anchorlens.behaviour import Accuracy, Behaviour
-from anchorlens.phases import (
-    COMMUTATIVITY_THRESHOLD,
-    FIT_THRESHOLD,
-    ID_THRESHOLD,
-    OOD_THRESHOLD,
-    Phase,
-)
+from anchorlens.tasks.phases import COMMUTATIVITY_THRESHOLD, FIT_THRESHOLD, ID_THRESHOLD, OOD_THRESHOLD, Phase
+from anchorlens.tasks.two_anchor.behaviour import Accuracy, Behaviour
 
 STANDARD_ERRORS = 2
 """A number within so many standard errors of a threshold is borderline."""

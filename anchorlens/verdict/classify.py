@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorlens.behaviour import Behaviour, Model, evaluate
-from anchorlens.checkpoint import Checkpoint
-from anchorlens.importers import open_checkpoint
-from anchorlens.probes.checks import check_task
-from anchorlens.task import AnchorTask
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.importers import open_checkpoint
+from anchorlens.probes.shared.checks import check_task
+from anchorlens.tasks.two_anchor.behaviour import Behaviour, Model, evaluate
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.folder import read_log
 from anchorlens.training.numerics import choose_device
 from anchorlens.training.result import TrainResult
@@ -40,7 +40,7 @@ def classify(
 
     Args:
         model_or_checkpoint: a HookedTransformer; a `Checkpoint`; what `train` gives; or the path of a file
-            or folder, in any format of `anchorlens.importers`. A run's folder is classified with its
+            or folder, in any format of `anchorlens.files.importers`. A run's folder is classified with its
             trajectory.
         task: what a HookedTransformer was trained on; the papers' task if left out. A checkpoint
             knows its own.

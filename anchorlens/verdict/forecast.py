@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorlens.behaviour import Behaviour, evaluate
-from anchorlens.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.configuration import documented
+from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
+from anchorlens.tasks.two_anchor.behaviour import Behaviour, evaluate
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.mechanism import is_of_the_papers, shape_of
 from anchorlens.verdict.readings import take_readings

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.behaviour import Accuracy
 from anchorlens.configuration import documented
-from anchorlens.model_config import ModelConfig
-from anchorlens.phases import FIT_THRESHOLD, LABELS, Phase
-from anchorlens.task import AnchorTask
+from anchorlens.models.config import ModelConfig
+from anchorlens.tasks.phases import FIT_THRESHOLD, LABELS, Phase
+from anchorlens.tasks.two_anchor.behaviour import Accuracy
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import Calibration, LogisticModel, calibration
 from anchorlens.verdict.readings import READINGS, take_readings
+from anchorlens.views import drawn
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -66,9 +67,7 @@ class Mechanism:
     """Every reading, the one that says most first."""
 
     def _repr_html_(self) -> str:
-        from anchorlens.report import mechanism_html
-
-        return mechanism_html(self)
+        return drawn("mechanism_html")(self)
 
     def __repr__(self) -> str:
         shares = self.probabilities or {}

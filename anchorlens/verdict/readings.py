@@ -18,10 +18,10 @@ from torch import Tensor
 
 from anchorlens import probes
 from anchorlens.configuration import documented
-from anchorlens.probes.anchor_sequences import held_out_position, random_sequences
 from anchorlens.probes.fusion_similarity import mirror_comparisons, unseen_comparisons
 from anchorlens.probes.result import ProbeResult
-from anchorlens.task import AnchorTask
+from anchorlens.probes.shared.anchor_sequences import held_out_position, random_sequences
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anchorlens.behaviour import Accuracy, Behaviour, PairAccuracy
 from anchorlens.configuration import documented
-from anchorlens.phases import Phase
+from anchorlens.tasks.phases import Phase
+from anchorlens.tasks.two_anchor.behaviour import Accuracy, Behaviour, PairAccuracy
 from anchorlens.verdict.mechanism import Evidence, Mechanism
 
 ACCURACIES = ("train", "train_fresh", "id", "ood", "symmetric", "commutativity")

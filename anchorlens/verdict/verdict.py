@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from anchorlens.behaviour import Behaviour
-from anchorlens.checkpoint import Checkpoint
 from anchorlens.configuration import documented
-from anchorlens.phases import Phase
+from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
-from anchorlens.task import AnchorTask
+from anchorlens.tasks.phases import Phase
+from anchorlens.tasks.two_anchor.behaviour import Behaviour
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.forecast import Moment
 from anchorlens.verdict.mechanism import Mechanism
+from anchorlens.views import drawn
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -132,9 +133,7 @@ class Verdict:
             ValueError: something else than probes, or two of one name.
             OSError: the disk refuses; a file that was there before is untouched.
         """
-        from anchorlens.report import write_report
-
-        write_report([self], path, probes=probes)
+        drawn("write_report")([self], path, probes=probes)
 
     def __repr__(self) -> str:
         agreement = {True: "agrees", False: "disagrees", None: "is no comparison"}[self.agreement]
@@ -144,6 +143,4 @@ class Verdict:
         )
 
     def _repr_html_(self) -> str:
-        from anchorlens.report import verdict_html
-
-        return verdict_html(self)
+        return drawn("verdict_html")(self)

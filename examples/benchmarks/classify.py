@@ -24,7 +24,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from anchorlens import demo
+from anchorlens import checkpoints
 
 IMPORTS = "import anchorlens.verdict, transformer_lens, sklearn.metrics, plotly.graph_objects"
 N_MANY = 10
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("checkpoints", type=Path, nargs="*")
     parser.add_argument("--turns", type=int, default=3)
     given = parser.parse_args()
-    paths = [str(path) for path in given.checkpoints or demo.shipped()]
+    paths = [str(path) for path in given.checkpoints or checkpoints.shipped()]
     classify = [sys.executable, "-m", "anchorlens", "classify", "--json"]
     with tempfile.TemporaryDirectory() as folder:
         commands = {

@@ -30,10 +30,11 @@ from torch import Tensor
 from transformer_lens import patching
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, load_checkpoint, preset
-from anchorlens.probes import PROBES, apply, edge_effects
+from anchorlens.probes import PROBES, apply
 from anchorlens.probes.activation_patching import SITES
-from anchorlens.probes.edge_effects import causal_edges
-from anchorlens.probes.patches import patch_effects, sequences_that_differ
+from anchorlens.probes.shared import edge_effects
+from anchorlens.probes.shared.edge_effects import causal_edges
+from anchorlens.probes.shared.patches import patch_effects, sequences_that_differ
 
 IMPORTED = (go, TSNE, silhouette_score, patching)
 """What probes import when they need it, so that it is not timed."""

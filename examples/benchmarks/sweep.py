@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from anchorlens import train_many
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import grid, sweep
 
 ENGINES = ("serial", "local")

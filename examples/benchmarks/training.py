@@ -32,14 +32,15 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn import functional
 
-from anchorlens.checkpoint import training_set
-from anchorlens.child_processes import safe_children
 from anchorlens.figures import save
-from anchorlens.init import initial_weights, is_frozen
-from anchorlens.model import build_model
-from anchorlens.presets import RunConfig, preset
-from anchorlens.sequences import AnchorBatch
-from anchorlens.stacked.linear import linear
+from anchorlens.files.checkpoint import training_set
+from anchorlens.models.gamma import initial_weights, is_frozen
+from anchorlens.models.hooked import build_model
+from anchorlens.models.stacked.linear import linear
+from anchorlens.runs.presets import preset
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.training.child_processes import safe_children
 from anchorlens.training.numerics import numeric_settings
 from anchorlens.training.plan import count_cost
 from anchorlens.training.stack import Stack

@@ -13,8 +13,8 @@ import torch
 from loky import ProcessPoolExecutor
 
 from anchorlens import Checkpoint, evaluate, load_checkpoint, preset, train_many
-from anchorlens.child_processes import end_with_parent, safe_children
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.training.child_processes import end_with_parent, safe_children
 from anchorlens.training.folder import stored_run
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict import take_readings

@@ -23,7 +23,7 @@ import statistics
 from collections.abc import Sequence
 
 import common
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
 from complexity import LOSS, Time, draw, numbers, time_of
 from solutions import recipe

@@ -12,8 +12,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from anchorlens import figures
-from anchorlens.checkpoint import library_versions
-from anchorlens.presets import RunConfig
+from anchorlens.files.checkpoint import library_versions
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid, sweep
 
 SHORT: Mapping[str, Any] = {"n_samples": 5000, "batch_size": 256, "steps": 1000, "n_checkpoints": 0}

@@ -24,8 +24,8 @@ from plotly.subplots import make_subplots
 import common
 from anchorlens import load_checkpoint
 from anchorlens.figures import styled
-from anchorlens.presets import RunConfig
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
 from c7_covariance import components_for
 from solutions import answers, conflict_runs

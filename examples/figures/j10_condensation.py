@@ -18,11 +18,11 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
-from anchorlens.checkpoint import load_checkpoint
 from anchorlens.figures import cosine_heatmap, styled
+from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.probes import apply_to_checkpoint, q_condensation
+from anchorlens.show.diagram.looks import outcome
 from anchorlens.sweep import Cell
-from anchorlens.sweep.looks import outcome
 from common import options, trained, write
 from phases_grid import SEEDS, cell_numbers, final, labelled, main_runs, summary
 

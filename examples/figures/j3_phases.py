@@ -19,9 +19,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
-from anchorlens.phases import ID_THRESHOLD, OOD_THRESHOLD
+from anchorlens.show.diagram.maps import number_map, phase_map
 from anchorlens.sweep import Cell
-from anchorlens.sweep.maps import number_map, phase_map
+from anchorlens.tasks.phases import ID_THRESHOLD, OOD_THRESHOLD
 from common import options, trained, write
 from ordering import Order, order, together
 from phases_grid import SEEDS, cell_numbers, main_runs, rows

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from anchorlens.checkpoint import Checkpoint, load_checkpoint
+from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import Comparison, apply_to_checkpoint, mask_key_token, mask_second_anchor
-from anchorlens.probes.clusters import silhouette
 from anchorlens.probes.mask_key_token import MaskKeyToken
+from anchorlens.probes.shared.clusters import silhouette
 from common import options, trained, write
 from ordering import share_above
 from phases_grid import (

@@ -26,7 +26,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens.figures import BLUE, ORANGE, styled
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
 from c6_complexity import GAMMAS, LARGE_GAMMA, LONGEST, SMALL_GAMMA
 from common import options, runs, trained, write

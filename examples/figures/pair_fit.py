@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from anchorlens.anchor_functions import Pair
-from anchorlens.checkpoint import load_checkpoint, training_set
+from anchorlens.files.checkpoint import load_checkpoint, training_set
 from anchorlens.sweep import Cell
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
 
 FIT = 0.9
 """Accuracy on its training sequences from which a pair counts as fit, as for the phases."""

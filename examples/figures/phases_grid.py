@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from anchorlens.checkpoint import load_checkpoint
-from anchorlens.presets import RunConfig
+from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.probes import Comparison, compare
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid
 from anchorlens.verdict import LABELS
 from common import runs, trained

@@ -15,8 +15,8 @@ import plotly.graph_objects as go
 
 import common
 from anchorlens import load_checkpoint
-from anchorlens.presets import RunConfig
 from anchorlens.probes import Comparison, ProbeResult, apply_to_checkpoint
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
 
 GAMMAS = (0.4, 0.5, 0.6, 0.7, 0.8)

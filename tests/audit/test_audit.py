@@ -10,7 +10,7 @@ import pytest
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
 from anchorlens.audit import Audit, audit, corrupted, mappings_of, read_csv, watching
 from anchorlens.audit.lateness import NEVER
-from anchorlens.presets import RunConfig
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.training.result import TrainingDiverged
 
 TASK = AnchorTask(anchors={1: 5, 2: -3, 3: 1}, unseen_pairs=[], key_min=20, key_max=49, seq_len=4)

@@ -9,7 +9,7 @@ import pytest
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
 from anchorlens.audit import Audit, mappings_of
 from anchorlens.audit.lateness import NEVER
-from anchorlens.audit.printing import print_audit, print_audit_json
+from anchorlens.show.terminal.audit import print_audit, print_audit_json
 
 MOMENTS = tuple(range(10, 110, 10))
 BULK = np.where(np.arange(1280) % 2, 20.0, 30.0)  # of every group a half at 20, a half at 30: fence 60

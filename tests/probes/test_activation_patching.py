@@ -5,9 +5,10 @@ import pytest
 import torch
 from known_models import FIRST, KEY, LAST, SECOND, TASK, as_bridge, memorising, reasoning, user_built
 
-from anchorlens import AnchorTask, ModelConfig, build_model, hooks
+from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens.models import hooks
 from anchorlens.probes import activation_patching
-from anchorlens.probes.patches import PatchPairs, patch_effects, sequences_that_differ
+from anchorlens.probes.shared.patches import PatchPairs, patch_effects, sequences_that_differ
 
 PAPER = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)

@@ -6,8 +6,8 @@ import plotly.graph_objects as go
 import pytest
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model
+from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.probes import PROBES, compare, information_flow, mask_key_token, stable_rank
-from anchorlens.side_by_side import side_by_side
 
 OPTIONS = {"mask_key_token": {"n_sequences": 4}, "first_layer_tsne": {"n_sequences": 40}}
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from known_models import as_bridge, user_built
 
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model, hooks
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model
 from anchorlens.configuration import field_docs
+from anchorlens.models import hooks
 from anchorlens.probes import (
     PROBES,
     ProbeResult,

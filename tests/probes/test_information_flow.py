@@ -17,12 +17,13 @@ from known_models import (
     user_built,
 )
 
-from anchorlens import AnchorTask, ModelConfig, build_model, hooks
+from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens.models import hooks
 from anchorlens.probes import information_flow
-from anchorlens.probes.anchor_sequences import trained_sequences
-from anchorlens.probes.edge_effects import drops, margin
-from anchorlens.probes.flow_diagram import MOST_LINES, drawn_edges
-from anchorlens.probes.routes import mean_margin, routes
+from anchorlens.probes.shared.anchor_sequences import trained_sequences
+from anchorlens.probes.shared.edge_effects import drops, margin
+from anchorlens.probes.shared.flow_diagram import MOST_LINES, drawn_edges
+from anchorlens.probes.shared.routes import mean_margin, routes
 
 PAPER = AnchorTask()
 SEQUENCE = [35, 43, 23, 1, 2, 38, 42, 36, 44]
@@ -121,7 +122,7 @@ class TestRoutes:
             seen.append([list(layers) for layers, _, _ in cuts])
             return 0.0 if cuts else 10.0
 
-        monkeypatch.setattr("anchorlens.probes.routes.mean_margin", margin_of)
+        monkeypatch.setattr("anchorlens.probes.shared.routes.mean_margin", margin_of)
         batch = PAPER.sample(2)
         routes(user_built(n_layers=4), batch.tokens, batch.targets, KEY, 2)
         every, early, late = [0, 1, 2, 3], [0, 1, 2], [1, 2, 3]

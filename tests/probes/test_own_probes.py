@@ -16,13 +16,21 @@ from html_page import Page
 from known_probes import ATTENTION_BREADTH
 from typer.testing import CliRunner
 
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, demo, load_checkpoint
+from anchorlens import (
+    AnchorTask,
+    Checkpoint,
+    ModelConfig,
+    TrainConfig,
+    build_model,
+    load_checkpoint,
+)
 from anchorlens import save_checkpoint as save
+from anchorlens.checkpoints import shipped
 from anchorlens.cli import app
 from anchorlens.configuration import documented, field_docs
+from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.probes import PROBES, ProbeResult, apply, compare, own_probes, stable_rank, with_own
 from anchorlens.probes.own import what_went_wrong
-from anchorlens.side_by_side import side_by_side
 
 TINY = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
 TASK = AnchorTask()
@@ -377,7 +385,7 @@ def test_no_source_is_no_documentation():
 def test_the_shipped_checkpoints_take_one(file):
     """Positive and control: the model that composes looks at one token at the end, a random one at many."""
     (probe,) = own_probes(file)
-    by_name = {path.stem: load_checkpoint(path) for path in demo.shipped()}
+    by_name = {path.stem: load_checkpoint(path) for path in shipped()}
     phase3 = by_name["phase3"]
     composed = apply(probe, phase3.build_model(), phase3.task).last_layer
     random = apply(probe, phase3.initial_model(), phase3.task).last_layer

@@ -6,7 +6,7 @@ import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.probes import v_similarity
-from anchorlens.probes.anchor_sequences import anchor_sequences
+from anchorlens.probes.shared.anchor_sequences import anchor_sequences
 
 TASK = AnchorTask()
 CONFIG = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32)

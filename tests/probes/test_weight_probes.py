@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model
-from anchorlens.linalg import gaussian_stable_rank
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank
 from anchorlens.probes.embedding_pca import rule_lags
+from anchorlens.probes.shared.linalg import gaussian_stable_rank
 
 CONFIG = ModelConfig(n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
 

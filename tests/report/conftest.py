@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from known_verdicts import HOSTILE, bare_verdict, whole_verdict
 
-from anchorlens.report import write_report
+from anchorlens.show import write_report
 
 
 def hostile_verdict():

@@ -9,7 +9,7 @@ from html_page import Page
 from known_verdicts import HOSTILE, bare_verdict
 
 from anchorlens.probes import ProbeResult
-from anchorlens.report import write_report
+from anchorlens.show import write_report
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,9 +9,9 @@ from html_page import Page
 from known_verdicts import EVIDENCE, HOSTILE, mechanism, whole_verdict
 
 from anchorlens.probes import PROBES
-from anchorlens.report import write_report
-from anchorlens.report.range_bar import range_bar
-from anchorlens.report.words import CAPTIONS
+from anchorlens.show import write_report
+from anchorlens.show.range_bar import range_bar
+from anchorlens.show.words import CAPTIONS
 
 SECTIONS = ["verdict", "evidence", "pictures", "behaviour", "training", "configuration"]
 

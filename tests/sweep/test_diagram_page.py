@@ -11,10 +11,10 @@ from browser import Browser, needs_chromium
 from known_cells import cell, mechanism, square, sweep_of
 from known_verdicts import HOSTILE, LOG
 
-from anchorlens.presets import preset
-from anchorlens.report import write_report
+from anchorlens.runs.presets import preset
+from anchorlens.show import write_report
+from anchorlens.show.diagram.page import diagram_html
 from anchorlens.sweep import open_sweep, sweep, write_diagram
-from anchorlens.sweep.diagram import diagram_html
 
 TINY = {
     "n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16, "steps": 6, "eval_every": 3,
@@ -141,7 +141,7 @@ class TestContent:
 
 def test_a_real_sweep_is_drawn_with_its_reports(tmp_path, monkeypatch):
     few = partial(write_report, probes=["stable_rank"])  # all would take ten seconds
-    monkeypatch.setattr("anchorlens.sweep.diagram.write_report", few)
+    monkeypatch.setattr("anchorlens.show.diagram.page.write_report", few)
     result = sweep([preset("quick", **TINY)], tmp_path / "s", engine="serial", progress=False)
     path = tmp_path / "my maps.html"
     write_diagram(result, path, reports=True, progress=False)

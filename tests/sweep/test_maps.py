@@ -3,14 +3,14 @@
 import pytest
 from known_cells import cell, square
 
-from anchorlens.phases import COLOURS
-from anchorlens.sweep import looks
-from anchorlens.sweep.axes import choose_axes, slices
+from anchorlens.show.diagram import looks
+from anchorlens.show.diagram.axes import choose_axes, slices
+from anchorlens.show.diagram.maps import agreement_map, number_map, phase_map
+from anchorlens.show.diagram.places import arranged
+from anchorlens.show.diagram.rank_map import rank_map
+from anchorlens.show.diagram.votes import vote
 from anchorlens.sweep.cells import axes_of
-from anchorlens.sweep.maps import agreement_map, number_map, phase_map
-from anchorlens.sweep.places import arranged
-from anchorlens.sweep.rank_map import rank_map
-from anchorlens.sweep.votes import vote
+from anchorlens.tasks.phases import COLOURS
 
 WITHOUT, WITH = "Phase 2 without commutativity", "Phase 2 with commutativity"
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from anchorlens import AnchorTask, ModelConfig, build_model, evaluate
-from anchorlens.behaviour import Accuracy
-from anchorlens.phases import phase_by_definition
+from anchorlens.tasks.phases import phase_by_definition
+from anchorlens.tasks.two_anchor.behaviour import Accuracy
 from anchorlens.verdict.borderline import phase_by_behaviour
 
 

@@ -13,13 +13,13 @@ from anchorlens import (
     ModelConfig,
     TrainConfig,
     build_model,
+    checkpoints,
     classify,
-    demo,
     load_checkpoint,
     save_checkpoint,
     train,
 )
-from anchorlens.phases import Phase
+from anchorlens.tasks.phases import Phase
 from anchorlens.verdict import LABELS, Mechanism
 from anchorlens.verdict.explanation import explain
 
@@ -35,10 +35,10 @@ TINY = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
 
 @pytest.fixture(scope="module")
 def shipped():
-    return {path.stem: classify(path) for path in demo.shipped()}
+    return {path.stem: classify(path) for path in checkpoints.shipped()}
 
 
-@pytest.mark.parametrize("name", demo.MODELS)
+@pytest.mark.parametrize("name", checkpoints.MODELS)
 class TestShipped:
     def test_both_verdicts_name_its_phase(self, shipped, name):
         verdict = shipped[name]
@@ -60,9 +60,9 @@ class TestShipped:
             assert set(one.ranges) in (set(LABELS), set())
 
     def test_it_is_small_and_what_training_it_anew_would_make(self, shipped, name):
-        path = next(path for path in demo.shipped() if path.stem == name)
+        path = next(path for path in checkpoints.shipped() if path.stem == name)
         assert path.stat().st_size < 1_200_000
-        checkpoint, run = load_checkpoint(path), demo.runs()[name]
+        checkpoint, run = load_checkpoint(path), checkpoints.runs()[name]
         assert (checkpoint.task, checkpoint.model, checkpoint.train) == run
 
     def test_to_dict_is_json(self, shipped, name):
@@ -85,7 +85,7 @@ def test_the_four_folders_of_the_released_code(folder):
 
 class TestWhatItIsGiven:
     def test_a_checkpoint_its_file_and_its_model_get_the_same_readings(self, shipped):
-        path = next(path for path in demo.shipped() if path.stem == "phase3")
+        path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
         checkpoint = load_checkpoint(path)
         by_file, by_checkpoint = shipped["phase3"], classify(checkpoint)
         model = checkpoint.build_model()
@@ -151,7 +151,7 @@ class TestUndecided:
         assert "layer" in verdict.mechanism.phase.reason
 
     def test_an_architecture_outside_the_calibration_keeps_its_readings(self):
-        path = next(path for path in demo.shipped() if path.stem == "phase3")
+        path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
         checkpoint = load_checkpoint(path)
         deep = replace(checkpoint.model, n_layers=5)
         weights = dict(checkpoint.weights)
@@ -167,7 +167,7 @@ class TestUndecided:
         assert "No comparison: mechanism is undecided" in verdict.explanation
 
     def test_a_task_of_ones_own_is_outside_the_calibration(self):
-        path = next(path for path in demo.shipped() if path.stem == "phase3")
+        path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
         verdict = classify(replace(load_checkpoint(path), task=AnchorTask(key_max=95)))
         assert verdict.phase == 3
         assert verdict.mechanism.phase.label == "undecided: outside the calibration"
@@ -204,7 +204,7 @@ def test_a_verdict_prints_one_line_and_has_html(shipped):
 
 
 def test_a_safetensors_copy_gets_the_same_verdict(shipped, tmp_path):
-    path = next(path for path in demo.shipped() if path.stem == "phase2")
+    path = next(path for path in checkpoints.shipped() if path.stem == "phase2")
     save_checkpoint(tmp_path / "copy.safetensors", load_checkpoint(path))
     verdict = classify(tmp_path / "copy.safetensors")
     assert verdict.mechanism.evidence == shipped["phase2"].mechanism.evidence

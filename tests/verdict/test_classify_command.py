@@ -6,10 +6,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model, demo, probes, save_checkpoint
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model, checkpoints, probes, save_checkpoint
 from anchorlens.cli import app
 
-SHIPPED = {path.stem: str(path) for path in demo.shipped()}
+SHIPPED = {path.stem: str(path) for path in checkpoints.shipped()}
 TINY = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
 
 

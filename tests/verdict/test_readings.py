@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from anchorlens import AnchorTask, ModelConfig, build_model, demo, load_checkpoint
-from anchorlens.probes.checks import check_inputs
+from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, load_checkpoint
+from anchorlens.probes.shared.checks import check_inputs
 from anchorlens.verdict import READINGS, take_readings
 from anchorlens.verdict.readings import MEASURED, held_out_sequences
 
@@ -13,7 +13,7 @@ PAPER = AnchorTask()
 
 
 def shipped(name):
-    return load_checkpoint(next(path for path in demo.shipped() if path.stem == name))
+    return load_checkpoint(next(path for path in checkpoints.shipped() if path.stem == name))
 
 
 def test_names_are_unique_and_every_measurement_is_read():

@@ -1,0 +1,5 @@
+"""Drawing that probes and pages share: colours, scales, figures that notebooks show offline."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,14 @@
+from .style import BLUE as BLUE
+from .style import CATEGORIES as CATEGORIES
+from .style import COSINE as COSINE
+from .style import EFFECT as EFFECT
+from .style import GREY as GREY
+from .style import NO_EFFECT as NO_EFFECT
+from .style import ORANGE as ORANGE
+from .style import SHARE as SHARE
+from .style import box_cells as box_cells
+from .style import complete as complete
+from .style import cosine_heatmap as cosine_heatmap
+from .style import in_words as in_words
+from .style import save as save
+from .style import styled as styled

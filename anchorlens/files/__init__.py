@@ -1,0 +1,1 @@
+"""What is read from a disk and written to it: checkpoints, ours and others'."""

@@ -1,0 +1,302 @@
+"""One checkpoint, one file: weights with everything needed to know what they are."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from anchorlens.configuration import documented, settings
+from anchorlens.files import container
+from anchorlens.files.container import CheckpointError
+from anchorlens.files.headers import SENSELESS, cause, check_format, checked_header
+from anchorlens.foreign import printable, shown
+from anchorlens.models.config import ModelConfig, sizes
+from anchorlens.models.gamma import parameter_shapes
+from anchorlens.models.hooked import build_model
+from anchorlens.models.stacked.forward import LastPosition
+from anchorlens.models.stacked.layout import Layout
+from anchorlens.randomness import generator
+from anchorlens.runs.costs import check_cost
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.drawing import Drawing
+from anchorlens.tasks.two_anchor.task import AnchorBatch, AnchorTask
+from anchorlens.views import number, view
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+FORMAT = "anchorlens checkpoint"
+FORMAT_VERSION = 1
+_MOST_SHOWN = 40
+"""Metrics in a notebook."""
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that the numbers depend on."""
+    names = ("anchorlens", "torch", "transformer-lens", "numpy")
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """The weights of one moment and what they are; what `save_checkpoint` writes.
+
+    Example:
+        >>> task, config = AnchorTask(), ModelConfig(gamma=0.5)
+        >>> checkpoint = Checkpoint.from_model(build_model(config), config, task)
+        >>> checkpoint
+        Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
+        >>> checkpoint.build_model().cfg.n_layers
+        2
+    """
+
+    model: ModelConfig
+    """Architecture and initialisation."""
+    task: AnchorTask
+    """What it was trained on."""
+    weights: Mapping[str, Tensor]
+    """Parameter name (HookedTransformer's) -> tensor on the CPU."""
+    train: TrainConfig | None = None
+    """How it was trained; None for a model that came from elsewhere."""
+    step: int = 0
+    """Optimizer steps taken."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """Loss, accuracies and status at that step, as far as they were measured; JSON-ready."""
+    versions: Mapping[str, str] = field(default_factory=library_versions)
+    """Versions of the libraries that made it."""
+
+    @classmethod
+    def from_model(
+        cls,
+        model: HookedTransformer,
+        config: ModelConfig,
+        task: AnchorTask,
+        *,
+        train: TrainConfig | None = None,
+        step: int = 0,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Checkpoint:
+        """Take a copy of a model's parameters as they are now.
+
+        Raises:
+            ValueError: the parameters are not those of `config`, or it is too small for `task`.
+        """
+        weights = {
+            name: parameter.detach().to("cpu", copy=True) for name, parameter in model.named_parameters()
+        }
+        checkpoint = cls(config, task, weights, train, step, dict(metrics or {}))
+        check_whole(checkpoint)
+        return checkpoint
+
+    def build_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
+        """The HookedTransformer with these weights, in evaluation mode.
+
+        Args:
+            device: where it ends up.
+        """
+        model = build_model(self.model, dtype=self._dtype)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(self.weights[name])
+        model.cfg.device = str(device)
+        return model.to(device, print_details=False).eval()
+
+    def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
+        """The HookedTransformer this run started from, drawn again from its seed, in evaluation mode.
+
+        Args:
+            device: where it ends up.
+
+        Raises:
+            ValueError: there is no train config, so that the seed is not known.
+        """
+        if self.train is None:
+            raise ValueError(
+                "the start of this run is not known: the checkpoint has no train config and so no seed; "
+                "give the initial model itself"
+            )
+        return build_model(self.model, seed=self.train.seed, device=device, dtype=self._dtype).eval()
+
+    @property
+    def _dtype(self) -> Literal["float32", "float64"]:
+        return "float64" if self.weights["embed.W_E"].dtype == torch.float64 else "float32"
+
+    def last_position_model(self, device: str | torch.device = "cpu") -> LastPosition:
+        """These weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
+
+        They are HookedTransformer's logits at the last position, sooner and without importing it.
+
+        Args:
+            device: where it computes.
+        """
+        layout = Layout(self.model)
+        return LastPosition(self.model, layout.merged(layout.row(self.weights).to(device).unsqueeze(0)))
+
+    def training_set(self) -> AnchorBatch | None:
+        """The sequences it was trained on, drawn again from the seed; None without a train config."""
+        drawn = self.training_drawing()
+        return None if drawn is None else drawn.all()
+
+    def training_drawing(self) -> Drawing | None:
+        """The same, not yet drawn: for `evaluate`, which asks some of them alone."""
+        return None if self.train is None else _training_drawing(self.task, self.train)
+
+    @property
+    def outline(self) -> str:
+        """What it is, in a line."""
+        model, seed = self.model, "" if self.train is None else f", seed {self.train.seed}"
+        return f"{model.variant}, {sizes(model)} · gamma {model.gamma:g}{seed} · step {self.step:,}"
+
+    def _repr_html_(self) -> str:
+        n_parameters = sum(weight.numel() for weight in self.weights.values())
+        dtypes = {str(weight.dtype).removeprefix("torch.") for weight in self.weights.values()}
+        metrics = [
+            f"{printable(name)} {number(value) if isinstance(value, float) else printable(value)}"
+            for name, value in itertools.islice(self.metrics.items(), _MOST_SHOWN)
+            if isinstance(value, str | int | float) and name not in ("step", "phase")
+        ]
+        facts = [
+            ("parameters", f"{n_parameters:,} of {', '.join(sorted(dtypes))}"),
+            ("metrics", ", ".join(metrics) or "none"),
+            ("made with", printable(", ".join(f"{k} {v}" for k, v in self.versions.items()) or "not known")),
+        ]
+        parts = {"task": self.task, "model": self.model, "train": self.train}
+        changed = [
+            (name, [row for row in settings(config) if row.changed])
+            for name, config in parts.items()
+            if config is not None
+        ]
+        return view("checkpoint.html", outline=self.outline, facts=facts, parts=changed)
+
+    def __repr__(self) -> str:
+        layers = f"{self.model.n_layers} layer{'s' if self.model.n_layers > 1 else ''}"
+        return f"Checkpoint({self.model.variant}, {layers}, gamma {self.model.gamma}, step {self.step})"
+
+
+def training_set(task: AnchorTask, config: TrainConfig) -> AnchorBatch:
+    """The training sequences of a run: a function of the task, the seed and their number alone."""
+    return _training_drawing(task, config).all()
+
+
+def _training_drawing(task: AnchorTask, config: TrainConfig) -> Drawing:
+    return task.drawing(config.n_samples, split="train", seed=generator(config.seed, "data"))
+
+
+def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
+    """Write a checkpoint as one file, atomically.
+
+    Args:
+        path: ends in `.pt` or `.safetensors`, which chooses the format.
+        checkpoint: what to write.
+
+    Raises:
+        ValueError: another suffix, weights that do not fit the configuration, or metrics that are
+            not JSON-ready.
+        OSError: the disk refuses; a file that was there before is untouched.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> config = ModelConfig(gamma=0.5)
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "ckpt.safetensors"
+        >>> save_checkpoint(path, Checkpoint.from_model(build_model(config), config, AnchorTask()))
+        >>> load_checkpoint(path)
+        Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
+    """
+    check_whole(checkpoint)
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "model": checkpoint.model.to_dict(),
+        "task": checkpoint.task.to_dict(),
+        "train": None if checkpoint.train is None else checkpoint.train.to_dict(),
+        "step": checkpoint.step,
+        "metrics": dict(checkpoint.metrics),
+        "versions": dict(checkpoint.versions),
+    }
+    container.write(path, header, checkpoint.weights)
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint; never executes code from the file, and verifies its checksum.
+
+    Args:
+        path: a file that `save_checkpoint` wrote; its format is told by content.
+
+    Returns:
+        The checkpoint, weights on the CPU; `.build_model()` makes the HookedTransformer.
+
+    Raises:
+        CheckpointError: missing, truncated, damaged, too new, foreign or unsafe; one line that names
+            the file and the cause.
+    """
+    return from_contents(path, container.contents(path).values)
+
+
+def from_contents(path: str | os.PathLike[str], content: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint among the contents of a file (`container.contents`).
+
+    Raises:
+        CheckpointError: as for `load_checkpoint`.
+    """
+    header, weights = container.unpack(path, content)
+    check_format(path, header, FORMAT, FORMAT_VERSION)
+    try:
+        header = checked_header(header)
+        config = ModelConfig.from_dict(header["model"])
+        checkpoint = Checkpoint(
+            model=config,
+            task=AnchorTask.from_dict(header["task"]),
+            weights=weights,
+            train=None if header["train"] is None else TrainConfig.from_dict(header["train"]),
+            step=header["step"],
+            metrics=header["metrics"],
+            versions=header["versions"],
+        )
+        config.check_task(checkpoint.task)
+    except SENSELESS as error:
+        raise CheckpointError(path, f"its configuration makes no sense: {cause(error)}") from None
+    problem = _mismatch(weights, config)
+    if problem:
+        raise CheckpointError(path, f"its weights do not fit its configuration: {problem}")
+    try:
+        check_cost(config, checkpoint.task, checkpoint.train)
+    except ValueError as error:
+        raise CheckpointError(path, str(error)) from None
+    return checkpoint
+
+
+def check_whole(checkpoint: Checkpoint) -> None:
+    """Refuse what `load_checkpoint` would refuse.
+
+    Raises:
+        ValueError: weights that do not fit the configuration, or a model too small for its task.
+    """
+    checkpoint.model.check_task(checkpoint.task)
+    problem = _mismatch(checkpoint.weights, checkpoint.model)
+    if problem:
+        raise ValueError(f"model does not fit its config: {problem}")
+
+
+def _mismatch(weights: Mapping[str, Tensor], config: ModelConfig) -> str | None:
+    """What keeps `weights` from being the parameters of `config`, or None."""
+    shapes = parameter_shapes(config)
+    for name, shape in shapes.items():
+        if name not in weights:
+            return f"{name} is missing"
+        if tuple(weights[name].shape) != shape:
+            return f"{name} must have shape {list(shape)}, got {list(weights[name].shape)}"
+    for name, weight in weights.items():
+        if name not in shapes:
+            return f"{shown(name)} is not a parameter of the {config.variant} variant"
+        if weight.dtype not in (torch.float32, torch.float64) or weight.dtype != weights["embed.W_E"].dtype:
+            return f"{name} must be float32 or float64 like the others, got {weight.dtype}"
+    return None

@@ -1,0 +1,11 @@
+"""Checkpoints of every kind that can be read, ours and others', told by content.
+
+>>> from anchorlens.files.importers import open_checkpoint
+>>> open_checkpoint("no/such/file.pt")
+Traceback (most recent call last):
+anchorlens.files.container.CheckpointError: no/such/file.pt: cannot be read: No such file or directory
+"""
+
+from anchorlens.files.importers.opened import Opened, open_checkpoint
+
+__all__ = ["Opened", "open_checkpoint"]

@@ -1,0 +1,106 @@
+"""`open_checkpoint`: a path to a checkpoint of any kind -> what it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from anchorlens.configuration import documented
+from anchorlens.files import container
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.container import CheckpointError, readable
+from anchorlens.files.importers.registry import IMPORTERS, Kind
+from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.source import Source, state_dict
+from anchorlens.foreign import shown
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A checkpoint and where it came from."""
+
+    checkpoint: Checkpoint
+    """Weights, model and task, whichever kind of file they were in."""
+    path: Path
+    """What was asked for: a file or a folder."""
+    file: Path
+    """The file that holds the weights."""
+    sha256: str
+    """Of that file's bytes, 64 hexadecimal digits."""
+    kind: Kind
+    """What it was recognised as."""
+    notes: tuple[str, ...] = ()
+    """What one should know of it, a line each."""
+
+    def __repr__(self) -> str:
+        return f"Opened({self.kind}: {self.checkpoint!r} from {self.file})"
+
+
+def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[str] | None = None) -> Opened:
+    """Open a checkpoint of ours or of others; what it is is told by content, and no code ever runs.
+
+    Args:
+        path: a checkpoint of ours or the folder of a run; a folder of the papers' released code or one of
+            its model files; a folder of a Hugging Face GPT-2 or its weights; or the state dict of a
+            HookedTransformer, by itself or as `state_dict`, `model_state_dict` or `model` of a dict.
+        config: TOML or JSON. A bare state dict needs one: our tables task and model as `anchorlens train
+            --config` reads, or its HookedTransformerConfig; for a Hugging Face GPT-2 it may give the
+            table task. Shapes that it leaves out are taken from the weights.
+
+    Returns:
+        The checkpoint, its file and SHA-256, its kind, and notes.
+
+    Raises:
+        CheckpointError: it cannot be read safely and whole, is of no known kind, or is of an architecture
+            that `ModelConfig` does not have; one line, with the file and the cause.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from anchorlens import AnchorTask, ModelConfig
+        >>> from anchorlens.models.gamma import initial_weights
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> torch.save(initial_weights(ModelConfig(n_layers=3), seed=0), folder / "theirs.pt")
+        >>> _ = (folder / "theirs.toml").write_text("model.gamma = 0.5")
+        >>> opened = open_checkpoint(folder / "theirs.pt", config=folder / "theirs.toml")
+        >>> opened.kind, opened.checkpoint
+        ('HookedTransformer state dict', Checkpoint(gpt2, 3 layers, gamma 0.5, step 0))
+    """
+    path = Path(path)
+    settings = None if config is None else Settings.read(Path(config))
+    with readable(path):
+        file = _weights_file(path) if path.is_dir() else path
+        content, sha256 = container.contents(file)
+        importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
+        if importer is None:
+            raise CheckpointError(file, _unknown(content))
+        with blamed(file, "its weights cannot be read"):
+            checkpoint, notes = importer.read(Source(path, file, content, settings))
+    return Opened(checkpoint, path, file, sha256, importer.KIND, notes)
+
+
+def _weights_file(folder: Path) -> Path:
+    """The weights file of a folder, whose config.json says what it is."""
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(folder, "a folder with a config.json can be read; it is missing here")
+    config = Settings.read(folder / "config.json")
+    for importer in IMPORTERS:
+        file = importer.file_in(folder, config)
+        if file is not None:
+            return file
+    raise CheckpointError(
+        folder,
+        "its config.json is that of no run of anchorlens, nor of the papers' released code, nor of a Hugging "
+        "Face GPT-2; name the weights file itself",
+    )
+
+
+def _unknown(content: dict[str, object]) -> str:
+    names = list(state_dict(content)) or list(content)
+    first = ", ".join(shown(name)[:60] for name in names[:3])
+    return (
+        "its weights are those of no model that can be read (anchorlens, HookedTransformer, the papers' "
+        f"released code, Hugging Face GPT-2); their names begin with {first or 'nothing'}"
+    )

@@ -1,0 +1,51 @@
+"""Our own checkpoints, and the folders of our own runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from anchorlens.files import container
+from anchorlens.files.checkpoint import from_contents
+from anchorlens.files.container import CheckpointError
+from anchorlens.files.importers.settings import Settings
+from anchorlens.files.importers.source import UNKNOWN_DATA, Imported, Source
+
+KIND = "anchorlens"
+
+
+def file_in(folder: Path, config: Settings) -> Path | None:
+    """The last checkpoint of a run.
+
+    Raises:
+        CheckpointError: the run has none yet.
+    """
+    if config.values.get("format") != "anchorlens run":
+        return None
+    if (folder / "ckpt.pt").exists():
+        return folder / "ckpt.pt"
+    trajectory = sorted((folder / "checkpoints").glob("step_*.pt"))
+    if not trajectory:
+        raise CheckpointError(folder, "this run has no checkpoint yet; wait for its first one")
+    return trajectory[-1]
+
+
+def recognises(content: Mapping[str, Any]) -> bool:
+    """Whether `save_checkpoint` wrote it."""
+    return container.is_ours(content)
+
+
+def read(source: Source) -> Imported:
+    """The checkpoint as it was saved.
+
+    Raises:
+        CheckpointError: it is damaged, or another of our formats.
+    """
+    checkpoint = from_contents(source.file, source.content)
+    notes = [] if checkpoint.train is not None else [UNKNOWN_DATA]
+    if source.path.is_dir() and source.file.parent != source.path:
+        notes.append(f"the run has not ended: this is its checkpoint of step {checkpoint.step}")
+    if source.config is not None:
+        notes.append(f"{source.config.path} was not needed: the checkpoint says what it is")
+    return Imported(checkpoint, tuple(notes))

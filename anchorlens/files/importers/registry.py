@@ -1,0 +1,36 @@
+"""The kinds of checkpoint that can be read, in the order in which a file is asked what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+from anchorlens.files.importers import hooked_transformer, hugging_face, own, released_code
+from anchorlens.files.importers.settings import Settings
+from anchorlens.files.importers.source import Imported, Source
+
+Kind = Literal["anchorlens", "released code", "HookedTransformer state dict", "Hugging Face GPT-2"]
+
+
+class Importer(Protocol):
+    """What each module of an importer has."""
+
+    KIND: Any
+    """Its name, one of `Kind`."""
+
+    def file_in(self, folder: Path, config: Settings) -> Path | None:
+        """The weights file in a folder with this config.json; None where the folder is of another kind."""
+        ...
+
+    def recognises(self, content: Mapping[str, Any]) -> bool:
+        """Whether the content of a file is of this kind."""
+        ...
+
+    def read(self, source: Source) -> Imported:
+        """The checkpoint."""
+        ...
+
+
+IMPORTERS: tuple[Importer, ...] = (own, released_code, hugging_face, hooked_transformer)
+assert {importer.KIND for importer in IMPORTERS} == set(get_args(Kind))

@@ -1,0 +1,155 @@
+"""Checkpoints of the papers' released code: config.json and model/model_<N>.pt.
+
+Theirs is the architecture `released`. A Linear stores [out, in] and merges heads; we store [in, out] and
+keep heads apart. The facts are those of arXiv 2501.08537's released code.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from anchorlens.configuration import check_choice, check_number
+from anchorlens.files.container import CheckpointError
+from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.source import Imported, Source, StateDict, imported, state_dict
+from anchorlens.foreign import shown
+from anchorlens.models.config import ModelConfig
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+KIND = "released code"
+
+_MODELS = ("GPT2_init_for_diff_part_prenorm",)
+_TARGETS = ("composition",)
+_GAMMAS = {
+    "gamma_embedding": "embedding_std",
+    "gamma_qk": "qk_std",
+    "gamma_vo": "vo_std",
+    "gamma_mlp": "mlp_std",
+}
+_SHAPES = {
+    "n_layers": "n_layers",
+    "n_heads": "n_heads",
+    "d_model": "d_model",
+    "d_head": "d_k",
+    "d_mlp": "d_feedforward",
+    "d_vocab": "vocab_size",
+    "n_ctx": "max_pos",
+}
+_TASK = ("seq_len", "data_min", "data_max", "target", "model")
+
+
+def file_in(folder: Path, config: Settings) -> Path | None:
+    """The last model of a run of theirs.
+
+    Raises:
+        CheckpointError: the run has none.
+    """
+    if "d_feedforward" not in config.values:
+        return None
+    models = {_step(file): file for file in (folder / "model").glob("model_*.pt")}
+    steps = [step for step in models if step is not None]
+    if not steps:
+        raise CheckpointError(folder, "it has no model/model_<N>.pt; is the run still going?")
+    return models[max(steps)]
+
+
+def recognises(content: Mapping[str, Any]) -> bool:
+    """Whether the names are theirs."""
+    return "decoder.layers.0.dec_self_attn.W_Q.weight" in state_dict(content)
+
+
+def read(source: Source) -> Imported:
+    """Read a model of theirs with the config.json of its run.
+
+    Raises:
+        CheckpointError: config.json is missing or asks for what we do not have.
+        ValueError: the weights are not those of that configuration.
+    """
+    theirs = Settings.beside(source.file, source.file.parent.parent, source.file.parent)
+    with blamed(theirs.path, "its configuration cannot be read"):
+        config, task = _model(theirs.values), _task(theirs.values)
+    notes = []
+    if source.config is not None:
+        notes.append(f"{source.config.path} was not needed: {theirs.path} says what it is")
+    step = _step(source.file)
+    if step is None:
+        notes.append("its name is not model_<N>.pt: its step is not known")
+    recipe = {
+        name: value
+        for name, value in theirs.values.items()
+        if name not in {*_TASK, *_GAMMAS.values(), *_SHAPES.values(), "d_v"} and _is_plain(value)
+    }
+    weights = _weights(StateDict(source.tensors), config)
+    metrics = {"recipe": recipe}
+    return imported(config, task, weights, notes=notes, step=step or 0, metrics=metrics)
+
+
+def _model(theirs: Mapping[str, Any]) -> ModelConfig:
+    check_choice("model", theirs.get("model"), _MODELS)
+    if theirs.get("d_v") != theirs.get("d_k"):
+        raise ValueError(f"d_v must equal d_k, {shown(theirs.get('d_k'))}, got {shown(theirs.get('d_v'))}")
+    gammas = {name: theirs.get(std) for name, std in _GAMMAS.items()}
+    for name, std in _GAMMAS.items():
+        check_number(std, gammas[name])
+    shapes: dict[str, Any] = {ours: theirs.get(name) for ours, name in _SHAPES.items()}
+    common = gammas["gamma_embedding"]
+    own: dict[str, Any] = {name: None if gamma == common else gamma for name, gamma in gammas.items()}
+    return ModelConfig(variant="released", gamma=common or 0.0, **own, **shapes)
+
+
+def _task(theirs: Mapping[str, Any]) -> AnchorTask:
+    """Their task; `data_max` is the first number that does not occur."""
+    check_choice("target", theirs.get("target"), _TARGETS)
+    for name, largest in (("data_min", "vocab_size"), ("data_max", "vocab_size"), ("seq_len", "max_pos")):
+        check_number(name, theirs.get(name), minimum=0, maximum=theirs[largest], integer=True)
+    return AnchorTask(seq_len=theirs["seq_len"], key_min=theirs["data_min"], key_max=theirs["data_max"] - 1)
+
+
+def _weights(state: StateDict, config: ModelConfig) -> dict[str, Tensor]:
+    heads, d_head, d_model = config.n_heads, config.d_head, config.d_model
+    d_z, d_mlp, d_vocab = heads * d_head, config.d_mlp, config.d_vocab
+    weights = {
+        "embed.W_E": state.take("embedding.tgt_emb.weight", d_vocab, d_model),
+        "pos_embed.W_pos": state.take("embedding.pos_emb.weight", config.n_ctx, d_model),
+        "unembed.W_U": state.take("projection.weight", d_vocab, d_model).T,
+        "unembed.b_U": state.take("projection.bias", d_vocab),
+        "ln_final.w": state.take("layernorm.weight", d_model),
+        "ln_final.b": state.take("layernorm.bias", d_model),
+    }
+    for layer in range(config.n_layers):
+        attention, mlp = f"decoder.layers.{layer}.dec_self_attn", f"decoder.layers.{layer}.pos_ffn"
+        block = {}
+        for x in "QKV":
+            matrix = state.take(f"{attention}.W_{x}.weight", d_z, d_model)
+            block[f"attn.W_{x}"] = matrix.reshape(heads, d_head, d_model).transpose(1, 2)
+            block[f"attn.b_{x}"] = state.take(f"{attention}.W_{x}.bias", d_z).reshape(heads, d_head)
+        block["attn.W_O"] = state.take(f"{attention}.fc.weight", d_model, d_z).T.reshape(
+            heads, d_head, d_model
+        )
+        block["attn.b_O"] = state.take(f"{attention}.fc.bias", d_model)
+        block["mlp.W_in"] = state.take(f"{mlp}.fc.0.weight", d_mlp, d_model).T
+        block["mlp.b_in"] = state.take(f"{mlp}.fc.0.bias", d_mlp)
+        block["mlp.W_out"] = state.take(f"{mlp}.fc.2.weight", d_model, d_mlp).T
+        block["mlp.b_out"] = state.take(f"{mlp}.fc.2.bias", d_model)
+        for norm, module in (("ln1", attention), ("ln2", mlp)):
+            block[f"{norm}.w"] = state.take(f"{module}.layernorm.weight", d_model)
+            block[f"{norm}.b"] = state.take(f"{module}.layernorm.bias", d_model)
+        weights |= {f"blocks.{layer}.{name}": weight for name, weight in block.items()}
+    state.finish()
+    return weights
+
+
+def _step(file: Path) -> int | None:
+    found = re.fullmatch(r"model_(\d{1,18})\.pt", file.name)
+    return int(found[1]) if found else None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value of their configuration can stand in a checkpoint's metrics."""
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))

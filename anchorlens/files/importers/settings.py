@@ -1,0 +1,81 @@
+"""Configuration files of others: JSON or TOML, told by content, and blamed when they make no sense."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anchorlens.files.container import CheckpointError, readable
+from anchorlens.files.headers import SENSELESS, cause
+from anchorlens.foreign import read_bytes, read_json, read_toml, shown
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+_LARGEST = 2**20
+"""Bytes of a configuration file."""
+
+
+@contextlib.contextmanager
+def blamed(path: Path, what: str) -> Iterator[None]:
+    """Turn whatever senseless values lead to into one line that names their file."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except SENSELESS as error:
+        raise CheckpointError(path, f"{what}: {cause(error)}") from None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a configuration file holds."""
+
+    path: Path
+    """The file."""
+    values: dict[str, Any]
+    """Its top level."""
+
+    @classmethod
+    def read(cls, path: Path) -> Settings:
+        """Read a file of JSON (it begins with a brace) or TOML.
+
+        Raises:
+            CheckpointError: missing, too large, or neither.
+        """
+        with readable(path):
+            try:
+                data = read_bytes(path, _LARGEST)
+            except ValueError as error:
+                raise CheckpointError(path, str(error)) from None
+        try:
+            is_json = data.lstrip().startswith(b"{")
+            return cls(path, read_json(data) if is_json else read_toml(data))
+        except ValueError as error:
+            raise CheckpointError(path, f"neither JSON nor TOML: it {error}") from None
+
+    @classmethod
+    def beside(cls, file: Path, *folders: Path) -> Settings:
+        """Read the config.json that belongs to a weights file.
+
+        Raises:
+            CheckpointError: none of the folders has one, or it cannot be read.
+        """
+        for folder in folders:
+            if (folder / "config.json").is_file():
+                return cls.read(folder / "config.json")
+        raise CheckpointError(file, f"its config.json is missing; it belongs into {folders[0]}")
+
+    def task(self) -> AnchorTask | None:
+        """The task it gives, if any.
+
+        Raises:
+            CheckpointError: its task makes no sense.
+        """
+        if "task" not in self.values:
+            return None
+        with blamed(self.path, "its task makes no sense"):
+            if not isinstance(self.values["task"], dict):
+                raise ValueError(f"task must be a table of fields, got {shown(self.values['task'])}")
+            return AnchorTask.from_dict(self.values["task"])

@@ -1,0 +1,129 @@
+"""What an importer is given, what it gives back, and what the importers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from anchorlens.files.checkpoint import Checkpoint, check_whole
+from anchorlens.files.importers.settings import Settings
+from anchorlens.foreign import shown
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.gamma import is_frozen
+from anchorlens.runs.costs import check_cost
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+UNKNOWN_DATA = "its training data are not known: train accuracy is asked on fresh noise"
+PAPERS_TASK = "no task was given: it is asked the papers' own"
+_WRAPPERS = ("state_dict", "model_state_dict", "model")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A weights file and what came with it."""
+
+    path: Path
+    """What was asked for: the file, or a folder it lies in."""
+    file: Path
+    """The weights file."""
+    content: Mapping[str, Any]
+    """What is in it."""
+    config: Settings | None
+    """The configuration that was given along."""
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Its state dict; empty where it has none."""
+        return state_dict(self.content)
+
+
+class Imported(NamedTuple):
+    """What an importer gives back."""
+
+    checkpoint: Checkpoint
+    """Weights, model and task."""
+    notes: tuple[str, ...]
+    """Remarks for the user, one line each."""
+
+
+def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The table of named tensors in a file's content, bare or wrapped; empty where there is none."""
+    for candidate in (content, *(content.get(name) for name in _WRAPPERS)):
+        if (
+            isinstance(candidate, dict)
+            and candidate
+            and all(isinstance(n, str) and isinstance(t, Tensor) for n, t in candidate.items())
+        ):
+            return candidate
+    return {}
+
+
+class StateDict:
+    """Another's state dict, taken apart name by name until nothing is left over."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._left = dict(tensors)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """One tensor, which must have this shape.
+
+        Raises:
+            ValueError: it is missing, of another shape, or holds no floats.
+        """
+        if name not in self._left:
+            raise ValueError(f"{name} is missing")
+        tensor = self._left.pop(name)
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}")
+        if not tensor.dtype.is_floating_point:
+            raise ValueError(f"{name} must hold floating point numbers, got {tensor.dtype}")
+        return tensor
+
+    def finish(self, buffers: tuple[str, ...] = ()) -> None:
+        """Check that nothing is left but buffers, told by how their names end.
+
+        Raises:
+            ValueError: something is.
+        """
+        for name in self._left:
+            if not name.endswith(buffers):
+                raise ValueError(f"{shown(name)} is no parameter of an architecture that can be read")
+
+
+def imported(
+    config: ModelConfig,
+    task: AnchorTask,
+    weights: Mapping[str, Tensor],
+    *,
+    notes: Iterable[str] = (),
+    **fields: Any,
+) -> Imported:
+    """A whole checkpoint of another's weights, in float32 or float64, with what there is to say.
+
+    Raises:
+        ValueError: the weights do not fit the configuration, or it is too small for the task.
+    """
+    notes = list(notes)
+    dtypes = {weight.dtype for weight in weights.values()}
+    dtype = torch.float64 if torch.float64 in dtypes else torch.float32
+    if dtypes - {dtype}:
+        names = ", ".join(sorted(str(d).removeprefix("torch.") for d in dtypes))
+        notes.append(f"its weights are {names}: they are read as {str(dtype).removeprefix('torch.')}")
+    weights = {name: weight.to(dtype).contiguous() for name, weight in weights.items()}
+    for name, weight in weights.items():
+        if is_frozen(config, name) and weight.count_nonzero():
+            raise ValueError(f"{name} must be zero, as the {config.variant} variant has no such bias")
+    checkpoint = Checkpoint(config, task, weights, **fields)
+    check_whole(checkpoint)
+    check_cost(config, task, checkpoint.train)
+    if checkpoint.train is None:
+        notes.append(UNKNOWN_DATA)
+    return Imported(checkpoint, tuple(notes))

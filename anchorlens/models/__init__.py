@@ -1,0 +1,1 @@
+"""ModelConfig to HookedTransformer: gamma, blocks, hooks, and K models in one set of tensors."""

@@ -1,0 +1,172 @@
+"""ModelConfig: shape, variant and initialisation of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from anchorlens.configuration import Config, check_choice, check_number, documented, from_mapping, make_plain
+from anchorlens.foreign import shown
+
+Variant = Literal["gpt2", "postnorm", "released"]
+VARIANTS: tuple[Variant, ...] = ("gpt2", "postnorm", "released")
+
+Part = Literal["embedding", "qk", "vo", "mlp"]
+PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
+
+_MOST_LAYERS = 10_000
+_LARGEST_SIZE = 1_000_000
+_LARGEST_VOCABULARY = 100_000_000
+_MOST_PARAMETERS = 10**12
+_LARGEST_GAMMA = 10
+
+
+class Readable(Protocol):
+    """What a model must know of a task to read it."""
+
+    @property
+    def d_vocab(self) -> Any:
+        """Tokens, inputs and answers alike."""
+        ...
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of a sequence."""
+        ...
+
+
+def sizes(config: Any) -> str:
+    """The sizes of a transformer in words, of a ModelConfig or a HookedTransformer's `cfg`.
+
+    >>> sizes(ModelConfig())
+    '2 layers, 1 head, d_model 128'
+    """
+    counts = (("layer", config.n_layers), ("head", config.n_heads))
+    words = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts]
+    return ", ".join([*words, f"d_model {config.d_model}"])
+
+
+@documented
+@dataclass(frozen=True)
+class ModelConfig(Config):
+    """Shape, variant and initialisation of a HookedTransformer; the defaults are the `quick` preset.
+
+    Variants (the block equations of the papers):
+
+    - `gpt2`: pre-norm and a final LayerNorm, GELU, biases.
+    - `postnorm`: LN(x + attn), LN(x + mlp), no final LayerNorm, ReLU, a bias at the unembedding only.
+    - `released`: LayerNorm on the query input only (keys and values read the raw residual), LayerNorm
+      before the MLP, final LayerNorm, exact GELU, biases.
+
+    Raises:
+        ValueError: any value that makes no model, with what was expected and what came.
+
+    Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`).
+    """
+
+    variant: Variant = "gpt2"
+    """Architecture: gpt2, postnorm or released."""
+    n_layers: int = 2
+    """Transformer blocks, >= 1."""
+    n_heads: int = 1
+    """Attention heads per block, >= 1."""
+    d_model: int = 128
+    """Width of the residual stream."""
+    d_head: int = 64
+    """Width of a head."""
+    d_mlp: int = 256
+    """Neurons of an MLP."""
+    d_vocab: int = 201
+    """Tokens, inputs and answers alike (201 in the released code)."""
+    n_ctx: int = 9
+    """Longest sequence, in tokens."""
+    act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
+    """MLP activation; unset for the variant's own (gelu is the exact one, gelu_new GPT-2's tanh form)."""
+    gamma: float = 0.7
+    """Initialization rate: weight std = d_in^-gamma; larger = smaller weights."""
+    gamma_embedding: float | None = None
+    """Gamma of token, position and unembedding; unset for gamma."""
+    gamma_qk: float | None = None
+    """Gamma of W_Q and W_K; unset for gamma."""
+    gamma_vo: float | None = None
+    """Gamma of W_V and W_O; unset for gamma."""
+    gamma_mlp: float | None = None
+    """Gamma of W_in and W_out; unset for gamma."""
+    init_distribution: Literal["normal", "uniform"] = "normal"
+    """normal: N(0, std = d_in^-gamma); uniform: U(-d_in^-gamma, +d_in^-gamma)."""
+    scale_residual_writers: bool | None = None
+    """Divide W_O and W_out by sqrt(2 n_layers); unset for the variant's own (released only)."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        make_plain(self)
+        check_choice("variant", self.variant, VARIANTS)
+        for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "d_vocab", "n_ctx"):
+            most = _MOST_LAYERS if name == "n_layers" else None
+            limit = _LARGEST_VOCABULARY if name == "d_vocab" else _LARGEST_SIZE
+            check_number(name, getattr(self, name), minimum=1, maximum=most, limit=limit, integer=True)
+        a_layer = self.d_model * (4 * self.n_heads * self.d_head + 2 * self.d_mlp)
+        n_parameters = self.n_layers * a_layer + 2 * self.d_vocab * self.d_model
+        if n_parameters > _MOST_PARAMETERS:
+            raise ValueError(
+                f"these sizes make {n_parameters:,} parameters, more than "
+                f"{_MOST_PARAMETERS:,}; take smaller ones"
+            )
+        check_number("gamma", self.gamma, minimum=-_LARGEST_GAMMA, maximum=_LARGEST_GAMMA)
+        for part in PARTS:
+            if getattr(self, f"gamma_{part}") is not None:
+                check_number(
+                    f"gamma_{part}",
+                    getattr(self, f"gamma_{part}"),
+                    minimum=-_LARGEST_GAMMA,
+                    maximum=_LARGEST_GAMMA,
+                )
+        check_choice("init_distribution", self.init_distribution, ("normal", "uniform"))
+        if self.act_fn is not None:
+            check_choice("act_fn", self.act_fn, ("gelu", "gelu_new", "relu"))
+        if self.scale_residual_writers is not None and not isinstance(self.scale_residual_writers, bool):
+            raise ValueError(
+                f"scale_residual_writers must be true or false, got {shown(self.scale_residual_writers)}"
+            )
+
+    @property
+    def activation(self) -> str:
+        """The MLP's activation: `act_fn`, or the variant's own (gelu; relu in postnorm)."""
+        return self.act_fn or ("relu" if self.variant == "postnorm" else "gelu")
+
+    @property
+    def scales_residual_writers(self) -> bool:
+        """Whether W_O and W_out start divided by sqrt(2 n_layers)."""
+        own = self.scale_residual_writers
+        return self.variant == "released" if own is None else own
+
+    @classmethod
+    def for_task(cls, task: Readable, **fields: Any) -> ModelConfig:
+        """A config whose vocabulary and context hold `task`, unless `fields` says otherwise.
+
+        >>> from anchorlens import AnchorTask
+        >>> ModelConfig.for_task(AnchorTask(key_max=400), gamma=0.5).d_vocab
+        411
+        """
+        defaults = {"d_vocab": max(cls.d_vocab, task.d_vocab), "n_ctx": max(cls.n_ctx, task.seq_len)}
+        return from_mapping(cls, {**defaults, **fields})
+
+    def check_task(self, task: Readable) -> None:
+        """Check that the model can read `task`.
+
+        Raises:
+            ValueError: the vocabulary or the context is too small.
+        """
+        for name, have, need in (
+            ("d_vocab", self.d_vocab, task.d_vocab),
+            ("n_ctx", self.n_ctx, task.seq_len),
+        ):
+            if have < need:
+                raise ValueError(
+                    f"the task needs {name} >= {need}, got {have}; try ModelConfig.for_task(task)"
+                )
+
+    def gamma_of(self, part: Part) -> float:
+        """The initialization rate of one part: its own, or the common one."""
+        own = getattr(self, f"gamma_{part}")
+        return self.gamma if own is None else own

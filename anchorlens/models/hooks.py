@@ -1,0 +1,270 @@
+"""Where a transformer is read and changed: the only hook names, masking after the softmax, liveness.
+
+Everything here is a context manager or a call that leaves the model as it was (`measuring.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from anchorlens.configuration import check_choice, check_number
+from anchorlens.models.measuring import attached, check_tokens, device_of, measuring, sequences_per_batch
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+RESID_PRE = "hook_resid_pre"
+"""What a block reads, [batch, pos, d_model]."""
+ATTN_OUT = "hook_attn_out"
+"""What attention adds, [batch, pos, d_model]."""
+RESID_MID = "hook_resid_mid"
+"""The residual stream after attention (after its LayerNorm in `postnorm`), [batch, pos, d_model]."""
+RESID_POST = "hook_resid_post"
+"""What a block gives, [batch, pos, d_model]."""
+MLP_OUT = "hook_mlp_out"
+"""What the MLP adds, [batch, pos, d_model]."""
+PATTERN = "attn.hook_pattern"
+"""Attention after the softmax, [batch, head_index, query_pos, key_pos]."""
+VALUE = "attn.hook_v"
+"""The values, [batch, pos, head_index, d_head]."""
+Z = "attn.hook_z"
+"""Values weighted by attention, [batch, pos, head_index, d_head]."""
+
+
+def hook_name(layer: int, hook: str) -> str:
+    """TransformerLens' name of a hook point: `blocks.{layer}.{hook}`."""
+    return f"blocks.{layer}.{hook}"
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+def read(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    hooks: Sequence[tuple[int, str]],
+    *,
+    position: int | None = None,
+    before_others: bool = False,
+) -> dict[tuple[int, str], Tensor]:
+    """Activations at hook points, batch by batch; nothing else is kept.
+
+    Args:
+        model: any HookedTransformer or TransformerBridge; it is only read.
+        tokens: sequences, on any device.
+        hooks: (layer, hook) for each, `hook` one of this module's names.
+        position: the one position kept, for hooks of [batch, pos, ...]; all where None.
+        before_others: whether they are read before the caller's own hooks change them, or behind.
+
+    Returns:
+        (layer, hook) -> activations [batch, ...] on the model's device.
+
+    Raises:
+        ValueError: the model has no such hook, or tokens that it cannot read.
+    """
+    parts: dict[tuple[int, str], list[Tensor]] = {place: [] for place in hooks}
+
+    def keeper(place: tuple[int, str]) -> Any:
+        def keep(value: Tensor, hook: Any) -> None:
+            parts[place].append(value.detach().clone() if position is None else value[:, position].clone())
+
+        return keep
+
+    points = [(hook_name(*place), keeper(place)) for place in hooks]
+    check_tokens(model, tokens)
+    stop = max((layer for layer, _ in hooks), default=0) + 1
+    with measuring(model), attached(model, points, before_others=before_others):
+        for chunk in tokens.split(sequences_per_batch(model, tokens.shape[1])):
+            model(chunk.to(device_of(model)), return_type=None, stop_at_layer=stop)
+    for place, found in parts.items():
+        if not found:
+            raise ValueError(f"the hook {hook_name(*place)} must fire, and in this model it never did")
+    return {place: torch.cat(found) for place, found in parts.items()}
+
+
+def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch d_vocab"]:
+    """Logits at the last position, batch by batch, on the model's device.
+
+    Raises:
+        ValueError: tokens that the model cannot read.
+    """
+    check_tokens(model, tokens)
+    size = sequences_per_batch(model, tokens.shape[1])
+    with measuring(model):
+        parts = [model(chunk.to(device_of(model)))[:, -1].clone() for chunk in tokens.split(size)]
+    return torch.cat(parts)
+
+
+def after_attention(
+    model: HookedTransformer, tokens: Int[Tensor, "batch pos"], layer: int
+) -> Float[Tensor, "batch d_model"]:
+    """The residual stream of the last position behind a layer's attention, before its MLP.
+
+    Raises:
+        ValueError: attention and MLP stand side by side, so that there is no such place.
+    """
+    if getattr(model.cfg, "parallel_attn_mlp", False):
+        raise ValueError(
+            "the model's MLPs must follow its attention, so that there is a residual stream between them, "
+            "got parallel_attn_mlp"
+        )
+    hook = RESID_POST if model.cfg.attn_only else RESID_MID
+    return read(model, tokens, [(layer, hook)], position=-1)[layer, hook]
+
+
+# -- changing ---------------------------------------------------------------------------------------
+
+
+def zeroed(
+    pattern: Float[Tensor, "batch head_index query_pos key_pos"],
+    mask: Bool[Tensor, "#batch #head_index query_pos key_pos"],
+) -> Float[Tensor, "batch head_index query_pos key_pos"]:
+    """The pattern with 0 where the mask is true; rows are not normalised again.
+
+    >>> zeroed(torch.tensor([[[[0.25, 0.75]]]]), torch.tensor([[[[True, False]]]])).tolist()
+    [[[[0.0, 0.75]]]]
+    """
+    return pattern.masked_fill(mask, 0)
+
+
+@contextlib.contextmanager
+def masked_attention(
+    model: HookedTransformer, masks: Mapping[int, Bool[Tensor, "#batch #head_index query_pos key_pos"]]
+) -> Iterator[None]:
+    """Attention set to zero after the softmax, without renormalising.
+
+    Args:
+        model: `assert_live` says whether this reaches its logits.
+        masks: layer -> where attention is zeroed; `attention_masks` makes them.
+
+    Example:
+        >>> from anchorlens import AnchorTask, ModelConfig, build_model
+        >>> model = build_model(ModelConfig(gamma=0.5)).eval()
+        >>> with masked_attention(model, attention_masks(model, 9, key=2)):
+        ...     _, cache = model.run_with_cache(AnchorTask().sample(4).tokens)
+        >>> cache["blocks.0.attn.hook_pattern"][..., 2].max().item()
+        0.0
+
+    Source: the masking of arXiv 2501.08537.
+    """
+
+    def editor(mask: Tensor) -> Any:
+        def edit(pattern: Tensor, hook: Any) -> Tensor:
+            return zeroed(pattern, mask.to(pattern.device))
+
+        return edit
+
+    with attached(model, [(hook_name(layer, PATTERN), editor(mask)) for layer, mask in masks.items()]):
+        yield
+
+
+def attention_masks(
+    model: HookedTransformer,
+    n_pos: int,
+    *,
+    key: int,
+    query: int | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+) -> dict[int, Bool[Tensor, "1 head_index query_pos key_pos"]]:
+    """Masks of the attention to one position: by all queries of all layers and heads, or fewer.
+
+    Args:
+        model: gives the number of layers and heads.
+        n_pos: length of the sequences.
+        key: the position attended to, 0..n_pos - 1.
+        query: the only position that attends, key..n_pos - 1; every one where None.
+        layer: the only layer; every one where None.
+        head: the only head; every one where None.
+
+    Raises:
+        ValueError: an index that the model or the sequence does not have, or a query before its key.
+    """
+    n_layers, n_heads = model.cfg.n_layers, model.cfg.n_heads
+    check_number("key", key, minimum=0, maximum=n_pos - 1, integer=True)
+    for name, index, least, most in (
+        ("query", query, key, n_pos - 1),
+        ("layer", layer, 0, n_layers - 1),
+        ("head", head, 0, n_heads - 1),
+    ):
+        if index is not None:
+            check_number(name, index, minimum=least, maximum=most, integer=True)
+    mask = torch.zeros(1, n_heads, n_pos, n_pos, dtype=torch.bool)
+    heads = slice(None) if head is None else head
+    mask[:, heads, slice(None) if query is None else query, key] = True
+    return {index: mask for index in (range(n_layers) if layer is None else [layer])}
+
+
+# -- liveness ---------------------------------------------------------------------------------------
+
+
+def assert_live(
+    model: HookedTransformer, hook: str = PATTERN, tokens: Int[Tensor, "batch pos"] | None = None
+) -> None:
+    """Prove on a small batch that editing a hook point changes what the model answers.
+
+    For the pattern: it is zeroed in every layer at once; then what attention reads out (`hook_z`) must be
+    zero in each, and the logits must differ. Other activations are moved, layer by layer, and the logits
+    must differ each time. TransformerBridge's native models, for example, compute on without the pattern
+    that their hook shows.
+
+    Args:
+        model: any HookedTransformer or TransformerBridge.
+        hook: one of this module's names.
+        tokens: sequences that mean something to the model, a few are enough; the first tokens of its
+            vocabulary where None.
+
+    Raises:
+        ValueError: editing changes nothing, or the model's answers are not finite, so that nothing can
+            be proved; another name, or tokens that the model cannot read. The message says which.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> assert_live(build_model(ModelConfig(gamma=0.5)))
+    """
+    check_choice("hook", hook, (PATTERN, VALUE, Z, RESID_PRE, ATTN_OUT, RESID_MID, MLP_OUT, RESID_POST))
+    n_layers, name = model.cfg.n_layers, type(model).__name__
+    if tokens is None:
+        n_pos = min(model.cfg.n_ctx, 8)
+        tokens = torch.arange(2 * n_pos).reshape(2, n_pos) % model.cfg.d_vocab
+    clean = last_logits(model, tokens)
+    if not clean.isfinite().all():
+        raise ValueError("the model's logits must be finite to measure them, got NaN or infinity; retrain it")
+    edit = _to_zero if hook == PATTERN else _moved
+    edits = [(hook_name(layer, hook), edit) for layer in range(n_layers)]
+    if hook == PATTERN:
+        with attached(model, edits):
+            places = [(layer, Z) for layer in range(n_layers)]
+            read_out = read(model, tokens, places, before_others=True)
+        dead = [layer for (layer, _), z in read_out.items() if z.any()]
+        if dead:
+            raise ValueError(
+                f"interventions on attention need a live {hook_name(dead[0], hook)}, and in this {name} "
+                "zeroing it leaves what attention reads out unchanged; use a HookedTransformer of the same "
+                "weights"
+            )
+    groups = {"every layer": edits} if hook == PATTERN else {f"layer {i}": [e] for i, e in enumerate(edits)}
+    for where, group in groups.items():
+        with attached(model, group):
+            changed = not torch.equal(last_logits(model, tokens), clean)
+        if not changed:
+            raise ValueError(
+                f"editing {hook} in {where} must change the logits, and in this {name} it changes nothing: "
+                "the hook is dead or the model ignores it; use a HookedTransformer whose output depends on it"
+            )
+
+
+def _to_zero(value: Tensor, hook: Any) -> Tensor:
+    return torch.zeros_like(value)
+
+
+def _moved(value: Float[Tensor, "batch pos d_model"], hook: Any) -> Float[Tensor, "batch pos d_model"]:
+    """Every component by another amount, which no LayerNorm takes away, of the size it has."""
+    size = value.abs().amax() + 1
+    return value + size * torch.linspace(-1, 1, value.shape[-1], dtype=value.dtype, device=value.device)

@@ -1,0 +1,171 @@
+"""Running a model to measure it, and leaving it as it was: mode, threads, hooks, batches.
+
+Hooks go when their context is left, by an exception or Ctrl-C too, and hooks of the caller stay. Threads that
+measure one model take turns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from anchorlens.models.config import ModelConfig
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+BATCH_BYTES = 256 * 2**20
+"""Activations of the sequences that are asked at once, where one sequence takes less."""
+_BYTES_PER_NUMBER = 8
+_COPIES = 4
+
+
+@contextlib.contextmanager
+def evaluation_mode(model: Any) -> Iterator[None]:
+    """Every submodule in evaluation mode, and afterwards each in the mode it was in.
+
+    Meanwhile no other thread measures the same model: it waits.
+    """
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    with _lock_of(model):
+        modes = [module.training for module in modules]
+
+        def restore() -> None:
+            for module, mode in zip(modules, modes, strict=True):
+                module.training = mode
+
+        with _undone_by(restore):
+            for module in modules:
+                module.training = False
+            yield
+
+
+@contextlib.contextmanager
+def _undone_by(undo: Callable[[], object]) -> Iterator[None]:
+    """Whatever happens is undone, also where Ctrl-C comes while it is; `undo` may be called twice."""
+    try:
+        yield
+    finally:
+        try:
+            undo()
+        except KeyboardInterrupt:
+            undo()
+            raise
+
+
+_LOCKS: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()
+_LOCKS_LOCK = threading.Lock()
+
+
+def _lock_of(model: Any) -> contextlib.AbstractContextManager[Any]:
+    """What a thread holds while it measures a model, so that its hooks touch no other thread's numbers."""
+    if not isinstance(model, nn.Module):
+        return contextlib.nullcontext()
+    with _LOCKS_LOCK:
+        return _LOCKS.setdefault(model, threading.RLock())
+
+
+@contextlib.contextmanager
+def measuring(model: HookedTransformer) -> Iterator[None]:
+    """Evaluation mode and no gradients, both put back."""
+    gradients = torch.is_grad_enabled()
+    with evaluation_mode(model), _undone_by(lambda: torch.set_grad_enabled(gradients)):
+        torch.set_grad_enabled(False)
+        yield
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a model's parameters are."""
+    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+
+def check_tokens(model: HookedTransformer, tokens: Any) -> None:
+    """Check that tokens are [batch, pos], whole numbers in the model's vocabulary, and not too many.
+
+    Raises:
+        ValueError: they are not.
+    """
+    cfg = model.cfg
+    if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.dtype not in (torch.int64, torch.int32):
+        got = f"{tokens.dtype} {list(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise ValueError(f"tokens must be a tensor of whole numbers [batch, pos], got {got}")
+    if not 1 <= tokens.shape[1] <= cfg.n_ctx:
+        raise ValueError(f"tokens must be 1..{cfg.n_ctx} (n_ctx) in a sequence, got {tokens.shape[1]}")
+    if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < cfg.d_vocab:
+        raise ValueError(
+            f"tokens must be in 0..{cfg.d_vocab - 1} (d_vocab), got {int(tokens.min())}..{int(tokens.max())}"
+        )
+
+
+def sequences_per_batch(model: HookedTransformer, n_pos: int) -> int:
+    """How many sequences of `n_pos` tokens pass through the model at once, >= 1.
+
+    Without gradients a forward pass holds one block's activations, however many blocks there are:
+    so many sequences are taken that they stay near 256 MiB.
+    """
+    cfg = model.cfg
+    widest = max(
+        4 * cfg.d_model + 4 * cfg.n_heads * cfg.d_head,
+        cfg.d_mlp or 0,
+        cfg.n_heads * n_pos,
+        cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab,
+    )
+    return max(1, BATCH_BYTES // (n_pos * widest * _COPIES * _BYTES_PER_NUMBER))
+
+
+@contextlib.contextmanager
+def attached(
+    model: HookedTransformer, fwd_hooks: Sequence[tuple[str, Any]], *, before_others: bool = False
+) -> Iterator[None]:
+    """Hooks that are gone afterwards, whatever happens; the caller's own stay.
+
+    Meanwhile no other thread measures the same model: it waits.
+
+    Args:
+        model: any HookedTransformer or TransformerBridge.
+        fwd_hooks: (name of the hook point, hook) each.
+        before_others: whether they run before the caller's own hooks or behind them.
+
+    Raises:
+        ValueError: the model has no such hook point.
+    """
+    points = [(_hook_point(model, name), hook) for name, hook in fwd_hooks]
+
+    def detach() -> None:
+        for point, hook in points:
+            for handle in [handle for handle in point.fwd_hooks if handle.user_hook is hook]:
+                handle.hook.remove()
+            point.fwd_hooks = [handle for handle in point.fwd_hooks if handle.user_hook is not hook]
+            # one that an interrupt left registered and not yet listed: TransformerLens names it so
+            for key, registered in list(point._forward_hooks.items()):
+                if getattr(registered, "__name__", None) == repr(hook):
+                    del point._forward_hooks[key]
+
+    with _lock_of(model), _undone_by(detach):
+        for point, hook in points:
+            point.add_hook(hook, prepend=before_others)
+        yield
+
+
+def _hook_point(model: HookedTransformer, name: str) -> Any:
+    """The hook point of that name, also under a name that a TransformerBridge keeps for compatibility."""
+    finder = getattr(model, "get_hook_point", model.hook_dict.get)
+    point = finder(name)
+    if point is None:
+        raise ValueError(
+            f"the model must have the hook {name}, and this {type(model).__name__} with "
+            f"{model.cfg.n_layers} layer(s) has none"
+        )
+    return point
+
+
+def sequence_bytes(model: ModelConfig, n_pos: int) -> int:
+    """Activations that a forward pass without gradients holds of one sequence, in float32, rounded up."""
+    widest = 4 * model.d_model + 4 * model.n_heads * model.d_head + 2 * model.d_mlp
+    return 4 * (2 * n_pos * (widest + 2 * model.n_heads * n_pos) + 4 * model.d_vocab)

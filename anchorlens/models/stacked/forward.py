@@ -1,0 +1,170 @@
+"""The forward pass of K models of equal shape, for the logits at the last position alone.
+
+The arithmetic is HookedTransformer's. What is left out is what the loss does not read: the queries, MLP
+and norms of the last layer, and the unembedding, at every position but the last. What is shared is what
+repeats: before the first attention the residual stream depends on (token, position) alone, so norms,
+queries, keys and values of the first layer are computed once for each such pair and looked up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.stacked.attention import attention
+from anchorlens.models.stacked.layout import Parameters
+from anchorlens.models.stacked.linear import linear
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+    Residual = Float[Tensor, "member row d_model"]
+
+_EPS = 1e-5
+"""HookedTransformer's LayerNorm epsilon."""
+
+
+def last_logits(
+    parameters: Parameters,
+    config: ModelConfig,
+    cells: Int[Tensor, "member batch pos"],
+    vocabulary: Int[Tensor, " token"],
+    *,
+    bf16: bool = False,
+) -> Float[Tensor, "member batch d_vocab"]:
+    """Logits at the last position.
+
+    Args:
+        parameters: as `Layout.merged` gives them.
+        config: shape and variant; gamma plays no part here.
+        cells: the sequences as `cells` gives them.
+        vocabulary: the tokens that may occur; fewer make the first layer cheaper.
+        bf16: round operands and results of the products with weights to bfloat16.
+
+    Returns:
+        [member, batch, d_vocab].
+    """
+    return _Forward(parameters, config, cells.shape[2], bf16).last_logits(cells.flatten(1), vocabulary)
+
+
+def cells(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
+    """Each (token, position) as one number, place * n_pos + pos, where the first layer looks it up.
+
+    Args:
+        places: for each token its index in the vocabulary.
+    """
+    n_pos = places.shape[-1]
+    return places * n_pos + torch.arange(n_pos, device=places.device)
+
+
+class LastPosition:
+    """One model as a function of tokens that gives its logits at the last position alone."""
+
+    def __init__(self, config: ModelConfig, parameters: Parameters) -> None:
+        """Take parameters with one member, as `Layout.merged` gives them; they are not copied."""
+        self.config = config
+        self._parameters = parameters
+        self.device = parameters["embed.W_E"].device
+
+    def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch 1 d_vocab"]:
+        """Logits at the last position of each sequence; the first layer is computed for tokens that occur."""
+        vocabulary, places = tokens.to(self.device).unique(return_inverse=True)
+        places = cells(places).unsqueeze(0)
+        return last_logits(self._parameters, self.config, places, vocabulary).movedim(0, 1)
+
+
+class _Forward:
+    def __init__(self, parameters: Parameters, config: ModelConfig, n_pos: int, bf16: bool) -> None:
+        self.parameters, self.config, self.n_pos, self.bf16 = parameters, config, n_pos, bf16
+
+    def last_logits(self, cells: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
+        x, q, kv = self._first_inputs(vocabulary)
+        last = self.config.n_layers - 1
+        for layer in range(self.config.n_layers):
+            if layer > 0:
+                q, kv = self._attention_inputs(layer, x, last_query=layer == last)
+            else:
+                ends = cells.unflatten(1, (-1, self.n_pos))[:, :, -1] if last == 0 else cells
+                x, q, kv = _look_up(x, ends), _look_up(q, ends), _look_up(kv, cells)
+            if layer == last and layer > 0:
+                x = self._ends(x)
+            x = self._after_attention(layer, x, self._attend(q, kv, causal=layer < last))
+        if self.config.variant != "postnorm":
+            x = self._norm("ln_final", x)
+        return self._linear("unembed", "U", x)
+
+    def _first_inputs(self, vocabulary: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Residual stream, queries, keys and values of layer 0 for each (token, position)."""
+        tokens = self.parameters["embed.W_E"].index_select(1, vocabulary)  # [member, token, d_model]
+        positions = self.parameters["pos_embed.W_pos"][:, : self.n_pos]  # [member, pos, d_model]
+        x = (tokens.unsqueeze(2) + positions.unsqueeze(1)).flatten(1, 2)
+        return x, *self._attention_inputs(0, x)
+
+    def _attention_inputs(
+        self, layer: int, x: Residual, *, last_query: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Queries [member, row, d_z], and keys beside values [member, row, 2 d_z]."""
+        block, variant = f"blocks.{layer}", self.config.variant
+        if variant == "released":
+            q_in, kv_in = self._norm(f"{block}.ln1", self._ends(x) if last_query else x), x
+        else:
+            kv_in = x if variant == "postnorm" else self._norm(f"{block}.ln1", x)
+            q_in = self._ends(kv_in) if last_query else kv_in
+        return self._linear(f"{block}.attn", "Q", q_in), self._linear(f"{block}.attn", "KV", kv_in)
+
+    def _attend(self, q: Tensor, kv: Tensor, *, causal: bool) -> Tensor:
+        """The mixed values of all heads, [member, row, d_z]."""
+        n_members, heads, d_head = len(q), self.config.n_heads, self.config.d_head
+        n_queries = self.n_pos if causal else 1
+        q, kv = q.view(-1, n_queries, heads, d_head), kv.view(-1, self.n_pos, 2, heads, d_head)
+        mixed = attention(q, kv, causal=causal)
+        return mixed.reshape(n_members, -1, heads * d_head)
+
+    def _after_attention(self, layer: int, x: Residual, mixed: Tensor) -> Residual:
+        """The rest of a block, from the mixed values on."""
+        block = f"blocks.{layer}"
+        x = x + self._linear(f"{block}.attn", "O", mixed)
+        if self.config.variant == "postnorm":
+            x = self._norm(f"{block}.ln1", x)
+            return self._norm(f"{block}.ln2", x + self._mlp(block, x))
+        return x + self._mlp(block, self._norm(f"{block}.ln2", x))
+
+    def _mlp(self, block: str, x: Residual) -> Residual:
+        hidden = self._linear(f"{block}.mlp", "in", x)
+        activation = self.config.activation
+        if activation == "relu":
+            hidden = functional.relu(hidden)
+        else:
+            hidden = functional.gelu(hidden, approximate="tanh" if activation == "gelu_new" else "none")
+        return self._linear(f"{block}.mlp", "out", hidden)
+
+    def _linear(self, owner: str, kind: str, x: Tensor) -> Tensor:
+        weight, bias = self.parameters[f"{owner}.W_{kind}"], self.parameters.get(f"{owner}.b_{kind}")
+        return linear(x, weight, bias, bf16=self.bf16)
+
+    def _norm(self, name: str, x: Residual) -> Residual:
+        weight, bias = self.parameters[f"{name}.w"], self.parameters[f"{name}.b"]
+        shape = (x.shape[-1],)
+        if len(x) == 1:
+            return functional.layer_norm(x, shape, weight.view(-1), bias.view(-1), eps=_EPS)
+        normalized = functional.layer_norm(x, shape, eps=_EPS)
+        return torch.addcmul(bias.unsqueeze(1), normalized, weight.unsqueeze(1))
+
+    def _ends(self, x: Residual) -> Residual:
+        """The last position of each sequence."""
+        return x.view(len(x), -1, self.n_pos, x.shape[-1])[:, :, -1]
+
+
+def _look_up(table: Float[Tensor, "member cell width"], cells: Int[Tensor, "member row"]) -> Tensor:
+    """Rows of each member's own table, [member, row, width]."""
+    n_members, n_cells, width = table.shape
+    if n_members > 1:
+        cells = cells + torch.arange(n_members, device=cells.device).unsqueeze(1) * n_cells
+    flat = table.reshape(-1, width)
+    if flat.device.type == "cpu":
+        return functional.embedding(cells, flat)  # its gradient is summed in a fixed order, and fast
+    return flat.index_select(0, cells.flatten()).view(*cells.shape, width)  # its gradient waits for nothing

@@ -1,0 +1,230 @@
+"""The sequences that probes ask about: one frame of noise, key and anchors put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from anchorlens.configuration import check_number
+from anchorlens.probes.shared.checks import MOST_SEQUENCES
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+PAPER_NOISE = (35, 63, 38, 42, 36, 62)
+"""Noise of the papers' picture sequence [35, 63, x, a1, a2, 38, 42, 36, 62], key at position 2."""
+
+MOST_KEYS = 11
+"""Keys of the picture where none are given: 30..40 in the papers."""
+
+
+def anchor_sequences(
+    task: AnchorTask,
+    keys: Sequence[int],
+    pairs: Sequence[Sequence[int]],
+    *,
+    key_position: int | None = None,
+    noise: Sequence[int] | None = None,
+) -> Int[Tensor, "sequence pos"]:
+    """Sequences that differ in key and anchors alone.
+
+    Args:
+        task: gives length, anchors and number tokens.
+        keys: the key of each sequence.
+        pairs: its anchors; as many as keys.
+        key_position: where the key stands, the anchors behind it; 2 (see `checked_position`).
+        noise: the other tokens in order; the papers' where they fit, else spread over the numbers.
+
+    Returns:
+        Tokens [sequence, pos].
+
+    Raises:
+        ValueError: a key, an anchor, a position or noise that the task does not have.
+    """
+    position = checked_position(task, key_position)
+    numbers = task.keys.tolist()
+    for key in keys:
+        if key not in numbers:
+            raise ValueError(f"a key must be a number token {numbers[0]}..{numbers[-1]}, got {key}")
+    for pair in pairs:
+        if len(pair) != task.chain_length or any(anchor not in task.anchors for anchor in pair):
+            raise ValueError(
+                f"a pair must be {task.chain_length} of the anchors {list(task.anchors)}, got {tuple(pair)}"
+            )
+    frame = np.zeros((len(keys), task.seq_len), dtype=np.int64)
+    is_noise = np.ones(task.seq_len, dtype=bool)
+    is_noise[position : position + task.chain_length + 1] = False
+    frame[:, is_noise] = _noise(task, int(is_noise.sum()), noise)
+    frame[:, position] = keys
+    frame[:, position + 1 : position + 1 + task.chain_length] = pairs
+    return torch.from_numpy(frame)
+
+
+def random_sequences(
+    task: AnchorTask,
+    pairs: Sequence[Sequence[int]],
+    n_sequences: int,
+    *,
+    key_position: int | None = None,
+    keys: Literal["held out", "any"] = "any",
+    seed: int = 0,
+) -> AnchorBatch:
+    """Random keys and noise with the key at one position, the same for every pair.
+
+    Args:
+        task: gives length, anchors and number tokens.
+        pairs: anchors of the sequences.
+        n_sequences: sequences of each pair, >= 1.
+        key_position: where the key stands; 2 (see `checked_position`).
+        keys: `held out`: those never trained at that position (the ID test set), `any`: all.
+        seed: of keys and noise.
+
+    Returns:
+        Sequences pair by pair; sequence i of every pair has the same key and the same noise.
+
+    Raises:
+        ValueError: a position or number that the task does not have.
+    """
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    position = checked_position(task, key_position)
+    rng = generator(seed, "probe")
+    allowed = task.keys
+    if keys == "held out":
+        allowed = held_out_keys(task, position)
+        if not len(allowed):
+            raise ValueError(
+                f"key_position must have a key that is held out of training, got {position}, which has none"
+            )
+    drawn = allowed[rng.integers(0, len(allowed), n_sequences)]
+    noise = task.noise(n_sequences, rng)
+    cells = task.product([tuple(pair) for pair in pairs], drawn, np.full(n_sequences, position))
+    return task.place(cells, np.tile(noise, (len(pairs), 1)))
+
+
+def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
+    """Keys never trained at a position: x mod m = i mod m."""
+    return task.keys[(task.keys - position) % task.modulus == 0]
+
+
+def held_out_position(task: AnchorTask) -> int:
+    """The position nearest to the usual one (2, see `checked_position`) at which a key is held out."""
+    usual = checked_position(task, None)
+    there = [position for position in task.positions.tolist() if len(held_out_keys(task, position))]
+    return min(there, key=lambda position: (abs(position - usual), position))
+
+
+def middle_keys(task: AnchorTask) -> list[int]:
+    """Keys of the pictures: 30..40 as in the papers, or the middle eleven of the number tokens."""
+    keys = task.keys.tolist()
+    if 30 in keys and 40 in keys:
+        return [key for key in keys if 30 <= key <= 40]
+    start = max(0, (len(keys) - MOST_KEYS) // 2)
+    return keys[start : start + MOST_KEYS]
+
+
+def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
+    """The papers' picture sequence, key 40 with the pair (1, 2); another task's likeness of it."""
+    keys, pairs = task.keys, task.seen_pairs
+    return anchor_sequences(task, [int(keys[len(keys) // 4])], [pairs[min(1, len(pairs) - 1)]])
+
+
+def trained_sequences(
+    task: AnchorTask, n_sequences: int, *, key_position: int | None = None, seed: int = 0
+) -> AnchorBatch:
+    """Random sequences of the trained pairs, spread evenly over them, the key at one position.
+
+    Args:
+        task: gives pairs, keys, noise and the targets, which are the trained ones.
+        n_sequences: how many, >= 1; every one has a key and noise of its own.
+        key_position: where the key stands; 2 (see `checked_position`).
+        seed: of keys and noise.
+
+    Raises:
+        ValueError: a position or number that the task does not have.
+    """
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    position = checked_position(task, key_position)
+    rng = generator(seed, "probe")
+    n_pairs = len(task.seen_pairs)
+    chosen = (
+        np.arange(n_sequences) * n_pairs // n_sequences if n_sequences < n_pairs else np.arange(n_sequences)
+    )
+    pairs = np.array(task.seen_pairs)[chosen % n_pairs]
+    cells = Cells(pairs, rng.choice(task.keys, n_sequences), np.full(n_sequences, position))
+    return task.sequences(cells, rng)
+
+
+def checked_position(task: AnchorTask, key_position: int | None) -> int:
+    """Where the key stands: as asked, else 2, or what leaves room for the anchors and a token behind them.
+
+    Raises:
+        ValueError: the anchors do not fit behind it.
+    """
+    last = task.seq_len - task.chain_length - 1
+    position = min(2, max(0, last - 1)) if key_position is None else key_position
+    if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position <= last:
+        raise ValueError(
+            f"key_position must be in 0..{last}, so that {task.chain_length} anchors fit into "
+            f"{task.seq_len} tokens, got {key_position!r}"
+        )
+    return int(position)
+
+
+def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "sequence pos"], int]:
+    """Sequences given by a caller, and where their key stands.
+
+    Args:
+        task: says what a sequence is.
+        tokens: one sequence [pos] or several [sequence, pos] with the key at one position.
+
+    Returns:
+        Tokens [sequence, pos], and the position of the key; the anchors follow it.
+
+    Raises:
+        ValueError: another shape, a token that the task does not have, or no key with its anchors.
+    """
+    try:
+        given = torch.as_tensor(tokens)
+        what = f"{given.dtype} {list(given.shape)}"
+    except (TypeError, ValueError, RuntimeError):
+        given, what = torch.empty(0), repr(tokens)
+    rows = given.unsqueeze(0) if given.dim() == 1 else given
+    whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
+    if rows.dim() != 2 or rows.shape[1] != task.seq_len or not len(rows) or not whole:
+        raise ValueError(
+            f"tokens must be whole numbers [pos] or [sequence, pos] with {task.seq_len} positions, got {what}"
+        )
+    rows = rows.long().cpu()
+    number = (rows >= task.key_min) & (rows <= task.key_max)
+    anchor = torch.isin(rows, torch.tensor(list(task.anchors)))
+    for row, pos in (~(number | anchor)).nonzero()[:1].tolist():
+        raise ValueError(
+            f"a token must be a number token {task.key_min}..{task.key_max} or one of the anchors "
+            f"{list(task.anchors)}, got {rows[row, pos]} at position {pos}"
+        )
+    first = anchor.int().argmax(dim=1)  # [sequence] position of the first anchor
+    key = int(first[0]) - 1
+    expected = torch.zeros(task.seq_len, dtype=torch.bool)
+    expected[key + 1 : key + 1 + task.chain_length] = True
+    for row in range(len(rows)):
+        if key < 0 or int(expected.sum()) < task.chain_length or not torch.equal(anchor[row], expected):
+            raise ValueError(
+                f"a sequence must have a key with {task.chain_length} anchors of {list(task.anchors)} right "
+                f"behind it, at the same position in each, and none elsewhere, got {rows[row].tolist()}"
+            )
+    return rows, key
+
+
+def _noise(task: AnchorTask, n: int, noise: Sequence[int] | None) -> list[int]:
+    numbers = task.keys.tolist()
+    if noise is None:
+        fits = n <= len(PAPER_NOISE) and all(token in numbers for token in PAPER_NOISE)
+        return list(PAPER_NOISE[:n]) if fits else [numbers[i * len(numbers) // n] for i in range(n)]
+    if len(noise) != n or any(token not in numbers for token in noise):
+        raise ValueError(f"noise must be {n} number tokens {numbers[0]}..{numbers[-1]}, got {list(noise)}")
+    return list(noise)

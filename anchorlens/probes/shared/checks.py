@@ -1,0 +1,108 @@
+"""What every probe asks of what it is given, before it measures anything."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from anchorlens.configuration import check_number
+from anchorlens.foreign import shown
+from anchorlens.tasks.two_anchor.behaviour import check_capacity
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+MOST_SEQUENCES = 1_000_000
+"""Sequences that a probe can be told to ask."""
+
+
+def check_model(model: Any, name: str = "model") -> None:
+    """Check that it is a HookedTransformer (or a TransformerBridge) with finite weights.
+
+    Raises:
+        ValueError: it is something else, or holds NaN or infinity.
+    """
+    if not isinstance(model, nn.Module) or not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
+        hint = "; try its build_model()" if hasattr(model, "build_model") else ""
+        raise ValueError(f"{name} must be a HookedTransformer, got {type(model).__name__}{hint}")
+    for parameter_name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise ValueError(
+                f"the {name}'s weights must be finite, got NaN or infinity in {parameter_name}; take an "
+                "earlier checkpoint"
+            )
+
+
+def check_task(task: Any) -> None:
+    """Check that it is an AnchorTask.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(task, AnchorTask):
+        raise ValueError(f"task must be an AnchorTask, got {type(task).__name__}")
+
+
+def check_inputs(model: HookedTransformer, task: AnchorTask, name: str = "model") -> None:
+    """Check a model, a task, and that the model is causal and can read and answer the task.
+
+    Raises:
+        ValueError: it cannot, or one of them is something else.
+    """
+    check_model(model, name)
+    check_task(task)
+    check_capacity(model, task)
+    answers = getattr(model.cfg, "d_vocab_out", -1)
+    if 0 < answers < task.d_vocab:
+        raise ValueError(f"model must have d_vocab_out >= {task.d_vocab} for this task, got {answers}")
+    if getattr(model.cfg, "attention_dir", "causal") != "causal":
+        raise ValueError(f"model must attend causally, got attention_dir {model.cfg.attention_dir!r}")
+
+
+def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> int:
+    """The index of a layer, counted from the end where it is negative.
+
+    Raises:
+        ValueError: there is no such layer.
+    """
+    n_layers = model.cfg.n_layers
+    if n_layers <= minimum:
+        raise ValueError(
+            f"the model must have more than {minimum} layer(s) for this, got one with {n_layers} layer(s)"
+        )
+    check_number("layer", layer, integer=True)
+    index = int(layer) + n_layers if layer < 0 else int(layer)
+    if not minimum <= index < n_layers:
+        raise ValueError(
+            f"layer must be in {minimum}..{n_layers - 1} of this model with {n_layers} layer(s), counted "
+            f"from 0, got {shown(layer)}"
+        )
+    return index
+
+
+def whole_numbers(name: str, values: Any, n: int | None = None) -> list[int]:
+    """One or more whole numbers, or exactly `n`.
+
+    Raises:
+        ValueError: anything else, with the name of the option.
+    """
+    try:
+        if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+            raise TypeError
+        numbers = [_whole(value) for value in values]
+    except (TypeError, RuntimeError):  # RuntimeError: of a tensor with more than one number
+        numbers = []
+    if not numbers or (n is not None and len(numbers) != n):
+        what = f"{n} whole numbers" if n is not None else "one or more whole numbers"
+        raise ValueError(f"{name} must be {what}, got {shown(values)}")
+    return numbers
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError("true and false are no numbers here")
+    return operator.index(value)

@@ -1,0 +1,156 @@
+"""Vectors of many sequences grouped by their anchors: how well they separate, and their t-SNE picture."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from anchorlens.configuration import check_number
+from anchorlens.figures import CATEGORIES, styled
+from anchorlens.probes.shared.linalg import principal_components
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST_CHAINS = 32
+"""Anchor pairs (chains) that one picture holds where none are chosen."""
+
+
+def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
+    """Pairs of different anchors, each followed by its mirror; at most `MOST_CHAINS` of them.
+
+    Args:
+        task: gives the pairs.
+        seen: only those of which both orders are trained.
+
+    >>> mirrored_pairs(AnchorTask())[:4]
+    [(1, 2), (2, 1), (1, 3), (3, 1)]
+    >>> len(mirrored_pairs(AnchorTask())), len(mirrored_pairs(AnchorTask(), seen=True))
+    (12, 10)
+    """
+    groups = [pair for pair in task.pairs if pair < pair[::-1]]
+    if seen:
+        groups = [pair for pair in groups if {pair, pair[::-1]} <= set(task.seen_pairs)]
+    step = -(-len(groups) // (MOST_CHAINS // 2))
+    return [order for pair in groups[:: max(step, 1)] for order in (pair, pair[::-1])]
+
+
+def silhouette(
+    vectors: Float[np.ndarray, "sequence feature"], labels: Int[np.ndarray, " sequence"]
+) -> float | None:
+    """Mean silhouette, -1..1: 1 = tight clusters, 0 = none, below 0 = nearer to other labels' vectors.
+
+    None where there are fewer than two labels, or a label for every vector.
+    """
+    from sklearn.metrics import silhouette_score
+
+    if not 2 <= len(np.unique(labels)) < len(labels):
+        return None
+    return float(silhouette_score(vectors, labels))
+
+
+def mirror_merge(
+    vectors: Float[np.ndarray, "sequence feature"],
+    labels: Int[np.ndarray, " sequence"],
+    mirror: Int[np.ndarray, " label"],
+) -> float | None:
+    """Mean distance of mirrored labels' centroids over the mean distance of all centroids, >= 0.
+
+    0 = a pair and its mirror are one cluster, about 1 = as far apart as any two. None where no two
+    centroids differ.
+
+    Args:
+        vectors: at least one of each label.
+        labels: 0..n - 1.
+        mirror: label of each label's mirror.
+    """
+    centroids = np.stack([vectors[labels == label].mean(axis=0) for label in range(len(mirror))])
+    distances = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
+    every = distances[~np.eye(len(mirror), dtype=bool)].mean()
+    mirrored = distances[np.arange(len(mirror)), mirror]
+    return float(mirrored[mirror != np.arange(len(mirror))].mean() / every) if every > 0 else None
+
+
+def tsne(
+    vectors: Float[np.ndarray, "sequence feature"], *, perplexity: float, seed: int
+) -> Float[np.ndarray, "sequence 2"]:
+    """Joint t-SNE in two dimensions, from the first two principal components.
+
+    Raises:
+        ValueError: a perplexity that is not above 0 and below the number of vectors.
+    """
+    state = random.getstate()
+    from sklearn.manifold import TSNE
+
+    random.setstate(state)  # importing it the first time draws from Python's own generator
+    check_number("perplexity", perplexity, above=0)
+    if perplexity >= len(vectors):
+        raise ValueError(
+            f"perplexity must be below the number of vectors, {len(vectors)}, got {perplexity}; "
+            "ask for more sequences"
+        )
+    start = principal_components(torch.from_numpy(vectors), min(2, vectors.shape[1]))[0].numpy()
+    spread = start[:, 0].std()
+    start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))  # vectors of one number
+    start = start / spread * 1e-4 if spread > 0 else np.random.default_rng(seed).normal(0, 1e-4, start.shape)
+    first: Any = start.astype(np.float32)
+    embedding = TSNE(perplexity=perplexity, init=first, random_state=seed, learning_rate="auto")
+    return embedding.fit_transform(vectors.astype(np.float32)).astype(float)
+
+
+def finite_rows(vectors: Tensor) -> Float[np.ndarray, "sequence feature"]:
+    """Vectors as CPU float64.
+
+    Raises:
+        ValueError: NaN or infinity among them.
+    """
+    if not vectors.isfinite().all():
+        raise ValueError("the model's activations must be finite, got NaN or infinity; retrain it")
+    return vectors.double().cpu().numpy()
+
+
+def cluster_figure(
+    points: Float[np.ndarray, "sequence 2"],
+    labels: Int[np.ndarray, " sequence"],
+    pairs: Sequence[Sequence[int]],
+    title: str,
+) -> go.Figure:
+    """One colour for a pair and its mirror: the pair as filled circles, its mirror as open diamonds.
+
+    Of more than eight groups the colours come again, as filled and open squares.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    chains = [tuple(map(int, pair)) for pair in pairs]
+    groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
+    for label, chain in enumerate(chains):
+        turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
+        color = CATEGORIES[number]
+        mirror = chain > chain[::-1]
+        figure.add_scatter(
+            x=points[labels == label, 0],
+            y=points[labels == label, 1],
+            mode="markers",
+            name=",".join(map(str, chain)),
+            marker={
+                "color": color,
+                "size": 7 if mirror else 6,
+                "symbol": ("diamond-open", "square-open")[turn % 2]
+                if mirror
+                else ("circle", "square")[turn % 2],
+                "line": {"width": 1.5 if mirror else 0, "color": color},
+            },
+        )
+    figure.update_xaxes(title="t-SNE 1", zeroline=False)
+    figure.update_yaxes(title="t-SNE 2", zeroline=False)
+    figure.update_layout(legend={"title": {"text": "anchors"}, "itemsizing": "constant"})
+    return styled(figure, title, height=520)

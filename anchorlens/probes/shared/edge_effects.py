@@ -1,0 +1,94 @@
+"""What every single attention edge does to the answer: it is zeroed, and the margin measured again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from anchorlens.models import hooks
+from anchorlens.models.measuring import device_of, measuring
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+
+def margin(
+    logits: Float[Tensor, "*batch d_vocab"], targets: Int[Tensor, "*batch"]
+) -> Float[Tensor, "*batch"]:
+    """Logit of the target minus the largest other; above 0 where the answer is right.
+
+    >>> margin(torch.tensor([1.0, 3.0, 2.5]), torch.tensor(1)).item()
+    0.5
+    """
+    index = targets.unsqueeze(-1)
+    others = logits.scatter(-1, index, float("-inf"))
+    return (logits.gather(-1, index).squeeze(-1) - others.max(dim=-1).values).double()
+
+
+def causal_edges(
+    n_heads: int, n_pos: int, *, last_only: bool, merged: bool
+) -> Int[Tensor, "edge head_query_key"]:
+    """(head, query, key) of every edge of a layer.
+
+    Args:
+        n_heads: heads of the layer.
+        n_pos: tokens.
+        last_only: only the last position's edges: of the last layer no other reaches the answer.
+        merged: an edge is that of all heads at once, and head 0 stands for them.
+    """
+    heads, positions = torch.arange(1 if merged else n_heads), torch.arange(n_pos)
+    every = torch.cartesian_prod(heads, positions[-1:] if last_only else positions, positions)
+    return every[every[:, 2] <= every[:, 1]]
+
+
+def edge_masks(
+    edges: Int[Tensor, "edge head_query_key"], n_heads: int, n_pos: int, *, merged: bool
+) -> Bool[Tensor, "edge head_index query_pos key_pos"]:
+    """One mask for each edge, true there alone (in every head where they are merged)."""
+    masks = torch.zeros(len(edges), 1 if merged else n_heads, n_pos, n_pos, dtype=torch.bool)
+    masks[torch.arange(len(edges)), edges[:, 0], edges[:, 1], edges[:, 2]] = True
+    return masks
+
+
+def drops(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, " batch"],
+    *,
+    merged: bool,
+) -> Float[Tensor, "layer head_index query_pos key_pos"]:
+    """Mean drop of the target's margin when each edge alone is zeroed; above 0 where the edge helps.
+
+    A pass starts at the edge's layer: what the layers below give is computed once. One layer's residual
+    stream is held at a time, and as many edges are taken together as `hooks.sequences_per_batch` allows.
+
+    Args:
+        model: whose attention hooks are alive.
+        tokens: sequences with key and anchors at the same positions.
+        targets: what they should be answered with.
+        merged: zero an edge in all heads at once; the result then has one head.
+    """
+    n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
+    size = hooks.sequences_per_batch(model, n_pos)
+    total = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64)
+    device = device_of(model)
+    for some_tokens, some_targets in zip(tokens.split(size), targets.to(device).split(size), strict=True):
+        n = len(some_tokens)
+        with measuring(model):
+            residual = model(some_tokens.to(device), stop_at_layer=0)  # [batch, pos, d_model]
+            clean = margin(model(residual, start_at_layer=0)[:, -1], some_targets)  # [batch]
+            for layer in range(n_layers):
+                edges = causal_edges(n_heads, n_pos, last_only=layer == n_layers - 1, merged=merged)
+                for some in edges.split(max(1, size // n)):
+                    masks = edge_masks(some, n_heads, n_pos, merged=merged).repeat_interleave(n, dim=0)
+                    with hooks.masked_attention(model, {layer: masks}):
+                        logits = model(residual.repeat(len(some), 1, 1), start_at_layer=layer)[:, -1]
+                    without = margin(logits, some_targets.repeat(len(some))).unflatten(0, (len(some), n))
+                    total[layer].index_put_(
+                        tuple(some.T), (clean - without).sum(dim=1).cpu(), accumulate=True
+                    )
+                residual = model(residual, start_at_layer=layer, stop_at_layer=layer + 1)
+    return total / len(tokens)

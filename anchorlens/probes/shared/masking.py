@@ -1,0 +1,80 @@
+"""What the two masking probes share: which attention is zeroed, and the answers behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from anchorlens.configuration import check_choice
+from anchorlens.models import hooks
+from anchorlens.probes.shared.checks import whole_numbers
+from anchorlens.probes.shared.clusters import finite_rows
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+Queries = Literal["all", "last"]
+Edge = tuple[int, int, int, int]
+"""(layer, head, query position, key position), each from 0."""
+
+
+def masked_logits(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    positions: Sequence[int],
+    queries: Queries,
+    edge: Edge | None,
+) -> Float[np.ndarray, "batch d_vocab"]:
+    """Last-position logits with attention zeroed after the softmax, once the hook is proved alive.
+
+    Args:
+        model: whose attention hooks must be alive.
+        tokens: sequences.
+        positions: to which nobody attends.
+        queries: `all` positions, or only the `last`, attend no longer; in every layer and head.
+        edge: this single edge instead.
+
+    Raises:
+        ValueError: a dead hook, an edge that is not there, or logits that are not finite.
+    """
+    check_choice("queries", queries, ("all", "last"))
+    n_pos = tokens.shape[1]
+    if edge is None:
+        query = n_pos - 1 if queries == "last" else None
+        each = [hooks.attention_masks(model, n_pos, key=key, query=query) for key in positions]
+        masks = {layer: torch.stack([mask[layer] for mask in each]).any(dim=0) for layer in each[0]}
+    else:
+        layer, head, query, key = edge
+        masks = hooks.attention_masks(model, n_pos, layer=layer, head=head, query=query, key=key)
+    hooks.assert_live(model, tokens=tokens[:: max(1, len(tokens) // 4)])
+    with hooks.masked_attention(model, masks):
+        return finite_rows(hooks.last_logits(model, tokens))
+
+
+def checked_edge(edge: Any) -> Edge | None:
+    """The single edge that a caller asked for, if one was.
+
+    Raises:
+        ValueError: it is no (layer, head, query position, key position).
+    """
+    if edge is None:
+        return None
+    layer, head, query, key = whole_numbers("edge (layer, head, query position, key position)", edge, 4)
+    return layer, head, query, key
+
+
+def describe(what: str, queries: Queries, edge: Edge | None) -> str:
+    """What was masked, in words for a title.
+
+    >>> describe("key token", "last", None)
+    'key token masked for the last query'
+    """
+    if edge is not None:
+        layer, head, query, key = edge
+        return f"layer {layer}, head {head}: {query} no longer attends to {key}"
+    return f"{what} masked" + (" for the last query" if queries == "last" else "")

@@ -1,0 +1,135 @@
+"""Patches of one activation each, of a clean run into a corrupted one, and what they bring back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from anchorlens.models import hooks
+from anchorlens.models.measuring import attached
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.sequences import Cells
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+
+class PatchPairs(NamedTuple):
+    """Clean sequences and corrupted ones that differ in one token, and so in their target."""
+
+    clean: Int[Tensor, "batch pos"]
+    """Clean tokens."""
+    right: Int[Tensor, " batch"]
+    """Their targets."""
+    corrupted: Int[Tensor, "batch pos"]
+    """Corrupted tokens."""
+    wrong: Int[Tensor, " batch"]
+    """Targets of the corrupted tokens."""
+
+    def differences(self, model: HookedTransformer, tokens: Tensor) -> Float[np.ndarray, " batch"]:
+        """logit(clean target) - logit(corrupted target) of the model's answers to `tokens`."""
+        logits = hooks.last_logits(model, tokens).double().cpu()
+        return (logits.gather(1, self.right[:, None]) - logits.gather(1, self.wrong[:, None]))[:, 0].numpy()
+
+
+def patch_effects(
+    model: HookedTransformer, pairs: PatchPairs, sites: Sequence[str]
+) -> Float[np.ndarray, "site layer pos"]:
+    """Recovered share for every patch; one layer's clean activations are held at a time.
+
+    Args:
+        model: whose hooks at `sites` are alive, and which tells the two targets apart.
+        pairs: clean and corrupted sequences.
+        sites: hook names of activations [batch, pos, d_model].
+
+    Returns:
+        0 = the patch changes nothing, 1 = the clean logit difference is back (mean over sequences).
+    """
+    from transformer_lens.patching import layer_pos_patch_setter
+
+    n_layers, n_pos = model.cfg.n_layers, pairs.clean.shape[1]
+    shares = np.empty((len(sites), n_layers, n_pos))
+    clean, corrupted = (pairs.differences(model, tokens).mean() for tokens in (pairs.clean, pairs.corrupted))
+    for layer, (row, site) in product(range(n_layers), enumerate(sites)):
+        held = hooks.read(model, pairs.clean, [(layer, site)])[layer, site]
+        for pos in range(n_pos):
+            batches = iter(held.split(hooks.sequences_per_batch(model, n_pos)))  # as `differences` takes them
+
+            def patch(value: Tensor, hook: Any, index: Any = (layer, pos), batches: Any = batches) -> Tensor:
+                return layer_pos_patch_setter(value.clone(), index, next(batches))
+
+            with attached(model, [(hooks.hook_name(layer, site), patch)]):
+                patched = pairs.differences(model, pairs.corrupted).mean()
+            shares[row, layer, pos] = (patched - corrupted) / (clean - corrupted)
+    return shares
+
+
+def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
+    """Whether the mean lies more than two standard errors above 0 (above 0, where there is one value).
+
+    >>> clearly_above_zero(np.array([1.0, 2.0, 1.5])), clearly_above_zero(np.array([9.0, -4.0]))
+    (True, False)
+    """
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return bool(values.mean() > 2 * error)
+
+
+def sequences_that_differ(
+    task: AnchorTask, change: int, position: int, n_sequences: int, seed: int
+) -> PatchPairs:
+    """Clean sequences, and corrupted ones that differ in one token and in their target.
+
+    Args:
+        task: gives the sequences.
+        change: 0 for the key, i for the i-th anchor.
+        position: of the key.
+        n_sequences: how many pairs of sequences.
+        seed: of all that is random.
+
+    Raises:
+        ValueError: no pair can be changed so.
+    """
+    rng = generator(seed, "probe", change)
+    from_to = _changed_pairs(task.seen_pairs, change) or _changed_pairs(task.pairs, change)
+    rows: list[tuple[Any, Any, int, int]] = []
+    for _ in range(100 * n_sequences):
+        if len(rows) == n_sequences or not from_to:
+            break
+        pair, other = from_to[rng.integers(len(from_to))]
+        key, second = (int(k) for k in rng.choice(task.keys, 2, replace=len(task.keys) < 2))
+        second = second if change == 0 else key
+        if task.target(key, pair) != task.target(second, other):
+            rows.append((pair, other, key, second))
+    if len(rows) < n_sequences:
+        what = "key" if change == 0 else f"anchor {change}"
+        raise ValueError(
+            f"the task must have pairs in which another {what} gives another target, and hardly any was "
+            "found; this task cannot be asked so"
+        )
+    pairs, others, keys, seconds = (np.array(column) for column in zip(*rows, strict=True))
+    places = np.full(n_sequences, position)
+    noise = task.noise(n_sequences, rng)
+    clean = task.place(Cells(pairs, keys, places), noise)
+    corrupted = task.place(Cells(others, seconds, places), noise)
+    return PatchPairs(clean.tokens, clean.targets, corrupted.tokens, corrupted.targets)
+
+
+def _changed_pairs(pairs: Sequence[Pair], change: int) -> list[tuple[Pair, Pair]]:
+    """Pairs with what they become: themselves where the key is changed, else another i-th anchor."""
+    if change == 0:
+        return [(pair, pair) for pair in pairs]
+
+    def rest(pair: Pair) -> Pair:
+        return (*pair[: change - 1], *pair[change:])
+
+    by_rest: dict[Pair, list[Pair]] = {}
+    for pair in pairs:
+        by_rest.setdefault(rest(pair), []).append(pair)
+    return [(a, b) for alike in by_rest.values() for a in alike for b in alike if a != b]

@@ -1,0 +1,78 @@
+"""The empirical tangent kernel of a model on a few sequences, by torch.func."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from anchorlens.models.measuring import device_of, evaluation_mode
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+_MOST_GRADIENTS = 2**25
+"""Numbers of gradients held at once: 128 MiB in float32."""
+
+
+def tangent_kernel(
+    model: HookedTransformer, tokens: Int[Tensor, "batch pos"], targets: Int[Tensor, " batch"]
+) -> Float[np.ndarray, "batch batch"]:
+    """Empirical tangent kernel K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices.
+
+    f is the logit of the target at the last position. Parameters are taken in groups, so that no more
+    than 128 MiB of gradients are held, or those of one matrix where they are more.
+    """
+    module: nn.Module = getattr(model, "original_model", model)  # what a TransformerBridge wraps
+    device = device_of(model)
+    # no_grad: torch.func.grad differentiates inside all the same, and keeps no graph of the others
+    with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
+        kernel = torch.zeros(len(tokens), len(tokens), dtype=torch.float64)
+        state = {name: _usable(tensor) for name, tensor in _state(module)}
+        matrices = {name: tensor for name, tensor in state.items() if _is_matrix(name, tensor)}
+        samples = [
+            (x.to(device, copy=True), y.to(device, copy=True)) for x, y in zip(tokens, targets, strict=True)
+        ]
+
+        def target_logit(chosen: Mapping[str, Tensor], sequence: Tensor, target: Tensor) -> Tensor:
+            logits = torch.func.functional_call(module, {**state, **chosen}, (sequence[None],))
+            return logits[0, -1].gather(0, target[None])[0]
+
+        gradient = torch.func.grad(target_logit)
+        for group in _groups(matrices, _MOST_GRADIENTS // len(tokens)):
+            rows = [gradient(group, sequence, target) for sequence, target in samples]
+            for name in group:
+                flat = torch.stack([row[name].flatten() for row in rows]).double()
+                kernel += (flat @ flat.mT).cpu()
+    return kernel.numpy()
+
+
+def _state(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def _usable(tensor: Tensor) -> Tensor:
+    """A tensor that autograd takes, also of a model that was built in inference mode."""
+    return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+
+def _is_matrix(name: str, tensor: Tensor) -> bool:
+    """Whether a parameter is a weight matrix, by HookedTransformer's names or a plain module's."""
+    return name.rsplit(".", 1)[-1].lstrip("_").startswith("W_") or (
+        name.endswith("weight") and tensor.dim() == 2
+    )
+
+
+def _groups(parameters: dict[str, Tensor], most: int) -> list[dict[str, Tensor]]:
+    """Parameters in order, gathered to at most so many numbers where one alone is not more."""
+    groups: list[dict[str, Tensor]] = [{}]
+    for name, parameter in parameters.items():
+        if groups[-1] and sum(p.numel() for p in groups[-1].values()) + parameter.numel() > most:
+            groups.append({})
+        groups[-1][name] = parameter
+    return groups

@@ -1,0 +1,1 @@
+"""What decides a run: task, model and training (RunConfig, TrainConfig), the presets, what asking costs."""

@@ -1,0 +1,122 @@
+"""What asking a checkpoint costs, known from its configuration before anything is built or drawn.
+
+A file of a few kilobytes may describe a task or a shape that takes any memory and time. What a file may cost
+grows with its weights: a large honest model is large as a file too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+from anchorlens.foreign import shown
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.gamma import parameter_shapes
+from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+FACTOR = "ANCHORLENS_COST_FACTOR"
+"""Environment variable: so many times as much may be taken."""
+FREE_BYTES, BYTES_FOR_BYTE = 1e9, 8
+"""Memory that any file may take, and times its weights beside it."""
+FREE_OPERATIONS, OPERATIONS_FOR_BYTE = 1e13, 5e5
+"""Operations that any file may take (some minutes), and how many more for each byte of its weights."""
+MOST_LAYERS = 1000
+
+_SINGLE = 50
+"""Operations that one taken by itself counts for (exp, copy, ...), beside those of matrix products."""
+_LOGIT = 500
+_DRAW = 20_000
+_LAYER_BYTES, _LAYER_OPERATIONS = 2e5, 3e9
+"""Of the Python objects of one block."""
+
+
+@dataclass(frozen=True)
+class AskingCost:
+    """An estimate, good to a factor of two or three."""
+
+    bytes: float
+    """Memory at its peak: weights, tables, sequences, activations."""
+    operations: float
+    """Floating-point operations of the matrix products, and what else takes as long as so many."""
+
+
+def check_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None = None) -> None:
+    """Refuse what costs far more than its size lets expect.
+
+    Raises:
+        ValueError: too much memory or time, with how to allow it.
+    """
+    if model.n_layers > MOST_LAYERS * _factor():
+        raise ValueError(
+            f"too costly: it has {model.n_layers:,} layers, and a file may have {MOST_LAYERS:,}; if you "
+            f"trust it, set {FACTOR}={math.ceil(model.n_layers / MOST_LAYERS)} in the environment"
+        )
+    cost, weights = asking_cost(model, task, train), _weight_bytes(model)
+    factor = _factor()
+    for what, unit, size, needed, free, each in (
+        ("memory", "GB", 1e9, cost.bytes, FREE_BYTES, BYTES_FOR_BYTE),
+        ("operations", "TFLOP", 1e12, cost.operations, FREE_OPERATIONS, OPERATIONS_FOR_BYTE),
+    ):
+        allowed = factor * (free + each * weights)
+        if needed > allowed:
+            again = math.ceil(10 * factor * needed / allowed) / 10
+            raise ValueError(
+                f"too costly: measuring it would take about {needed / size:,.1f} {unit} of {what}, "
+                f"and a file of its size may take {allowed / size:,.1f}; if you trust it, set "
+                f"{FACTOR}={again:g} in the environment"
+            )
+
+
+def asking_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None = None) -> AskingCost:
+    """What building a model, drawing its questions and answering them takes.
+
+    Args:
+        model: its shape.
+        task: what it is asked: up to 20,000 (pair, key, position) of each split, as by `evaluate`.
+        train: how many training sequences are drawn again; None for none.
+    """
+    n_pos, n_places = task.seq_len, len(task.keys) * len(task.positions)
+    cells = [n_pairs * n_places for n_pairs in (len(task.seen_pairs), len(task.ood_pairs))]
+    seen, unseen = (min(n, 20_000) for n in cells)
+    n_sequences = 2 * seen + 8 * min(seen, math.ceil(2 * cells[0] / task.modulus)) + 16 * unseen + 4096
+    heads = model.n_heads * model.d_head
+    patterns = model.n_heads * n_pos
+    width = 6 * model.d_model + 4 * heads + 2 * model.d_mlp + 3 * patterns
+    blocks = sum(math.prod(s) for name, s in parameter_shapes(model).items() if name.startswith("blocks."))
+    each = (
+        2 * n_pos * blocks
+        + 4 * model.n_layers * heads * n_pos**2
+        + _SINGLE * model.n_layers * n_pos * width
+        + (2 * model.d_model + _LOGIT) * model.d_vocab
+    )
+    drawn = n_sequences * n_pos + (0 if train is None else train.n_samples * (n_pos + 3))
+    asked = max(sequence_bytes(model, n_pos), min(BATCH_BYTES, 1024 * sequence_bytes(model, n_pos)))
+    return AskingCost(
+        bytes=4 * _weight_bytes(model)
+        + model.n_layers * (_LAYER_BYTES + model.n_ctx**2)  # each block has a mask of its own
+        + 4 * model.n_ctx**2
+        + 2 * 8 * (task.chain_length + 2) * sum(cells)
+        + 3 * 8 * n_pos * max(seen, unseen)
+        + (0 if train is None else 6 * 8 * min(train.n_samples * n_pos, DRAWN_AT_ONCE))
+        + asked,
+        operations=n_sequences * each + _DRAW * drawn + _LAYER_OPERATIONS * model.n_layers,
+    )
+
+
+def _weight_bytes(model: ModelConfig) -> int:
+    return 4 * sum(map(math.prod, parameter_shapes(model).values()))
+
+
+def _factor() -> float:
+    text = os.environ.get(FACTOR, "1")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor < math.inf:
+        raise ValueError(f"{FACTOR} must be a number above 0, got {shown(text)}; set it to 1, or unset it")
+    return factor

@@ -1,0 +1,121 @@
+"""RunConfig: everything that decides a run, and how single fields find their part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from anchorlens.configuration import check_choice, settings, suggestion
+from anchorlens.foreign import shown
+from anchorlens.models.config import ModelConfig, sizes
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.views import view
+
+Parts = Mapping[str, Mapping[str, Any]]
+"""Part (task, model, train) -> the fields that differ from the defaults."""
+
+
+class RunConfig(NamedTuple):
+    """Everything that decides a run: what is asked, of which model, trained how.
+
+    It unpacks into the arguments of `train`: `train(*preset("phase3"), out="runs/phase3")`.
+    """
+
+    task: AnchorTask
+    """What is asked."""
+    model: ModelConfig
+    """Of which model."""
+    train: TrainConfig
+    """Trained how."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content."""
+        return {part: config.to_dict() for part, config in zip(self._fields, self, strict=True)}
+
+    @classmethod
+    def from_dict(cls, values: Parts, task: AnchorTask | None = None) -> RunConfig:
+        """Read a run from JSON or TOML data; what is left out takes its default.
+
+        The vocabulary and the context fit the task where they are not given.
+
+        Args:
+            values: part -> fields.
+            task: what the part `task` stands for, where that has been read before.
+
+        Raises:
+            ValueError: an unknown part or field, or an unusable value.
+        """
+        for part in values:
+            check_choice("a part of the configuration", part, cls._fields)
+            if not isinstance(values[part], Mapping):
+                raise ValueError(f"{part} must be a table of fields, got {shown(values[part])}")
+        if task is None:
+            task = AnchorTask.from_dict(values.get("task", {}))
+        return cls(
+            task,
+            ModelConfig.for_task(task, **values.get("model", {})),
+            TrainConfig.from_dict(values.get("train", {})),
+        )
+
+    @property
+    def outline(self) -> str:
+        """Model, gamma, seed and steps in a line.
+
+        >>> from anchorlens import preset
+        >>> preset("phase3").outline
+        'gpt2, 2 layers, 1 head, d_model 128 · gamma 0.7, seed 0 · 1,000 steps'
+        """
+        model, train = self.model, self.train
+        return (
+            f"{model.variant}, {sizes(model)} · gamma {model.gamma:g}, seed {train.seed} · "
+            f"{train.total_steps:,} steps"
+        )
+
+    def _repr_html_(self) -> str:
+        parts = [
+            (part, [row for row in settings(config) if row.changed])
+            for part, config in zip(self._fields, self, strict=True)
+        ]
+        return view("run.html", outline=self.outline, lines=self.task.describe().split("\n"), parts=parts)
+
+
+_SAME_DURATION = {
+    "steps": "epochs",
+    "epochs": "steps",
+    "warmup_steps": "warmup_epochs",
+    "warmup_epochs": "warmup_steps",
+}
+
+
+def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Put each field under the part whose configuration has it; no two parts share a name.
+
+    Raises:
+        ValueError: no part has it.
+    """
+    parts: dict[str, dict[str, Any]] = {}
+    for name, value in fields.items():
+        owner = next((p for p, cls in PART_CLASSES.items() if name in cls.__dataclass_fields__), None)
+        if owner is None:
+            known = [field for cls in PART_CLASSES.values() for field in cls.__dataclass_fields__]
+            raise ValueError(f"no configuration has a field {shown(name)}; {suggestion(name, known)}")
+        parts.setdefault(owner, {})[name] = value
+    return parts
+
+
+def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
+    """`base` with `changes` on top; a duration in steps replaces one in epochs, and the reverse."""
+    result = {part: dict(fields) for part, fields in base.items()}
+    for part, fields in changes.items():
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"{part} must be a table of fields, got {shown(fields)}")
+        target = result.setdefault(part, {})
+        for name in fields:
+            target.pop(_SAME_DURATION.get(name, name), None)
+        target.update(fields)
+    return result
+
+
+PART_CLASSES = {"task": AnchorTask, "model": ModelConfig, "train": TrainConfig}
+"""Part of a run -> the configuration class it is read into."""

@@ -1,0 +1,5 @@
+"""What people see of a result: notebook views, the report, the phase diagram, the terminal."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

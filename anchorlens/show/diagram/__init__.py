@@ -1,0 +1,1 @@
+"""The phase diagram: one HTML page about a sweep."""

@@ -1,0 +1,178 @@
+"""What a map has across and up, what it is sliced by, and how the values are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from anchorlens.figures.side_by_side import distinct
+from anchorlens.runs.run_config import sorted_by_part
+from anchorlens.sweep.cells import Cell, axes_of, same_value
+from anchorlens.sweep.grids import ALIASES
+
+FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
+"""What stands across and up unless another is asked for: the first two of these that vary."""
+
+TITLES = {
+    "gamma": "gamma (larger: smaller initial weights)",
+    "weight_decay": "weight decay",
+    "n_layers": "layers",
+    "n_heads": "heads",
+    "lr": "learning rate",
+    "n_samples": "training sequences",
+}
+"""Field -> what is written at its axis, where that is not its name."""
+
+LONGEST_LABEL = 30
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One direction of a map: its values, evenly spaced."""
+
+    name: str
+    """Field of the configurations."""
+    values: tuple[Any, ...]
+    """Ascending, at least one."""
+    title: str
+    """What is written at it."""
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The values as they are written, no two alike."""
+        return distinct([value_label(value) for value in self.values])
+
+    def place(self, value: Any) -> int:
+        """Where a value stands, from 0."""
+        return self._places[same_value(value)]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {same_value(value): i for i, value in enumerate(self.values)}
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """The cells of one map: alike in everything but x, y and the seed."""
+
+    label: str
+    """What they share that other slices do not; empty where there is one slice."""
+    cells: tuple[Cell, ...]
+    """In the order of the sweep."""
+
+
+def value_label(value: Any) -> str:
+    """A value as it stands at an axis.
+
+    >>> value_label(100_000), value_label(0.3625), value_label(None), value_label({"1": 5})
+    ('100,000', '0.3625', 'none', '{"1": 5}')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool | str):
+        text = str(value)
+    elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        text = f"{int(value):,}"
+    else:
+        text = str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
+
+
+def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = None) -> tuple[str, str | None]:
+    """What stands across and up.
+
+    Args:
+        cells: of a sweep.
+        x: field asked for across, or one of `grids.ALIASES`; None to choose.
+        y: field asked for up; None to choose.
+
+    Returns:
+        Two fields; None for y where nothing is left to stand there: a map of one row. Chosen are, in this
+        order, gamma, weight decay, layers, learning rate and training sequences as far as they vary, then
+        any number that varies.
+
+    Raises:
+        ValueError: no such field, the same one twice, or the seed, which is within each place.
+    """
+    asked = {direction: _field(direction, name) for direction, name in (("x", x), ("y", y)) if name}
+    if len(set(asked.values())) < len(asked):
+        raise ValueError(f"x and y must be two fields, got {asked['x']!r} for both; try x='gamma'")
+    varying = axes_of(cells)
+    numbers = [name for name, values in varying.items() if name != "seed" and all(map(_is_number, values))]
+    free = [name for name in (*FIRST, *(name for name in numbers if name not in FIRST)) if name in varying]
+    free = [name for name in free if name not in asked.values()]
+    across = asked.get("x") or next(iter(free), None) or next(n for n in FIRST if n not in asked.values())
+    free = [name for name in free if name != across and not goes_with(cells, across, name)]
+    return across, asked.get("y") or next(iter(free), None)
+
+
+def axis(cells: Sequence[Cell], name: str) -> Axis:
+    """The values that a field takes in these cells, and with which other fields it goes."""
+    varying = axes_of(cells)
+    values = varying.get(name) or (cells[0].fields[name],)
+    others = [other for other in varying if other not in (name, "seed") and goes_with(cells, name, other)]
+    title = TITLES.get(name, name)
+    return Axis(name, values, f"{title}; with it {', '.join(others)}" if others else title)
+
+
+def goes_with(cells: Sequence[Cell], name: str, other: str) -> bool:
+    """Whether two fields vary together: each value of one stands with one value of the other."""
+    pairs = {(same_value(cell.fields[name]), same_value(cell.fields[other])) for cell in cells}
+    return len(pairs) > 1 and all(len({pair[i] for pair in pairs}) == len(pairs) for i in (0, 1))
+
+
+def also_varying(cells: Sequence[Cell], x: str, y: str | None) -> list[str]:
+    """Fields that vary beside x, y, the seed and those that go with x or y."""
+    on_axes = [name for name in (x, y) if name is not None]
+    return [
+        name
+        for name in axes_of(cells)
+        if name not in (*on_axes, "seed") and not any(goes_with(cells, shown, name) for shown in on_axes)
+    ]
+
+
+def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
+    """The cells by everything else that varies: each slice is one map.
+
+    Args:
+        cells: of a sweep.
+        x: field across.
+        y: field up; None for a map of one row.
+
+    Returns:
+        One for each combination that occurs: the largest first, then ascending.
+    """
+    names: list[str] = []
+    for name in also_varying(cells, x, y):
+        if not any(goes_with(cells, known, name) for known in names):
+            names.append(name)
+    axes = [axis(cells, name) for name in names]
+    found: dict[tuple[int, ...], list[Cell]] = {}
+    for cell in cells:
+        key = tuple(one.place(cell.fields[one.name]) for one in axes)
+        found.setdefault(key, []).append(cell)
+    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(Slice(_label(axes, key), tuple(group)) for key, group in ordered)
+
+
+def _label(axes: Sequence[Axis], places: Sequence[int]) -> str:
+    """What stands at these places of these axes, in words."""
+    return ", ".join(f"{one.name} {one.labels[i]}" for one, i in zip(axes, places, strict=True))
+
+
+def _field(direction: str, name: str) -> str:
+    """A field by its name or its short name."""
+    field = ALIASES.get(name, name)
+    sorted_by_part({field: None})
+    if field == "seed":
+        raise ValueError(
+            f"{direction} must not be the seed: seeds stand side by side within each place; try 'gamma'"
+        )
+    return field
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,49 @@
+"""A sweep, and one of its cells, as a notebook shows them."""
+
+from __future__ import annotations
+
+from anchorlens.show.diagram.panel import panel_content
+from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, phase_maps, where
+from anchorlens.show.templating import SHEETS, environment
+from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
+from anchorlens.tasks.phases import COLOURS
+from anchorlens.views import rendered, view
+
+MOST_FAILED = 5
+MOST_COLUMNS, MOST_ROWS = 16, 12
+"""Of a map of phases."""
+
+
+def sweep_html(result: SweepResult) -> str:
+    """Counts, the phases over two axes, and what failed, as a piece of HTML without a script.
+
+    Args:
+        result: what `sweep` or `open_sweep` gave; it may be unfinished.
+    """
+    maps = phase_maps(result) if result.axes else []
+    failed = [cell for cell in result if cell.status in TROUBLES]
+    return view(
+        "sweep.html",
+        total=f"{len(result):,}",
+        axes=" × ".join(f"{name} ({len(values)})" for name, values in result.axes.items()),
+        counts=result.counts,
+        phases=result.phases,
+        colours=COLOURS,
+        maps=maps[:MOST_MAPS],
+        n_more=len(maps) - min(len(maps), MOST_MAPS),
+        most_columns=MOST_COLUMNS,
+        most_rows=MOST_ROWS,
+        signs=SIGNS,
+        failed=[(where(cell, result), f"{cell.status}: {cell.error}") for cell in failed[:MOST_FAILED]],
+        out=str(result.out),
+    )
+
+
+def cell_html(cell: Cell) -> str:
+    """The report of one cell, as a piece of HTML without a script.
+
+    Args:
+        cell: of a sweep.
+    """
+    content = panel_content(cell, ["gamma", "weight_decay", "n_samples", "seed"], [])
+    return rendered(environment(), SHEETS, "cell_view.html", most_evidence=4, **content)

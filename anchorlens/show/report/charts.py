@@ -1,0 +1,38 @@
+"""The picture that is the report's own: a run's trajectory with the forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from anchorlens.figures.training_curve import ACCURACIES, accuracy_line, finished, two_rows
+from anchorlens.tasks.phases import COLOURS, SHORT
+from anchorlens.verdict.forecast import Moment
+
+SYMBOLS = ("circle", "square", "diamond", "cross")
+"""Of the phases."""
+
+
+def trajectory(moments: Sequence[Moment]) -> go.Figure:
+    """Accuracies and the forecast's probabilities against the checkpoints of a run, evenly spaced."""
+    figure = two_rows("accuracy", "probability of the end")
+    steps = [f"{moment.step:,}" for moment in moments]
+    for name in ACCURACIES:
+        values = [getattr(moment, name.lower()) for moment in moments]
+        figure.add_trace(accuracy_line(name, steps, values))
+    for (label, colour), symbol in zip(COLOURS.items(), SYMBOLS, strict=True):
+        figure.add_scatter(
+            x=steps,
+            y=[None if moment.forecast is None else moment.forecast.get(label) for moment in moments],
+            mode="lines+markers",
+            name=f"ends in {SHORT[label]}",
+            line={"color": colour},
+            marker={"symbol": symbol, "size": 8},
+            row=2,
+            col=1,
+        )
+    figure.update_xaxes(type="category", categoryorder="array", categoryarray=steps)
+    figure.update_yaxes(range=[-0.04, 1.04], row=2, col=1)
+    figure.update_xaxes(title="optimizer step of the checkpoint", row=2, col=1)
+    return finished(figure, "Trajectory and forecast")

@@ -1,0 +1,1 @@
+"""Tables and lines for people at a terminal."""

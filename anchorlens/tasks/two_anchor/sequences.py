@@ -1,0 +1,109 @@
+"""Sequences and what they are made of: cells of (pair, key, position), and batches of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens.configuration import documented
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.views import view
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int
+    from torch import Tensor
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Combinations of (pair, key, position): what a sequence is, apart from its noise."""
+
+    pairs: Int[np.ndarray, "cell k"]
+    """Anchor tokens in order."""
+    keys: Int[np.ndarray, " cell"]
+    """Key tokens."""
+    positions: Int[np.ndarray, " cell"]
+    """0-based position of the key; the anchors follow it."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[tuple[Pair, int, int]]:
+        """Yield (pair, key, position) as plain Python values."""
+        pairs = map(tuple, self.pairs.tolist())
+        return zip(pairs, self.keys.tolist(), self.positions.tolist(), strict=True)
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class AnchorBatch:
+    """Sequences ready for a model, with what each of them asks."""
+
+    tokens: Int[Tensor, "batch pos"]
+    """Token ids, int64."""
+    targets: Int[Tensor, " batch"]
+    """The answers trained on (train, ID) or the inferential answers (OOD), int64."""
+    cells: Cells
+    """Pair, key and position of every sequence."""
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
+        """Some of the sequences, in the order of `rows`."""
+        cells = Cells(self.cells.pairs[rows], self.cells.keys[rows], self.cells.positions[rows])
+        return AnchorBatch(self.tokens[rows], self.targets[rows], cells)
+
+    def __repr__(self) -> str:
+        return f"AnchorBatch({len(self):,} sequences of {self.tokens.shape[-1]} tokens with their targets)"
+
+    def _repr_html_(self) -> str:
+        few = slice(_MOST_SHOWN)
+        cells = Cells(self.cells.pairs[few], self.cells.keys[few], self.cells.positions[few])
+        rows = [
+            (marked(tokens, position, len(pair)), pair, key, target)
+            for tokens, target, (pair, key, position) in zip(
+                self.tokens[few].tolist(), self.targets[few].tolist(), cells, strict=True
+            )
+        ]
+        return view("batch.html", rows=rows, total=len(self), length=self.tokens.shape[-1])
+
+
+_MOST_SHOWN = 8
+"""Sequences of a batch in a notebook."""
+_AROUND = 8
+"""Tokens that are shown before the key and after the anchors."""
+
+
+def marked(tokens: Sequence[int], key_position: int, n_anchors: int) -> list[tuple[Any, str]]:
+    """The tokens of a sequence as (token, what it is: `key`, `anchor` or `noise`).
+
+    Of a long sequence what is far from the key is left out.
+
+    >>> marked([50, 23, 1, 2, 60], key_position=1, n_anchors=2)
+    [(50, 'noise'), (23, 'key'), (1, 'anchor'), (2, 'anchor'), (60, 'noise')]
+    """
+    end = key_position + 1 + n_anchors
+    first, last = max(0, key_position - _AROUND), min(len(tokens), end + _AROUND)
+    shown: list[tuple[Any, str]] = [
+        (tokens[i], "key" if i == key_position else "anchor" if key_position < i < end else "noise")
+        for i in range(first, last)
+    ]
+    before, after = [("…", "noise")] * (first > 0), [("…", "noise")] * (last < len(tokens))
+    return [*before, *shown, *after]
+
+
+def choose(
+    rng: np.random.Generator,
+    values: Int[np.ndarray, " value"],
+    allowed: Bool[np.ndarray, "value column"],
+    columns: np.ndarray,
+) -> np.ndarray:
+    """For each entry of `columns` a uniform choice among the values allowed in that column."""
+    counts = allowed.sum(axis=0)
+    order = np.argsort(~allowed, axis=0, kind="stable")  # allowed values first, ascending
+    return values[order[rng.integers(0, counts[columns]), columns]]

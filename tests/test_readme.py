@@ -2,11 +2,15 @@
 
 import re
 import shlex
+import warnings
 from pathlib import Path
 
 import pytest
 import typer.main
+from file_list import HEADING, file_list
+from test_architecture import FOLDERS
 
+from anchorlens import AnchorTask, classify
 from anchorlens.cli.commands import app
 
 ROOT = Path(__file__).parents[1]
@@ -63,11 +67,43 @@ def test_the_readme_has_its_commands():
     assert {name for name, *_ in commands(README)} >= {"train", "evaluate", "probe", "classify", "sweep"}
 
 
-def test_the_tree_names_every_folder_and_the_list_every_file():
-    package = ROOT / "anchorlens"
-    tree = README.split("## Where things are")[1]
-    folders = {path.parent.name for path in package.glob("*/__init__.py")} | {"templates"}
-    assert sorted(folder for folder in folders if f"  {folder}/ " not in tree) == []
-    files = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Every file")[1]
-    named = re.findall(r"^\| `(\w+\.py)` \|", files, flags=re.M)
-    assert sorted(named) == sorted(p.name for p in package.rglob("*.py") if not p.name.startswith("__"))
+def test_the_tree_names_every_folder_in_the_order_of_imports():
+    tree = README.split("## Where things are")[1].split("```")[1]
+    named = re.findall(r"^  (\w+)/ +\S", tree, flags=re.M)
+    rooms = list(dict.fromkeys(folder.split(".")[0] for folder in FOLDERS if folder))
+    assert [folder for folder in named if folder != "templates"] == rooms and "templates" in named
+    folders = {path.parent.name for path in (ROOT / "anchorlens").glob("*/__init__.py")} | {"templates"}
+    assert sorted(named) == sorted(folders)
+
+
+def test_contributing_names_every_file_with_the_first_line_of_its_docstring():
+    stored = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split(HEADING)[1]
+    assert stored.strip() == file_list().strip(), "python tests/file_list.py writes the list anew"
+
+
+def test_the_readme_is_short():
+    assert len(README.encode()) < 9_000
+
+
+def test_the_sequence_of_the_readme_is_one_of_the_task():
+    found = re.search(r"^\[(.+)\] -> (\d+) = \((\d+) \+ (\d+)\) \+ (\d+)$", README, flags=re.M)
+    tokens = [int(token.strip("()")) for token in found[1].split()]
+    task, position = AnchorTask(), next(i for i, token in enumerate(found[1].split()) if token[0] == "(")
+    key, *pair = tokens[position : position + 3]
+    target, start, first, second = map(int, found.groups()[1:])
+    assert len(tokens) == task.seq_len and key == start
+    assert target == task.inferential_target(key=key, pair=tuple(pair)) == start + first + second
+    assert (key - position) % task.modulus, "a question of the training set"
+
+
+def test_your_own_checkpoint_is_written_and_read_as_its_page_says(tmp_path, monkeypatch):
+    page = (ROOT / "docs/your_own_checkpoint.md").read_text(encoding="utf-8")
+    (code,) = blocks(page, "python")
+    (name, weights, *options) = list(commands(page))[-1]
+    assert name == "classify" and options[:2] == ["--config", "config.json"]
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # transformer_lens' own
+        exec(compile(code, "your_own_checkpoint.md", "exec"), {})
+    verdict = classify(weights, config="config.json")
+    assert verdict.phase is None and verdict.by_behaviour.label == "undecided: underfit"

@@ -38,7 +38,7 @@ PRESETS: dict[str, Parts] = {
         },
         "train": _PAPER,
     },
-    # One preset for each phase, found on seeds 0 to 2 and 4 (README: the table of what they gave).
+    # One preset for each phase, found on seeds 0 to 2 and 4 (docs/presets.md: what they gave).
     "phase1": {"model": {"gamma": 0.4}, "train": {"n_samples": 5_000, "steps": 1000}},
     "phase2": {"model": {"gamma": 0.4}, "train": {"n_samples": 20_000, "steps": 1000}},
     "phase2-commutative": {

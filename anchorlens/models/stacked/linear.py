@@ -2,7 +2,7 @@
 
 On CUDA and in float64 a batched product. In float32 on the CPU torch's own products go to MKL, which
 leaves AVX-512 unused on processors that are not Intel's; oneDNN, which torch ships too, uses it on all
-of them (2.2 times as fast on an AMD EPYC, README: speed). Its products are reached through the operator
+of them (2.2 times as fast on an AMD EPYC, docs/speed.md). Its products are reached through the operator
 that `torch.compile` emits for linear layers and through the weight gradient of a 1 x 1 convolution.
 """
 

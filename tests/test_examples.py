@@ -1,11 +1,13 @@
 import importlib.util
 import json
+import struct
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from browser import needs_chromium
 
 from anchorlens import Checkpoint, build_model, checkpoints, load_checkpoint, preset, train_many
 from anchorlens.probes import PROBES
@@ -130,6 +132,21 @@ def test_four_phases_is_one_column_for_each_shipped_model():
     figure = picture.draw([picture.measured(checkpoint)], list(checkpoint.task.anchors))
     assert "Phase 1" in figure.layout.annotations[0].text
     assert [trace.type for trace in figure.data] == ["heatmap"] + 12 * ["scatter"]
+
+
+@needs_chromium
+def test_the_picture_of_a_report_is_the_top_of_the_page(tmp_path):
+    page, picture = tmp_path / "page.html", tmp_path / "top.png"
+    page.write_text("<body style='margin:0; background:#ff0000'><div style='height:3000px'></div>")
+    example("report_picture").photographed(page, picture, width=300, height=200)
+    width, height = struct.unpack(">II", picture.read_bytes()[16:24])
+    assert (width, height) == (300, 200)
+
+
+def test_without_a_browser_the_picture_of_a_report_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="install Chromium"):
+        example("report_picture").photographed(tmp_path / "page.html", tmp_path / "top.png")
 
 
 def test_the_gallery_draws_the_four_shipped_models(tmp_path):

@@ -10,6 +10,7 @@ import typer.main
 from file_list import HEADING, file_list
 from test_architecture import FOLDERS
 
+import anchorlens
 from anchorlens import AnchorTask, classify
 from anchorlens.cli.commands import app
 
@@ -107,3 +108,10 @@ def test_your_own_checkpoint_is_written_and_read_as_its_page_says(tmp_path, monk
         exec(compile(code, "your_own_checkpoint.md", "exec"), {})
     verdict = classify(weights, config="config.json")
     assert verdict.phase is None and verdict.by_behaviour.label == "undecided: underfit"
+
+
+def test_the_changelog_names_every_renamed_module():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    renamed = anchorlens._RenamedModules._NOW.items()
+    missing = [old for old, now in renamed if f"| `anchorlens.{old}` | `anchorlens.{now}` |" not in changelog]
+    assert renamed and missing == []

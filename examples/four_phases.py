@@ -45,10 +45,10 @@ def heading(phase: Phase, behaviour: Behaviour) -> str:
     """The phase, what it does, and the accuracies it is defined by."""
     assert behaviour.ood is not None and behaviour.commutativity is not None
     numbers = {"train": behaviour.train, "ID": behaviour.id, "OOD": behaviour.ood}
-    told = "   ".join(f"{name} {accuracy.value:.2f}" for name, accuracy in numbers.items())
+    shown = "   ".join(f"{name} {accuracy.value:.2f}" for name, accuracy in numbers.items())
     return (
         f"<b>{phase.label}</b><br>{WORDS[phase.label]}<br>"
-        f"<span style='color:#555'>{told}<br>commutativity {behaviour.commutativity.value:.2f}</span>"
+        f"<span style='color:#555'>{shown}<br>commutativity {behaviour.commutativity.value:.2f}</span>"
     )
 
 

@@ -20,6 +20,7 @@ class _RenamedModules:
     """Modules under the names that the documentation of 0.1.0 gave them; each use warns."""
 
     _NOW = {
+        "anchor_functions": "tasks.two_anchor.anchor_functions",
         "behaviour": "tasks.two_anchor.behaviour",
         "blocks": "models.blocks",
         "checkpoint": "files.checkpoint",

@@ -10,6 +10,7 @@ import functools
 import importlib
 import json
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,24 @@ def drawn(name: str) -> Callable[..., Any]:
     page. This is the only way from below to the room that draws.
     """
     return getattr(importlib.import_module("anchorlens.show"), name)
+
+
+def with_drawn(package: str, find: Callable[[str], Any], *names: str) -> Callable[[str], Any]:
+    """A package's `__getattr__` that also finds, with a warning, what moved from it to `anchorlens.show`.
+
+    Args:
+        package: its name.
+        find: its own `__getattr__`.
+        *names: of the functions that moved.
+    """
+
+    def find_here_or_drawn(name: str) -> Any:
+        if name not in names:
+            return find(name)
+        warnings.warn(f"{package}.{name} is now anchorlens.show.{name}", DeprecationWarning, stacklevel=2)
+        return drawn(name)
+
+    return find_here_or_drawn
 
 
 def environment() -> Environment:

@@ -140,6 +140,20 @@ def test_documented_modules_keep_their_old_names():
         assert module.__spec__.name == f"anchorlens.{new}"
 
 
+def test_what_draws_pages_is_still_found_where_it_was_documented():
+    moved = {"sweep": ("write_diagram", "sweep_html", "cell_html"), "audit": ("audit_html",)}
+    for package, names in moved.items():
+        home = importlib.import_module(f"anchorlens.{package}")
+        for name in names:
+            with pytest.warns(
+                DeprecationWarning, match=f"anchorlens.{package}.{name} is now anchorlens.show.{name}"
+            ):
+                function = getattr(home, name)
+            assert function is getattr(importlib.import_module("anchorlens.show"), name)
+        with pytest.raises(AttributeError, match="nothing"):
+            home.nothing  # noqa: B018
+
+
 def test_one_place_builds_hooked_transformers():
     users = {
         name

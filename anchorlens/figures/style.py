@@ -26,6 +26,8 @@ SHARE = {"colorscale": "Blues", "zmin": 0, "zmax": 1}
 """The scale of what lies between 0 (white) and 1 (dark blue), attention for one."""
 
 NO_EFFECT = "#D9D9D9"
+"""The grey of what has no causal effect, the middle of `EFFECT`."""
+
 EFFECT = {"colorscale": [[0, "#0072B2"], [0.5, NO_EFFECT], [1, "#D55E00"]], "cmin": -1, "cmax": 1}
 """The scale of causal effects: grey = none, vermilion = the answer is lost, blue = it gets better."""
 

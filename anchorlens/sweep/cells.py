@@ -176,7 +176,7 @@ class SweepResult:
 
         Args:
             path: of the page, .html; a file that is there is replaced.
-            **options: `x`, `y`, `reports` and `progress` of `anchorlens.sweep.write_diagram`.
+            **options: `x`, `y`, `reports` and `progress` of `anchorlens.show.write_diagram`.
 
         Raises:
             ValueError: no cell, no such field, another suffix, or no such folder.

@@ -12,9 +12,9 @@ from known_cells import cell, mechanism, square, sweep_of
 from known_verdicts import HOSTILE, LOG
 
 from anchorlens.runs.presets import preset
-from anchorlens.show import write_report
+from anchorlens.show import write_diagram, write_report
 from anchorlens.show.diagram.page import diagram_html
-from anchorlens.sweep import open_sweep, sweep, write_diagram
+from anchorlens.sweep import open_sweep, sweep
 
 TINY = {
     "n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16, "steps": 6, "eval_every": 3,

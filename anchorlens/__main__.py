@@ -1,4 +1,4 @@
-"""`python -m anchorlens`."""
+"""`python -m anchorlens`: the command line, started without looking for modules in the current folder."""
 
 import os
 import sys

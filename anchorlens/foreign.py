@@ -23,7 +23,7 @@ LONGEST = 200
 DEEPEST = 64
 """Lists and tables within each other that JSON or TOML may hold."""
 MOST_DIGITS = 30
-"""Digits of an integer."""
+"""Digits that an integer in a text or a file may have."""
 MOST_BYTES = 4 * 2**20
 """Bytes of a file that is read whole, where nothing else is said."""
 MOST_VALUES = 1_000_000

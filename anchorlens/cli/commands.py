@@ -1,4 +1,4 @@
-"""All commands together."""
+"""`app`: the commands of `anchorlens`, in the order of its help."""
 
 from __future__ import annotations
 

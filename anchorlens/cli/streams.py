@@ -35,7 +35,7 @@ class _Stdout(io.FileIO):
     lost = False
 
     def write(self, data: bytes) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Write, or be lost."""
+        """Write, or call `lose` at the first failure; after that everything is thrown away."""
         if not self.lost:
             try:
                 return super().write(data)
@@ -45,15 +45,15 @@ class _Stdout(io.FileIO):
         return memoryview(data).nbytes
 
     def lose(self, error: OSError) -> None:
-        """Called once."""
+        """Say that the output is lost: the program ends."""
         raise OutputLost(error)
 
 
 class _Stderr(_Stdout):
-    """Where nobody can be told, the work goes on."""
+    """Where errors can no longer be printed, the work goes on."""
 
     def lose(self, error: OSError) -> None:
-        """Nothing."""
+        """The rest of the work is worth more than its messages."""
 
 
 def prepare_streams() -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FORMAT = "anchorlens checkpoint"
 FORMAT_VERSION = 1
 _MOST_SHOWN = 40
-"""Metrics in a notebook."""
+"""Metrics that a notebook shows of a checkpoint; the rest is left out."""
 
 
 def library_versions() -> dict[str, str]:
@@ -229,7 +229,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a checkpoint; never executes code from the file, and verifies its checksum.
 
     Args:
-        path: a file that `save_checkpoint` wrote; its format is told by content.
+        path: a file that `save_checkpoint` wrote; its format is recognised by content.
 
     Returns:
         The checkpoint, weights on the CPU; `.build_model()` makes the HookedTransformer.

@@ -129,7 +129,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read header and tensors (on the CPU); the format is told by content, not by suffix.
+    """Read header and tensors (on the CPU); the format is recognised by content, not by suffix.
 
     Raises:
         CheckpointError: missing, truncated, damaged, foreign or unsafe; nothing is half read.
@@ -171,7 +171,7 @@ _START = 9
 
 
 def _check_start(start: bytes, size: int) -> None:
-    """Refuse what can be told from the first bytes, before the others are read.
+    """Refuse what the first bytes give away, before the others are read.
 
     Raises:
         ValueError: no checkpoint, or one that does not fit into the memory.

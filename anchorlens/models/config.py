@@ -75,7 +75,7 @@ class ModelConfig(Config):
     d_head: int = 64
     """Width of a head."""
     d_mlp: int = 256
-    """Neurons of an MLP."""
+    """Neurons of an MLP's hidden layer."""
     d_vocab: int = 201
     """Tokens, inputs and answers alike (201 in the released code)."""
     n_ctx: int = 9

@@ -35,7 +35,7 @@ class WeightInit:
     """How one weight matrix starts."""
 
     part: Part
-    """Which gamma applies."""
+    """The part whose gamma applies: embedding, qk, vo or mlp."""
     fan_in: int
     """Inputs of the linear map (d_model for the embeddings)."""
     d_in: int

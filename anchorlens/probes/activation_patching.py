@@ -59,7 +59,7 @@ class ActivationPatching(ProbeResult):
     n_sequences: int
     """Pairs of sequences for each change."""
     seed: int
-    """Of those sequences."""
+    """Seed from which those sequences were drawn."""
 
     def headline(self) -> str:
         """Where the first anchor is, before the last layer."""

@@ -31,7 +31,7 @@ class Comparison:
     """The same probe of several checkpoints."""
 
     labels: tuple[str, ...]
-    """What each is called."""
+    """The label of each checkpoint, in order."""
     results: tuple[ProbeResult, ...]
     """What the probe gave for each."""
 

@@ -34,7 +34,7 @@ class FirstLayerTSNE(ProbeResult):
     labels: np.ndarray
     """[sequence] Which pair each sequence has."""
     keys: np.ndarray
-    """[sequence] Its key token."""
+    """[sequence] The key token of each."""
     vectors: np.ndarray
     """[sequence, d_model] Residual stream of the last position after the first attention layer."""
     points: np.ndarray
@@ -44,7 +44,7 @@ class FirstLayerTSNE(ProbeResult):
     silhouette_unordered: float | None
     """The same with one label for a pair and its mirror: above 0 where anchors are fused first."""
     perplexity: float
-    """Of the t-SNE."""
+    """Perplexity of the t-SNE."""
     seed: int
     """Of the sequences and the t-SNE."""
 

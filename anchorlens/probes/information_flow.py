@@ -37,7 +37,7 @@ class InformationFlow(ProbeResult):
     key_position: int
     """Position of the key token; the anchors follow it."""
     chain_length: int
-    """How many anchors."""
+    """Anchors in a sequence."""
     answer: int
     """The model's answer to it, a token."""
     target: int
@@ -68,7 +68,7 @@ class InformationFlow(ProbeResult):
     n_route_sequences: int
     """Sequences that margin, baseline and stages are averaged over."""
     seed: int
-    """Of those sequences."""
+    """Seed from which those sequences were drawn."""
 
     def headline(self) -> str:
         """Both route scores."""

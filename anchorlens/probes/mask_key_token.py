@@ -52,7 +52,7 @@ class MaskKeyToken(ProbeResult):
     perplexity: float | None
     """Of the t-SNE; None for none."""
     seed: int
-    """Of keys, noise and t-SNE."""
+    """Seed of the keys, the noise tokens and the t-SNE."""
 
     def headline(self) -> str:
         """Mirror merge and both silhouettes."""

@@ -45,9 +45,9 @@ class TrainingRegime(ProbeResult):
     kernel_change: float
     """||K - K_0||_F / ||K_0||_F, in which its size counts."""
     n_sequences: int
-    """Sequences of the kernel."""
+    """Sequences on which the tangent kernel was computed."""
     seed: int
-    """Of those sequences."""
+    """Seed from which those sequences were drawn."""
 
     def headline(self) -> str:
         """Both movements."""

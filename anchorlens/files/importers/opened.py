@@ -39,7 +39,7 @@ class Opened:
 
 
 def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[str] | None = None) -> Opened:
-    """Open a checkpoint of ours or of others; what it is is told by content, and no code ever runs.
+    """Open a checkpoint of ours or of others; its kind is recognised by content, and no code ever runs.
 
     Args:
         path: a checkpoint of ours or the folder of a run; a folder of the papers' released code or one of

@@ -17,7 +17,7 @@ class Importer(Protocol):
     """What each module of an importer has."""
 
     KIND: Any
-    """Its name, one of `Kind`."""
+    """The name of what it reads, one of `Kind`."""
 
     def file_in(self, folder: Path, config: Settings) -> Path | None:
         """The weights file in a folder with this config.json; None where the folder is of another kind."""
@@ -28,7 +28,7 @@ class Importer(Protocol):
         ...
 
     def read(self, source: Source) -> Imported:
-        """The checkpoint."""
+        """The checkpoint that the file holds, and notes for the user."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Configuration files of others: JSON or TOML, told by content, and blamed when they make no sense."""
+"""Configuration files of others: JSON or TOML, recognised by content, and named in the error."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Settings:
     """What a configuration file holds."""
 
     path: Path
-    """The file."""
+    """The configuration file, which errors name."""
     values: dict[str, Any]
-    """Its top level."""
+    """The top level of the file: names and what they hold."""
 
     @classmethod
     def read(cls, path: Path) -> Settings:

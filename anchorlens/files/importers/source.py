@@ -30,9 +30,9 @@ class Source:
     path: Path
     """What was asked for: the file, or a folder it lies in."""
     file: Path
-    """The weights file."""
+    """The weights file, which errors name."""
     content: Mapping[str, Any]
-    """What is in it."""
+    """What the safe reader found in it: names, plain values and tensors."""
     config: Settings | None
     """The configuration that was given along."""
 
@@ -46,7 +46,7 @@ class Imported(NamedTuple):
     """What an importer gives back."""
 
     checkpoint: Checkpoint
-    """Weights, model and task."""
+    """Weights, model and task, checked against each other."""
     notes: tuple[str, ...]
     """Remarks for the user, one line each."""
 
@@ -88,7 +88,7 @@ class StateDict:
         return tensor
 
     def finish(self, buffers: tuple[str, ...] = ()) -> None:
-        """Check that nothing is left but buffers, told by how their names end.
+        """Check that nothing is left but buffers, known by how their names end.
 
         Raises:
             ValueError: something is.

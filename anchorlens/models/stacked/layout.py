@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 Parameters = Mapping[str, Tensor]
-"""Name -> [member, ...]."""
+"""Parameter name -> tensor [member, ...]."""
 
 _ALIGNED = 16
 """Floats of a cache line; parameters whose size is a multiple of it come first, so that they stay aligned."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 MOST_SEQUENCES = 1_000_000
-"""Sequences that a probe can be told to ask."""
+"""The largest `n_sequences` that a probe takes."""
 
 
 def check_model(model: Any, name: str = "model") -> None:

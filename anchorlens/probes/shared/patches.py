@@ -25,11 +25,11 @@ class PatchPairs(NamedTuple):
     """Clean sequences and corrupted ones that differ in one token, and so in their target."""
 
     clean: Int[Tensor, "batch pos"]
-    """Clean tokens."""
+    """[sequence, pos] Tokens of the clean run."""
     right: Int[Tensor, " batch"]
-    """Their targets."""
+    """[sequence] Targets of the clean run."""
     corrupted: Int[Tensor, "batch pos"]
-    """Corrupted tokens."""
+    """[sequence, pos] Tokens of the corrupted run."""
     wrong: Int[Tensor, " batch"]
     """Targets of the corrupted tokens."""
 

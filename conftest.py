@@ -20,6 +20,7 @@ CHECKED = [
     "randomness",
     "tasks.phases",
     "tasks.two_anchor.behaviour",
+    "tasks.two_anchor.questions",
 ]
 
 

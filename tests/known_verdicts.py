@@ -3,9 +3,9 @@
 import math
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, evaluate
-from anchorlens.tasks.phases import Phase
-from anchorlens.verdict.forecast import Moment
-from anchorlens.verdict.mechanism import LABELS, Evidence, Mechanism
+from anchorlens.tasks.phases import LABELS, Phase
+from anchorlens.verdict.forecast import TrajectoryPoint
+from anchorlens.verdict.mechanism import Evidence, Mechanism
 from anchorlens.verdict.verdict import Subject, Verdict
 
 TASK = AnchorTask()
@@ -25,9 +25,9 @@ LOG = tuple(
 )
 FORECAST = dict(zip(LABELS, (0.1, 0.1, 0.2, 0.6), strict=True))
 TRAJECTORY = (
-    Moment(0, 0.0, 0.01, 0.01, 0.0, "undecided: underfit", None),
-    Moment(100, 0.1, 0.5, 0.4, 0.1, "undecided: underfit", FORECAST),
-    Moment(1000, 1.0, 1.0, 1.0, 0.8, "Phase 3", FORECAST),
+    TrajectoryPoint(0, 0.0, 0.01, 0.01, 0.0, "undecided: underfit", None),
+    TrajectoryPoint(100, 0.1, 0.5, 0.4, 0.1, "undecided: underfit", FORECAST),
+    TrajectoryPoint(1000, 1.0, 1.0, 1.0, 0.8, "Phase 3", FORECAST),
 )
 
 
@@ -73,5 +73,5 @@ def whole_verdict(name="runs/a/ckpt.pt"):
 def bare_verdict(name="a model"):
     """One with as little as there can be: one layer, no checkpoint, no log, no readings."""
     given = subject(ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=32), name, with_checkpoint=False)
-    none = Mechanism(Phase(None, None, "not finite: no reading could be taken"), None, ())
+    none = Mechanism(Phase.undecided("not finite", "no reading could be taken"), None, ())
     return verdict(given, mechanism=none)

@@ -7,8 +7,9 @@ import torch
 
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
+from anchorlens.tasks.accuracy import Accuracy
 from anchorlens.tasks.phases import phase_by_definition
-from anchorlens.tasks.two_anchor.behaviour import Behaviour, _accuracy, evaluate, quick_accuracies
+from anchorlens.tasks.two_anchor.behaviour import Behaviour, evaluate, quick_accuracies
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KEYS = range(20, 100)
@@ -134,7 +135,7 @@ def test_deviations_are_answer_minus_target():
 def test_standard_error_by_hand():
     # two cells with 2 draws: shares 1/2 and 1. Variance of one draw in the first cell, unbiased:
     # 1/2 * 1/2 * 2/1 = 1/2; of the mean of its 2 draws 1/4; of the mean of 2 cells (1/4 + 0) / 4 = 1/16
-    accuracy = _accuracy(np.array([[True, False], [True, True]]))
+    accuracy = Accuracy.of_draws(np.array([[True, False], [True, True]]))
     assert (accuracy.value, accuracy.standard_error, accuracy.n_sequences) == (0.75, 0.25, 4)
 
 

@@ -32,13 +32,14 @@ from anchorlens.models.gamma import initial_weights
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
-from anchorlens.tasks.phases import phase_by_definition
-from anchorlens.tasks.two_anchor.behaviour import Accuracy, Behaviour, PairAccuracy
-from anchorlens.verdict.forecast import Moment
+from anchorlens.tasks.accuracy import Accuracy
+from anchorlens.tasks.two_anchor.behaviour import Behaviour, PairAccuracy
+from anchorlens.verdict.forecast import TrajectoryPoint
 from anchorlens.views import TEMPLATES
 
 MOST_BYTES = 20_000
-TEXT = {"Accuracy", "Evidence", "Mappings", "Moment", "Opened", "PairAccuracy", "Phase", "Score", "Subject"}
+TEXT = {"Accuracy", "Evidence", "Mappings", "Opened", "PairAccuracy", "Phase", "Score", "Subject"}
+TEXT |= {"TrajectoryPoint"}
 """Public types whose one line of text says it all."""
 PACKAGES = ("anchorlens", *(f"anchorlens.{n}" for n in ("audit", "importers", "probes", "sweep", "verdict")))
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
@@ -87,7 +88,6 @@ def behaviour(train=1.0, held_out=0.98, ood=0.1, commutativity=0.9, *, pairs=Non
         commutativity=accuracy(commutativity),
         pairs=tuple(pairs),
         deviations={"ood": {0: 0.1, -3: 0.9}} if deviations is None else deviations,
-        phase=phase_by_definition(train, held_out, ood, commutativity),
         finite=not math.isnan(train),
         options={},
     )
@@ -238,9 +238,8 @@ def public_types():
 
 def test_every_public_type_has_a_view_or_a_line_of_text():
     types = public_types()
-    assert {"AnchorTask", "RunConfig", "Behaviour", "SweepResult", "Audit", "VSimilarity", "Moment"} <= set(
-        types
-    )
+    named = {"AnchorTask", "RunConfig", "Behaviour", "SweepResult", "Audit", "VSimilarity", "TrajectoryPoint"}
+    assert named <= set(types)
     without = {name for name, one in types.items() if not hasattr(one, "_repr_html_")}
     assert without <= TEXT, f"no view: {sorted(without - TEXT)}"
 
@@ -253,7 +252,7 @@ def test_every_type_with_a_view_is_looked_at(views):
 
 def test_a_line_of_text_is_short():
     verdict = whole_verdict()
-    moments = [Moment(100, 0.1, NAN, 0.4, None, "undecided: underfit", FORECAST), *verdict.trajectory]
+    points = [TrajectoryPoint(100, 0.1, NAN, 0.4, None, "undecided: underfit", FORECAST), *verdict.trajectory]
     others = [
         verdict.subject,
         verdict.mechanism,
@@ -261,9 +260,10 @@ def test_a_line_of_text_is_short():
         cell("3"),
         AnchorTask().sample(9),
     ]
-    assert all(len(repr(one)) < 200 and "\n" not in repr(one) for one in [*moments, *others])
-    assert repr(moments[0]) == (
-        "Moment(step 100, 10.0% of the run: undecided: underfit; train nan, ID 0.40; forecast Phase 3 (0.60))"
+    assert all(len(repr(one)) < 200 and "\n" not in repr(one) for one in [*points, *others])
+    assert repr(points[0]) == (
+        "TrajectoryPoint(step 100, 10.0% of the run: undecided: underfit; train nan, ID 0.40; "
+        "forecast Phase 3 (0.60))"
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.phases import Phase
 from anchorlens.views import drawn
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
@@ -79,6 +80,11 @@ class Cell:
     def verdict(self) -> Mapping[str, Any] | None:
         """What `Verdict.to_dict` gave; None for a cell that is not done."""
         return self.content.get("verdict")
+
+    @cached_property
+    def outcome(self) -> Phase | None:
+        """The phase by behaviour, or the cause of there being none; None for a cell that is not done."""
+        return None if self.verdict is None else Phase.from_dict(self.verdict)
 
     @property
     def phase(self) -> int | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from anchorlens.foreign import printable
+from anchorlens.tasks.phases import Cause
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=10**15)]
@@ -29,6 +30,7 @@ class _Phase(_Loose):
     commutative: bool | None
     label: Label
     reason: Text
+    cause: NotRequired[Cause | None]
 
 
 class _Accuracy(TypedDict):
@@ -79,6 +81,8 @@ class _Mechanism(_Phase):
 
 class _Checkpoint(_Loose):
     versions: dict[Name, Name]
+    path: NotRequired[Text | None]
+    kind: NotRequired[Name]
 
 
 class _Verdict(_Phase):
@@ -88,6 +92,7 @@ class _Verdict(_Phase):
     behaviour: _Behaviour
     mechanism: _Mechanism
     checkpoint: _Checkpoint
+    trajectory: Annotated[list[Any], Field(max_length=0)]
 
 
 class _Cell(_Loose):

@@ -115,6 +115,7 @@ def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
     """What `cell.json` holds."""
     last = result.log[-1] if result.log else {}
     verdict = classify(result, device=run.train.device)
+    model, task = verdict.subject.model_and_task()
     return {
         "id": cell_id(run),
         "status": result.status,
@@ -122,7 +123,7 @@ def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
         "step": result.checkpoint.step,
         "seconds": last.get("seconds"),
         "loss": last.get("loss"),
-        "probes": _readings_of_weights(verdict.subject.model, run.task),
+        "probes": _readings_of_weights(model, task),
         "verdict": verdict.to_dict(),
     }
 

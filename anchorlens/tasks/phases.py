@@ -1,4 +1,4 @@
-"""The definition of the phases: four accuracies in, a phase or the reason for none out.
+"""The definition of the phases: four accuracies in, a phase or the cause of none out.
 
 Sources: the phases of arXiv 2405.05409 and 2501.08537, with thresholds in numbers.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from anchorlens.configuration import documented
+from anchorlens.tasks.accuracy import Accuracy
 
 FIT_THRESHOLD = 0.90
 """Train accuracy below this: underfit, no phase."""
@@ -20,8 +21,36 @@ OOD_THRESHOLD = 0.50
 """OOD accuracy above this: Phase 3."""
 COMMUTATIVITY_THRESHOLD = 0.70
 """Commutativity from this on: Phase 2 is `with commutativity`."""
+CLEAR = 2
+"""Standard errors between an accuracy and its threshold from which on it is clear on which side it lies."""
+_THRESHOLDS = {
+    "train": FIT_THRESHOLD,
+    "ID": ID_THRESHOLD,
+    "OOD": OOD_THRESHOLD,
+    "commutativity": COMMUTATIVITY_THRESHOLD,
+}
+_ROUNDING = 1e-9
 
-LABELS = ("Phase 1", "Phase 2 without commutativity", "Phase 2 with commutativity", "Phase 3")
+Cause = Literal[
+    "not finite",
+    "underfit",
+    "no unseen pair",
+    "inconsistent",
+    "borderline",
+    "no readings",
+    "outside the calibration",
+    "torn",
+]
+"""Why no phase is named: the first five by behaviour; by mechanism the first two and the last three."""
+
+PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
+    "Phase 1": (1, None),
+    "Phase 2 without commutativity": (2, False),
+    "Phase 2 with commutativity": (2, True),
+    "Phase 3": (3, None),
+}
+"""Label -> phase, and in Phase 2 whether it is commutative."""
+LABELS = tuple(PHASES)
 """The phases, with Phase 2 in its two forms."""
 
 SHORT: Mapping[str, str] = dict(zip(LABELS, ("1", "2 without", "2 with", "3"), strict=True))
@@ -43,7 +72,7 @@ GLOSS: Mapping[int | None, str] = {
 @documented
 @dataclass(frozen=True)
 class Phase:
-    """The phase by definition, or why there is none.
+    """A phase, or the cause of there being none.
 
     Source: the phases of arXiv 2405.05409 and 2501.08537.
     """
@@ -51,15 +80,22 @@ class Phase:
     phase: Literal[1, 2, 3] | None
     """1 memorises, 2 generalises in distribution, 3 composes rules; None: undecided."""
     commutative: bool | None
-    """In Phase 2, whether commutativity is >= .70; None elsewhere or where it is not defined."""
+    """In Phase 2, whether commutativity is >= .70; None elsewhere or where that is not known."""
     reason: str
-    """The numbers that decided, in words."""
+    """The numbers that decided, in words for people."""
+    cause: Cause | None = None
+    """Where there is no phase: why."""
+
+    @classmethod
+    def undecided(cls, cause: Cause, why: str) -> Phase:
+        """No phase, and why: the cause for programs, and words for people."""
+        return cls(None, None, f"{cause}: {why}", cause)
 
     @property
     def label(self) -> str:
         """Short name: `Phase 2 with commutativity`, `undecided: underfit`, ..."""
         if self.phase is None:
-            return f"undecided: {self.reason.split(':')[0]}"
+            return f"undecided: {self.cause}" if self.cause else "undecided"
         suffix = {True: " with commutativity", False: " without commutativity", None: ""}
         return f"Phase {self.phase}{suffix[self.commutative]}"
 
@@ -73,8 +109,27 @@ class Phase:
         """Its colour in pictures, in CSS; that of the text around it where it is none of the four."""
         return COLOURS.get(self.label, "currentColor")
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: `phase`, `commutative`, `label`, `reason` and `cause`."""
+        names = ("phase", "commutative", "label", "reason", "cause")
+        return {name: getattr(self, name) for name in names}
 
-def phase_by_definition(train: float, id: float, ood: float | None, commutativity: float | None) -> Phase:
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Phase:
+        """Read it from JSON data, in which there may be more; older data have the cause in `label` alone."""
+        cause = values.get("cause", values["label"].removeprefix("undecided: "))
+        known = values["phase"] is None and cause in get_args(Cause)
+        return cls(values["phase"], values["commutative"], values["reason"], cause if known else None)
+
+
+def phase_by_definition(
+    train: Accuracy | float,
+    id: Accuracy | float,
+    ood: Accuracy | float | None,
+    commutativity: Accuracy | float | None,
+    *,
+    standard_errors: int | float | None = None,
+) -> Phase:
     """The phase that four accuracies stand for.
 
     Args:
@@ -82,38 +137,69 @@ def phase_by_definition(train: float, id: float, ood: float | None, commutativit
         id: accuracy on seen pairs at held-out (key, position), 0..1.
         ood: accuracy on unseen pairs against the inferential target, 0..1; None without unseen pairs.
         commutativity: share of mirrored sequences answered alike, 0..1; None without such pairs.
+        standard_errors: how many of them must lie between an accuracy and its threshold, >= 0; a plain
+            number has none of its own. None: any accuracy is taken at its value.
 
     Returns:
         Phase 1: ID < .90. Phase 2: ID >= .90 and OOD <= .50, with commutativity if that is >= .70.
         Phase 3: ID >= .90 and OOD > .50. No phase for train < .90 (underfit), for ID < .90 with
-        OOD > .50 (no phase of the papers), for numbers that are not finite, or without unseen pairs.
+        OOD > .50 (inconsistent, no phase of the papers), for numbers that are not finite, or without unseen
+        pairs. With `standard_errors` no phase either where a number that decides is too near to its threshold
+        (borderline), and Phase 2 with `commutative` None where only commutativity is.
 
     >>> phase_by_definition(train=1.0, id=0.99, ood=0.10, commutativity=0.88).label
     'Phase 2 with commutativity'
     >>> phase_by_definition(train=0.99, id=0.86, ood=0.96, commutativity=0.9).label
     'undecided: inconsistent'
+    >>> phase_by_definition(1.0, 0.99, Accuracy(0.52, 0.02, 600), 0.9, standard_errors=2).cause
+    'borderline'
 
     Source: the phases of arXiv 2405.05409 and 2501.08537.
     """
-    if not all(math.isfinite(value) for value in (train, id, ood, commutativity) if value is not None):
-        return Phase(None, None, "not finite: the model's numbers are NaN or infinite")
+    given = {"train": train, "ID": id, "OOD": ood, "commutativity": commutativity}
+    measured = {
+        name: one if isinstance(one, Accuracy) else Accuracy(one, 0.0, 0)
+        for name, one in given.items()
+        if one is not None
+    }
+    values = {name: one.value for name, one in measured.items()}
+    if not all(map(math.isfinite, values.values())):
+        return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
+    phase = _phase_of(values)
+    if standard_errors is None:
+        return phase
+    deciding = ("train", "ID", "OOD") if values["train"] >= FIT_THRESHOLD and "OOD" in values else ("train",)
+    near = {
+        name: f"{name} {one} is within {standard_errors:g} standard errors of {_THRESHOLDS[name]:.2f}"
+        for name, one in measured.items()
+        if abs(one.value - _THRESHOLDS[name]) <= standard_errors * one.standard_error + _ROUNDING
+    }
+    if found := [near[name] for name in deciding if name in near]:
+        return Phase.undecided("borderline", f"{'; '.join(found)}; by definition {phase.label}")
+    if phase.phase == 2 and "commutativity" in near:
+        return Phase(2, None, f"{phase.reason}; borderline: {near['commutativity']}")
+    return phase
+
+
+def _phase_of(values: Mapping[str, float]) -> Phase:
+    """The definition itself, for finite numbers; those that are not there are left out."""
+    train, id, ood, commutativity = map(values.get, _THRESHOLDS)
+    assert train is not None and id is not None
     if train < FIT_THRESHOLD:
-        return Phase(
-            None, None, f"underfit: train accuracy {train:.3f} is below {FIT_THRESHOLD:.2f}; train longer"
+        return Phase.undecided(
+            "underfit", f"train accuracy {train:.3f} is below {FIT_THRESHOLD:.2f}; train longer"
         )
     if ood is None:
-        return Phase(None, None, "no unseen pair: every pair of this task is trained")
+        return Phase.undecided("no unseen pair", "every pair of this task is trained")
     numbers = f"train {train:.3f}, ID {id:.3f}, OOD {ood:.3f}"
     if id < ID_THRESHOLD:
         if ood > OOD_THRESHOLD:
-            return Phase(None, None, f"inconsistent: {numbers}; no phase of the papers has these")
+            return Phase.undecided("inconsistent", f"{numbers}; no phase of the papers has these")
         return Phase(1, None, f"{numbers}: the training data are fit, held-out keys are not answered")
     if ood > OOD_THRESHOLD:
         return Phase(3, None, f"{numbers}: unseen pairs are composed")
-    if commutativity is None:
-        return Phase(2, None, f"{numbers}: held-out keys are answered, unseen pairs are not")
-    return Phase(
-        2,
-        commutativity >= COMMUTATIVITY_THRESHOLD,
-        f"{numbers}, commutativity {commutativity:.3f}: held-out keys are answered, unseen pairs are not",
-    )
+    commutative = None
+    if commutativity is not None:
+        commutative = commutativity >= COMMUTATIVITY_THRESHOLD
+        numbers = f"{numbers}, commutativity {commutativity:.3f}"
+    return Phase(2, commutative, f"{numbers}: held-out keys are answered, unseen pairs are not")

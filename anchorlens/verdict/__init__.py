@@ -1,8 +1,9 @@
 """Both verdicts: what a model's answers are by definition, and what its inside speaks for."""
 
+from anchorlens.tasks.phases import LABELS
 from anchorlens.verdict.classify import classify
-from anchorlens.verdict.forecast import Moment, trajectory
-from anchorlens.verdict.mechanism import LABELS, Evidence, Mechanism
+from anchorlens.verdict.forecast import TrajectoryPoint, trajectory
+from anchorlens.verdict.mechanism import Evidence, Mechanism
 from anchorlens.verdict.readings import READINGS, take_readings
 from anchorlens.verdict.verdict import Subject, Verdict
 
@@ -11,8 +12,8 @@ __all__ = [
     "READINGS",
     "Evidence",
     "Mechanism",
-    "Moment",
     "Subject",
+    "TrajectoryPoint",
     "Verdict",
     "classify",
     "take_readings",

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.probes.shared.checks import check_task
-from anchorlens.tasks.two_anchor.behaviour import Behaviour, Model, evaluate
+from anchorlens.tasks.two_anchor.behaviour import evaluate
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.folder import read_log
 from anchorlens.training.numerics import choose_device
 from anchorlens.training.result import TrainResult
-from anchorlens.verdict.borderline import phase_by_behaviour
 from anchorlens.verdict.explanation import explain
 from anchorlens.verdict.forecast import trajectory
 from anchorlens.verdict.mechanism import phase_by_mechanism, shape_of
@@ -23,6 +21,11 @@ from anchorlens.verdict.verdict import Subject, Verdict
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
+
+_UNKNOWN_TRAINING_DATA = (
+    "the training data are not known: train accuracy was asked with fresh noise, which a model that "
+    "memorised a small training set gets wrong"
+)
 
 
 def classify(
@@ -63,45 +66,61 @@ def classify(
 
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """
-    notes: tuple[str, ...] = ()
-    moments = ()
-    measured = None
-    if isinstance(model_or_checkpoint, str | os.PathLike):
-        opened = open_checkpoint(model_or_checkpoint, config=config)
-        notes = opened.notes
-        subject = _subject(opened.checkpoint, device)
-        folder = Path(model_or_checkpoint)
-        is_run = opened.kind == "anchorlens" and folder.is_dir()
-        subject = replace(
-            subject,
-            name=folder.name or str(folder),
-            path=str(model_or_checkpoint),
-            sha256=opened.sha256,
-            kind=opened.kind,
-            log=tuple(read_log(opened.file.parent / "log.jsonl")) if opened.kind == "anchorlens" else (),
-        )
-        moments = tuple(trajectory(folder)) if is_run else ()
-    elif isinstance(model_or_checkpoint, TrainResult):
-        result = model_or_checkpoint
-        subject = replace(_subject(result.checkpoint, device), log=tuple(result.log))
-        measured = result.behaviour if result.behaviour.options["seed"] == seed else None
-    elif isinstance(model_or_checkpoint, Checkpoint):
-        subject = _subject(model_or_checkpoint, device)
+    checkpoint = behaviour = None
+    notes, points = (), ()
+    about: dict[str, Any] = {}  # the subject's fields
+    given = model_or_checkpoint
+    if isinstance(given, str | os.PathLike):
+        opened = open_checkpoint(given, config=config)
+        checkpoint, notes, folder = opened.checkpoint, opened.notes, Path(given)
+        about = {
+            "name": folder.name or str(folder),
+            "path": str(given),
+            "sha256": opened.sha256,
+            "kind": opened.kind,
+        }
+        if opened.kind == "anchorlens":
+            about["log"] = tuple(read_log(opened.file.parent / "log.jsonl"))
+            points = trajectory(folder) if folder.is_dir() else ()
+    elif isinstance(given, TrainResult):
+        checkpoint, about = given.checkpoint, {"log": tuple(given.log)}
+        behaviour = given.behaviour if given.behaviour.options["seed"] == seed else None
+    elif isinstance(given, Checkpoint):
+        checkpoint = given
+
+    if checkpoint is None:
+        task = AnchorTask() if task is None else task
+        check_task(task)
+        model, shape = _checked_model(given), None
+        about = {"name": "model"}
+        behaviour = evaluate(model, task, seed=seed)
     else:
-        chosen = AnchorTask() if task is None else task
-        check_task(chosen)
-        subject = Subject("model", _checked_model(model_or_checkpoint), chosen)
-    if subject.checkpoint is not None and task is not None and task != subject.task:
-        raise ValueError(
-            "a checkpoint knows its own task, and it is another than the one given; leave task out, or "
-            "give checkpoint.build_model() with your task"
-        )
-    return _verdict(subject, measured or _behaviour(subject, device, seed), notes, moments)
-
-
-def _subject(checkpoint: Checkpoint, device: str) -> Subject:
-    where = choose_device(device)
-    return Subject(repr(checkpoint), checkpoint.build_model(where), checkpoint.task, checkpoint)
+        if task is not None and task != checkpoint.task:
+            raise ValueError(
+                "a checkpoint knows its own task, and it is another than the one given; leave task out, or "
+                "give checkpoint.build_model() with your task"
+            )
+        where = choose_device(device)
+        task, model, shape = checkpoint.task, checkpoint.build_model(where), shape_of(checkpoint.model)
+        about = {"name": repr(checkpoint), "checkpoint": checkpoint, **about}
+        if behaviour is None:
+            asked, training_set = checkpoint.last_position_model(where), checkpoint.training_drawing()
+            behaviour = evaluate(asked, task, training_set=training_set, seed=seed)
+    if behaviour.train_source == "fresh noise" and behaviour.train.value < 1:
+        notes = (*notes, _UNKNOWN_TRAINING_DATA)
+    by_behaviour = behaviour.phase_if_clear()
+    mechanism = phase_by_mechanism(model, task, behaviour.train, shape)
+    agreement, explanation = explain(by_behaviour, mechanism)
+    return Verdict(
+        by_behaviour=by_behaviour,
+        mechanism=mechanism,
+        behaviour=behaviour,
+        agreement=agreement,
+        explanation=explanation,
+        warnings=tuple(dict.fromkeys(notes)),
+        subject=Subject(model=model, task=task, **about),
+        trajectory=tuple(points),
+    )
 
 
 def _checked_model(model: Any) -> HookedTransformer:
@@ -111,36 +130,3 @@ def _checked_model(model: Any) -> HookedTransformer:
             f"{type(model).__name__}"
         )
     return model
-
-
-def _behaviour(subject: Subject, device: str, seed: int) -> Behaviour:
-    checkpoint = subject.checkpoint
-    if checkpoint is None:
-        return evaluate(subject.model, subject.task, seed=seed)
-    asked: Model = checkpoint.last_position_model(choose_device(device))
-    return evaluate(asked, subject.task, training_set=checkpoint.training_drawing(), seed=seed)
-
-
-def _verdict(
-    subject: Subject, behaviour: Behaviour, notes: tuple[str, ...], moments: tuple[Any, ...]
-) -> Verdict:
-    shape = None if subject.checkpoint is None else shape_of(subject.checkpoint.model)
-    by_behaviour = phase_by_behaviour(behaviour)
-    mechanism = phase_by_mechanism(subject.model, subject.task, behaviour.train, shape)
-    agreement, explanation = explain(by_behaviour, mechanism)
-    warnings = list(notes)
-    if behaviour.train_source == "fresh noise" and behaviour.train.value < 1:
-        warnings.append(
-            "the training data are not known: train accuracy was asked with fresh noise, which a model that "
-            "memorised a small training set gets wrong"
-        )
-    return Verdict(
-        by_behaviour=by_behaviour,
-        mechanism=mechanism,
-        behaviour=behaviour,
-        agreement=agreement,
-        explanation=explanation,
-        warnings=tuple(dict.fromkeys(warnings)),
-        subject=subject,
-        trajectory=moments,
-    )

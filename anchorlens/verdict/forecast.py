@@ -19,7 +19,7 @@ _MOST_CELLS, _MOST_TRAIN = 2048, 1024
 
 @documented
 @dataclass(frozen=True)
-class Moment:
+class TrajectoryPoint:
     """One checkpoint of a run's trajectory, and what it lets expect of the run's end."""
 
     step: int
@@ -36,12 +36,12 @@ class Moment:
     """Its phase by behaviour now, a label such as `Phase 1` or `undecided: underfit`."""
     forecast: Mapping[str, float] | None
     """Label of the final phase, or `undecided`, -> probability, from readings alone; None where there is no
-    early verdict: at other moments than those calibrated, or for a model or task unlike the zoo's."""
+    early verdict: at other fractions than those calibrated, or for a model or task unlike the zoo's."""
 
     @property
     def expected(self) -> str | None:
         """The most probable label; None without a forecast."""
-        return None if self.forecast is None else max(self.forecast, key=lambda label: self.forecast[label])  # pyright: ignore[reportOptionalSubscript]
+        return None if self.forecast is None else max(self.forecast, key=self.forecast.__getitem__)
 
     def __repr__(self) -> str:
         ood = "" if self.ood is None else f", OOD {self.ood:.2f}"
@@ -49,26 +49,30 @@ class Moment:
         if self.forecast is not None and self.expected is not None:
             expected = f"forecast {self.expected} ({self.forecast[self.expected]:.2f})"
         numbers = f"train {self.train:.2f}, ID {self.id:.2f}{ood}"
-        return (
-            f"Moment(step {self.step:,}, {self.fraction:.1%} of the run: {self.now}; {numbers}; {expected})"
-        )
+        run = f"step {self.step:,}, {self.fraction:.1%} of the run"
+        return f"TrajectoryPoint({run}: {self.now}; {numbers}; {expected})"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
         return {**asdict(self), "expected": self.expected}
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrajectoryPoint:
+        """Read what `to_dict` gave, also after a way through JSON."""
+        return cls(**{name: value for name, value in values.items() if name != "expected"})
 
-def trajectory(folder: Path) -> Iterator[Moment]:
+
+def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
     """Every checkpoint of a run's folder, oldest first.
 
     Raises:
         CheckpointError: one of them is damaged.
     """
     for path in sorted((folder / "checkpoints").glob("step_*.pt")):
-        yield moment(load_checkpoint(path))
+        yield trajectory_point(load_checkpoint(path))
 
 
-def moment(checkpoint: Checkpoint) -> Moment:
+def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
     """One checkpoint of a run: its accuracies (a sample of 2,048 questions each) and the forecast.
 
     Raises:
@@ -76,9 +80,9 @@ def moment(checkpoint: Checkpoint) -> Moment:
     """
     if checkpoint.train is None:
         raise ValueError("a forecast needs the length of the run, but the checkpoint has no train config")
-    behaviour = moment_behaviour(checkpoint)
+    behaviour = sampled_behaviour(checkpoint)
     fraction = checkpoint.step / checkpoint.train.total_steps
-    return Moment(
+    return TrajectoryPoint(
         step=checkpoint.step,
         fraction=fraction,
         train=behaviour.train.value,
@@ -89,8 +93,8 @@ def moment(checkpoint: Checkpoint) -> Moment:
     )
 
 
-def moment_behaviour(checkpoint: Checkpoint) -> Behaviour:
-    """What a checkpoint answers now, from a sample that costs little."""
+def sampled_behaviour(checkpoint: Checkpoint) -> Behaviour:
+    """What a checkpoint answers, from a sample that costs little."""
     return evaluate(
         checkpoint.last_position_model(),
         checkpoint.task,
@@ -103,9 +107,8 @@ def moment_behaviour(checkpoint: Checkpoint) -> Behaviour:
 
 def _forecast(checkpoint: Checkpoint, fraction: float) -> dict[str, float] | None:
     fitted = calibration().early_model(fraction) if fraction < 1 else None
-    if fitted is None or calibration().outside(shape_of(checkpoint.model)):
-        return None
-    if not is_of_the_papers(checkpoint.task):
+    unlike_the_zoo = calibration().outside(shape_of(checkpoint.model))
+    if fitted is None or unlike_the_zoo or not is_of_the_papers(checkpoint.task):
         return None
     try:
         values = take_readings(checkpoint.build_model(), checkpoint.task)

@@ -14,23 +14,18 @@ import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.models.config import ModelConfig
-from anchorlens.tasks.phases import FIT_THRESHOLD, LABELS, Phase
-from anchorlens.tasks.two_anchor.behaviour import Accuracy
+from anchorlens.tasks.accuracy import Accuracy
+from anchorlens.tasks.phases import FIT_THRESHOLD, PHASES, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.verdict.calibration import Calibration, LogisticModel, calibration
+from anchorlens.verdict.calibration import LogisticModel, calibration
 from anchorlens.verdict.readings import READINGS, take_readings
 from anchorlens.views import drawn
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
-PHASES: Mapping[str, tuple[int, bool | None]] = {
-    LABELS[0]: (1, None),
-    LABELS[1]: (2, False),
-    LABELS[2]: (2, True),
-    LABELS[3]: (3, None),
-}
-"""Label -> phase, and in Phase 2 whether it is commutative."""
+LEAST_PROBABILITY = 0.5
+"""A phase less probable than this is not named."""
 
 
 @documented
@@ -53,6 +48,12 @@ class Evidence:
     weight: float
     """How much, in nats: its part of the log-odds of that label over the mean of all labels, >= 0."""
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Evidence:
+        """Read it from JSON data: its fields."""
+        ranges = {label: (low, high) for label, (low, high) in values["ranges"].items()}
+        return cls(**{**values, "ranges": ranges})
+
 
 @documented
 @dataclass(frozen=True)
@@ -70,24 +71,25 @@ class Mechanism:
         return drawn("mechanism_html")(self)
 
     def __repr__(self) -> str:
-        shares = self.probabilities or {}
-        told = ", ".join(f"{label} {share:.2f}" for label, share in shares.items()) or self.phase.reason
-        return f"Mechanism({self.phase.label}; {told})"
+        return f"Mechanism({self.phase.label}; {_in_words(self.probabilities or {}) or self.phase.reason})"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
         return {
-            "phase": self.phase.phase,
-            "commutative": self.phase.commutative,
-            "label": self.phase.label,
-            "reason": self.phase.reason,
+            **self.phase.to_dict(),
             "probabilities": None if self.probabilities is None else dict(self.probabilities),
             "readings": [asdict(evidence) for evidence in self.evidence],
         }
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Mechanism:
+        """Read what `to_dict` gave, also after a way through JSON.
 
-LEAST_PROBABILITY = 0.5
-"""A phase less probable than this is not named."""
+        Raises:
+            KeyError: something is missing.
+        """
+        evidence = tuple(map(Evidence.from_dict, values["readings"]))
+        return cls(Phase.from_dict(values), values["probabilities"], evidence)
 
 
 def phase_by_mechanism(
@@ -107,16 +109,31 @@ def phase_by_mechanism(
         probability of .5. Readings are listed in any case, if they can be taken.
     """
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
-        return Mechanism(Phase(None, None, "not finite: the weights hold NaN or infinity"), None, ())
+        return Mechanism(Phase.undecided("not finite", "the weights hold NaN or infinity"), None, ())
     try:
         values = take_readings(model, task)
     except ValueError as error:
-        return Mechanism(Phase(None, None, f"no readings: {error}"), None, ())
+        return Mechanism(Phase.undecided("no readings", str(error)), None, ())
     fitted = calibration()
     probabilities = fitted.final.probabilities(values)
     cfg = model.cfg
     shape = {"n_layers": cfg.n_layers, "n_heads": cfg.n_heads, "d_model": cfg.d_model, **(shape or {})}
-    phase = _phase(probabilities, values, task, train, shape, fitted)
+    outside = fitted.outside(shape)
+    if not is_of_the_papers(task):
+        outside.append("the task is not that of the papers")
+    outside += fitted.final.unfamiliar(values)
+    label = named(probabilities)
+    if train.value < FIT_THRESHOLD:
+        phase = Phase.undecided(
+            "underfit", f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
+        )
+    elif outside:
+        phase = Phase.undecided("outside the calibration", "; ".join(outside))
+    elif label is None:
+        why = f"no phase has a probability of {LEAST_PROBABILITY} ({_in_words(probabilities)})"
+        phase = Phase.undecided("torn", why)
+    else:
+        phase = Phase(*PHASES[label], _in_words(probabilities))
     return Mechanism(phase, probabilities, evidence(fitted.final, values))
 
 
@@ -126,7 +143,7 @@ def evidence(fitted: LogisticModel, values: Mapping[str, float | None]) -> tuple
     found = []
     for reading in READINGS:
         part = parts.get(reading.name, np.zeros(1))
-        told = part.max() > 0
+        speaks = part.max() > 0
         found.append(
             Evidence(
                 reading=reading.name,
@@ -134,44 +151,21 @@ def evidence(fitted: LogisticModel, values: Mapping[str, float | None]) -> tuple
                 meaning=reading.meaning,
                 value=values[reading.name],
                 ranges=fitted.ranges.get(reading.name, {}),
-                vote=fitted.labels[int(part.argmax())] if told else None,
-                weight=float(part.max()) if told else 0.0,
+                vote=fitted.labels[int(part.argmax())] if speaks else None,
+                weight=float(part.max()) if speaks else 0.0,
             )
         )
     return tuple(sorted(found, key=lambda one: -one.weight))
-
-
-def _phase(
-    probabilities: Mapping[str, float],
-    values: Mapping[str, float | None],
-    task: AnchorTask,
-    train: Accuracy,
-    shape: Mapping[str, Any],
-    fitted: Calibration,
-) -> Phase:
-    """The most probable phase, unless something speaks against naming one."""
-    if train.value < FIT_THRESHOLD:
-        return Phase(
-            None, None, f"underfit: train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
-        )
-    outside = fitted.outside(shape)
-    if not is_of_the_papers(task):
-        outside.append("the task is not that of the papers")
-    outside += fitted.final.unfamiliar(values)
-    if outside:
-        return Phase(None, None, f"outside the calibration: {'; '.join(outside)}")
-    label = named(probabilities)
-    numbers = ", ".join(f"{name} {value:.2f}" for name, value in probabilities.items())
-    if label is None:
-        return Phase(None, None, f"torn: no phase has a probability of {LEAST_PROBABILITY} ({numbers})")
-    phase, commutative = PHASES[label]
-    return Phase(phase, commutative, numbers)  # pyright: ignore[reportArgumentType]
 
 
 def named(probabilities: Mapping[str, float]) -> str | None:
     """The most probable label, if its probability is .5 or more."""
     label, probability = max(probabilities.items(), key=lambda item: item[1])
     return label if probability >= LEAST_PROBABILITY else None
+
+
+def _in_words(probabilities: Mapping[str, float]) -> str:
+    return ", ".join(f"{label} {probability:.2f}" for label, probability in probabilities.items())
 
 
 def shape_of(config: ModelConfig) -> dict[str, Any]:

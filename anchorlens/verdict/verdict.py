@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import documented
@@ -14,7 +15,7 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.tasks.phases import Phase
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.verdict.forecast import Moment
+from anchorlens.verdict.forecast import TrajectoryPoint
 from anchorlens.verdict.mechanism import Mechanism
 from anchorlens.views import drawn
 
@@ -23,21 +24,22 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 """Of `to_dict`; it grows by one when a key changes its meaning or goes."""
+_FACTS = ("step", "model", "train", "versions")
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What was classified."""
+    """What was classified; in a verdict that was read back, what is known of it without the model."""
 
     name: str
     """What it is called, for people: the file's or the model's name."""
-    model: HookedTransformer
-    """The model, for pictures."""
-    task: AnchorTask
-    """What it was trained on."""
+    model: HookedTransformer | None = None
+    """The model, for pictures; None in a verdict that was read back."""
+    task: AnchorTask | None = None
+    """What it was trained on; likewise."""
     checkpoint: Checkpoint | None = None
-    """Where it came from a checkpoint: weights, configurations, versions."""
+    """Where it came from a checkpoint: weights, configurations, versions; likewise."""
     path: str | None = None
     """File or folder, as given."""
     sha256: str | None = None
@@ -46,6 +48,8 @@ class Subject:
     """Format it was read from: `anchorlens`, `released code`, ..., or `model`."""
     log: Sequence[Mapping[str, Any]] = ()
     """Log lines of its run, where its folder is there: `step`, `loss`, accuracies."""
+    stored: Mapping[str, Any] = field(default_factory=lambda: dict.fromkeys(_FACTS), repr=False)
+    """Of a checkpoint that is not there: `step`, `model`, `train` and `versions`, as JSON data or None."""
 
     def __repr__(self) -> str:
         return f"Subject({self.name}, {self.kind})"
@@ -53,13 +57,43 @@ class Subject:
     @property
     def step(self) -> int | None:
         """Optimizer steps taken, as far as it is known."""
-        return None if self.checkpoint is None else self.checkpoint.step
+        return self.stored["step"] if self.checkpoint is None else self.checkpoint.step
+
+    def model_and_task(self) -> tuple[HookedTransformer, AnchorTask]:
+        """The model and what it was trained on.
+
+        Raises:
+            ValueError: the verdict was read back, and the model did not travel with it.
+        """
+        if self.model is None or self.task is None:
+            raise ValueError(
+                f"a verdict with its model is needed, got one read back without it ({self.name}); classify "
+                "the checkpoint again"
+            )
+        return self.model, self.task
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: `path`, `sha256`, `kind`, and its checkpoint's `step`, `model`, `train`, `versions`."""
+        made, facts = self.checkpoint, self.stored
+        if made is not None:
+            train = None if made.train is None else made.train.to_dict()
+            values = (made.step, made.model.to_dict(), train, dict(made.versions))
+            facts = dict(zip(_FACTS, values, strict=True))
+        return {"path": self.path, "sha256": self.sha256, "kind": self.kind} | dict(facts)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Subject:
+        """Read what `to_dict` gave, also after a way through JSON."""
+        path, kind = values["path"], values.get("kind", "model")
+        stored = {name: values.get(name) for name in _FACTS}
+        name = Path(path).name if path else kind
+        return cls(name, path=path, sha256=values["sha256"], kind=kind, stored=stored)
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Phase 1, 2 or 3 by definition and by mechanism, with the reasons of both."""
+    """Phase 1, 2 or 3 by definition and by mechanism, with the reasons of both: data alone."""
 
     by_behaviour: Phase
     """The phase by definition; `undecided` where a number is within two standard errors of a threshold."""
@@ -75,7 +109,7 @@ class Verdict:
     """What the reader should know before believing it."""
     subject: Subject = field(repr=False)
     """What was classified."""
-    trajectory: tuple[Moment, ...] = ()
+    trajectory: tuple[TrajectoryPoint, ...] = ()
     """Of a run's folder: every checkpoint with what it lets expect of the end."""
 
     @property
@@ -90,32 +124,41 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content, as `anchorlens classify --json` prints it."""
-        subject = self.subject
-        checkpoint = subject.checkpoint
         return {
             "schema_version": SCHEMA_VERSION,
-            "phase": self.phase,
-            "commutative": self.commutative,
-            "label": self.by_behaviour.label,
-            "reason": self.by_behaviour.reason,
+            **self.by_behaviour.to_dict(),
             "agreement": self.agreement,
             "explanation": self.explanation,
             "warnings": list(self.warnings),
             "behaviour": self.behaviour.to_dict(),
             "mechanism": self.mechanism.to_dict(),
-            "checkpoint": {
-                "path": subject.path,
-                "sha256": subject.sha256,
-                "step": subject.step,
-                "kind": subject.kind,
-                "model": None if checkpoint is None else checkpoint.model.to_dict(),
-                "train": None
-                if checkpoint is None or checkpoint.train is None
-                else checkpoint.train.to_dict(),
-                "versions": None if checkpoint is None else dict(checkpoint.versions),
-            },
-            "trajectory": [moment.to_dict() for moment in self.trajectory],
+            "checkpoint": self.subject.to_dict(),
+            "trajectory": [point.to_dict() for point in self.trajectory],
         }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Verdict:
+        """Read a verdict back, without the model it was about.
+
+        Args:
+            values: what `to_dict` gave, also after a way through JSON.
+
+        Returns:
+            The same phases, numbers and words; all but `report` and `subject.model_and_task` works.
+
+        Raises:
+            KeyError: something is missing that `to_dict` gives.
+        """
+        return cls(
+            by_behaviour=Phase.from_dict(values),
+            mechanism=Mechanism.from_dict(values["mechanism"]),
+            behaviour=Behaviour.from_dict(values["behaviour"]),
+            agreement=values["agreement"],
+            explanation=values["explanation"],
+            warnings=tuple(values["warnings"]),
+            subject=Subject.from_dict(values["checkpoint"]),
+            trajectory=tuple(map(TrajectoryPoint.from_dict, values["trajectory"])),
+        )
 
     def report(
         self,
@@ -130,7 +173,8 @@ class Verdict:
             probes: whose pictures it shows; `(*PROBES, my_probe)` adds one of your own.
 
         Raises:
-            ValueError: something else than probes, or two of one name.
+            ValueError: something else than probes, two of one name, or a verdict that was read back, whose
+                model is not there to be drawn.
             OSError: the disk refuses; a file that was there before is untouched.
         """
         drawn("write_report")([self], path, probes=probes)

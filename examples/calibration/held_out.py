@@ -11,9 +11,10 @@ from rich import box
 from rich.table import Table
 from scipy.stats import binomtest
 
-from anchorlens.verdict import LABELS, READINGS
+from anchorlens.tasks.phases import LABELS, PHASES
+from anchorlens.verdict import READINGS
 from anchorlens.verdict.calibration import LogisticModel
-from anchorlens.verdict.mechanism import PHASES, named
+from anchorlens.verdict.mechanism import named
 from calibration.fit import UNDECIDED, Row, final_label, fit_final
 from calibration.zoo import MOMENTS
 

@@ -18,8 +18,7 @@ from anchorlens.training.child_processes import end_with_parent, safe_children
 from anchorlens.training.folder import stored_run
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict import take_readings
-from anchorlens.verdict.borderline import phase_by_behaviour
-from anchorlens.verdict.forecast import moment_behaviour
+from anchorlens.verdict.forecast import sampled_behaviour
 
 STEPS = 960
 MOMENTS = {0.05: 49, 0.1: 97, 0.25: 243, 0.5: 483}
@@ -123,7 +122,7 @@ def measure(folder: Path) -> dict[str, Any]:
     early = {}
     for fraction, step in MOMENTS.items():
         then = load_checkpoint(folder / f"checkpoints/step_{step:08d}.pt")
-        now = moment_behaviour(then).phase.label
+        now = sampled_behaviour(then).phase.label
         early[str(fraction)] = {"readings": readings(then), "now": now}
     return {
         "name": folder.name,
@@ -132,7 +131,7 @@ def measure(folder: Path) -> dict[str, Any]:
         "model": checkpoint.model.to_dict(),
         "regime": checkpoint.task.regime,
         "behaviour": behaviour.headline(),
-        "borderline": phase_by_behaviour(behaviour).label,
+        "borderline": behaviour.phase_if_clear().label,
         "readings": readings(checkpoint),
         "early": early,
     }

@@ -1,14 +1,12 @@
 """The behaviour verdict: definition, and what is too near to a threshold."""
 
-import math
 from dataclasses import replace
 
 import pytest
 
 from anchorlens import AnchorTask, ModelConfig, build_model, evaluate
+from anchorlens.tasks.accuracy import Accuracy
 from anchorlens.tasks.phases import phase_by_definition
-from anchorlens.tasks.two_anchor.behaviour import Accuracy
-from anchorlens.verdict.borderline import phase_by_behaviour
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +19,7 @@ def behaviour(measured, train=1.0, id=1.0, ood=0.0, commutativity=0.2, error=0.0
     """A behaviour with these accuracies, all with the same standard error."""
     numbers = {"train": train, "id": id, "ood": ood, "commutativity": commutativity}
     accuracies = {n: None if v is None else Accuracy(v, error, 1000) for n, v in numbers.items()}
-    return replace(measured, **accuracies, phase=phase_by_definition(**numbers), finite=True)
+    return replace(measured, **accuracies, finite=True)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +34,8 @@ def behaviour(measured, train=1.0, id=1.0, ood=0.0, commutativity=0.2, error=0.0
 )
 def test_a_clear_case_is_the_definition(measured, numbers, phase):
     given = behaviour(measured, **numbers)
-    assert phase_by_behaviour(given) == given.phase
-    assert phase_by_behaviour(given).phase == phase
+    assert given.phase_if_clear() == given.phase
+    assert given.phase.phase == phase and given.phase.cause is None
 
 
 @pytest.mark.parametrize(
@@ -52,31 +50,42 @@ def test_a_clear_case_is_the_definition(measured, numbers, phase):
 )
 def test_within_two_standard_errors_of_a_threshold_is_borderline(measured, numbers, named):
     given = behaviour(measured, **numbers)
-    phase = phase_by_behaviour(given)
+    phase = given.phase_if_clear()
     assert phase.phase is None and phase.label == "undecided: borderline"
+    assert phase.cause == "borderline" != given.phase.cause
     assert named in phase.reason
     assert f"by definition {given.phase.label}" in phase.reason
 
 
 def test_commutativity_alone_leaves_phase_2(measured):
-    phase = phase_by_behaviour(behaviour(measured, commutativity=0.69))
+    phase = behaviour(measured, commutativity=0.69).phase_if_clear()
     assert (phase.phase, phase.commutative, phase.label) == (2, None, "Phase 2")
     assert "commutativity 0.690 ± 0.010 is within 2 standard errors of 0.70" in phase.reason
     # in Phase 3 it decides nothing
-    assert phase_by_behaviour(behaviour(measured, ood=0.9, commutativity=0.69)).phase == 3
+    assert behaviour(measured, ood=0.9, commutativity=0.69).phase_if_clear().phase == 3
 
 
 def test_underfit_is_not_borderline_for_what_underfit_models_answer(measured):
-    phase = phase_by_behaviour(behaviour(measured, train=0.5, id=0.5, ood=0.5))
+    phase = behaviour(measured, train=0.5, id=0.5, ood=0.5).phase_if_clear()
     assert phase.label == "undecided: underfit"
 
 
 def test_without_standard_error_only_the_threshold_itself_is_borderline(measured):
-    assert phase_by_behaviour(behaviour(measured, ood=0.499, error=0.0)).phase == 2
-    assert phase_by_behaviour(behaviour(measured, ood=0.5, error=0.0)).label == "undecided: borderline"
+    assert behaviour(measured, ood=0.499, error=0.0).phase_if_clear().phase == 2
+    assert behaviour(measured, ood=0.5, error=0.0).phase_if_clear().label == "undecided: borderline"
 
 
 def test_no_unseen_pair_and_not_finite_keep_their_reason(measured):
-    assert phase_by_behaviour(behaviour(measured, ood=None)).label == "undecided: no unseen pair"
-    broken = replace(behaviour(measured), phase=phase_by_definition(math.nan, 1.0, 0.0, None), finite=False)
-    assert phase_by_behaviour(broken).label == "undecided: not finite"
+    assert behaviour(measured, ood=None).phase_if_clear().label == "undecided: no unseen pair"
+    broken = replace(behaviour(measured), finite=False)
+    assert broken.phase_if_clear().label == "undecided: not finite"
+
+
+def test_as_many_standard_errors_as_one_asks_for():
+    near = {"train": 1.0, "id": 1.0, "ood": Accuracy(0.52, 0.01, 600), "commutativity": 0.2}
+    assert phase_by_definition(**near).phase == phase_by_definition(**near, standard_errors=1.9).phase == 3
+    assert phase_by_definition(**near, standard_errors=2.5).cause == "borderline"
+    assert "is within 2.5 standard errors of 0.50" in phase_by_definition(**near, standard_errors=2.5).reason
+    # a plain number has no standard error: only the threshold itself is too near
+    assert phase_by_definition(1.0, 1.0, 0.51, 0.2, standard_errors=2).phase == 3
+    assert phase_by_definition(0.90, 1.0, 0.51, 0.2, standard_errors=2).cause == "borderline"

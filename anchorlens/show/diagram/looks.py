@@ -62,20 +62,19 @@ def trouble(cell: Cell) -> Look | None:
     """Why a cell's numbers do not describe a model that has fit its data; None where they do."""
     if cell.status in TROUBLES:
         return FAILED
-    if not cell.numbers:
+    if cell.outcome is None:
         return MISSING
-    return UNDERFIT if cell.numbers["label"] == "undecided: underfit" else None
+    return UNDERFIT if cell.outcome.cause == "underfit" else None
 
 
 def outcome(cell: Cell) -> Look:
     """What a cell came to by behaviour: one of `OUTCOMES`."""
-    found = trouble(cell)
-    if found is not None:
-        return found
-    label = cell.numbers["label"]
-    if label == "Phase 2":
+    found, phase = trouble(cell), cell.outcome
+    if found is not None or phase is None:
+        return found or MISSING
+    if phase.phase == 2 and phase.commutative is None:
         return EITHER
-    return next((look for look in PHASES if look.name == label), UNDECIDED)
+    return next((look for look in PHASES if look.name == phase.label), UNDECIDED)
 
 
 def agreement(cell: Cell) -> Look:

@@ -13,7 +13,7 @@ from anchorlens.figures.training_curve import training_curve, training_traces
 from anchorlens.show.diagram.axes import value_label
 from anchorlens.show.templating import environment
 from anchorlens.sweep.cells import Cell
-from anchorlens.verdict.stored import stored_verdict
+from anchorlens.verdict.verdict import Verdict
 
 DIGITS = 4
 """Significant digits of the numbers of a training curve."""
@@ -66,7 +66,7 @@ def panel_content(
         "cell": cell,
         "name": cell_name(cell, fields),
         "facts": _facts(cell, [name for name in varying if name not in fields]),
-        "verdict": None if cell.verdict is None else stored_verdict(cell.verdict),
+        "verdict": None if cell.verdict is None else Verdict.from_dict(cell.verdict),
         "probes": cell.content.get("probes", {}),
         "command": command,
         "link": link,

@@ -8,23 +8,23 @@ import plotly.graph_objects as go
 
 from anchorlens.figures.training_curve import ACCURACIES, accuracy_line, finished, two_rows
 from anchorlens.tasks.phases import COLOURS, SHORT
-from anchorlens.verdict.forecast import Moment
+from anchorlens.verdict.forecast import TrajectoryPoint
 
 SYMBOLS = ("circle", "square", "diamond", "cross")
 """Of the phases."""
 
 
-def trajectory(moments: Sequence[Moment]) -> go.Figure:
+def trajectory(points: Sequence[TrajectoryPoint]) -> go.Figure:
     """Accuracies and the forecast's probabilities against the checkpoints of a run, evenly spaced."""
     figure = two_rows("accuracy", "probability of the end")
-    steps = [f"{moment.step:,}" for moment in moments]
+    steps = [f"{point.step:,}" for point in points]
     for name in ACCURACIES:
-        values = [getattr(moment, name.lower()) for moment in moments]
+        values = [getattr(point, name.lower()) for point in points]
         figure.add_trace(accuracy_line(name, steps, values))
     for (label, colour), symbol in zip(COLOURS.items(), SYMBOLS, strict=True):
         figure.add_scatter(
             x=steps,
-            y=[None if moment.forecast is None else moment.forecast.get(label) for moment in moments],
+            y=[None if point.forecast is None else point.forecast.get(label) for point in points],
             mode="lines+markers",
             name=f"ends in {SHORT[label]}",
             line={"color": colour},

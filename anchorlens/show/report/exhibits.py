@@ -109,9 +109,9 @@ def training_exhibits(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Ite
     if any(verdict.trajectory for verdict in verdicts):
         takes = []
         for verdict, label in zip(verdicts, labels, strict=True):
-            moments = verdict.trajectory
-            if moments:
-                takes.append(Take(label, f"{len(moments)} checkpoints", trajectory(moments)))
+            points = verdict.trajectory
+            if points:
+                takes.append(Take(label, f"{len(points)} checkpoints", trajectory(points)))
             else:
                 takes.append(Take(label, "one checkpoint, not the folder of its run"))
         yield _exhibit("trajectory", CAPTIONS["trajectory"], takes)
@@ -119,10 +119,11 @@ def training_exhibits(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Ite
 
 def _measured(probe: Callable[..., ProbeResult], subject: Subject) -> ProbeResult:
     checkpoint = subject.checkpoint
+    model, task = subject.model_and_task()
     if checkpoint is None or checkpoint.train is None:
-        return apply(probe, subject.model, subject.task)
-    device = next(subject.model.parameters()).device
-    return apply(probe, subject.model, subject.task, lambda: checkpoint.initial_model(device))
+        return apply(probe, model, task)
+    device = next(model.parameters()).device
+    return apply(probe, model, task, lambda: checkpoint.initial_model(device))
 
 
 def _take(label: str, result: ProbeResult, title: str) -> Take:

@@ -36,7 +36,8 @@ class Entry:
     def outline(self) -> str:
         """What it is, in a line."""
         subject = self.verdict.subject
-        return sizes(subject.model.cfg) if subject.checkpoint is None else subject.checkpoint.outline
+        model, _ = subject.model_and_task()
+        return sizes(model.cfg) if subject.checkpoint is None else subject.checkpoint.outline
 
     @property
     def facts(self) -> list[tuple[str, Any]]:
@@ -75,7 +76,8 @@ def write_report(
             one of your own; its heading is its name, how it is read its docstring's first sentence.
 
     Raises:
-        ValueError: no verdict, something else than verdicts or probes, or two probes of one name.
+        ValueError: no verdict, something else than verdicts or probes, two probes of one name, or a verdict
+            that was read back without its model.
         OSError: the disk refuses; a file that was there before is untouched.
 
     Example:
@@ -92,7 +94,8 @@ def page_html(
     """The page that `write_report` writes.
 
     Raises:
-        ValueError: no verdict, something else than verdicts or probes, or two probes of one name.
+        ValueError: no verdict, something else than verdicts or probes, two probes of one name, or a verdict
+            that was read back without its model.
     """
     if (
         not isinstance(verdicts, Sequence)
@@ -100,6 +103,8 @@ def page_html(
         or not all(isinstance(v, Verdict) for v in verdicts)
     ):
         raise ValueError(f"verdicts must be a list of one or more Verdict, got {verdicts!r}; see classify")
+    for verdict in verdicts:
+        verdict.subject.model_and_task()
     chosen = checked_probes(probes)
     labels = distinct([verdict.subject.name for verdict in verdicts])
     exhibits = list(probe_exhibits(verdicts, labels, chosen))
@@ -120,10 +125,10 @@ def page_html(
 def _settings(subject: Subject) -> list[tuple[str, list[Setting]]]:
     checkpoint = subject.checkpoint
     if checkpoint is None:
-        config = subject.model.cfg
+        model, task = subject.model_and_task()
         facts = [
-            Setting(name, getattr(config, name, None), "of the HookedTransformer") for name in MODEL_FACTS
+            Setting(name, getattr(model.cfg, name, None), "of the HookedTransformer") for name in MODEL_FACTS
         ]
-        return [("Model", facts), ("Task", settings(subject.task))]
+        return [("Model", facts), ("Task", settings(task))]
     tables = [("Model", settings(checkpoint.model)), ("Task", settings(checkpoint.task))]
     return tables + ([] if checkpoint.train is None else [("Training", settings(checkpoint.train))])

@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from anchorlens.foreign import printable
 from anchorlens.show.terminal.console import Terminal
 from anchorlens.tasks.phases import Phase
-from anchorlens.verdict.forecast import Moment
+from anchorlens.verdict.forecast import TrajectoryPoint
 from anchorlens.verdict.mechanism import Evidence
 from anchorlens.verdict.verdict import SCHEMA_VERSION, Verdict
 
@@ -123,10 +123,10 @@ def _evidence_lines(evidence: Sequence[Evidence]) -> Iterator[str]:
     yield f"  {len(evidence) - len(counting)} more readings say nothing here; --json and --report list them"
 
 
-def _trajectory_table(moments: Sequence[Moment]) -> Table:
+def _trajectory_table(points: Sequence[TrajectoryPoint]) -> Table:
     """A row for each checkpoint of a run."""
     shown = Table("step", "of the run", "train", "ID", "OOD", "now", "forecast", title="phase against step")
-    for one in moments:
+    for one in points:
         expected = one.expected
         shown.add_row(
             f"{one.step}",

@@ -1,43 +1,32 @@
 """What a model answers: accuracies per split and pair, deviations, commutativity, and its phase.
 
 Every (pair, key, position) is asked (up to `max_cells`); only the noise around it is sampled, several
-draws for each, so that the standard errors speak of noise alone. Sources: arXiv 2405.05409 (inferential
-and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
+draws for each, so that the standard errors are those of the noise alone. Sources: arXiv 2405.05409
+(inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
+from jaxtyping import Int
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.models.config import ModelConfig
-from anchorlens.models.measuring import BATCH_BYTES, evaluation_mode, sequence_bytes
-from anchorlens.randomness import generator
-from anchorlens.tasks.phases import Phase, phase_by_definition
+from anchorlens.tasks.accuracy import Accuracy
+from anchorlens.tasks.phases import CLEAR, Phase, phase_by_definition
 from anchorlens.tasks.two_anchor.drawing import Drawing
-from anchorlens.tasks.two_anchor.task import AnchorBatch, AnchorTask, Cells, Pair, Split
+from anchorlens.tasks.two_anchor.questions import Model, PairAccuracy, Questions
+from anchorlens.tasks.two_anchor.task import AnchorBatch, AnchorTask, Pair, Split
 from anchorlens.views import view
 
-_MOST_PERMUTED = 10_000_000
-"""Sequences of a training set of which a permutation is made, to choose some."""
-
-Model = Callable[[Tensor], Tensor]
-"""Anything that maps tokens [batch, pos] to logits [batch, pos, d_vocab], as a HookedTransformer does, or
-to [batch, 1, d_vocab], those of the last position alone."""
-
-
 MOST_ASKED = 100_000_000
-"""Sequences that an option of `evaluate` may speak of."""
+"""Largest `max_train`, `max_cells` and `batch_size` of `evaluate`."""
 MOST_DRAWS = 10_000
-"""Noise draws of a cell."""
+"""Largest `n_noise`."""
 
 MEANING = {
     "train": "answers to what it was trained on",
@@ -47,35 +36,6 @@ MEANING = {
     "commutativity": "same answer for (.., a, b) and (.., b, a)",
 }
 """Accuracy of a Behaviour -> what it is, in a few words."""
-
-
-@documented
-@dataclass(frozen=True)
-class Accuracy:
-    """A share of sequences, with what it was measured on."""
-
-    value: float
-    """0..1."""
-    standard_error: float
-    """Of the noise draws (0 where every sequence there is was asked)."""
-    n_sequences: int
-    """Sequences asked."""
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} ± {self.standard_error:.3f}"
-
-
-@documented
-@dataclass(frozen=True)
-class PairAccuracy:
-    """Accuracy of one anchor pair."""
-
-    pair: Pair
-    """Anchor tokens in order."""
-    split: Split
-    """`id`: a seen pair on held-out (key, position); `ood`: an unseen pair on all of them."""
-    accuracy: Accuracy
-    """Against the trained target for seen pairs, the inferential one for unseen."""
 
 
 @documented
@@ -105,12 +65,29 @@ class Behaviour:
     """One for every pair."""
     deviations: dict[Split, dict[int, float]]
     """Split -> {answer - target: share of its sequences}; the target is inferential for `ood`."""
-    phase: Phase
-    """By definition, from the numbers above."""
     finite: bool
     """Whether every logit was finite."""
     options: dict[str, Any]
     """Noise draws, seed and the task's words."""
+
+    @property
+    def phase(self) -> Phase:
+        """By definition, from the numbers above."""
+        return self._named(None)
+
+    def phase_if_clear(self) -> Phase:
+        """The phase by definition, or `undecided: borderline`.
+
+        Where a number that decides is within two standard errors of its threshold there is no phase; where
+        only commutativity is, Phase 2 with `commutative` None. The standard errors are those of the draws.
+        """
+        return self._named(CLEAR)
+
+    def _named(self, standard_errors: int | None) -> Phase:
+        train = self.train if self.finite else math.nan
+        return phase_by_definition(
+            train, self.id, self.ood, self.commutativity, standard_errors=standard_errors
+        )
 
     def __repr__(self) -> str:
         ood = "no unseen pair" if self.ood is None else f"OOD {self.ood.value:.3f}"
@@ -123,11 +100,10 @@ class Behaviour:
         """Name, accuracy and meaning of every accuracy that was measured."""
         for name, meaning in MEANING.items():
             accuracy: Accuracy | None = getattr(self, name)
-            if accuracy is None:
-                continue
             if name == "train" and self.train_source == "fresh noise":
                 meaning = "trained (pair, key, position), fresh noise"
-            yield name.upper() if name in ("id", "ood") else name, accuracy, meaning
+            if accuracy is not None:
+                yield name.upper() if name in ("id", "ood") else name, accuracy, meaning
 
     def by_pair(self) -> dict[Pair, PairAccuracy]:
         """Pair -> its accuracy."""
@@ -146,25 +122,36 @@ class Behaviour:
 
     def headline(self) -> dict[str, Any]:
         """The few numbers that sum it up, JSON-ready: accuracies (0..1 or None) and the phase."""
-        names = ("train", "id", "ood", "symmetric", "commutativity")
-        values: dict[str, Any] = {}
-        for name in names:
-            accuracy = getattr(self, name)
-            values[name] = None if accuracy is None else accuracy.value
+        accuracies = {name: getattr(self, name) for name in MEANING}
+        values = {name: None if one is None else one.value for name, one in accuracies.items()}
         return {**values, "phase": self.phase.phase, "label": self.phase.label}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
         values = asdict(self)
-        values["phase"] = {"label": self.phase.label, **values["phase"]}
-        values["deviations"] = {
+        deviations = {
             split: {str(deviation): share for deviation, share in shares.items()}
             for split, shares in self.deviations.items()
         }
-        values["pairs"] = [
-            {**row, "pair": list(p.pair)} for p, row in zip(self.pairs, values["pairs"], strict=True)
-        ]
-        return values
+        pairs = [{**row, "pair": list(row["pair"])} for row in values["pairs"]]
+        return {**values, "pairs": pairs, "deviations": deviations, "phase": self.phase.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Behaviour:
+        """Read what `to_dict` gave, also after a way through JSON.
+
+        Raises:
+            KeyError: something is missing.
+        """
+        read = {name: value for name, value in values.items() if name != "phase"}  # it follows from the rest
+        for name in ("train_fresh", *MEANING):
+            read[name] = None if values[name] is None else Accuracy.from_dict(values[name])
+        read["pairs"] = tuple(map(PairAccuracy.from_dict, values["pairs"]))
+        read["deviations"] = {
+            split: {int(deviation): share for deviation, share in shares.items()}
+            for split, shares in values["deviations"].items()
+        }
+        return cls(**read)
 
 
 def evaluate(
@@ -217,7 +204,7 @@ def evaluate(
     has_noise = task.seq_len > task.chain_length + 1
     check_number("n_noise", n_noise, minimum=2 if has_noise else 1, limit=MOST_DRAWS, integer=True)
     n_noise = n_noise if has_noise else 1
-    questions = _Questions(model, task, seed, batch_size, max_cells)
+    questions = Questions(model, task, seed, batch_size, max_cells)
 
     ask = questions.ask
     train_cells = questions.cells("train")
@@ -260,12 +247,6 @@ def evaluate(
         commutativity=commutativity,
         pairs=tuple(pairs),
         deviations=deviations,
-        phase=phase_by_definition(
-            train=train.value if questions.finite else math.nan,
-            id=id_accuracy.value,
-            ood=None if ood is None else ood.value,
-            commutativity=None if commutativity is None else commutativity.value,
-        ),
         finite=questions.finite,
         options={
             "n_noise": n_noise,
@@ -292,7 +273,7 @@ def quick_accuracies(
     Returns:
         `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1; None where every pair is trained.
     """
-    questions = _Questions(model, task, seed, batch_size=1024, max_cells=2048)
+    questions = Questions(model, task, seed, batch_size=1024, max_cells=2048)
     accuracies: dict[str, float | None] = {
         "train_accuracy": questions.ask_batch(training_set, max_train).value
     }
@@ -302,133 +283,6 @@ def quick_accuracies(
         right = questions.ask(cells, 1)[:, 0] == targets if len(cells) else None
         accuracies[f"{split}_accuracy"] = None if right is None else float(right.mean())
     return accuracies
-
-
-class _Questions:
-    """Asks one model for its answers (argmax at the last position), in bounded batches."""
-
-    def __init__(self, model: Model, task: AnchorTask, seed: int, batch_size: int, max_cells: int) -> None:
-        check_capacity(model, task)
-        self.model, self.task, self.seed = model, task, seed
-        config = getattr(model, "config", None)
-        if isinstance(config, ModelConfig):
-            batch_size = min(batch_size, max(1, BATCH_BYTES // sequence_bytes(config, task.seq_len)))
-        self.batch_size, self.max_cells = batch_size, max_cells
-        self.finite = True
-        parameters = model.parameters() if isinstance(model, torch.nn.Module) else iter(())
-        self.device = next((p.device for p in parameters), torch.device("cpu"))
-
-    def cells(self, split: Split) -> Cells:
-        """Every cell of a split, or a random choice of `max_cells` of them."""
-        n_cells = self.task.n_cells(split)
-        if n_cells <= self.max_cells:
-            return self.task.cells(split)
-        rng = generator(self.seed, "evaluation", 1)
-        return self.task.some_cells(split, rng.choice(n_cells, self.max_cells, replace=False))
-
-    def ask(self, cells: Cells, n_noise: int) -> Int[np.ndarray, "cell draw"]:
-        """Answers for every cell under `n_noise` draws of noise.
-
-        The noise is a function of the seed and of how many cells there are: pairs and their mirrors,
-        asked with the same keys and positions, get the same noise and are comparable one by one.
-        """
-        rng = generator(self.seed, "evaluation")
-        draws = []
-        for _ in range(n_noise):
-            noise = self.task.noise(len(cells), rng)
-            draws.append(self._answers(self.task.place(cells, noise).tokens))
-        return np.stack(draws, axis=1)
-
-    def accuracy(self, split: Split, right: Bool[np.ndarray, "cell draw"]) -> Accuracy | None:
-        """Mean over cells and draws; None where there is no cell."""
-        if not right.size:
-            return None
-        return _accuracy(right, whole=self.task.n_cells(split) <= self.max_cells)
-
-    def pair_accuracies(
-        self, split: Split, cells: Cells, pairs: Iterable[Pair], right: Bool[np.ndarray, "cell draw"]
-    ) -> Iterator[PairAccuracy]:
-        """The accuracy of each pair that is among the cells."""
-        asked = self.task.pair_index(cells.pairs)
-        order = np.argsort(asked, kind="stable")
-        pairs = list(pairs)
-        wanted = self.task.pair_index(np.array(pairs))
-        ends = [np.searchsorted(asked[order], wanted, side=side) for side in ("left", "right")]
-        whole = self.task.n_cells(split) <= self.max_cells
-        for pair, start, end in zip(pairs, *ends, strict=True):
-            if start < end:
-                accuracy = _accuracy(right[order[start:end]], whole=whole)
-                yield PairAccuracy(pair, split, accuracy)
-
-    def ask_batch(self, batch: AnchorBatch | Drawing, limit: int) -> Accuracy:
-        """Accuracy on a batch, or on a random choice of `limit` of its sequences."""
-        n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
-        if len(batch) <= _MOST_PERMUTED:
-            rows = rng.permutation(len(batch))[:n]
-        else:
-            rows = rng.choice(len(batch), n, replace=False)
-        asked = batch.take(rows)
-        right = self._answers(asked.tokens) == asked.targets.numpy()
-        share = float(right.mean())
-        error = math.sqrt(share * (1 - share) / n * (1 - n / len(batch)))  # drawn without replacement
-        return Accuracy(share, error, n)
-
-    def _answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
-        answers = []
-        with evaluation_mode(self.model), torch.inference_mode():
-            for chunk in tokens.split(self.batch_size):
-                logits = self.model(chunk.to(self.device))
-                self._check(logits, chunk)
-                last = logits[:, -1]  # [batch, d_vocab]
-                self.finite = self.finite and bool(last.isfinite().all())
-                answers.append(last.argmax(dim=-1).cpu().numpy())
-        return np.concatenate(answers)
-
-    def _check(self, logits: Any, tokens: Int[Tensor, "batch pos"]) -> None:
-        shape = tuple(getattr(logits, "shape", ()))
-        n_sequences, n_pos = tokens.shape
-        if (
-            len(shape) != 3
-            or shape[0] != n_sequences
-            or shape[1] not in (1, n_pos)
-            or shape[2] < self.task.d_vocab
-        ):
-            raise ValueError(
-                f"model must give logits [batch, pos, d_vocab >= {self.task.d_vocab}] for tokens "
-                f"{list(tokens.shape)}, got {list(shape) or type(logits).__name__}; is it of this task?"
-            )
-
-
-def check_capacity(model: Model, task: AnchorTask) -> None:
-    """Check that a HookedTransformer can read a task's sequences; of another model nothing is known.
-
-    Raises:
-        ValueError: its vocabulary or context is too small.
-    """
-    config = getattr(model, "cfg", None)
-    for name, need in (("d_vocab", task.d_vocab), ("n_ctx", task.seq_len)):
-        have = getattr(config, name, None)
-        if isinstance(have, int) and have < need:
-            raise ValueError(
-                f"model must have {name} >= {need} for this task, got {have}; is it of this task?"
-            )
-
-
-def _accuracy(right: Bool[np.ndarray, "cell draw"], *, whole: bool = True) -> Accuracy:
-    """Mean over cells and draws.
-
-    Where every cell is there (`whole`), the standard error is that of the noise draws within the
-    cells; where they are a random choice, that of the cells' means, which holds both.
-    """
-    share = right.mean(axis=1)
-    n_cells, n_draws = right.shape
-    error = 0.0
-    if not whole:
-        error = float(share.std(ddof=1)) / math.sqrt(n_cells) if n_cells > 1 else 0.5
-    elif n_draws > 1:
-        variance = share * (1 - share) * n_draws / (n_draws - 1)  # of one draw, unbiased, per cell
-        error = math.sqrt(variance.sum() / n_draws) / n_cells
-    return Accuracy(float(share.mean()), error, right.size)
 
 
 def _shares(deviation: Int[np.ndarray, "cell draw"]) -> dict[int, float]:

@@ -1,0 +1,56 @@
+"""A share of sequences that are answered right, with its standard error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens.configuration import documented
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool
+
+
+@documented
+@dataclass(frozen=True)
+class Accuracy:
+    """A share of sequences, with what it was measured on."""
+
+    value: float
+    """0..1."""
+    standard_error: float
+    """Of the noise draws (0 where every sequence there is was asked)."""
+    n_sequences: int
+    """Sequences asked."""
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ± {self.standard_error:.3f}"
+
+    @classmethod
+    def of_draws(cls, right: Bool[np.ndarray, "question draw"], *, whole: bool = True) -> Accuracy:
+        """The mean over questions, each asked under several draws of noise.
+
+        Args:
+            right: whether each answer is right.
+            whole: whether these are all questions there are. The standard error is then that of the draws
+                within each question; where they are a random choice, that of the questions' means, which
+                holds both.
+        """
+        share = right.mean(axis=1)
+        n_questions, n_draws = right.shape
+        error = 0.0
+        if not whole:
+            error = float(share.std(ddof=1)) / math.sqrt(n_questions) if n_questions > 1 else 0.5
+        elif n_draws > 1:
+            variance = share * (1 - share) * n_draws / (n_draws - 1)  # of one draw, unbiased, per question
+            error = math.sqrt(variance.sum() / n_draws) / n_questions
+        return cls(float(share.mean()), error, right.size)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Accuracy:
+        """Read it from JSON data: its three fields."""
+        return cls(**values)

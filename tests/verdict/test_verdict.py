@@ -1,0 +1,87 @@
+"""A verdict is data: read back from its dict it says what it said."""
+
+import dataclasses
+import json
+import math
+from typing import get_args
+
+import pytest
+from known_verdicts import bare_verdict, whole_verdict
+
+from anchorlens.tasks.phases import Cause, Phase, phase_by_definition
+from anchorlens.verdict import Verdict
+
+
+def read_back(verdict):
+    return Verdict.from_dict(json.loads(json.dumps(verdict.to_dict())))
+
+
+def without_nan(content):
+    return json.loads(json.dumps(content).replace("NaN", '"no number"'))
+
+
+@pytest.mark.parametrize("verdict", [whole_verdict(), bare_verdict()], ids=["whole", "bare"])
+def test_it_comes_back_as_it_was(verdict):
+    stored = read_back(verdict)
+    assert without_nan(stored.to_dict()) == without_nan(verdict.to_dict())
+    assert stored.by_behaviour == verdict.by_behaviour and stored.mechanism.phase == verdict.mechanism.phase
+    assert stored.trajectory == verdict.trajectory and stored.subject.step == verdict.subject.step
+
+
+def test_phases_numbers_and_words():
+    verdict = whole_verdict()
+    stored = read_back(verdict)
+    assert stored.by_behaviour.label == "undecided: underfit"
+    assert stored.mechanism.probabilities == verdict.mechanism.probabilities
+    assert stored.mechanism.evidence[:3] == verdict.mechanism.evidence[:3]
+    assert math.isnan(stored.mechanism.evidence[3].value)
+    assert (stored.agreement, stored.explanation) == (None, verdict.explanation)
+    assert stored.warnings == ("The model is small.",)
+    assert repr(stored).startswith("Verdict(ckpt.pt: undecided: underfit; mechanism is no comparison")
+
+
+def test_what_was_measured_on_answers():
+    verdict = whole_verdict()
+    stored = read_back(verdict).behaviour
+    assert stored.id == verdict.behaviour.id and stored.symmetric is None
+    assert stored.pairs == verdict.behaviour.pairs and stored.deviations == verdict.behaviour.deviations
+
+
+def test_what_was_not_there_is_not_there():
+    stored = read_back(bare_verdict())
+    assert stored.mechanism.probabilities is None and stored.mechanism.evidence == ()
+    assert stored.mechanism.phase.label == "undecided: not finite"
+    assert stored.subject.step is stored.subject.path is None and stored.trajectory == ()
+
+
+def test_it_has_a_notebook_view_and_no_report(tmp_path):
+    stored = read_back(whole_verdict())
+    assert "undecided: underfit" in stored._repr_html_()
+    with pytest.raises(ValueError, match="read back without it \\(ckpt.pt\\); classify the checkpoint again"):
+        stored.report(tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())
+
+
+class TestPhase:
+    @pytest.mark.parametrize("cause", get_args(Cause))
+    def test_every_cause_comes_back_also_from_a_file_that_names_it_in_the_label_alone(self, cause):
+        phase = Phase.undecided(cause, "why")
+        content = phase.to_dict()
+        assert content["label"] == f"undecided: {cause}" and content["reason"] == f"{cause}: why"
+        assert Phase.from_dict(content) == phase
+        del content["cause"]
+        assert Phase.from_dict(content) == phase
+
+    def test_a_phase_has_no_cause_and_an_unknown_cause_is_none(self):
+        phase = phase_by_definition(1.0, 1.0, 0.9, 0.9)
+        content = phase.to_dict()
+        assert Phase.from_dict(content) == phase and phase.cause is None
+        assert Phase.from_dict(content | {"cause": "underfit"}) == phase
+        other = Phase.from_dict({"phase": None, "commutative": None, "label": "undecided: x", "reason": ""})
+        assert other.cause is None and other.label == "undecided"
+
+
+def test_a_model_that_is_there_is_not_stored():
+    of = whole_verdict().subject
+    assert dataclasses.replace(of, checkpoint=None).to_dict()["step"] is None
+    assert of.to_dict()["step"] == 10 and of.model_and_task() == (of.model, of.task)

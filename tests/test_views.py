@@ -41,7 +41,8 @@ MOST_BYTES = 20_000
 TEXT = {"Accuracy", "Evidence", "Mappings", "Opened", "PairAccuracy", "Phase", "Score", "Subject"}
 TEXT |= {"TrajectoryPoint"}
 """Public types whose one line of text says it all."""
-PACKAGES = ("anchorlens", *(f"anchorlens.{n}" for n in ("audit", "importers", "probes", "sweep", "verdict")))
+NAMES = ("audit", "files.importers", "probes", "sweep", "verdict")
+PACKAGES = ("anchorlens", *(f"anchorlens.{name}" for name in NAMES))
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 NAN = math.nan
 

@@ -168,7 +168,7 @@ def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
             folder.save_state(step, torch.get_num_threads(), stack.state(0))
             folder.close()
     paths = [tmp_path / str(k) for k in range(3)]
-    results = _train_together(runs, paths, True, lambda done, text: None)
+    results = _train_together(runs, paths, resume=True)
     assert [result.status for result in results] == ["finished"] * 3
     for run, result in zip(runs, results, strict=True):
         alone = train(*run).checkpoint.weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,9 @@ from anchorlens.audit.mappings import Mappings
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
-from anchorlens.training.child_processes import call_in_processes
+from anchorlens.training.jobs import train_in_jobs
 from anchorlens.training.numerics import choose_device, numeric_settings
-from anchorlens.training.plan import check_runs, members_at_once, processes
-from anchorlens.training.progress import progress_bar
+from anchorlens.training.plan import check_runs
 from anchorlens.training.result import TrainingDiverged
 from anchorlens.training.stack import Stack
 
@@ -56,50 +56,17 @@ def watch(
         TrainingDiverged: a loss became NaN or infinite.
         RuntimeError: a worker process was killed.
     """
-    runs = check_runs(runs)
-    n_processes = processes(runs, workers)
-    with progress_bar(len(runs) * moments[-1], enabled=progress) as show:
-        if n_processes > 1:
-            return _in_processes(mappings, runs, moments, n_draws, n_processes, show)
-        at_once = members_at_once(runs[0], len(runs)) if _on_cuda(runs) else 1
-        parts = []
-        for start in range(0, len(runs), at_once):
-
-            def shown(done: int, text: str, before: int = start * moments[-1]) -> None:
-                show(before + done, text)
-
-            together = runs[start : start + at_once]
-            parts.append(_watch_stack(mappings, together, moments, n_draws, shown))
-        return np.concatenate(parts)
-
-
-def _on_cuda(runs: Sequence[RunConfig]) -> bool:
-    return choose_device(runs[0].train.device).type == "cuda"
-
-
-def _in_processes(
-    mappings: Mappings,
-    runs: Sequence[RunConfig],
-    moments: Sequence[int],
-    n_draws: int,
-    n_processes: int,
-    show: Callable[[int, str], None],
-) -> Float[np.ndarray, "run moment mapping"]:
-    """Each run alone, in one of several processes."""
-
-    def ended(k: int, n_ended: int) -> None:
-        show(n_ended * moments[-1], f"{n_ended} of {len(runs)} models")
-
-    calls = [(mappings, [run], moments, n_draws) for run in runs]
-    return np.concatenate(call_in_processes(_watch_stack, calls, n_processes, ended=ended))
+    watched = functools.partial(_watch_stack, mappings=mappings, moments=moments, n_draws=n_draws)
+    return np.stack(train_in_jobs(watched, check_runs(runs), workers=workers, progress=progress))
 
 
 def _watch_stack(
-    mappings: Mappings,
     runs: Sequence[RunConfig],
+    show: Callable[[int, str], None] = lambda done, text: None,
+    *,
+    mappings: Mappings,
     moments: Sequence[int],
     n_draws: int,
-    show: Callable[[int, str], None] = lambda done, text: None,
 ) -> Float[np.ndarray, "run moment mapping"]:
     """Runs in one stack, in this process."""
     train = runs[0].train

@@ -1,1 +1,1 @@
-"""What decides a run: task, model and training (RunConfig, TrainConfig), the presets, what asking costs."""
+"""What decides a run: task, model and recipe (RunConfig, TrainConfig); presets, identity, what it costs."""

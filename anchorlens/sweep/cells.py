@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from anchorlens.configuration import documented
+from anchorlens.runs.identity import execution_fields, identity, same_value
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.phases import Phase
 from anchorlens.views import drawn
@@ -28,19 +27,28 @@ ACCURACIES = ("train", "id", "ood", "symmetric", "commutativity")
 
 
 def cell_id(run: RunConfig) -> str:
-    """The identity of a cell: the first 16 hexadecimal digits of the SHA-256 of its whole configuration.
+    """The id of a cell: the first 16 hexadecimal digits of the identity of its run."""
+    return identity(run)[:16]
 
-    Equal configurations have one identity, whether a number was written 1 or 1.0.
+
+def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
+    """The id of each cell, in order.
+
+    Raises:
+        ValueError: two of them are the same run, carried out or recorded in different ways.
     """
-    return hashlib.sha256(same_value(run.to_dict()).encode()).hexdigest()[:16]
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    ids = [cell_id(run) for run in runs]
+    first: dict[str, RunConfig] = {}
+    for name, run in zip(ids, runs, strict=True):
+        other = first.setdefault(name, run)
+        if other != run:
+            one, two = other.train.to_dict(), run.train.to_dict()
+            field = next(field for field in one if one[field] != two[field])
+            raise ValueError(
+                f"the cells of a sweep must be different runs, got two that differ only in {field} "
+                f"({one[field]} and {two[field]}), which does not decide what is learnt; give it one value"
+            )
+    return ids
 
 
 @documented
@@ -60,11 +68,13 @@ class Cell:
     """Why it failed, diverged or cannot be read, in a line."""
     details: str | None = field(default=None, repr=False)
     """The traceback of a failed cell."""
+    stored_as: str | None = field(default=None, repr=False)
+    """Its id in the folder that it was read from; None for a cell of no folder."""
 
     @cached_property
     def id(self) -> str:
-        """Its identity, a hash of the configuration."""
-        return cell_id(self.run)
+        """Names it in its sweep: `cell_id`, or what an earlier version called it there."""
+        return self.stored_as or cell_id(self.run)
 
     @cached_property
     def fields(self) -> dict[str, Any]:
@@ -122,7 +132,7 @@ class Cell:
         return numbers
 
     def row(self) -> dict[str, Any]:
-        """One flat record: `cell` (its identity), `status`, `error`, every field, every number."""
+        """One flat record: `cell` (its id), `status`, `error`, every field, every number."""
         return {"cell": self.id, "status": self.status, "error": self.error, **self.fields, **self.numbers}
 
     def __repr__(self) -> str:
@@ -214,21 +224,21 @@ class SweepResult:
 
 
 def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
-    """Field -> its values, ascending (text and None last), for every field that has more than one."""
+    """Field -> its values, ascending (text and None last), for every field that has more than one.
+
+    Left out are fields that do not decide what a cell learns: parts of a sweep may be trained elsewhere.
+    """
     values: dict[str, dict[str, Any]] = {}
     for cell in cells:
+        left_out = execution_fields(cell.run.train)
         for name, value in cell.fields.items():
-            values.setdefault(name, {})[same_value(value)] = value
+            if name not in left_out:
+                values.setdefault(name, {})[same_value(value)] = value
     return {
         name: tuple(sorted(found.values(), key=_ascending))
         for name, found in values.items()
         if len(found) > 1
     }
-
-
-def same_value(value: Any) -> str:
-    """A text that equal values of a field share, whether a number was written 1 or 1.0."""
-    return json.dumps(_canonical(value), sort_keys=True)
 
 
 def _ascending(value: Any) -> tuple[bool, float, str]:

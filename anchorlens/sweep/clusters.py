@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from dask import config
-from distributed import LocalCluster, Security
+from distributed import LocalCluster, Security, WorkerPlugin
 
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.training.child_processes import safe_children
@@ -84,10 +84,23 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
                 "called: put the call under `if __name__ == '__main__':`, or take the engine 'serial'"
             ) from error
         if n_gpus > 1:
-            from anchorlens.sweep.one_gpu import OneGPU
-
             cluster.get_client().register_plugin(OneGPU(n_gpus))
         yield cluster
+
+
+class OneGPU(WorkerPlugin):
+    """Lets a worker see one GPU alone, by its number; CUDA reads the variable when it is first used there."""
+
+    name = "anchorlens-one-gpu"
+
+    def __init__(self, n_gpus: int) -> None:
+        """Spread the workers over so many GPUs."""
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        self.gpus = seen.split(",") if seen else [str(k) for k in range(n_gpus)]
+
+    def setup(self, worker: Any) -> None:
+        """Choose this worker's GPU."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = self.gpus[int(worker.name) % len(self.gpus)]
 
 
 @contextlib.contextmanager

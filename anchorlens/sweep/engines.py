@@ -12,14 +12,15 @@ import contextlib
 import importlib.util
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_number
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import MOST_WORKERS
 
 if TYPE_CHECKING:
@@ -32,19 +33,6 @@ CONNECT_SECONDS = 60
 
 class EngineError(RuntimeError):
     """The engine does not start, or broke again and again; what is finished is kept."""
-
-
-class InThisProcess(Executor):
-    """Runs what is submitted, one after another, here."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run it now; the future is done when this returns."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 class Engine:
@@ -121,14 +109,6 @@ class Engine:
         if self.name == "serial":
             return InThisProcess()
         return self._dask(runs, folder)
-
-    def window(self) -> int | None:
-        """How many jobs to have submitted at a time; None for all."""
-        return 1 if self.name == "serial" else None
-
-    def killed(self, error: BaseException) -> bool:
-        """Whether a job ended because the processes that had it were killed, again and again."""
-        return type(error).__name__ == "KilledWorker"
 
     @contextlib.contextmanager
     def _dask(self, runs: Sequence[RunConfig], folder: Path) -> Iterator[Executor]:

@@ -2,7 +2,7 @@
 
 | file                | what                                                                                |
 |---------------------|-------------------------------------------------------------------------------------|
-| sweep.json          | the configuration of every cell that was asked for                                  |
+| sweep.json          | the id and the configuration of every cell that was asked for                       |
 | cells/ID/           | a finished cell: a run's folder with `cell.json`; it appears atomically, whole      |
 | unfinished/ID/      | a cell under way, with the state that it continues from                             |
 | failed/ID.json      | the error of a cell that cannot be trained                                          |
@@ -13,25 +13,31 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import filelock
 
 from anchorlens.files.container import CheckpointError, atomic_write, readable
 from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.foreign import MOST_BYTES, MOST_VALUES, printable, read_bytes, read_json, shown
+from anchorlens.runs.identity import cell_id_of_before, same_value
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep.cells import Cell, SweepResult, cell_id, same_value
+from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.sweep.stored import checked_cell, checked_failure
+from anchorlens.training.folder import claim
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1
-_LARGEST_LIST, _MOST_VALUES_OF_LIST = 512 * 2**20, 10_000_000
+LIST_VERSION = 2
+"""Of sweep.json; in version 1 no ids were written, and a cell was called by its whole configuration."""
+_LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
 """Bytes and values of sweep.json: 100,000 cells."""
 _MOST_TARGETS = 10_000_000
 """(Chain, key) of all different tasks of a sweep together; a target takes some 30 bytes."""
+
+NamedRun = tuple[str, RunConfig]
+"""A cell's id, which names its folder, and its run."""
 
 
 class SweepFolder:
@@ -42,37 +48,25 @@ class SweepFolder:
         self.out = Path(out)
 
     @contextlib.contextmanager
-    def held(self, runs: Sequence[RunConfig]) -> Iterator[None]:
-        """Be the only one who gives out the cells of this folder; note what is asked for.
+    def held(self, runs: Sequence[RunConfig]) -> Iterator[list[NamedRun]]:
+        """Be the only one who gives out the cells of this folder; note what is asked for, each with its id.
 
         Raises:
-            ValueError: it holds something else, or another process trains this sweep.
+            ValueError: it holds something else, another process trains this sweep, or two cells are one run.
             OSError: it cannot be written.
         """
-        if self.out.exists() and not self.out.is_dir():
-            raise ValueError(f"out must be a folder, got the file {self.out}; choose another name")
-        if not self.path.exists() and self.out.exists():
-            foreign = [file.name for file in self.out.iterdir() if not file.name.startswith(".")]
-            if foreign:
-                raise ValueError(
-                    f"{self.out} holds {shown(foreign[0])} and no sweep; choose a new or empty folder"
-                )
-        self.out.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(self.out / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except filelock.Timeout:
-            raise ValueError(
-                f"{self.out} is being trained by another process; wait for it, or choose another folder"
-            ) from None
+        in_use = "being trained by another process; wait for it, or choose another folder"
+        lock = claim(self.out, self.path.name, what="sweep", in_use=in_use)
         try:
             self._clean()
-            known = {cell_id(run): run for run in (self.runs() if self.path.exists() else [])}
-            missing = {cell_id(run): run for run in runs}.keys() - known.keys()
-            if missing or not self.path.exists():
-                both = known | {cell_id(run): run for run in runs}
-                self._write(self.path, SWEEP_FORMAT, {"cells": [run.to_dict() for run in both.values()]})
-            yield
+            known = self.stored() if self.path.exists() else []
+            named = _named(runs, known)
+            wanted = dict(named) | dict(known)
+            if len(wanted) > len(dict(known)) or not self.path.exists():
+                wanted = dict(known) | wanted  # in the order in which they were first asked for
+                cells = {"ids": list(wanted), "cells": [run.to_dict() for run in wanted.values()]}
+                self._write(self.path, SWEEP_FORMAT, cells, LIST_VERSION)
+            yield named
         finally:
             lock.release()
 
@@ -93,44 +87,65 @@ class SweepFolder:
         """Where the error of a failed cell is."""
         return self.out / "failed" / f"{identity}.json"
 
-    def runs(self) -> list[RunConfig]:
-        """The configuration of every cell that was ever asked for.
+    def stored(self) -> list[NamedRun]:
+        """Every cell that was ever asked for, with its id.
 
         Raises:
             CheckpointError: sweep.json is missing or cannot be understood.
         """
-        content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES_OF_LIST)
+        content = _read(
+            self.path, SWEEP_FORMAT, version=LIST_VERSION, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES
+        )
         try:
             if not isinstance(content["cells"], list):
                 raise ValueError(f"cells must be a list, got {shown(content['cells'])}")
-            return _runs(content["cells"])
+            runs = _runs(content["cells"])
+            if content["format_version"] == 1:
+                ids = [cell_id_of_before(cell) for cell in content["cells"]]
+            else:
+                ids = _checked_ids(content["ids"], len(runs))
+            return list(zip(ids, runs, strict=True))
         except SENSELESS as error:
             raise CheckpointError(self.path, f"is no list of cells: {cause(error)}") from None
 
-    def read(self, runs: Sequence[RunConfig]) -> SweepResult:
+    def named(self, runs: Sequence[RunConfig]) -> list[NamedRun]:
+        """Each of these runs with its id in this folder, which may not be there yet.
+
+        Raises:
+            ValueError: two of them are the same run, carried out or recorded in different ways.
+            CheckpointError: sweep.json cannot be understood.
+        """
+        return _named(runs, self.stored() if self.path.exists() else [])
+
+    def missing(self, cells: Iterable[NamedRun]) -> list[NamedRun]:
+        """Those that are neither finished nor failed, each once."""
+        return [
+            (name, run)
+            for name, run in dict(cells).items()
+            if not self.cell(name).exists() and not self.failure(name).exists()
+        ]
+
+    def read(self, cells: Iterable[NamedRun]) -> SweepResult:
         """These cells as they stand now.
 
         A cell whose files cannot be read has the status `damaged`, and an error that says which and why.
         """
-        return SweepResult(self.out, tuple(self.read_cell(run) for run in runs))
+        return SweepResult(self.out, tuple(self._read_cell(name, run) for name, run in cells))
 
-    def read_cell(self, run: RunConfig) -> Cell:
-        """One cell as it stands now."""
-        identity = cell_id(run)
-        path, failure = self.cell(identity), self.failure(identity)
+    def _read_cell(self, name: str, run: RunConfig) -> Cell:
+        path, failure = self.cell(name), self.failure(name)
         try:
             if path.exists():
                 content = _read(path / "cell.json", CELL_FORMAT, checked_cell)
-                return Cell(run, content["status"], path, content, content["error"])
+                return Cell(run, content["status"], path, content, content["error"], stored_as=name)
             if failure.exists():
                 content = _read(failure, FAILURE_FORMAT, checked_failure)
-                return Cell(run, "failed", None, {}, content["error"], content["details"])
+                return Cell(run, "failed", None, {}, content["error"], content["details"], name)
         except CheckpointError as error:
             remove = path if path.exists() else failure
-            return Cell(
-                run, "damaged", None, {}, f"{error}; remove {printable(remove, 500)} to train it again"
-            )
-        return Cell(run)
+            told = f"{error}; remove {printable(remove, 500)} to train it again"
+            return Cell(run, "damaged", None, {}, told, stored_as=name)
+        return Cell(run, stored_as=name)
 
     def finish(self, identity: str, content: Mapping[str, Any]) -> None:
         """Put a trained and measured cell in its place, whole."""
@@ -152,10 +167,26 @@ class SweepFolder:
             for leftover in folder.glob(".*.json.*.tmp"):
                 leftover.unlink(missing_ok=True)
 
-    def _write(self, path: Path, name: str, content: Mapping[str, Any]) -> None:
-        text = json.dumps({"format": name, "format_version": VERSION, **content}, allow_nan=False)
+    def _write(self, path: Path, name: str, content: Mapping[str, Any], version: int = VERSION) -> None:
+        text = json.dumps({"format": name, "format_version": version, **content}, allow_nan=False)
         with atomic_write(path) as file:
             file.write(text.encode())
+
+
+def _named(runs: Sequence[RunConfig], known: Sequence[NamedRun]) -> list[NamedRun]:
+    """Each run with the id under which it is known, or else a new one."""
+    known_as = {cell_id(run): name for name, run in reversed(known)}
+    return [(known_as.get(name, name), run) for name, run in zip(cell_ids(runs), runs, strict=True)]
+
+
+def _checked_ids(ids: Any, n_cells: int) -> list[str]:
+    """Ids as `cell_id` makes them, which are safe as the names of folders, one for each cell."""
+    if not isinstance(ids, list) or len(ids) != n_cells or len(set(map(str, ids))) < n_cells:
+        raise ValueError(f"ids must be a list of {n_cells:,} different ids, got {shown(ids)}")
+    for name in ids:
+        if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{16}", name):
+            raise ValueError(f"an id must be 16 hexadecimal digits, got {shown(name)}")
+    return ids
 
 
 def _runs(cells: list[Any]) -> list[RunConfig]:
@@ -198,7 +229,7 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
         {'finished': 130, 'failed': 1, 'missing': 1}
     """
     folder = SweepFolder(out)
-    return folder.read(folder.runs())
+    return folder.read(folder.stored())
 
 
 def _read(
@@ -206,6 +237,7 @@ def _read(
     name: str,
     check: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     *,
+    version: int = VERSION,
     most_bytes: int = MOST_BYTES,
     most_values: int = MOST_VALUES,
 ) -> dict[str, Any]:
@@ -215,7 +247,7 @@ def _read(
             content = read_json(read_bytes(path, most_bytes), most_values=most_values)
             if not isinstance(content, dict):
                 raise ValueError("it holds no JSON object")
-            check_format(path, content, name, VERSION)
+            check_format(path, content, name, version)
             return check(content)
         except CheckpointError:
             raise

@@ -10,9 +10,9 @@ from itertools import product
 from typing import Any, Literal
 
 from anchorlens.foreign import printable, read_json, shown
+from anchorlens.runs.identity import same_value
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import PART_CLASSES, Parts, RunConfig, merged, sorted_by_part
-from anchorlens.sweep.cells import cell_id
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}
@@ -70,7 +70,7 @@ def grid(
         key = tuple((name, id(value)) for name, value in each.get("task", {}).items())  # all of them live
         runs.append(RunConfig.from_dict(each, tasks.get(key)))
         tasks[key] = runs[-1].task
-    return list({cell_id(run): run for run in runs}.values())
+    return list({same_value(run.to_dict()): run for run in runs}.values())
 
 
 def axis_values(name: str, given: Any) -> tuple[Any, ...]:

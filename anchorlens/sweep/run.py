@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from typing import TYPE_CHECKING
 
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep.cells import SweepResult, cell_id
+from anchorlens.sweep.cells import SweepResult
 from anchorlens.sweep.engines import Engine, EngineError
-from anchorlens.sweep.folder import SweepFolder
-from anchorlens.sweep.work import Failure, cells_at_once, work
-from anchorlens.training.loop import loop_key
+from anchorlens.sweep.folder import NamedRun, SweepFolder
+from anchorlens.sweep.work import work
+from anchorlens.training.jobs import give_out, grouped, trained_together
 from anchorlens.training.plan import check_runs
 from anchorlens.training.progress import Update, progress_bar
 
@@ -27,7 +26,7 @@ BREAKS = 3
 PAUSE_SECONDS = 1.0
 """Before an engine that broke is opened again."""
 
-Job = list[RunConfig]
+Job = list[NamedRun]
 """Cells of equal shape that one process gets together."""
 
 
@@ -43,11 +42,11 @@ def sweep(
 ) -> SweepResult:
     """Train the cells that are not in the folder yet; the same call again continues.
 
-    A cell's identity is a hash of its whole configuration; its folder appears, whole, when it is trained and
-    measured, so that killing anything loses at most what is under way (and of that, what came after its last
-    saved state). A cell that ends in an error is recorded with it, and stops nobody. Every cell is trained on
-    one thread unless it asks for more: the same sweep gives the same bits on each engine of one kind of
-    machine.
+    A cell is known by its recipe: one that was trained on another machine, with another number of threads or
+    log lines is not trained again. Its folder appears, whole, when it is trained and measured, so that
+    killing anything loses at most what is under way (and of that, what came after its last saved state). A
+    cell that ends in an error is recorded with it, and stops nobody. Every cell is trained on one thread
+    unless it asks for more: the same sweep gives the same bits on each engine of one kind of machine.
 
     Args:
         runs: cells, as `grid` gives them; those in the folder are kept, whether they are among these or not.
@@ -64,7 +63,8 @@ def sweep(
         These cells in order, each finished or failed.
 
     Raises:
-        ValueError: unusable runs or options, a folder that holds something else or is being trained.
+        ValueError: unusable runs or options, two runs that differ in their execution alone (threads, ...), a
+            folder that holds something else or is being trained.
         OSError: the disk refuses (it is full, ...); what is finished is kept, the same call continues.
         EngineError: the engine does not start, or broke again and again; the same call continues.
 
@@ -78,98 +78,78 @@ def sweep(
     runs = check_runs(runs)
     chosen = Engine(engine, workers, security)
     folder = SweepFolder(out)
-    with folder.held(runs):
+    with folder.held(runs) as cells:
         if retry_failed:
-            for run in runs:
-                folder.failure(cell_id(run)).unlink(missing_ok=True)
-        missing = _missing(runs, folder)
+            for name, _ in cells:
+                folder.failure(name).unlink(missing_ok=True)
         with progress_bar(sum(run.train.total_steps for run in runs), enabled=progress) as show:
-            _Driver(runs, folder, chosen, show).train(missing)
-        if not _missing(folder.runs(), folder):
+            _Driver(cells, folder, chosen, show).train()
+        if not folder.missing(folder.stored()):
             shutil.rmtree(folder.out / "unfinished", ignore_errors=True)
-        return folder.read(runs)
-
-
-def _missing(runs: Sequence[RunConfig], folder: SweepFolder) -> list[RunConfig]:
-    """Cells that are neither finished nor failed, each once."""
-    by_id = {cell_id(run): run for run in runs}
-    return [
-        run
-        for identity, run in by_id.items()
-        if not folder.cell(identity).exists() and not folder.failure(identity).exists()
-    ]
+        return folder.read(cells)
 
 
 class _Driver:
-    """Gives cells out to an engine and takes in what came of them."""
+    """Gives cells out to an engine, takes in what came of them, and counts."""
 
-    def __init__(self, runs: Sequence[RunConfig], folder: SweepFolder, engine: Engine, show: Update) -> None:
-        self.runs, self.folder, self.engine, self.show = runs, folder, engine, show
-        self.n_ended = len(runs)
+    def __init__(self, cells: list[NamedRun], folder: SweepFolder, engine: Engine, show: Update) -> None:
+        self.cells, self.folder, self.engine, self.show = cells, folder, engine, show
+        self.n_ended = self.steps = 0
+        self.total_steps = sum(run.train.total_steps for _, run in cells)
 
-    def train(self, missing: Sequence[RunConfig]) -> None:
+    def train(self) -> None:
         """Train until every cell is finished or failed."""
-        n_breaks = 0
+        missing, n_breaks = self._missing(), 0
         while missing:
-            self._report()
-            n_before = len(missing)
+            broken = None
             try:
-                with self.engine.executor(missing, self.folder.unfinished("").resolve()) as executor:
+                runs = [run for _, run in missing]
+                with self.engine.executor(runs, self.folder.unfinished("").resolve()) as executor:
                     self._give_out(executor, missing)
             except (BrokenExecutor, CancelledError) as error:
-                left = _missing(missing, self.folder)
-                n_breaks = 1 if len(left) < n_before else n_breaks + 1
+                broken = error
+            n_before, missing = len(missing), self._missing()
+            if broken is not None:
+                n_breaks = 1 if len(missing) < n_before else n_breaks + 1
                 if n_breaks > BREAKS:
                     raise EngineError(
-                        f"the engine {self.engine.name!r} broke {n_breaks} times in a row ({error}); what is "
-                        "finished is kept, the same command continues"
-                    ) from error
+                        f"the engine {self.engine.name!r} broke {n_breaks} times in a row ({broken}); what "
+                        "is finished is kept, the same command continues"
+                    ) from broken
                 time.sleep(PAUSE_SECONDS)
-            missing = _missing(missing, self.folder)
+
+    def _missing(self) -> list[NamedRun]:
+        """Look through the whole folder; what is left to train."""
+        missing = self.folder.missing(self.cells)
+        self.n_ended = len(self.cells) - len(missing)
+        self.steps = self.total_steps - sum(run.train.total_steps for _, run in missing)
         self._report()
+        return missing
 
-    def _give_out(self, executor: Executor, missing: Sequence[RunConfig]) -> None:
-        waiting = deque(self._jobs(executor, missing))
-        under_way: dict[Future[list[Failure]], Job] = {}
-        while waiting or under_way:
-            while waiting and (self.engine.window() or len(under_way) + 1) > len(under_way):
-                job = waiting.popleft()
-                under_way[executor.submit(work, job, self.folder.out.resolve())] = job
-            ended, _ = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in ended:
-                waiting.extend(self._take_in(future, under_way.pop(future)))
-            self._report()
+    def _give_out(self, executor: Executor, missing: Sequence[NamedRun]) -> None:
+        runs, out = [run for _, run in missing], self.folder.out.resolve()
+        groups = grouped(runs, lambda run, n: executor.submit(trained_together, run, n).result())
+        give_out(
+            [[missing[place] for place in group] for group in groups],
+            lambda job: executor.submit(work, job, out),
+            self._take_in,
+            at_a_time=1 if self.engine.name == "serial" else None,
+        )
 
-    def _take_in(self, future: Future[list[Failure]], job: Job) -> list[Job]:
-        """Record what came of a job; what to submit again."""
+    def _take_in(self, job: Job, future: Future[None]) -> list[Job]:
+        """Count what has ended; what to give out again."""
         try:
-            failures = future.result()
-        except OSError:
-            raise
-        except (BrokenExecutor, CancelledError):
-            raise
+            future.result()
         except Exception as error:
-            if not self.engine.killed(error):
+            if type(error).__name__ != "KilledWorker":  # Dask's, for one whose processes died again and again
                 raise
             if len(job) > 1:  # one of them is at fault
-                return [[run] for run in job]
-            failures = [Failure(cell_id(job[0]), "every process that trained it was killed", str(error))]
-        for failure in failures:
-            self.folder.fail(*failure)
+                return [[cell] for cell in job]
+            self.folder.fail(job[0][0], "every process that trained it was killed", str(error))
+        self.n_ended += len(job)
+        self.steps += sum(run.train.total_steps for _, run in job)
+        self._report()
         return []
 
-    def _jobs(self, executor: Executor, missing: Sequence[RunConfig]) -> list[Job]:
-        """Cells in stacks of equal shape, as large as the engine's processes take."""
-        groups: dict[object, Job] = {}
-        for run in missing:
-            groups.setdefault(loop_key(run), []).append(run)
-        jobs = []
-        for group in groups.values():
-            size = 1 if len(group) == 1 else executor.submit(cells_at_once, group[0], len(group)).result()
-            jobs += [group[start : start + size] for start in range(0, len(group), size)]
-        return jobs
-
     def _report(self) -> None:
-        left = _missing(self.runs, self.folder)
-        steps = sum(run.train.total_steps for run in self.runs) - sum(run.train.total_steps for run in left)
-        self.show(steps, f"{len(self.runs) - len(left)} of {len(self.runs)} cells")
+        self.show(self.steps, f"{self.n_ended} of {len(self.cells)} cells")

@@ -13,8 +13,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from concurrent.futures import Executor
 
 SAFE_PATH = "PYTHONSAFEPATH"
 """Python's own variable: whatever it holds, the current folder is not searched for modules."""
@@ -58,35 +58,20 @@ def safe_children(*restored: str) -> Iterator[None]:
                 _before.clear()
 
 
-def call_in_processes(
-    function: Callable[..., Any],
-    calls: Sequence[Sequence[Any]],
-    n_processes: int,
-    *,
-    ended: Callable[[int, int], None] = lambda call, n_ended: None,
-    advice: str = "",
-) -> list[Any]:
-    """Call a function in several processes at once, each with one OpenMP thread.
+@contextlib.contextmanager
+def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
+    """Processes with one OpenMP thread each, which import the functions that they are sent.
 
-    The processes end with the call, and within a second after this process, however that ends.
+    They end with the context, and within a second after this process, however that ends.
 
     Args:
-        function: of a module; the processes import it.
-        calls: positional arguments of each call.
-        n_processes: so many calls at a time.
-        ended: is told which call has ended, by its place, and how many have.
+        n_processes: so many at a time.
         advice: what to say beside the error about a killed process.
-
-    Returns:
-        What each call returned, in order.
 
     Raises:
         RuntimeError: a process was killed.
         ValueError: see `safe_children`.
-        Exception: whatever the function raises.
     """
-    from concurrent.futures import Future, as_completed
-
     from loky import ProcessPoolExecutor
     from loky.process_executor import TerminatedWorkerError
 
@@ -96,13 +81,7 @@ def call_in_processes(
             n_processes, env={"OMP_NUM_THREADS": "1"}, initializer=end_with_parent, initargs=(os.getpid(),)
         )
         try:
-            futures: dict[Future[Any], int] = {
-                executor.submit(function, *call): place for place, call in enumerate(calls)
-            }
-            for n_ended, future in enumerate(as_completed(futures), start=1):
-                future.result()
-                ended(futures[future], n_ended)
-            return [future.result() for future in futures]
+            yield executor
         except TerminatedWorkerError as error:
             raise RuntimeError(
                 f"a worker process was killed (by hand, or for want of memory: try fewer workers){advice}"

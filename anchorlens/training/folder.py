@@ -13,13 +13,12 @@ Every file but the log appears atomically; the log is cut back to the state's st
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import filelock
 from torch import Tensor
@@ -29,6 +28,7 @@ from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
 from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.foreign import LONGEST, ordinary_file, read_bytes, read_json, short_integer, shown
+from anchorlens.runs.identity import execution_fields, identity, state_id_of_before
 from anchorlens.runs.run_config import RunConfig
 
 STATE_FORMAT = "anchorlens training state"
@@ -36,9 +36,6 @@ STATE_VERSION = 1
 ENDED = ("finished", "stopped early", "diverged")
 """How a run can end."""
 _LARGEST_LOG, _LONGEST_LINE, _MOST_LINES = 256 * 2**20, 2**16, 500_000
-
-MAY_DIFFER = ("device", "threads", "state_every_seconds")
-"""Fields of TrainConfig that a resumed run may set anew: where it runs, not what it computes."""
 
 
 class RunFolder:
@@ -51,47 +48,30 @@ class RunFolder:
             ValueError: it holds another run, or one and `resume` is not asked for.
             OSError: it cannot be written.
         """
-        self.path = Path(path)
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"out must be a folder, got the file {self.path}; choose another name")
-        if not self.path.exists() or not any(self.path.iterdir()):
-            self.path.mkdir(parents=True, exist_ok=True)
-        elif not resume or not (self.path / "config.json").exists():
-            self._check_free()
-        self._lock = filelock.FileLock(self.path / ".lock")
+        self.path, self._run = Path(path), run
+        self._log: TextIO | None = None
+        self._check_new(resume)
+        in_use = "in use by another run; wait for it or choose another"
+        self._lock = claim(self.path, "config.json", what="run", in_use=in_use)
         try:
-            self._lock.acquire(timeout=0)
-        except filelock.Timeout:
-            raise ValueError(f"{self.path} is in use by another run; wait for it or choose another") from None
-        try:
-            self._prepare(run, resume=resume)
+            self._check_new(resume)  # nobody has begun one in the meantime
+            self._identities = {identity(run)}
+            stored = stored_run(self.path)
+            if stored is not None:
+                _check_same(stored, run)
+                self._identities.add(state_id_of_before(stored))
+            if self.finished:  # a kill between the last checkpoint and its removal left it
+                (self.path / "state.pt").unlink(missing_ok=True)
+            for leftover in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".*.tmp")]:
+                leftover.unlink()
         except BaseException:
             self.close()
             raise
 
-    def _prepare(self, run: RunConfig, *, resume: bool) -> None:
-        self._run = run
-        self._log = None
-        stored = stored_run(self.path)
-        if stored is None or not resume:
-            self._check_free()
-        else:
-            _check_same(stored, run)
-        if self.finished:  # a kill between the last checkpoint and its removal left it
-            (self.path / "state.pt").unlink(missing_ok=True)
-        for leftover in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".*.tmp")]:
-            leftover.unlink()
-
-    def _check_free(self) -> None:
-        """Refuse a folder that holds a run or anything else."""
-        if (self.path / "config.json").exists():
+    def _check_new(self, resume: bool) -> None:
+        if not resume and (self.path / "config.json").exists():
             raise ValueError(
                 f"{self.path} holds a run already; continue it with resume (--resume) or choose another"
-            )
-        foreign = [f.name for f in self.path.iterdir() if not f.name.startswith(".")]
-        if foreign:
-            raise ValueError(
-                f"{self.path} holds {shown(foreign[0])} and no run; choose a new or empty folder"
             )
 
     def begin(self) -> None:
@@ -106,13 +86,11 @@ class RunFolder:
         """Whether the run has ended."""
         return (self.path / "ckpt.pt").exists()
 
-    def save_trajectory(self, checkpoint: Checkpoint) -> Path:
+    def save_trajectory(self, checkpoint: Checkpoint) -> None:
         """Write one checkpoint of the trajectory."""
         folder = self.path / "checkpoints"
         folder.mkdir(exist_ok=True)
-        path = folder / f"step_{checkpoint.step:08d}.pt"
-        save_checkpoint(path, checkpoint)
-        return path
+        save_checkpoint(folder / f"step_{checkpoint.step:08d}.pt", checkpoint)
 
     def save_final(self, checkpoint: Checkpoint) -> Path:
         """Write the run's last checkpoint; the state for resuming goes, the run has ended."""
@@ -126,7 +104,7 @@ class RunFolder:
         header = {
             "format": STATE_FORMAT,
             "format_version": STATE_VERSION,
-            "run": _identity(self._run),
+            "run": identity(self._run),
             "step": step,
             "threads": threads,
         }
@@ -143,7 +121,7 @@ class RunFolder:
             return None
         header, tensors = container.read(path)
         check_format(path, header, STATE_FORMAT, STATE_VERSION)
-        if header.get("run") != _identity(self._run):
+        if header.get("run") not in self._identities:
             raise container.CheckpointError(path, "is the state of another run; remove it to begin anew")
         try:
             last = self._run.train.total_steps - 1
@@ -186,15 +164,35 @@ class RunFolder:
     def close(self) -> None:
         """Close the log and let the folder go."""
         try:
-            if getattr(self, "_log", None) is not None:
+            if self._log is not None:
                 with container.naming(self.path / "log.jsonl"):  # a line may still be on its way
-                    self._log.close()  # pyright: ignore[reportOptionalMemberAccess]
+                    self._log.close()
         finally:
             self._lock.release()
 
     def _write_text(self, path: Path, text: str) -> None:
         with container.atomic_write(path) as file:
             file.write(text.encode())
+
+
+def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
+    """Lock a folder, made where there is none, unless it holds files and not `own`, by which ours are known.
+
+    Raises:
+        ValueError: it is a file, holds something else than `what`, or is locked: `in_use` says by whom.
+    """
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"out must be a folder, got the file {path}; choose another name")
+    path.mkdir(parents=True, exist_ok=True)
+    foreign = [file.name for file in path.iterdir() if not file.name.startswith(".")]
+    if foreign and own not in foreign:
+        raise ValueError(f"{path} holds {shown(foreign[0])} and no {what}; choose a new or empty folder")
+    lock = filelock.FileLock(path / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise ValueError(f"{path} is {in_use}") from None
+    return lock
 
 
 def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -275,20 +273,13 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
             raise container.CheckpointError(path, f"is no configuration of a run: {cause(error)}") from None
 
 
-def _identity(run: RunConfig) -> str:
-    """A hash of everything that decides what a run computes."""
-    values = run.to_dict()
-    for name in MAY_DIFFER:
-        values["train"].pop(name)
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
 def _check_same(stored: RunConfig, run: RunConfig) -> None:
-    """A resumed run computes what it began: every field but where it runs is the same."""
-    for part, old, new in zip(RunConfig._fields, stored, run, strict=True):
-        for name, value in new.to_dict().items():
-            was = old.to_dict()[name]
-            if value != was and name not in MAY_DIFFER:
+    """A resumed run computes what it began; where it does so and what it records may change."""
+    free, before = execution_fields(run.train), stored.to_dict()
+    for part, fields in run.to_dict().items():
+        for name, value in fields.items():
+            was = before[part][name]
+            if value != was and name not in free:
                 raise ValueError(
                     f"a resumed run keeps its configuration, but {part}.{name} was {shown(was)} and is now "
                     f"{shown(value)}; leave it out, or start a new run in another folder"

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.runs.identity import EXECUTION
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.two_anchor.behaviour import evaluate, quick_accuracies
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
@@ -19,17 +20,7 @@ from anchorlens.training.result import Status, TrainResult
 from anchorlens.training.schedule import LOSS_LINES, has_settled, loss_reached, trajectory_steps
 from anchorlens.training.stack import Stack, Update, stack_key
 
-_SHARED = (
-    "device",
-    "threads",
-    "log_every",
-    "eval_every",
-    "n_checkpoints",
-    "state_every_seconds",
-    "early_stop_evaluations",
-    "stop_at_loss",
-)
-
+_SHARED = (*EXECUTION, "early_stop_evaluations", "stop_at_loss")
 _ACCURACIES = ("train", "id", "ood")
 
 Show = Callable[[int, str], None]
@@ -195,9 +186,7 @@ class Loop:
         behaviour = evaluate(self.stack.model(k), member.run.task, training_set=member.data)
         metrics = {**(member.log[-1] if member.log else {}), "status": status, **behaviour.headline()}
         checkpoint = member.checkpoint(self.stack.weights(k), member.step, metrics)
-        if member.folder is not None:
-            member.folder.save_final(checkpoint)
-        out = None if member.folder is None else member.folder.path
+        out = None if member.folder is None else member.folder.save_final(checkpoint).parent
         member.result = TrainResult(checkpoint, behaviour, tuple(member.log), status, out)
 
     def _diverged(self, k: int, member: Member, problem: str) -> None:

@@ -26,8 +26,9 @@ from anchorlens.files.checkpoint import training_set
 from anchorlens.models.stacked.forward import last_logits
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.training.adamw import MOMENTS
 from anchorlens.training.numerics import choose_device, numeric_settings
-from anchorlens.training.stack import MOMENTS, Stack
+from anchorlens.training.stack import Stack
 
 MOST_WORKERS = 1024
 """Processes that may be asked for."""
@@ -255,14 +256,14 @@ def processes(runs: Sequence[RunConfig], workers: int | None) -> int:
         workers = max(1, loky.cpu_count() // max(run.train.threads or 1 for run in runs))
     if min(workers, len(runs)) == 1:
         return 1
-    largest = max(
-        runs, key=lambda run: run.train.batch_size * run.task.seq_len * _width(run) * run.model.n_layers
-    )
+    largest = max(runs, key=_size)
     return min(workers, _that_fit(len(runs), count_cost(largest).bytes + PROCESS_BYTES, torch.device("cpu")))
 
 
-def _width(run: RunConfig) -> int:
-    return run.model.d_model + run.model.d_mlp + run.model.n_heads * run.model.d_head
+def _size(run: RunConfig) -> int:
+    model = run.model
+    width = model.d_model + model.d_mlp + model.n_heads * model.d_head
+    return run.train.batch_size * run.task.seq_len * width * model.n_layers
 
 
 def _that_fit(n: int, each: int, device: torch.device) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +18,11 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.behaviour import evaluate
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.child_processes import call_in_processes
 from anchorlens.training.folder import RunFolder, read_log, stored_run
-from anchorlens.training.loop import Loop, Member, Show, loop_key
+from anchorlens.training.jobs import train_in_jobs
+from anchorlens.training.loop import Loop, Member, Show
 from anchorlens.training.numerics import choose_device, numeric_settings
-from anchorlens.training.plan import MOST_WORKERS, check_runs, members_at_once, processes
-from anchorlens.training.progress import progress_bar
+from anchorlens.training.plan import MOST_WORKERS, check_runs
 from anchorlens.training.result import TrainingDiverged, TrainResult
 
 Folder = str | os.PathLike[str]
@@ -129,13 +129,14 @@ def train_many(
         for run, folder in zip(runs, folders, strict=True):
             if folder is not None:
                 RunFolder(folder, run, resume=resume).close()
-    jobs = _jobs(runs)
-    n_processes = processes(runs, workers)
-    total = sum(run.train.total_steps for run in runs)
-    with progress_bar(total, enabled=progress) as show:
-        if n_processes == 1:
-            return _in_this_process(runs, folders, jobs, resume, show)
-        return _in_processes(runs, folders, n_processes, resume, show)
+    return train_in_jobs(
+        functools.partial(_train_together, resume=resume),
+        runs,
+        folders,
+        workers=workers,
+        progress=progress,
+        advice="; runs with folders continue with resume",
+    )
 
 
 def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | None]:
@@ -152,82 +153,26 @@ def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | N
     return folders
 
 
-def _jobs(runs: Sequence[RunConfig]) -> list[list[int]]:
-    """Which runs are trained together: on CUDA those of equal shape, as many as fit; else each alone."""
-    jobs: dict[object, list[int]] = {}
-    for k, run in enumerate(runs):
-        together = choose_device(run.train.device).type == "cuda"
-        jobs.setdefault(loop_key(run) if together else k, []).append(k)
-    split = []
-    for members in jobs.values():
-        at_once = members_at_once(runs[members[0]], len(members))
-        split += [members[start : start + at_once] for start in range(0, len(members), at_once)]
-    return split
-
-
-def _in_this_process(
-    runs: Sequence[RunConfig],
-    folders: Sequence[Path | None],
-    jobs: Sequence[Sequence[int]],
-    resume: bool,
-    show: Show,
-) -> list[TrainResult]:
-    results: dict[int, TrainResult] = {}
-    before = 0
-    for job in jobs:
-
-        def shown(done: int, text: str, before: int = before) -> None:
-            show(before + done, text)
-
-        trained = _train_together([runs[k] for k in job], [folders[k] for k in job], resume, shown)
-        results |= dict(zip(job, trained, strict=True))
-        before += sum(runs[k].train.total_steps for k in job)
-    return [results[k] for k in range(len(runs))]
-
-
-def _in_processes(
-    runs: Sequence[RunConfig], folders: Sequence[Path | None], n_processes: int, resume: bool, show: Show
-) -> list[TrainResult]:
-    """Each run alone, in one of several processes."""
-    done = 0
-
-    def ended(k: int, n_ended: int) -> None:
-        nonlocal done
-        done += runs[k].train.total_steps
-        show(done, f"{n_ended} of {len(runs)} models")
-
-    calls = [(run, folder, resume) for run, folder in zip(runs, folders, strict=True)]
-    advice = "; runs with folders continue with resume"
-    return call_in_processes(_train_alone, calls, n_processes, ended=ended, advice=advice)
-
-
-def _train_alone(run: RunConfig, folder: Path | None, resume: bool) -> TrainResult:
-    """One run in a process beside others: on one thread (OMP_NUM_THREADS) unless it asks for more."""
-    (result,) = _train_together([run], [folder], resume, lambda done, text: None)
-    return result
-
-
 def _train_together(
-    runs: Sequence[RunConfig], paths: Sequence[Path | None], resume: bool, show: Show
+    runs: Sequence[RunConfig],
+    paths: Sequence[Path | None],
+    show: Show = lambda done, text: None,
+    *,
+    resume: bool,
 ) -> list[TrainResult]:
     """Train runs of equal shape in stacks; those that have ended before are read."""
     train = runs[0].train
     device = choose_device(train.device)
     with contextlib.ExitStack() as held:
-        folders = [
-            None if path is None else _held(held, RunFolder(path, run, resume=resume))
-            for run, path in zip(runs, paths, strict=True)
-        ]
+        folders: list[RunFolder | None] = []
+        for run, path in zip(runs, paths, strict=True):
+            folder = None if path is None else RunFolder(path, run, resume=resume)
+            folders.append(folder if folder is None else held.enter_context(contextlib.closing(folder)))
         held.enter_context(numeric_settings(device, train.threads, tf32=train.matmul == "tf32"))
         members = list(_members(runs, folders, device))
         for step in sorted({member.step for member in members if member.result is None}):
             Loop([m for m in members if m.result is None and m.step == step], device).go(show)
         return [member.result for member in members if member.result is not None]
-
-
-def _held(held: contextlib.ExitStack, folder: RunFolder) -> RunFolder:
-    held.callback(folder.close)
-    return folder
 
 
 def _members(
@@ -257,7 +202,7 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
             warnings.warn(
                 f"resuming with {torch.get_num_threads()} threads a run begun with "
                 f"{header['threads']}: the last digits will differ from an uninterrupted run",
-                stacklevel=6,
+                stacklevel=9,
             )
     member.log = folder.open_log(member.step)
 

@@ -19,15 +19,13 @@ from anchorlens.models.gamma import initial_weights
 from anchorlens.models.stacked.forward import LastPosition, cells, last_logits
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.training.adamw import MOMENTS, StackedAdamW
 from anchorlens.training.schedule import epoch_order, learning_rate
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
     from anchorlens.runs.run_config import RunConfig
-
-MOMENTS = ("exp_avg", "exp_avg_sq")
-"""AdamW's state beside the step, by torch's names."""
 
 _FREE_MODEL = ("init_distribution", "scale_residual_writers")
 _SHARED_TRAIN = ("n_samples", "batch_size", "dtype", "matmul")
@@ -91,7 +89,7 @@ class Stack:
         self._leaves = list(self._merged.values())
         for leaf in self._leaves:
             leaf.requires_grad_()
-        self._optimizers = [self._optimizer(k) for k in range(len(runs))]
+        self._adamw = StackedAdamW(self._rows, [run.train for run in runs])
         self._place_data(data)
         self._make_cursors()
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -101,21 +99,6 @@ class Stack:
         return len(self.runs)
 
     # -- what is on the device -----------------------------------------------------------------------
-
-    def _optimizer(self, k: int) -> torch.optim.AdamW:
-        train = self.runs[k].train
-        row = self._rows[k].detach()
-        row.grad = torch.zeros_like(row)
-        capturable = self.device.type == "cuda"
-        return torch.optim.AdamW(
-            [row],
-            lr=torch.tensor(train.lr, device=self.device) if capturable else train.lr,
-            betas=(float(train.beta1), float(train.beta2)),
-            eps=train.eps,
-            weight_decay=train.weight_decay,
-            fused=True,
-            capturable=capturable,
-        )
 
     def _place_data(self, data: Sequence[AnchorBatch]) -> None:
         """Sequences as cells of the first layer's table, each distinct training set once."""
@@ -138,12 +121,6 @@ class Stack:
         self._order = torch.zeros(n_members, per_epoch, batch, dtype=torch.int64, device=device)
         self._within = torch.zeros(1, dtype=torch.int64, device=device)  # batch of the epoch
         self._step = torch.zeros(1, dtype=torch.int64, device=device)
-        if device.type == "cuda":
-            steps = range(self._train.total_steps)
-            schedule = [[learning_rate(run.train, step) for run in self.runs] for step in steps]
-            self._lrs = torch.tensor(schedule, dtype=torch.float32, device=device)  # [step, member]
-        clip = [run.train.clip_norm or torch.inf for run in self.runs]
-        self._clip = torch.tensor(clip, dtype=dtype, device=device)
         self._active = torch.ones(n_members, dtype=torch.bool, device=device)
         self._losses, self._norms = torch.zeros(2, n_members, dtype=dtype, device=device)
         self._failed_at = torch.full((n_members,), -1, dtype=torch.int64, device=device)
@@ -217,22 +194,9 @@ class Stack:
         return each.view(len(self), -1).mean(dim=1)
 
     def _apply(self, grads: Tensor, loss: Tensor, norm: Tensor) -> None:
-        """Clip and step the members that are active and finite; note what happened."""
+        """Step the members that are active and finite; note what happened."""
         finite = loss.isfinite() & norm.isfinite()
-        skipped = (~(self._active & finite)).float()
-        grads *= (self._clip / (norm + 1e-6)).clamp(max=1).unsqueeze(1)  # as torch's clip_grad_norm_
-        captured = self.device.type == "cuda"
-        lrs = self._lrs.index_select(0, self._step).squeeze(0) if captured else None
-        for k, optimizer in enumerate(self._optimizers):
-            (group,) = optimizer.param_groups
-            (row,) = group["params"]
-            row.grad = grads[k]
-            if lrs is None:
-                group["lr"] = learning_rate(self.runs[k].train, int(self._step))
-            else:
-                group["lr"].copy_(lrs[k])
-            optimizer.found_inf = skipped[k]  # pyright: ignore - as torch's GradScaler has it do nothing
-            optimizer.step()
+        self._adamw.step(grads, norm, self._active & finite, self._step)
         self._losses.copy_(torch.where(self._active, loss, self._losses))
         self._norms.copy_(torch.where(self._active, norm, self._norms))
         failed = self._active & ~finite
@@ -259,11 +223,6 @@ class Stack:
 
     # -- what comes out ------------------------------------------------------------------------------
 
-    @property
-    def parameters(self) -> dict[str, Tensor]:
-        """Every trained parameter by HookedTransformer's name, [member, ...], in the stack's memory."""
-        return self.layout.views(self._rows)
-
     def weights(self, member: int) -> dict[str, Tensor]:
         """A copy of every parameter of a member as it is now, by HookedTransformer's names."""
         return self.layout.weights(self._rows[member])
@@ -284,10 +243,8 @@ class Stack:
     def state(self, member: int) -> dict[str, Tensor]:
         """Everything a resumed member needs besides the step, as named tensors."""
         tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
-        optimizer, row = self._optimizers[member], self._rows[member]
-        saved = optimizer.state.get(optimizer.param_groups[0]["params"][0], {})
-        for moment in MOMENTS:
-            views = self.layout.views(saved.get(moment, torch.zeros_like(row)).unsqueeze(0))
+        for moment, row in self._adamw.moments(member).items():
+            views = self.layout.views(row.unsqueeze(0))
             tensors |= {f"{moment}.{name}": view[0].contiguous() for name, view in views.items()}
         return tensors
 
@@ -310,16 +267,12 @@ class Stack:
                 tensor.dtype != self._rows.dtype for tensor in tensors.values()
             ):
                 raise ValueError("the saved state is of another model; start the run anew in another folder")
-            rows = {
-                kind: self.layout.row(_strip(tensors, kind)).to(self.device) for kind in ("weight", *MOMENTS)
-            }
+            weights, *moments = (
+                self.layout.row(_strip(tensors, kind)).to(self.device) for kind in ("weight", *MOMENTS)
+            )
             with torch.no_grad():
-                self._rows[k].copy_(rows["weight"])
-            optimizer = self._optimizers[k]
-            on_cpu = self.device.type == "cpu"
-            saved = {m: rows[m] for m in MOMENTS}
-            saved["step"] = torch.tensor(float(step), device="cpu" if on_cpu else self.device)
-            optimizer.load_state_dict({**optimizer.state_dict(), "state": {0: saved}})
+                self._rows[k].copy_(weights)
+            self._adamw.restore(k, step, dict(zip(MOMENTS, moments, strict=True)))
         self.step = step
         self._make_cursors()
         self._graph = None

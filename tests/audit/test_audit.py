@@ -188,8 +188,9 @@ class TestTrained:
         """As on CUDA; a stack adds in another order, so the last digits differ."""
         mappings, short = mappings_of(TASK), replace(RECIPE, steps=20)
         runs = [RunConfig(TASK, TINY, replace(short, seed=seed)) for seed in (0, 1)]
-        together = watching._watch_stack(mappings, runs, [10, 20], 2)
-        alone = np.concatenate([watching._watch_stack(mappings, [run], [10, 20], 2) for run in runs])
+        asked = {"mappings": mappings, "moments": [10, 20], "n_draws": 2}
+        together = watching._watch_stack(runs, **asked)
+        alone = np.concatenate([watching._watch_stack([run], **asked) for run in runs])
         assert together.shape == (2, 2, 270) and np.abs(together - alone).max() < 1e-5
 
     def test_a_file_of_ones_own(self, tmp_path):

@@ -102,6 +102,85 @@ class TestTheSameCallAgain:
         assert sweep([run], tmp_path / "a", engine="serial").counts == {"finished": 1}
 
 
+class TestWhichRunACellIs:
+    def test_moving_to_another_machine_trains_nothing(self, done, tmp_path):
+        shutil.copytree(done.out, tmp_path / "a")
+        before = finished(tmp_path / "a")
+        elsewhere = {"device": "cpu", "threads": 2, "log_every": 3, "eval_every": 7, "state_every_seconds": 1}
+        again = sweep(tiny(AXES, **elsewhere), tmp_path / "a", engine="serial")
+        assert again.counts == {"finished": 4} and finished(tmp_path / "a") == before
+        assert list(again.axes) == ["gamma", "seed"]
+
+    def test_cells_that_were_added_elsewhere_make_no_axis(self, done, tmp_path):
+        shutil.copytree(done.out, tmp_path / "a")
+        sweep(tiny({"gamma": "0.7", "seed": "0:2"}, threads=2), tmp_path / "a", engine="serial")
+        assert list(open_sweep(tmp_path / "a").axes) == ["gamma", "seed"]
+
+    def test_one_run_carried_out_twice_is_refused(self, tmp_path):
+        runs = tiny({"threads": [1, 2]})
+        assert len(runs) == 2
+        with pytest.raises(ValueError, match=r"differ only in threads \(1 and 2\)"):
+            sweep(runs, tmp_path / "a", engine="serial")
+        assert not (tmp_path / "a/sweep.json").exists()
+
+    def test_what_it_may_end_by_makes_it_another_run(self, tmp_path):
+        result = sweep(tiny({"log_every": [2, 3]}, stop_at_loss=100.0), tmp_path / "a", engine="serial")
+        assert [cell.numbers["step"] for cell in result] == [10, 15] and list(result.axes) == ["log_every"]
+
+    def test_the_same_run_twice_is_one_cell(self, tmp_path):
+        (run,) = tiny({"seed": [0]})
+        result = sweep([run, run], tmp_path / "a", engine="serial")
+        assert [cell.status for cell in result] == ["finished"] * 2
+        assert len(open_sweep(tmp_path / "a")) == 1
+
+
+def test_what_a_cell_costs_the_driver_does_not_grow_with_their_number(tmp_path, monkeypatch):
+    """Looks into the folder, identities and events for each cell of 5 and of 50."""
+    from anchorlens.runs import identity
+    from anchorlens.sweep import run as driver
+
+    counted = dict.fromkeys(("looks", "identities", "events"), 0)
+
+    def counting(owner, name, what):
+        original = getattr(owner, name)
+
+        def called(*arguments):
+            counted[what] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, called)
+
+    class Progress:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def __call__(self, steps, text):
+            counted["events"] += 1
+            self.last = steps, text
+
+    def finish(job, out):
+        for name, _ in job:
+            (out / "cells" / name).mkdir(parents=True)
+
+    bar = Progress()
+    monkeypatch.setattr(driver, "progress_bar", lambda total, enabled: bar)
+    monkeypatch.setattr(driver, "work", finish)
+    monkeypatch.setattr(SweepFolder, "read", lambda self, cells: list(cells))
+    counting(SweepFolder, "cell", "looks")
+    counting(SweepFolder, "failure", "looks")
+    counting(identity, "recipe", "identities")
+    each = {}
+    for n in (5, 50):
+        counted.update(dict.fromkeys(counted, 0))
+        sweep(tiny({"seed": f"0:{n}"}), tmp_path / str(n), engine="serial")
+        assert bar.last == (20 * n, f"{n} of {n} cells")
+        each[n] = {what: count // n for what, count in counted.items()}
+    assert each[5] == each[50] == {"looks": each[5]["looks"], "identities": 1, "events": 1}
+
+
 class TestAFailingCell:
     @pytest.fixture
     def failed(self, tmp_path):
@@ -133,10 +212,15 @@ def test_a_faulty_cell_of_a_stack_stops_none_of_the_others(tmp_path):
     blocked = SweepFolder(tmp_path).unfinished(cell_id(runs[1]))
     blocked.parent.mkdir()
     blocked.write_text("in the way")
-    (failure,) = work(runs, tmp_path)
-    assert failure.id == cell_id(runs[1]) and "must be a folder, got the file" in failure.error
+    cells = SweepFolder(tmp_path).named(runs)
+    work(cells, tmp_path)
+    first, failed, last = SweepFolder(tmp_path).read(cells)
+    assert (first.status, failed.status, last.status) == ("finished", "failed", "finished")
+    assert failed.id == cell_id(runs[1]) and "must be a folder, got the file" in failed.error
     assert set(finished(tmp_path)) == {cell_id(runs[0]), cell_id(runs[2])}
-    assert work([runs[0], runs[2]], tmp_path) == []  # nothing is left to do
+    before = finished(tmp_path)
+    work([cells[0], cells[2]], tmp_path)
+    assert finished(tmp_path) == before  # nothing was left to do
 
 
 def test_a_diverged_run_is_a_cell_with_its_message(tmp_path):

@@ -15,10 +15,10 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, PhaseMap, phase_maps, plain_value, where
 from anchorlens.show.terminal.console import Terminal
 from anchorlens.show.terminal.training import duration
-from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_id
+from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.training.folder import readable_log
-from anchorlens.training.loop import loop_key
+from anchorlens.training.jobs import grouped
 from anchorlens.training.plan import plan
 
 SCHEMA_VERSION = 1
@@ -41,13 +41,15 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     console = Terminal()
     console.print(outline(runs))
     missing = list(runs)
+    cell_ids(runs)
     if out is not None and SweepFolder(out).path.exists():
-        missing = [cell.run for cell in SweepFolder(out).read(runs) if cell.status == "missing"]
+        folder = SweepFolder(out)
+        missing = [cell.run for cell in folder.read(folder.named(runs)) if cell.status == "missing"]
         console.print(f"{len(runs) - len(missing):,} of them are in {printable(out, None)}")
-    groups: dict[object, list[RunConfig]] = {}
-    for run in missing:
-        groups.setdefault(loop_key(run), []).append(run)
-    plans = [plan(group, seconds=1.0) for group in groups.values()]
+    plans = [
+        plan([missing[place] for place in group], seconds=1.0)
+        for group in grouped(missing, at_once=lambda run, n: n)
+    ]
     known = [one.seconds for one in plans if one.seconds is not None]
     if len(known) < len(plans):
         console.print("the memory does not hold all of them; try a smaller batch")
@@ -129,6 +131,6 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     """Cells with a folder that is not in its place yet, and the last step that was logged."""
     folder = SweepFolder(result.out)
     missing = [cell for cell in result if cell.status == "missing"]
-    logs = [(cell, folder.unfinished(cell_id(cell.run)) / "log.jsonl") for cell in missing]
+    logs = [(cell, folder.unfinished(cell.id) / "log.jsonl") for cell in missing]
     steps = [(cell, readable_log(path)) for cell, path in logs if path.exists()]
     return [(cell, log[-1]["step"] if log else 0) for cell, log in steps]

@@ -1,0 +1,78 @@
+"""Which runs are trained together, and how jobs are given out and taken in."""
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from anchorlens.runs.presets import preset
+from anchorlens.training.jobs import InThisProcess, give_out, grouped
+
+
+class TestGroups:
+    runs = [preset("quick", n_layers=layers, seed=seed) for seed in (0, 1, 2) for layers in (1, 2)]
+
+    def test_runs_of_equal_shape_in_groups_of_the_size_that_fits(self):
+        assert grouped(self.runs, lambda run, n: n) == [[0, 2, 4], [1, 3, 5]]
+        assert grouped(self.runs, lambda run, n: 2) == [[0, 2], [4], [1, 3], [5]]
+
+    def test_on_the_cpu_each_is_alone(self):
+        cpu = [run._replace(train=replace(run.train, device="cpu")) for run in self.runs]
+        assert sorted(grouped(cpu)) == [[0], [1], [2], [3], [4], [5]]
+
+    def test_one_run_asks_for_no_memory(self):
+        assert grouped(self.runs[:1], lambda run, n: 1 // 0) == [[0]]
+
+
+class TestGivingOut:
+    def test_all_are_taken_in_and_what_comes_back_is_given_out_again(self):
+        taken = []
+
+        def take_in(job, future):
+            taken.append((job, future.result()))
+            return [job // 2, job // 2] if job > 3 else []
+
+        with ThreadPoolExecutor(3) as executor:
+            give_out([8, 1, 2], lambda job: executor.submit(lambda: -job), take_in)
+        assert sorted(taken) == [(1, -1), *[(2, -2)] * 5, *[(4, -4)] * 2, (8, -8)]
+
+    @pytest.mark.parametrize("at_a_time", [1, 3, None])
+    def test_no_more_than_asked_for_are_out(self, at_a_time):
+        out, most = set(), []
+
+        def submit(job):
+            out.add(job)
+            most.append(len(out))
+            future = Future()
+            threading.Timer(0.001, future.set_result, [None]).start()
+            return future
+
+        give_out(range(20), submit, lambda job, future: out.discard(job) or [], at_a_time)
+        assert max(most) == (at_a_time or 20) and not out
+
+    def test_here_one_follows_the_other_and_an_error_is_in_its_future(self):
+        order = []
+
+        def take_in(job, future):
+            order.append(("in", job))
+            if job == 2:
+                with pytest.raises(ZeroDivisionError):
+                    future.result()
+            return []
+
+        def work(job):
+            order.append(("out", job))
+            return 1 // (2 - job)
+
+        give_out([1, 2, 3], lambda job: InThisProcess().submit(work, job), take_in, 1)
+        assert order == [(what, job) for job in (1, 2, 3) for what in ("out", "in")]
+
+    def test_what_take_in_raises_stops_it(self):
+        def take_in(job, future):
+            raise KeyError(job)
+
+        given = []
+        with pytest.raises(KeyError):
+            give_out([1, 2], lambda job: InThisProcess().submit(given.append, job), take_in, 1)
+        assert given == [1]

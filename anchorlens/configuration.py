@@ -1,4 +1,4 @@
-"""What the configuration dataclasses share: strict reading, JSON-ready writing, and their field docs."""
+"""What the configurations share: checked fields, strict reading, JSON-ready writing, and their field docs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import itertools
 import numbers
+import operator
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypeVar
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
+from typing import Any, Literal, Self, TypeVar, get_origin
 
 import numpy as np
 
@@ -25,37 +29,67 @@ _LARGEST_INTEGER = 2**63 - 1
 _LARGEST_NUMBER = 1e300
 
 
-def from_mapping(cls: type[T], values: Mapping[str, Any]) -> T:
-    """Build the configuration dataclass `cls` from `values`; a key it does not have is refused.
+def number(default: float | None, **bounds: float | Callable[[Any], float]) -> Any:
+    """A field of a `Config` that is a number within bounds, those of `check_number`.
 
-    Raises:
-        ValueError: an unknown key, with the closest known one.
+    A bound that other fields decide is a function of the configuration. That it must be an integer says the
+    field's type.
     """
-    known = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
-    for key in values:
-        if key not in known:
-            raise ValueError(f"{cls.__name__} has no field {shown(key)}; {suggestion(key, known)}")
-    return cls(**values)
+    return dataclasses.field(default=default, metadata=bounds)
+
+
+@functools.cache
+def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
+    """Field of a configuration dataclass -> its types; of an optional one the last is `NoneType`."""
+    hints = typing.get_type_hints(cls)
+    types = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    unions = (typing.Union, UnionType)
+    return {n: typing.get_args(hint) if get_origin(hint) in unions else (hint,) for n, hint in types.items()}
 
 
 class Config:
-    """What a configuration dataclass whose fields are plain values needs to travel as data."""
+    """Base of the configurations, frozen dataclasses: they check their fields and travel as data."""
+
+    def __post_init__(self) -> None:
+        """Check numbers, choices and truth values by type and bounds; NumPy's become Python's own.
+
+        Raises:
+            ValueError: a field is of another type, or out of its bounds.
+        """
+        for field in dataclasses.fields(self):  # pyright: ignore[reportArgumentType]
+            name, value = field.name, getattr(self, field.name)
+            if isinstance(value, np.generic):
+                value = value.item()
+                object.__setattr__(self, name, value)
+            kind, *optional = field_types(type(self))[name]
+            if value is None and optional:
+                continue
+            if get_origin(kind) is Literal:
+                check_choice(name, value, typing.get_args(kind))
+            elif kind in (int, float):
+                bounds: Any = {k: b(self) if callable(b) else b for k, b in field.metadata.items()}
+                check_number(name, value, integer=kind is int, **bounds)
+            elif kind is bool and not isinstance(value, bool):
+                raise ValueError(f"{name} must be true or false, got {shown(value)}")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
-        names = (field.name for field in dataclasses.fields(self))  # pyright: ignore[reportArgumentType]
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in field_types(type(self))}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Read a configuration from JSON or TOML data.
 
         Raises:
-            ValueError: an unknown field or an unusable value.
+            ValueError: an unknown field, with the closest known one, or an unusable value.
         """
-        return from_mapping(cls, values)
+        known = list(field_types(cls))
+        for key in values:
+            if key not in known:
+                raise ValueError(f"{cls.__name__} has no field {shown(key)}; {suggestion(key, known)}")
+        return cls(**values)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self, /) -> str:
         return view("configuration.html", name=type(self).__name__, rows=settings(self))
 
 
@@ -68,23 +102,19 @@ class Setting:
     value: Any
     """What it is set to, JSON-ready."""
     meaning: str
-    """What it is."""
+    """The docstring under the field, in one line."""
     default: Any = None
-    """What it would be otherwise."""
+    """Its value where nothing is said."""
     changed: bool = False
-    """Whether it is something else."""
+    """Whether it has another value."""
 
 
-def settings(config: Any) -> list[Setting]:
-    """Every field of a configuration dataclass with `to_dict`, in order."""
-    values, docs = config.to_dict(), field_docs(type(config))
-    found = []
-    for field in dataclasses.fields(config):
-        default = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
-        changed = getattr(config, field.name) != default
-        found.append(Setting(field.name, values[field.name], docs.get(field.name, ""), default, changed))
+def settings(config: Config) -> list[Setting]:
+    """Every field of a configuration, in order."""
+    docs, default, found = field_docs(type(config)), type(config)(), []
+    for name, value in config.to_dict().items():
+        usual = getattr(default, name)
+        found.append(Setting(name, value, docs.get(name, ""), usual, getattr(config, name) != usual))
     return found
 
 
@@ -119,31 +149,23 @@ def check_number(
     Raises:
         ValueError: `value` is no finite number of the kind asked for, or lies outside the range.
     """
-    good = isinstance(value, numbers.Integral if integer else numbers.Real) and not isinstance(value, bool)
-    good = good and value == value and abs(value) != float("inf")
+    kind = numbers.Integral if integer else numbers.Real
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    is_number = is_number and value == value and abs(value) != float("inf")
     number: Any = value
     largest = limit or (_LARGEST_INTEGER if integer else _LARGEST_NUMBER)
-    absurd = good and not -largest <= number <= largest and (maximum is None or maximum > largest)
-    good = good and not absurd
-    good = good and (minimum is None or number >= minimum) and (above is None or number > above)
-    if good and (maximum is None or number <= maximum):
-        return
-    if absurd and number > 0:
+    if is_number and maximum is None and number > largest:
         maximum = largest
-    elif absurd and minimum is None and above is None:
+    if is_number and minimum is None and above is None and number < -largest:
         minimum = -largest
-    bounds = ((">=", minimum), (">", above), ("<=", maximum))
-    limits = " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
-    kind = "an integer" if integer else "a finite number"
-    raise ValueError(f"{name} must be {kind}{limits and ' '}{limits}, got {shown(value)}")
-
-
-def make_plain(config: Any) -> None:
-    """Turn the NumPy scalars among the fields of a frozen dataclass into Python's own numbers."""
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if isinstance(value, np.generic):
-            object.__setattr__(config, field.name, value.item())
+    bounds = [(">=", minimum), (">", above), ("<=", maximum)]
+    holds = {">=": operator.ge, ">": operator.gt, "<=": operator.le}
+    bounds = [(sign, bound) for sign, bound in bounds if bound is not None]
+    if is_number and all(holds[sign](number, bound) for sign, bound in bounds):
+        return
+    limits = " and ".join(f"{sign} {bound}" for sign, bound in bounds)
+    words = "an integer" if integer else "a finite number"
+    raise ValueError(f"{name} must be {words}{limits and ' '}{limits}, got {shown(value)}")
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -170,9 +192,9 @@ def documented(cls: type[T]) -> type[T]:
 
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstring under each field of a configuration dataclass, as one line each.
+    """The docstring under each field of a dataclass, as one line each.
 
-    None for a class whose source Python does not find, one that was written in a notebook for example.
+    Empty for a class whose source Python does not find, one that was written in a notebook for example.
     """
     try:
         source = inspect.getsource(cls)
@@ -181,13 +203,8 @@ def field_docs(cls: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(source)).body[0]
     assert isinstance(body, ast.ClassDef)
     docs = {}
-    for field, doc in zip(body.body, body.body[1:], strict=False):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(doc, ast.Expr)
-            and isinstance(doc.value, ast.Constant)
-            and isinstance(doc.value.value, str)
-        ):
-            docs[field.target.id] = " ".join(doc.value.value.split())
+    for field, doc in itertools.pairwise(body.body):
+        match field, doc:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(text.split())
     return docs

@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorlens.tasks.two_anchor.task import COMPLEXITY_SHIFTS, SPLITS, AnchorTask
+from anchorlens.tasks.two_anchor.regimes import COMPLEXITY_SHIFTS
+from anchorlens.tasks.two_anchor.splits import SPLITS
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 TASKS = {
     "reasoning": AnchorTask(),

@@ -12,8 +12,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from anchorlens import foreign
-from anchorlens.configuration import field_docs
+from anchorlens.configuration import field_docs, field_types
 from anchorlens.foreign import printable, shown
+
+_KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 OwnProbes = Annotated[
     list[Path] | None,
@@ -43,7 +45,7 @@ def with_field_options(
         short: another name of an option -> the field.
     """
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "fields"]
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    own = [p.replace(kind=_KEYWORD_ONLY) for p in own]
     parameters = [*own, *_options(axes, short or {})]
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -57,56 +59,46 @@ def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
 
     parameters = []
     for part, cls in PART_CLASSES.items():
-        hints = typing.get_type_hints(cls)
         docs = field_docs(cls)
-        for name, field in cls.__dataclass_fields__.items():
-            kind = str if axes else _option_type(hints[name])
-            text = docs[name] + (" As JSON." if is_json(hints[name]) else "")
-            default = field.default
+        for name, types in field_types(cls).items():
+            text = docs[name] + (" As JSON." if _is_json(types) else "")
+            default = cls.__dataclass_fields__[name].default
             if isinstance(default, int | float | str) and not isinstance(default, bool):
                 text += f" Default {default}."
-            flags = [
-                f"--{flag.replace('_', '-')}" for flag in (name, *(s for s in short if short[s] == name))
-            ]
-            if hints[name] is bool and not axes:
+            names = [name, *(other for other in short if short[other] == name)]
+            flags = [f"--{each.replace('_', '-')}" for each in names]
+            if types == (bool,) and not axes:
                 flags = []  # with --no-...
             panel = f"{part} ({cls.__name__})"
             option = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False)
-            annotation = Annotated[kind | None, option]
-            parameters.append(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-            )
+            kind = str if axes else _option_type(types)
+            hint = Annotated[kind | None, option]
+            parameters.append(inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=hint))
     return parameters
 
 
-def _option_type(hint: Any) -> Any:
+def _option_type(types: tuple[Any, ...]) -> Any:
     """The type of an option: the field's own where the command line has it, else text (JSON)."""
-    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
-    if typing.get_origin(hint) is Literal:
-        return hint
-    if len(kinds) == 1 and (kinds[0] in (int, float, str, bool) or typing.get_origin(kinds[0]) is Literal):
-        return kinds[0]
-    return str
+    kind, *others = (each for each in types if each is not type(None))
+    is_plain = kind in (int, float, str, bool) or typing.get_origin(kind) is Literal
+    return kind if is_plain and not others else str
+
+
+def _is_json(types: tuple[Any, ...]) -> bool:
+    """Whether a field of these types is given as JSON: it is no plain value."""
+    return _option_type(types) is str and str not in types
 
 
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, with JSON read where a field is no plain value."""
     from anchorlens.runs.run_config import PART_CLASSES
 
-    hints = {n: h for cls in PART_CLASSES.values() for n, h in typing.get_type_hints(cls).items()}
-    given = {}
-    for name, value in fields.items():
-        if value is None:
-            continue
-        if isinstance(value, str) and is_json(hints[name]):
-            value = read_json(name, value)
-        given[name] = value
-    return given
-
-
-def is_json(hint: Any) -> bool:
-    """Whether a field of that type is given as JSON: it is no plain value."""
-    return _option_type(hint) is str and str not in (hint, *typing.get_args(hint))
+    types = {name: kinds for cls in PART_CLASSES.values() for name, kinds in field_types(cls).items()}
+    return {
+        name: read_json(name, value) if isinstance(value, str) and _is_json(types[name]) else value
+        for name, value in fields.items()
+        if value is not None
+    }
 
 
 def read_json(name: str, text: str) -> Any:
@@ -128,12 +120,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: it is none, or cannot be read.
     """
-    try:
-        content = foreign.read_bytes(path)
-    except OSError as error:
-        raise ValueError(f"{printable(path)}: {printable(error.strerror)}; give a TOML file") from None
-    except ValueError as error:
-        raise ValueError(f"{printable(path)}: {error}") from None
+    content = _content(path, printable(path), "; give a TOML file")
     try:
         return foreign.read_toml(content)
     except ValueError as error:
@@ -146,14 +133,17 @@ def check_config(path: Path | None) -> None:
     Raises:
         ValueError: it cannot.
     """
-    if path is None:
-        return
+    if path is not None:
+        _content(path, f"--config {printable(path)}")
+
+
+def _content(path: Path, called: str, advice: str = "") -> bytes:
     try:
-        foreign.read_bytes(path)
+        return foreign.read_bytes(path)
     except OSError as error:
-        raise ValueError(f"--config {printable(path)}: {printable(error.strerror)}") from None
+        raise ValueError(f"{called}: {printable(error.strerror)}{advice}") from None
     except ValueError as error:
-        raise ValueError(f"--config {printable(path)}: {error}") from None
+        raise ValueError(f"{called}: {error}") from None
 
 
 def check_can_write(option: str, path: Path | None) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from anchorlens.configuration import Config, check_choice, check_number, documented, from_mapping, make_plain
-from anchorlens.foreign import shown
+from anchorlens.configuration import Config, documented, number
 
 Variant = Literal["gpt2", "postnorm", "released"]
 VARIANTS: tuple[Variant, ...] = ("gpt2", "postnorm", "released")
@@ -14,11 +13,9 @@ VARIANTS: tuple[Variant, ...] = ("gpt2", "postnorm", "released")
 Part = Literal["embedding", "qk", "vo", "mlp"]
 PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
 
-_MOST_LAYERS = 10_000
-_LARGEST_SIZE = 1_000_000
-_LARGEST_VOCABULARY = 100_000_000
+_SIZE = {"minimum": 1, "limit": 1_000_000}
+_GAMMA = {"minimum": -10, "maximum": 10}
 _MOST_PARAMETERS = 10**12
-_LARGEST_GAMMA = 10
 
 
 class Readable(Protocol):
@@ -66,31 +63,31 @@ class ModelConfig(Config):
 
     variant: Variant = "gpt2"
     """Architecture: gpt2, postnorm or released."""
-    n_layers: int = 2
+    n_layers: int = number(2, minimum=1, maximum=10_000)
     """Transformer blocks, >= 1."""
-    n_heads: int = 1
+    n_heads: int = number(1, **_SIZE)
     """Attention heads per block, >= 1."""
-    d_model: int = 128
+    d_model: int = number(128, **_SIZE)
     """Width of the residual stream."""
-    d_head: int = 64
+    d_head: int = number(64, **_SIZE)
     """Width of a head."""
-    d_mlp: int = 256
+    d_mlp: int = number(256, **_SIZE)
     """Neurons of an MLP's hidden layer."""
-    d_vocab: int = 201
+    d_vocab: int = number(201, minimum=1, limit=100_000_000)
     """Tokens, inputs and answers alike (201 in the released code)."""
-    n_ctx: int = 9
+    n_ctx: int = number(9, **_SIZE)
     """Longest sequence, in tokens."""
     act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
     """MLP activation; unset for the variant's own (gelu is the exact one, gelu_new GPT-2's tanh form)."""
-    gamma: float = 0.7
+    gamma: float = number(0.7, **_GAMMA)
     """Initialization rate: weight std = d_in^-gamma; larger = smaller weights."""
-    gamma_embedding: float | None = None
+    gamma_embedding: float | None = number(None, **_GAMMA)
     """Gamma of token, position and unembedding; unset for gamma."""
-    gamma_qk: float | None = None
+    gamma_qk: float | None = number(None, **_GAMMA)
     """Gamma of W_Q and W_K; unset for gamma."""
-    gamma_vo: float | None = None
+    gamma_vo: float | None = number(None, **_GAMMA)
     """Gamma of W_V and W_O; unset for gamma."""
-    gamma_mlp: float | None = None
+    gamma_mlp: float | None = number(None, **_GAMMA)
     """Gamma of W_in and W_out; unset for gamma."""
     init_distribution: Literal["normal", "uniform"] = "normal"
     """normal: N(0, std = d_in^-gamma); uniform: U(-d_in^-gamma, +d_in^-gamma)."""
@@ -98,35 +95,14 @@ class ModelConfig(Config):
     """Divide W_O and W_out by sqrt(2 n_layers); unset for the variant's own (released only)."""
 
     def __post_init__(self) -> None:
-        """Check every field."""
-        make_plain(self)
-        check_choice("variant", self.variant, VARIANTS)
-        for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "d_vocab", "n_ctx"):
-            most = _MOST_LAYERS if name == "n_layers" else None
-            limit = _LARGEST_VOCABULARY if name == "d_vocab" else _LARGEST_SIZE
-            check_number(name, getattr(self, name), minimum=1, maximum=most, limit=limit, integer=True)
+        """Check every field, and the sizes together."""
+        super().__post_init__()
         a_layer = self.d_model * (4 * self.n_heads * self.d_head + 2 * self.d_mlp)
         n_parameters = self.n_layers * a_layer + 2 * self.d_vocab * self.d_model
         if n_parameters > _MOST_PARAMETERS:
             raise ValueError(
                 f"these sizes make {n_parameters:,} parameters, more than "
                 f"{_MOST_PARAMETERS:,}; take smaller ones"
-            )
-        check_number("gamma", self.gamma, minimum=-_LARGEST_GAMMA, maximum=_LARGEST_GAMMA)
-        for part in PARTS:
-            if getattr(self, f"gamma_{part}") is not None:
-                check_number(
-                    f"gamma_{part}",
-                    getattr(self, f"gamma_{part}"),
-                    minimum=-_LARGEST_GAMMA,
-                    maximum=_LARGEST_GAMMA,
-                )
-        check_choice("init_distribution", self.init_distribution, ("normal", "uniform"))
-        if self.act_fn is not None:
-            check_choice("act_fn", self.act_fn, ("gelu", "gelu_new", "relu"))
-        if self.scale_residual_writers is not None and not isinstance(self.scale_residual_writers, bool):
-            raise ValueError(
-                f"scale_residual_writers must be true or false, got {shown(self.scale_residual_writers)}"
             )
 
     @property
@@ -149,7 +125,7 @@ class ModelConfig(Config):
         411
         """
         defaults = {"d_vocab": max(cls.d_vocab, task.d_vocab), "n_ctx": max(cls.n_ctx, task.seq_len)}
-        return from_mapping(cls, {**defaults, **fields})
+        return cls.from_dict({**defaults, **fields})
 
     def check_task(self, task: Readable) -> None:
         """Check that the model can read `task`.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from anchorlens.configuration import check_choice, settings, suggestion
 from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig, sizes
-from anchorlens.runs.train_config import TrainConfig
+from anchorlens.runs.train_config import DURATIONS, TrainConfig
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.views import view
 
@@ -80,12 +80,7 @@ class RunConfig(NamedTuple):
         return view("run.html", outline=self.outline, lines=self.task.describe().split("\n"), parts=parts)
 
 
-_SAME_DURATION = {
-    "steps": "epochs",
-    "epochs": "steps",
-    "warmup_steps": "warmup_epochs",
-    "warmup_epochs": "warmup_steps",
-}
+_SAME_DURATION = {one: other for pair in DURATIONS for one, other in (pair, pair[::-1])}
 
 
 def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

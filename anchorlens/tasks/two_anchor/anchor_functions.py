@@ -1,15 +1,16 @@
-"""Functions of one number as data: shifts and tables, from callables and from JSON."""
+"""Anchors, their functions of one number as shifts and tables, and their pairs."""
 
 from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from anchorlens.foreign import shown
+from anchorlens.tasks.two_anchor.limits import MOST_PAIRS
 
 AnchorFunction = int | Mapping[int, int] | Callable[[int], int]
 """A function of one number: an int is a shift (x -> x + int), a mapping a table, or any callable."""
@@ -19,7 +20,6 @@ Pair = tuple[int, ...]
 
 LARGEST = 1_000_000
 """Largest token, value and shift, so that tables and vocabularies stay in memory."""
-_MOST_DIGITS = 12
 SHOWN = 3
 """Values of a table that stand in words."""
 
@@ -53,6 +53,72 @@ def token(value: Any, what: str) -> int:
     if not 0 <= number <= LARGEST or isinstance(value, bool):
         raise ValueError(f"{what} must be a token id 0..{LARGEST}, got {shown(value)}")
     return number
+
+
+def ascending(anchors: Any, key_min: int, key_max: int) -> dict[int, Any]:
+    """The anchors of a task in ascending order, so that tasks that are equal also draw the same sequences.
+
+    Raises:
+        ValueError: no mapping, fewer than two, or one that is no token or lies in the key range.
+    """
+    if not isinstance(anchors, Mapping):
+        raise ValueError(f"anchors must map tokens to functions, got {shown(anchors)}")
+    ordered = dict(sorted((token(anchor, "an anchor"), function) for anchor, function in anchors.items()))
+    if len(ordered) < 2:
+        raise ValueError(f"anchors must be 2 or more, got {len(ordered)}")
+    for anchor in ordered:
+        if key_min <= anchor <= key_max:
+            raise ValueError(
+                f"anchor {anchor} lies in the key range {key_min}..{key_max}; choose tokens outside it"
+            )
+    return ordered
+
+
+def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
+    """g(x; anchor), of tabulated functions.
+
+    Raises:
+        ValueError: an unknown anchor, or a value its table does not hold.
+    """
+    if anchor not in anchors:
+        raise ValueError(f"anchor must be one of {shown(list(anchors))}, got {shown(anchor)}")
+    function = anchors[anchor]
+    if isinstance(function, int):
+        return x + function
+    assert isinstance(function, Mapping)
+    if x not in function:
+        raise ValueError(f"anchor {anchor} has no value for {shown(x)}; it is defined where the task reaches")
+    return function[x]
+
+
+def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what: str) -> Pair:
+    """A pair (chain) of a task's anchors as plain integers.
+
+    Raises:
+        ValueError: another number of anchors, or one that the task does not have; the message begins with
+            `what`.
+    """
+    try:
+        pair = tuple(operator.index(anchor) for anchor in value)
+    except TypeError:
+        pair = ()
+    if len(pair) != chain_length or any(anchor not in anchors for anchor in pair):
+        raise ValueError(
+            f"{what} must hold {chain_length} anchors of {shown(list(anchors))} each, got {shown(value)}"
+        )
+    return pair
+
+
+def distinct_pairs(values: Any, anchors: Mapping[int, Any], chain_length: int) -> tuple[Pair, ...]:
+    """Unseen pairs, each once, in the order in which they came.
+
+    Raises:
+        ValueError: not several, or among them what is no pair.
+    """
+    if not isinstance(values, Iterable):
+        raise ValueError(f"unseen_pairs must be a list of pairs, got {shown(values)}")
+    few = itertools.islice(values, 10 * MOST_PAIRS)  # they may have no end
+    return tuple(dict.fromkeys(anchor_pair(pair, anchors, chain_length, "unseen_pairs") for pair in few))
 
 
 def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDict:
@@ -101,48 +167,3 @@ def formula(function: AnchorFunction) -> str:
     shown = [f"{x} -> {y}" for x, y in itertools.islice(function.items(), SHOWN)]
     more = [".."] if len(function) > SHOWN else []
     return f"a table of {len(function)} values ({', '.join(shown + more)})"
-
-
-def as_json(function: AnchorFunction) -> int | dict[str, int]:
-    """A tabulated function as JSON data."""
-    if isinstance(function, int):
-        return function
-    assert isinstance(function, Mapping)
-    return {str(x): y for x, y in function.items()}
-
-
-def read_pair(text: str) -> Pair:
-    """A pair written as in "3,4"."""
-    return tuple(short_integer(part) for part in text.split(","))
-
-
-def short_integer(text: str | int) -> int:
-    """An integer of a few digits; among those of many, a file could choose some that all have one hash.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if len(str(text)) > _MOST_DIGITS:
-        raise ValueError
-    return int(text)
-
-
-def read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
-    """Undo the string keys that JSON and TOML need; leave other keys alone."""
-    if not isinstance(values, Mapping):
-        raise ValueError(f"{what} must be a table, got {shown(values)}")
-    try:
-        return {
-            (read_key(key) if isinstance(key, str) else key): _read_table(function)
-            for key, function in values.items()
-        }
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{what} must have integer keys such as 3 or '3,4', got {shown(list(values))}"
-        ) from None
-
-
-def _read_table(function: Any) -> Any:
-    if not isinstance(function, Mapping):
-        return function
-    return {short_integer(x): y for x, y in function.items()}

@@ -18,9 +18,12 @@ from jaxtyping import Int
 from anchorlens.configuration import check_number, documented
 from anchorlens.tasks.accuracy import Accuracy
 from anchorlens.tasks.phases import CLEAR, Phase, phase_by_definition
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.questions import Model, PairAccuracy, Questions
-from anchorlens.tasks.two_anchor.task import AnchorBatch, AnchorTask, Pair, Split
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.tasks.two_anchor.splits import Split
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.views import view
 
 MOST_ASKED = 100_000_000

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from anchorlens.tasks.two_anchor.anchor_functions import AnchorFunction, FrozenDict, tabulate
+from anchorlens.configuration import check_number
+from anchorlens.foreign import shown
+from anchorlens.tasks.two_anchor.anchor_functions import (
+    AnchorFunction,
+    FrozenDict,
+    Pair,
+    anchor_pair,
+    tabulate,
+)
+from anchorlens.tasks.two_anchor.sequences import Cells
 
 if TYPE_CHECKING:
     from jaxtyping import Int
 
 
+Kind = Literal["trained", "inferential", "mirrored"]
+"""What an answer is compared with."""
+
+
 def tabulated(
     anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
-) -> dict[int, AnchorFunction]:
+) -> FrozenDict:
     """Shifts as they are; tables and callables as tables over what chains of them reach from the keys.
 
     Args:
@@ -26,71 +40,103 @@ def tabulated(
     Raises:
         ValueError: what is no function, a table with gaps, or values that are no integers.
     """
-    shifts: dict[int, int] = {}
-    tables: dict[int, dict[int, int]] = {a: {} for a in anchors}
+    tables: dict[int, Any] = {anchor: {} for anchor in anchors}
     reached = keys
-    for place in range(chain_length):
+    for _ in range(chain_length):
         inputs, found = reached.tolist(), []
         for anchor, function in anchors.items():
             table = tabulate(function, inputs, f"anchor {anchor}")
-            if isinstance(table, int):
-                shifts[anchor] = table
-                found.append(reached + table)
-            else:
-                tables[anchor].update(table)
-                found.append(np.fromiter(table.values(), np.int64, len(table)))
-        if place < chain_length - 1:
-            reached = np.unique(np.concatenate(found))
-    return {a: shifts[a] if a in shifts else _ascending(tables.pop(a)) for a in anchors}
-
-
-def _ascending(table: dict[int, int]) -> FrozenDict:
-    inputs = sorted(table)
-    return FrozenDict(zip(inputs, map(table.__getitem__, inputs), strict=True))
-
-
-def composed(
-    anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
-) -> Int[np.ndarray, "chain key"]:
-    """f(x; a1, ..) = g(..g(x; a1)..) of every chain, in the order of `itertools.product`, and every key.
-
-    Args:
-        anchors: token -> function, `tabulated`.
-        keys: ascending.
-        chain_length: anchors of a chain.
-    """
-    columns = [_columns(function) for function in anchors.values()]
-    values = np.asarray(keys, dtype=np.int64)[None]  # [chains so far, key]
-    for _ in range(chain_length):
-        values = np.stack([_applied(column, values) for column in columns], axis=1)
-        values = values.reshape(-1, len(keys))
-    return values
-
-
-def values_of(function: AnchorFunction, keys: Sequence[int]) -> Int[np.ndarray, " key"]:
-    """What a tabulated function gives for each key."""
-    if isinstance(function, int):
-        return np.asarray(keys, dtype=np.int64) + function
-    assert isinstance(function, Mapping)
-    return np.fromiter(map(function.__getitem__, keys), np.int64, len(keys))
-
-
-_Columns = int | tuple[np.ndarray, np.ndarray]
-"""A shift, or a table's inputs, ascending, and its outputs."""
-
-
-def _columns(function: AnchorFunction) -> _Columns:
-    if isinstance(function, int):
-        return function
-    assert isinstance(function, Mapping)
-    inputs, outputs = (
-        np.fromiter(each, np.int64, len(function)) for each in (function.keys(), function.values())
+            tables[anchor] = table if isinstance(table, int) else {**tables[anchor], **table}
+            found.append(applied(table, reached))
+        reached = np.unique(np.concatenate(found))
+    return FrozenDict(
+        {a: t if isinstance(t, int) else FrozenDict(sorted(t.items())) for a, t in tables.items()}
     )
-    return inputs, outputs
 
 
-def _applied(columns: _Columns, values: np.ndarray) -> np.ndarray:
-    if isinstance(columns, int):
-        return values + columns
-    inputs, outputs = columns
+def tabulated_overrides(
+    overrides: Any, anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
+) -> FrozenDict:
+    """Pair -> its function, tables and callables as tables over the keys.
+
+    Raises:
+        ValueError: no mapping, a pair that the task does not have, or what is no function of every key.
+    """
+    if not isinstance(overrides, Mapping):
+        raise ValueError(f"overrides must map pairs to functions, got {shown(overrides)}")
+    inputs = keys.tolist()
+    pairs = {anchor_pair(p, anchors, chain_length, "overrides"): f for p, f in overrides.items()}
+    return FrozenDict({pair: tabulate(f, inputs, f"the override of {pair}") for pair, f in pairs.items()})
+
+
+def applied(function: AnchorFunction, values: np.ndarray) -> np.ndarray:
+    """What a shift, or a table with ascending inputs, gives for each of the values."""
+    if isinstance(function, int):
+        return values + function
+    assert isinstance(function, Mapping)
+    inputs, outputs = (np.fromiter(of, np.int64, len(function)) for of in (function, function.values()))
     return outputs[np.searchsorted(inputs, values)]
+
+
+class Targets:
+    """The answers to every pair and key: the composition, and what is trained.
+
+    Attributes:
+        inferential: f(x; a1, ..) of every pair and key, [pair, key].
+        trained: the same but for the overrides.
+    """
+
+    def __init__(
+        self,
+        anchors: Mapping[int, AnchorFunction],
+        overrides: Mapping[Pair, AnchorFunction],
+        keys: Int[np.ndarray, " key"],
+        chain_length: int,
+    ) -> None:
+        """Compose `tabulated` anchors, and put `tabulated_overrides` of some pairs over the composition.
+
+        Raises:
+            ValueError: an answer is below 0, so no token.
+        """
+        self._anchors, self._keys, self._chain_length = anchors, keys, chain_length
+        self._rank = np.full(max(anchors) + 1, -1)
+        self._rank[list(anchors)] = np.arange(len(anchors))
+        values = keys[None]  # [chains so far, key]
+        for _ in range(chain_length):
+            values = np.stack([applied(function, values) for function in anchors.values()], axis=1)
+            values = values.reshape(-1, len(keys))
+        self.inferential, self.trained = values, values.copy()
+        pairs = np.array(list(overrides), dtype=np.int64).reshape(-1, chain_length)
+        for row, function in zip(self.rows(pairs), overrides.values(), strict=True):
+            self.trained[row] = applied(function, keys)
+        for name, table in (("composition", self.inferential), ("trained target", self.trained)):
+            if table.min() < 0:
+                row, key = np.argwhere(table < 0)[0]
+                pair = next(itertools.islice(itertools.product(anchors, repeat=chain_length), row, None))
+                raise ValueError(
+                    f"the {name} of key {keys[key]} and pair {pair} is {table[row, key]}, no token; "
+                    "raise key_min"
+                )
+
+    def rows(self, pairs: Int[np.ndarray, "cell k"]) -> Int[np.ndarray, " cell"]:
+        """Where each pair stands in the tables, in the order of `itertools.product`."""
+        index = np.zeros(len(pairs), dtype=np.int64)
+        for anchor in pairs.T:
+            index = index * len(self._anchors) + self._rank[anchor]
+        return index
+
+    def one(self, key: int, pair: Sequence[int], kind: Kind) -> int:
+        """The answer to one key and pair, which are checked."""
+        anchors = anchor_pair(pair, self._anchors, self._chain_length, "pair")
+        first, last = int(self._keys[0]), int(self._keys[-1])
+        check_number("key", key, minimum=first, maximum=last, integer=True)
+        return int(self.of(Cells(np.array([anchors]), np.array([key]), np.zeros(1)), kind)[0])
+
+    def of(self, cells: Cells, kind: Kind) -> Int[np.ndarray, " cell"]:
+        """The answers to many; `mirrored` are the trained ones of the pairs in reverse."""
+        first, last = self._keys[0], self._keys[-1]
+        if len(cells) and not first <= cells.keys.min() <= cells.keys.max() <= last:
+            raise ValueError(f"keys must lie in {first}..{last}, got {cells.keys.min()}..{cells.keys.max()}")
+        pairs = cells.pairs[:, ::-1] if kind == "mirrored" else cells.pairs
+        table = self.inferential if kind == "inferential" else self.trained
+        return table[self.rows(pairs), cells.keys - first]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells
+from anchorlens.configuration import check_number
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells, choose
+from anchorlens.tasks.two_anchor.splits import Split
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -24,34 +26,43 @@ class Drawing:
     noise. So a row is had by going through the whole stream; only what is asked for is kept.
     """
 
-    def __init__(self, task: Any, n: int, split: str, rng: np.random.Generator) -> None:
-        """`AnchorTask.drawing` makes it."""
-        self._task, self._n, self._split, self._rng = task, n, split, rng
+    def __init__(self, task: Any, n: int, split: Split, rng: np.random.Generator) -> None:
+        """`AnchorTask.drawing` makes it.
+
+        Raises:
+            ValueError: `n` < 1, an unknown split, or a split with nothing in it.
+        """
+        check_number("n", n, minimum=1, integer=True)
+        self._task, self._n, self._rng = task, n, rng
+        self._pairs = np.array(task.splits.pairs(split))
+        if not len(self._pairs):
+            raise ValueError(f"split {split!r} of this task is empty: no pair is in it")
+        self._allowed = task.splits.allowed(split)  # [key, position]
+        self._positions = task.positions[self._allowed.any(axis=0)]
 
     def __len__(self) -> int:
         return self._n
 
     def all(self) -> AnchorBatch:
         """Every sequence; the generator is advanced."""
-        task, split, rng = self._task, self._split, self._rng
-        positions = task.draw_positions(self._n, split, rng)
-        pairs = task.draw_pairs(self._n, split, rng)
-        return task.sequences(Cells(pairs, task.draw_keys(positions, split, rng), positions), rng)
+        rng = self._rng
+        positions, pairs = _some(self._positions, self._n, rng), _some(self._pairs, self._n, rng)
+        keys = choose(rng, self._task.keys, self._allowed, positions)
+        return self._task.sequences(Cells(pairs, keys, positions), rng)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`; the generator stays where it was."""
-        task, split = self._task, self._split
+        task, cells, noise = self._task, [], []
         of_positions, rng = copy.deepcopy(self._rng), copy.deepcopy(self._rng)
         for n, _ in self._chunks(rows):
-            task.draw_positions(n, split, rng)
+            _some(self._positions, n, rng)
         of_pairs = copy.deepcopy(rng)
         for n, _ in self._chunks(rows):
-            task.draw_pairs(n, split, rng)
-        cells, noise = [], []
+            _some(self._pairs, n, rng)
         for n, here in self._chunks(rows):
-            positions = task.draw_positions(n, split, of_positions)
-            keys = task.draw_keys(positions, split, rng)
-            cells.append((task.draw_pairs(n, split, of_pairs)[here], keys[here], positions[here]))
+            positions = _some(self._positions, n, of_positions)
+            keys = choose(rng, task.keys, self._allowed, positions)
+            cells.append((_some(self._pairs, n, of_pairs)[here], keys[here], positions[here]))
         for n, here in self._chunks(rows):
             noise.append(task.noise(n, rng)[here])
         pairs, keys, positions = (np.concatenate(part) for part in zip(*cells, strict=True))
@@ -66,3 +77,7 @@ class Drawing:
             n = min(at_once, self._n - start)
             first, last = np.searchsorted(ascending, (start, start + n))
             yield n, ascending[first:last] - start
+
+
+def _some(values: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    return values[rng.integers(0, len(values), n)]

@@ -17,8 +17,11 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.measuring import BATCH_BYTES, device_of, evaluation_mode, sequence_bytes
 from anchorlens.randomness import generator
 from anchorlens.tasks.accuracy import Accuracy
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.drawing import Drawing
-from anchorlens.tasks.two_anchor.task import AnchorBatch, AnchorTask, Cells, Pair, Split
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells
+from anchorlens.tasks.two_anchor.splits import Split
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 _MOST_PERMUTED = 10_000_000
 """Sequences of a training set of which a permutation is made, to choose some."""

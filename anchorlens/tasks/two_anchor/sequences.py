@@ -73,6 +73,15 @@ class AnchorBatch:
         return view("batch.html", rows=rows, total=len(self), length=self.tokens.shape[-1])
 
 
+def placed(cells: Cells, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarray, "batch pos"]:
+    """Key and anchors of `cells`, written into a copy of the noise tokens."""
+    tokens, row = noise.astype(np.int64), np.arange(len(cells))
+    tokens[row, cells.positions] = cells.keys
+    for place, anchors in enumerate(cells.pairs.T, start=1):
+        tokens[row, cells.positions + place] = anchors
+    return tokens
+
+
 _MOST_SHOWN = 8
 """Sequences of a batch in a notebook."""
 _AROUND = 8

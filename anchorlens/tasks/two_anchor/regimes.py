@@ -1,0 +1,58 @@
+"""The papers' regimes: the pairs they do not train, and what they train other than the composition."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from anchorlens.tasks.two_anchor.anchor_functions import AnchorFunction, Pair
+
+PAPER_SHIFTS: dict[int, AnchorFunction] = {1: +5, 2: +1, 3: -2, 4: -8}
+CONFLICT_SHIFT = -6
+"""What (3, 4) is trained on in the `conflict` regime; its true total shift is -10 (2405.05409)."""
+
+COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
+    ((1, 2), +4),
+    ((1, 3), +1),
+    ((1, 4), -5),
+    ((2, 3), +5),
+    ((2, 4), -9),
+    ((3, 4), -6),
+)
+"""Wrong but symmetric total shifts, in the order in which reasoning complexity breaks the groups."""
+
+
+def unseen_and_overrides(
+    regime: str, complexity: int | None, anchors: Mapping[int, AnchorFunction], pairs: Sequence[Pair]
+) -> tuple[list[Pair], dict[Pair, AnchorFunction]]:
+    """The unseen pairs and the overrides that a regime or a reasoning complexity stands for.
+
+    Args:
+        regime: `reasoning` or `conflict`.
+        complexity: 0..6, or None for the regime's own.
+        anchors: token -> function, ascending.
+        pairs: every anchor pair (chain).
+
+    Raises:
+        ValueError: `conflict` or a complexity, which the papers define for their own anchors and pairs, with
+            others.
+    """
+    is_papers = len(pairs[0]) == 2 and dict(anchors) == PAPER_SHIFTS
+    if complexity is not None:
+        if regime != "reasoning" or not is_papers:
+            raise ValueError(
+                "complexity is defined for the papers' four anchors, pairs and regime 'reasoning'; "
+                "give overrides and unseen_pairs instead"
+            )
+        broken = COMPLEXITY_SHIFTS[:complexity]
+        return [], {pair: shift for (a, b), shift in broken for pair in ((a, b), (b, a))}
+    if regime == "reasoning":  # every chain with the two as neighbours; for pairs, just the two
+        first, second = list(anchors)[-2:]
+        mirrored = {(first, second), (second, first)}
+        return [pair for pair in pairs if mirrored & set(itertools.pairwise(pair))], {}
+    if not is_papers:
+        raise ValueError(
+            "regime 'conflict' is defined for the papers' four anchors; give unseen_pairs and "
+            "overrides with regime 'reasoning' instead"
+        )
+    return [(4, 3)], {(3, 4): CONFLICT_SHIFT}

@@ -30,7 +30,7 @@ def main(checkpoint: Path) -> dict[tuple[int, str], float]:
     assert_live(
         model, tokens=batch.tokens[:8]
     )  # else a dead hook would look like a token that does not matter
-    key_at = torch.as_tensor(batch.cells.positions)
+    key_at = torch.as_tensor(batch.trials.positions)
     right = last_logits(model, batch.tokens).argmax(dim=-1) == batch.targets
     print(f"nothing cut: accuracy {right.float().mean():.3f}")
     names = ["key token", *(f"anchor {i + 1}" for i in range(task.chain_length))]

@@ -109,7 +109,7 @@ def test_every_cell_is_asked():
         return rules(x, a, b, i, tokens)
 
     evaluate(oracle(recording), task, n_noise=2)
-    assert set(asked) == {cell for split in ("train", "id", "ood") for cell in task.cells(split)}
+    assert set(asked) == {cell for split in ("train", "id", "ood") for cell in task.trials(split)}
 
 
 def test_accuracy_of_a_pair_and_of_its_splits():
@@ -244,7 +244,7 @@ def test_every_submodule_keeps_its_mode():
 
 def test_the_training_set_may_be_in_any_order():
     task = AnchorTask()
-    sequences = task.sequences(task.cells("train"))  # pair after pair
+    sequences = task.sequences(task.trials("train"))  # pair after pair
     result = evaluate(
         oracle(lambda x, a, *rest: 0 if a == 4 else rules(x, a, *rest)), task, training_set=sequences
     )

@@ -22,7 +22,7 @@ def test_rows_are_those_of_the_whole_draw(monkeypatch, task, split):
         assert torch.equal(taken.tokens, whole.tokens[rows]) and torch.equal(
             taken.targets, whole.targets[rows]
         )
-        assert (taken.cells.keys == whole.cells.keys[rows]).all()
-        assert (taken.cells.positions == whole.cells.positions[rows]).all()
-        assert (taken.cells.pairs == whole.cells.pairs[rows]).all()
+        assert (taken.trials.keys == whole.trials.keys[rows]).all()
+        assert (taken.trials.positions == whole.trials.positions[rows]).all()
+        assert (taken.trials.pairs == whole.trials.pairs[rows]).all()
     assert torch.equal(few.all().tokens, whole.tokens)

@@ -189,7 +189,7 @@ class TestPairs:
             model = load_checkpoint(pair_cells[0].path / "ckpt.pt").build_model()
             right = (model(batch.tokens)[:, -1].argmax(-1) == batch.targets).numpy()
         for column, pair in enumerate(found.pairs):
-            own = (batch.cells.pairs == pair).all(axis=1)
+            own = (batch.trials.pairs == pair).all(axis=1)
             assert found.accuracy[-1, column] == pytest.approx(right[own].mean())
 
     def test_which_group_breaks_the_rules(self, pair_cells):

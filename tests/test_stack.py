@@ -15,7 +15,7 @@ from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.hooked import build_model
 from anchorlens.models.stacked import attention as attention_module
 from anchorlens.models.stacked.attention import attention
-from anchorlens.models.stacked.forward import cells, last_logits
+from anchorlens.models.stacked.forward import last_logits, table_rows
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.models.stacked.linear import linear
 from anchorlens.runs.run_config import RunConfig
@@ -74,7 +74,7 @@ def test_logits_and_gradients_are_hooked_transformers(variant, n_heads, n_layers
     leaves = {name: leaf.requires_grad_() for name, leaf in layout.merged(rows).items()}
     batches = [TASK.sample(48, seed=seed) for seed in range(2)]
     vocabulary, places = torch.stack([batch.tokens for batch in batches]).unique(return_inverse=True)
-    ours = last_logits(leaves, configs[0], cells(places), vocabulary)
+    ours = last_logits(leaves, configs[0], table_rows(places), vocabulary)
     theirs = torch.stack([m(b.tokens)[:, -1] for m, b in zip(models, batches, strict=True)])
     assert ours.dtype == getattr(torch, dtype)
     assert (ours - theirs).abs().max() < tolerance * max(1, theirs.abs().max())
@@ -97,7 +97,7 @@ def test_every_activation(act_fn):
     layout = Layout(config)
     tokens = TASK.sample(16).tokens
     parameters = layout.merged(layout.row(dict(model.named_parameters())).unsqueeze(0))
-    ours = last_logits(parameters, config, cells(tokens).unsqueeze(0), torch.arange(config.d_vocab))
+    ours = last_logits(parameters, config, table_rows(tokens).unsqueeze(0), torch.arange(config.d_vocab))
     assert (ours[0] - model(tokens)[:, -1]).abs().max() < 1e-12
 
 

@@ -31,7 +31,7 @@ TASKS = {
 
 
 def cells_of(task, split):
-    return set(task.cells(split))
+    return set(task.trials(split))
 
 
 class TestTargets:
@@ -51,9 +51,9 @@ class TestTargets:
         assert task.target(50, (3, 4)) == 44
         assert task.inferential_target(50, (3, 4)) == 40
         assert task.ood_pairs == ((4, 3),)
-        cells = task.cells("ood")
-        assert (task.targets(cells, kind="mirrored") == cells.keys - 6).all()
-        assert (task.targets(cells, kind="inferential") == cells.keys - 10).all()
+        trials = task.trials("ood")
+        assert (task.targets(trials, kind="mirrored") == trials.keys - 6).all()
+        assert (task.targets(trials, kind="inferential") == trials.keys - 10).all()
 
     @pytest.mark.parametrize("k", range(7))
     def test_complexity_breaks_the_first_k_groups(self, k):
@@ -131,9 +131,9 @@ class TestTables:
             for position in task.positions.tolist()
             if split == "ood" or (key % task.modulus == position % task.modulus) == (split == "id")
         ]
-        assert list(task.cells(split)) == rule and task.n_cells(split) == len(rule)
+        assert list(task.trials(split)) == rule and task.n_trials(split) == len(rule)
         which = np.random.default_rng(0).permutation(len(rule))[:50]
-        assert list(task.some_cells(split, which)) == [rule[i] for i in which]
+        assert list(task.some_trials(split, which)) == [rule[i] for i in which]
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
@@ -151,9 +151,9 @@ class TestSplits:
 
     def test_the_rule_decides_every_cell(self, task):
         m = task.modulus
-        assert all(x % m != i % m and p in task.seen_pairs for p, x, i in task.cells("train"))
-        assert all(x % m == i % m and p in task.seen_pairs for p, x, i in task.cells("id"))
-        assert all(p in task.ood_pairs for p, _, _ in task.cells("ood"))
+        assert all(x % m != i % m and p in task.seen_pairs for p, x, i in task.trials("train"))
+        assert all(x % m == i % m and p in task.seen_pairs for p, x, i in task.trials("id"))
+        assert all(p in task.ood_pairs for p, _, _ in task.trials("ood"))
 
     @pytest.mark.parametrize("split", SPLITS)
     def test_samples_say_what_their_cells_say(self, task, split):
@@ -164,7 +164,7 @@ class TestSplits:
         batch = task.sample(4000, split=split, seed=1)
         allowed = cells_of(task, split)
         for tokens, target, (pair, key, position) in zip(
-            batch.tokens.tolist(), batch.targets.tolist(), batch.cells, strict=True
+            batch.tokens.tolist(), batch.targets.tolist(), batch.trials, strict=True
         ):
             assert (pair, key, position) in allowed
             assert tokens[position] == key
@@ -209,14 +209,14 @@ class TestSameness:
     def test_numpy_values_are_numbers_too(self):
         task = AnchorTask(key_min=np.int64(20), anchors={np.int64(1): np.int64(5), 2: 1, 3: -2, 4: -8})
         assert task == AnchorTask() and json.dumps(task.to_dict())
-        cells = task.cells("id")
-        assert task.target(cells.keys[0], cells.pairs[0]) == task.targets(cells)[0]
+        trials = task.trials("id")
+        assert task.target(trials.keys[0], trials.pairs[0]) == task.targets(trials)[0]
         assert len(task.sample(np.int64(3))) == 3
 
     def test_cells_of_another_key_range_are_refused(self):
-        cells = AnchorTask(key_min=30).product([(1, 2)], np.array([10]), np.array([0]))
+        trials = AnchorTask(key_min=30).product([(1, 2)], np.array([10]), np.array([0]))
         with pytest.raises(ValueError, match=r"keys must lie in 20..99, got 10..10"):
-            AnchorTask().targets(cells)
+            AnchorTask().targets(trials)
 
 
 class TestSampling:
@@ -226,16 +226,16 @@ class TestSampling:
 
     def test_positions_and_pairs_are_uniform(self):
         batch = AnchorTask().sample(70_000, seed=0)
-        counts = np.bincount(batch.cells.positions)
+        counts = np.bincount(batch.trials.positions)
         assert len(counts) == 7
         assert abs(counts - 10_000).max() < 5 * np.sqrt(10_000)  # 5 sigma of a binomial
-        pairs = np.unique(batch.cells.pairs, axis=0, return_counts=True)[1]
+        pairs = np.unique(batch.trials.pairs, axis=0, return_counts=True)[1]
         assert len(pairs) == 14
         assert abs(pairs - 5_000).max() < 5 * np.sqrt(5_000)
 
     def test_keys_are_uniform_among_those_allowed(self):
         batch = AnchorTask().sample(200_000, split="train", seed=0)
-        at_0 = batch.cells.keys[batch.cells.positions == 0]
+        at_0 = batch.trials.keys[batch.trials.positions == 0]
         counts = np.bincount(at_0, minlength=100)[20:]
         allowed = np.arange(20, 100) % 9 != 0
         assert (counts[~allowed] == 0).all()
@@ -250,7 +250,7 @@ class TestSampling:
             rule = tokens % 9 == np.arange(9) % 9
             rows = np.arange(len(tokens))
             for offset in range(3):
-                rule[rows, batch.cells.positions + offset] = False  # key and anchors are not noise
+                rule[rows, batch.trials.positions + offset] = False  # key and anchors are not noise
             return rule.sum()
 
         assert broken(AnchorTask(noise_obeys_split=True)) == 0
@@ -350,6 +350,17 @@ def test_bad_questions_say_what_is_wrong():
     with pytest.raises(ValueError, match="pair must hold 2 anchors"):
         task.inferential_target(20, (1, 9))
     with pytest.raises(ValueError, match="split must be one of train, id, ood, got 'test'"):
-        task.cells("test")
+        task.trials("test")
     with pytest.raises(ValueError, match="n must be an integer >= 1, got 0"):
         task.sample(0)
+
+
+def test_what_0_1_0_called_cells_is_found_with_a_warning():
+    task = AnchorTask()
+    batch = task.sample(3)
+    with pytest.warns(DeprecationWarning, match="AnchorTask.cells is now trials"):
+        assert list(task.cells("ood")) == list(task.trials("ood"))
+    with pytest.warns(DeprecationWarning, match="AnchorBatch.cells is now trials"):
+        assert batch.cells is batch.trials
+    with pytest.raises(AttributeError, match="'AnchorTask' object has no attribute 'cell'"):
+        task.cell  # noqa: B018

@@ -16,7 +16,7 @@ import numpy as np
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
 from anchorlens.foreign import read_bytes, read_toml, shown
-from anchorlens.tasks.two_anchor.sequences import Cells
+from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_BYTES = 50_000_000
@@ -207,7 +207,7 @@ def _as_sequences(
 
     The task carries the tables alone. What the anchors do is unknown: every chain is an override, and the
     shifts of 0 stand for nothing. Chains that are not there are unseen; keys that a chain lacks have an
-    entry in its table that no cell asks for.
+    entry in its table that no trial asks for.
     """
     anchors, chain_tokens = np.unique(chains, return_inverse=True)
     chain_tokens = chain_tokens.reshape(chains.shape)
@@ -247,9 +247,9 @@ def _as_sequences(
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     n = len(keys)
-    cells = Cells(
+    trials = Trials(
         np.repeat(chain_tokens, N_POSITIONS, axis=0),
         np.repeat(len(anchors) + keys_at, N_POSITIONS),
         np.tile(task.positions, n),
     )
-    return Mappings(path.name, chains, keys, targets, known, task, cells, N_POSITIONS * np.arange(n))
+    return Mappings(path.name, chains, keys, targets, known, task, trials, N_POSITIONS * np.arange(n))

@@ -10,7 +10,7 @@ import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class Mappings:
     """Whether a mapping violates the composition rule: the truth, for scoring alone; None where unknown."""
     task: AnchorTask
     """How the mappings are put as sequences; its tokens may be other numbers than the dataset's."""
-    cells: Cells
+    trials: Trials
     """Every trained (chain, key, position) in the tokens of `task`, mapping by mapping."""
-    first_cell: Int[np.ndarray, " mapping"]
-    """Where the cells of each mapping begin in `cells`."""
+    first_trial: Int[np.ndarray, " mapping"]
+    """Where the trials of each mapping begin in `trials`."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -100,16 +100,16 @@ class Mappings:
 
     def training_set(self, n: int, rng: np.random.Generator) -> AnchorBatch:
         """Draw `n` sequences: trained (chain, key, position) uniform, with noise around it."""
-        return self._put(rng.integers(0, len(self.cells), n), rng)
+        return self._put(rng.integers(0, len(self.trials), n), rng)
 
     def questions(self, n_draws: int, rng: np.random.Generator) -> AnchorBatch:
         """Every mapping `n_draws` times at a trained position with fresh noise: [draw * mapping] rows."""
-        ends = np.append(self.first_cell[1:], len(self.cells))
-        return self._put(rng.integers(self.first_cell, ends, (n_draws, len(self))).ravel(), rng)
+        ends = np.append(self.first_trial[1:], len(self.trials))
+        return self._put(rng.integers(self.first_trial, ends, (n_draws, len(self))).ravel(), rng)
 
     def _put(self, rows: Int[np.ndarray, " batch"], rng: np.random.Generator) -> AnchorBatch:
-        cells = Cells(self.cells.pairs[rows], self.cells.keys[rows], self.cells.positions[rows])
-        return self.task.sequences(cells, rng)
+        trials = Trials(self.trials.pairs[rows], self.trials.keys[rows], self.trials.positions[rows])
+        return self.task.sequences(trials, rng)
 
     @cached_property
     def _grouping(self) -> tuple[np.ndarray, np.ndarray]:
@@ -135,17 +135,17 @@ def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
     >>> mappings_of(AnchorTask(complexity=1))
     Mappings(task: 1,280 mappings in 16 groups; 160 violate the rule)
     """
-    if (n_cells := task.n_cells("train")) > MOST_CELLS:
+    if (n_trials := task.n_trials("train")) > MOST_CELLS:
         raise ValueError(
-            f"the task trains {n_cells:,} (chain, key, position), more than an audit's {MOST_CELLS:,}; "
+            f"the task trains {n_trials:,} (chain, key, position), more than an audit's {MOST_CELLS:,}; "
             "narrow its key range or its sequence"
         )
-    cells = task.cells("train")  # pair-major, key by key
-    new = np.ones(len(cells), dtype=bool)
-    new[1:] = np.diff(cells.keys) != 0
-    new[1:] |= (cells.pairs[1:] != cells.pairs[:-1]).any(axis=1)
+    trials = task.trials("train")  # pair-major, key by key
+    new = np.ones(len(trials), dtype=bool)
+    new[1:] = np.diff(trials.keys) != 0
+    new[1:] |= (trials.pairs[1:] != trials.pairs[:-1]).any(axis=1)
     first = np.flatnonzero(new)
-    one_each = Cells(cells.pairs[first], cells.keys[first], cells.positions[first])
+    one_each = Trials(trials.pairs[first], trials.keys[first], trials.positions[first])
     trained = task.targets(one_each)
     return Mappings(
         name=name,
@@ -154,6 +154,6 @@ def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
         targets=trained,
         violates=trained != task.targets(one_each, kind="inferential"),
         task=task,
-        cells=cells,
-        first_cell=first,
+        trials=trials,
+        first_trial=first,
     )

@@ -13,7 +13,7 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.clusters import cluster_figure, finite_rows, mirrored_pairs, silhouette, tsne
 from anchorlens.randomness import generator
-from anchorlens.tasks.two_anchor.sequences import Cells
+from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def first_layer_tsne(
     rng = generator(seed, "probe")
     labels = rng.integers(0, len(pairs), n_sequences)
     keys, positions = rng.choice(task.keys, n_sequences), rng.choice(task.positions, n_sequences)
-    tokens = task.sequences(Cells(np.array(pairs)[labels], keys, positions), rng).tokens
+    tokens = task.sequences(Trials(np.array(pairs)[labels], keys, positions), rng).tokens
     vectors = finite_rows(after_attention(model, tokens, 0))
     return FirstLayerTSNE(
         pairs=np.array(pairs),

@@ -80,9 +80,9 @@ def asking_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None 
         train: how many training sequences are drawn again; None for none.
     """
     n_pos, n_places = task.seq_len, len(task.keys) * len(task.positions)
-    cells = [n_pairs * n_places for n_pairs in (len(task.seen_pairs), len(task.ood_pairs))]
-    seen, unseen = (min(n, 20_000) for n in cells)
-    n_sequences = 2 * seen + 8 * min(seen, math.ceil(2 * cells[0] / task.modulus)) + 16 * unseen + 4096
+    trials = [n_pairs * n_places for n_pairs in (len(task.seen_pairs), len(task.ood_pairs))]
+    seen, unseen = (min(n, 20_000) for n in trials)
+    n_sequences = 2 * seen + 8 * min(seen, math.ceil(2 * trials[0] / task.modulus)) + 16 * unseen + 4096
     heads = model.n_heads * model.d_head
     patterns = model.n_heads * n_pos
     width = 6 * model.d_model + 4 * heads + 2 * model.d_mlp + 3 * patterns
@@ -99,7 +99,7 @@ def asking_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None 
         bytes=4 * _weight_bytes(model)
         + model.n_layers * (_LAYER_BYTES + model.n_ctx**2)  # each block has a mask of its own
         + 4 * model.n_ctx**2
-        + 2 * 8 * (task.chain_length + 2) * sum(cells)
+        + 2 * 8 * (task.chain_length + 2) * sum(trials)
         + 3 * 8 * n_pos * max(seen, unseen)
         + (0 if train is None else 6 * 8 * min(train.n_samples * n_pos, DRAWN_AT_ONCE))
         + asked,

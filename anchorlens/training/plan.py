@@ -188,7 +188,7 @@ def _per_sequence(stack: Stack, tokens: Tensor) -> float:
 
 def _sequences_asked(run: RunConfig) -> int:
     """Sequences that the evaluations of one run answer, as `quick_accuracies` and `evaluate` ask them."""
-    n_train, n_id, n_ood = (run.task.n_cells(split) for split in ("train", "id", "ood"))
+    n_train, n_id, n_ood = (run.task.n_trials(split) for split in ("train", "id", "ood"))
     quick = min(1024, run.train.n_samples) + min(2048, n_id) + min(2048, n_ood)
     final = min(4096, run.train.n_samples) + 2 * n_train + 8 * (n_id + 2 * n_ood)
     return quick * math.ceil(run.train.total_steps / run.train.eval_every) + final

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.models.gamma import initial_weights
-from anchorlens.models.stacked.forward import LastPosition, cells, last_logits
+from anchorlens.models.stacked.forward import LastPosition, last_logits, table_rows
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.training.adamw import MOMENTS, StackedAdamW
@@ -101,7 +101,7 @@ class Stack:
     # -- what is on the device -----------------------------------------------------------------------
 
     def _place_data(self, data: Sequence[AnchorBatch]) -> None:
-        """Sequences as cells of the first layer's table, each distinct training set once."""
+        """Sequences as rows of the first layer's table, each distinct training set once."""
         sets = list({id(batch): batch for batch in data}.values())
         starts = dict(
             zip((id(batch) for batch in sets), range(0, len(sets) * len(sets[0]), len(sets[0])), strict=True)
@@ -109,7 +109,7 @@ class Stack:
         tokens = torch.cat([batch.tokens for batch in sets])
         vocabulary, places = tokens.unique(return_inverse=True)
         self.vocabulary = vocabulary.to(self.device)
-        self._cells = cells(places).to(self.device)  # [sequence, pos]
+        self._table_rows = table_rows(places).to(self.device)  # [sequence, pos]
         self._targets = torch.cat([batch.targets for batch in sets]).to(self.device)
         self._starts = [starts[id(batch)] for batch in data]
 
@@ -189,7 +189,9 @@ class Stack:
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
         """Cross-entropy of each member's batch at the last position, in nats."""
         bf16 = self._train.matmul == "bf16"
-        logits = last_logits(self._merged, self.runs[0].model, self._cells[rows], self.vocabulary, bf16=bf16)
+        logits = last_logits(
+            self._merged, self.runs[0].model, self._table_rows[rows], self.vocabulary, bf16=bf16
+        )
         each = functional.cross_entropy(logits.flatten(0, 1), self._targets[rows].flatten(), reduction="none")
         return each.view(len(self), -1).mean(dim=1)
 

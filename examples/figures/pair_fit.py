@@ -73,7 +73,7 @@ def course(cell: Cell, n_sequences: int = MOST_SEQUENCES) -> Course:
     assert cell.path is not None
     task = cell.run.task
     batch = training_set(task, cell.run.train)
-    index = task.pair_index(batch.cells.pairs)
+    index = task.pair_index(batch.trials.pairs)
     chosen = [np.flatnonzero(index == task.pairs.index(pair))[:n_sequences] for pair in task.seen_pairs]
     asked = np.concatenate(chosen)
     tokens, targets = batch.tokens[asked], batch.targets[asked]

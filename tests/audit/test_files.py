@@ -71,7 +71,7 @@ class TestGood:
         for batch in (mappings.training_set(5000, np.random.default_rng(0)),
                       mappings.questions(2, np.random.default_rng(0))):  # fmt: skip
             tokens, targets = batch.tokens.numpy(), batch.targets.numpy()
-            rows, at = np.arange(len(tokens)), batch.cells.positions
+            rows, at = np.arange(len(tokens)), batch.trials.positions
             assert tokens.shape[1] == 9 and set(at) == set(range(7))
             # tokens: anchors 5, 6, 8 are 0, 1, 2; keys 0..39 are 3..42, other targets (-3, ...) behind
             anchor = np.array([5, 6, 8])
@@ -90,7 +90,7 @@ class TestGood:
         mappings = read_csv(written(text))
         batch = mappings.training_set(2000, np.random.default_rng(0))
         assert len(mappings) == 20
-        assert ((batch.cells.keys - 2) % 2 == batch.cells.pairs[:, 1]).all()
+        assert ((batch.trials.keys - 2) % 2 == batch.trials.pairs[:, 1]).all()
 
     def test_chains_of_three(self, written):
         mappings = read_csv(written("key,a1,a2,a3,target\n1,1,2,3,4\n2,3,2,1,4\n"))

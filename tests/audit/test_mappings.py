@@ -46,14 +46,16 @@ def test_sequences_ask_trained_cells_alone():
     batch = mappings.questions(3, np.random.default_rng(0))
     assert len(batch) == 3 * len(mappings)
     assert (batch.targets.numpy().reshape(3, -1) == mappings.targets).all()
-    assert (batch.cells.keys.reshape(3, -1) == mappings.keys).all()
-    assert (batch.cells.pairs.reshape(3, -1, 2) == mappings.chains).all()
-    assert (batch.cells.keys % 9 != batch.cells.positions % 9).all()
+    assert (batch.trials.keys.reshape(3, -1) == mappings.keys).all()
+    assert (batch.trials.pairs.reshape(3, -1, 2) == mappings.chains).all()
+    assert (batch.trials.keys % 9 != batch.trials.positions % 9).all()
     rows = np.arange(len(batch))
-    assert (batch.tokens.numpy()[rows, batch.cells.positions] == batch.cells.keys).all()
+    assert (batch.tokens.numpy()[rows, batch.trials.positions] == batch.trials.keys).all()
     training = mappings.training_set(20_000, np.random.default_rng(0))
-    assert (training.cells.keys % 9 != training.cells.positions % 9).all()
-    assert len(np.unique(task.pair_index(training.cells.pairs) * 100 + training.cells.keys)) == len(mappings)
+    assert (training.trials.keys % 9 != training.trials.positions % 9).all()
+    assert len(np.unique(task.pair_index(training.trials.pairs) * 100 + training.trials.keys)) == len(
+        mappings
+    )
 
 
 class TestCorruption:

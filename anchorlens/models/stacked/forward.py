@@ -31,7 +31,7 @@ _EPS = 1e-5
 def last_logits(
     parameters: Parameters,
     config: ModelConfig,
-    cells: Int[Tensor, "member batch pos"],
+    table_rows: Int[Tensor, "member batch pos"],
     vocabulary: Int[Tensor, " token"],
     *,
     bf16: bool = False,
@@ -41,17 +41,19 @@ def last_logits(
     Args:
         parameters: as `Layout.merged` gives them.
         config: shape and variant; gamma plays no part here.
-        cells: the sequences as `cells` gives them.
+        table_rows: the sequences as `table_rows` gives them.
         vocabulary: the tokens that may occur; fewer make the first layer cheaper.
         bf16: round operands and results of the products with weights to bfloat16.
 
     Returns:
         [member, batch, d_vocab].
     """
-    return _Forward(parameters, config, cells.shape[2], bf16).last_logits(cells.flatten(1), vocabulary)
+    return _Forward(parameters, config, table_rows.shape[2], bf16).last_logits(
+        table_rows.flatten(1), vocabulary
+    )
 
 
-def cells(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
+def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
     """Each (token, position) as one number, place * n_pos + pos, where the first layer looks it up.
 
     Args:
@@ -73,7 +75,7 @@ class LastPosition:
     def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch 1 d_vocab"]:
         """Logits at the last position of each sequence; the first layer is computed for tokens that occur."""
         vocabulary, places = tokens.to(self.device).unique(return_inverse=True)
-        places = cells(places).unsqueeze(0)
+        places = table_rows(places).unsqueeze(0)
         return last_logits(self._parameters, self.config, places, vocabulary).movedim(0, 1)
 
 
@@ -81,15 +83,15 @@ class _Forward:
     def __init__(self, parameters: Parameters, config: ModelConfig, n_pos: int, bf16: bool) -> None:
         self.parameters, self.config, self.n_pos, self.bf16 = parameters, config, n_pos, bf16
 
-    def last_logits(self, cells: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
+    def last_logits(self, table_rows: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
         x, q, kv = self._first_inputs(vocabulary)
         last = self.config.n_layers - 1
         for layer in range(self.config.n_layers):
             if layer > 0:
                 q, kv = self._attention_inputs(layer, x, last_query=layer == last)
             else:
-                ends = cells.unflatten(1, (-1, self.n_pos))[:, :, -1] if last == 0 else cells
-                x, q, kv = _look_up(x, ends), _look_up(q, ends), _look_up(kv, cells)
+                ends = table_rows.unflatten(1, (-1, self.n_pos))[:, :, -1] if last == 0 else table_rows
+                x, q, kv = _look_up(x, ends), _look_up(q, ends), _look_up(kv, table_rows)
             if layer == last and layer > 0:
                 x = self._ends(x)
             x = self._after_attention(layer, x, self._attend(q, kv, causal=layer < last))
@@ -159,12 +161,13 @@ class _Forward:
         return x.view(len(x), -1, self.n_pos, x.shape[-1])[:, :, -1]
 
 
-def _look_up(table: Float[Tensor, "member cell width"], cells: Int[Tensor, "member row"]) -> Tensor:
+def _look_up(table: Float[Tensor, "member entry width"], rows: Int[Tensor, "member row"]) -> Tensor:
     """Rows of each member's own table, [member, row, width]."""
-    n_members, n_cells, width = table.shape
+    n_members, n_entries, width = table.shape
     if n_members > 1:
-        cells = cells + torch.arange(n_members, device=cells.device).unsqueeze(1) * n_cells
+        rows = rows + torch.arange(n_members, device=rows.device).unsqueeze(1) * n_entries
     flat = table.reshape(-1, width)
     if flat.device.type == "cpu":
-        return functional.embedding(cells, flat)  # its gradient is summed in a fixed order, and fast
-    return flat.index_select(0, cells.flatten()).view(*cells.shape, width)  # its gradient waits for nothing
+        return functional.embedding(rows, flat)  # its gradient is summed in a fixed order, and fast
+    found = flat.index_select(0, rows.flatten())  # its gradient waits for nothing
+    return found.view(*rows.shape, width)

@@ -13,7 +13,7 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.probes.shared.checks import MOST_SEQUENCES
 from anchorlens.randomness import generator
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
@@ -102,8 +102,8 @@ def random_sequences(
             )
     drawn = allowed[rng.integers(0, len(allowed), n_sequences)]
     noise = task.noise(n_sequences, rng)
-    cells = task.product([tuple(pair) for pair in pairs], drawn, np.full(n_sequences, position))
-    return task.place(cells, np.tile(noise, (len(pairs), 1)))
+    trials = task.product([tuple(pair) for pair in pairs], drawn, np.full(n_sequences, position))
+    return task.place(trials, np.tile(noise, (len(pairs), 1)))
 
 
 def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
@@ -155,8 +155,8 @@ def trained_sequences(
         np.arange(n_sequences) * n_pairs // n_sequences if n_sequences < n_pairs else np.arange(n_sequences)
     )
     pairs = np.array(task.seen_pairs)[chosen % n_pairs]
-    cells = Cells(pairs, rng.choice(task.keys, n_sequences), np.full(n_sequences, position))
-    return task.sequences(cells, rng)
+    trials = Trials(pairs, rng.choice(task.keys, n_sequences), np.full(n_sequences, position))
+    return task.sequences(trials, rng)
 
 
 def checked_position(task: AnchorTask, key_position: int | None) -> int:

@@ -14,7 +14,7 @@ from anchorlens.models import hooks
 from anchorlens.models.measuring import attached
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
-from anchorlens.tasks.two_anchor.sequences import Cells
+from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def sequences_that_differ(
     pairs, others, keys, seconds = (np.array(column) for column in zip(*rows, strict=True))
     places = np.full(n_sequences, position)
     noise = task.noise(n_sequences, rng)
-    clean = task.place(Cells(pairs, keys, places), noise)
-    corrupted = task.place(Cells(others, seconds, places), noise)
+    clean = task.place(Trials(pairs, keys, places), noise)
+    corrupted = task.place(Trials(others, seconds, places), noise)
     return PatchPairs(clean.tokens, clean.targets, corrupted.tokens, corrupted.targets)
 
 

@@ -50,7 +50,7 @@ class Behaviour:
     """
 
     train: Accuracy
-    """On sequences of the training set where it is known, else on fresh noise around trained cells."""
+    """On sequences of the training set where it is known, else on fresh noise around trained trials."""
     train_source: Literal["training set", "fresh noise"]
     """Which of the two `train` is."""
     train_fresh: Accuracy
@@ -210,31 +210,31 @@ def evaluate(
     questions = Questions(model, task, seed, batch_size, max_cells)
 
     ask = questions.ask
-    train_cells = questions.cells("train")
-    fresh = ask(train_cells, min(2, n_noise)) == task.targets(train_cells)[:, None]
+    train_trials = questions.trials("train")
+    fresh = ask(train_trials, min(2, n_noise)) == task.targets(train_trials)[:, None]
     train_fresh = questions.accuracy("train", fresh)
     train = train_fresh if training_set is None else questions.ask_batch(training_set, max_train)
 
-    id_cells = questions.cells("id")
-    id_deviation = ask(id_cells, n_noise) - task.targets(id_cells)[:, None]
+    id_trials = questions.trials("id")
+    id_deviation = ask(id_trials, n_noise) - task.targets(id_trials)[:, None]
     deviations: dict[Split, dict[int, float]] = {"id": _shares(id_deviation)}
-    pairs = list(questions.pair_accuracies("id", id_cells, task.seen_pairs, id_deviation == 0))
+    pairs = list(questions.pair_accuracies("id", id_trials, task.seen_pairs, id_deviation == 0))
     id_accuracy = questions.accuracy("id", id_deviation == 0)
 
     ood = symmetric = commutativity = None
     if task.ood_pairs:
-        cells = questions.cells("ood")
-        mirror = replace(cells, pairs=cells.pairs[:, ::-1])
-        answers, mirrored = ask(cells, n_noise), ask(mirror, n_noise)  # the same noise for both
-        inferential = task.targets(cells, kind="inferential")
+        trials = questions.trials("ood")
+        mirror = replace(trials, pairs=trials.pairs[:, ::-1])
+        answers, mirrored = ask(trials, n_noise), ask(mirror, n_noise)  # the same noise for both
+        inferential = task.targets(trials, kind="inferential")
         deviation = answers - inferential[:, None]
         deviations["ood"] = _shares(deviation)
-        pairs += questions.pair_accuracies("ood", cells, task.ood_pairs, deviation == 0)
+        pairs += questions.pair_accuracies("ood", trials, task.ood_pairs, deviation == 0)
         ood = questions.accuracy("ood", deviation == 0)
 
-        has_mirror = (cells.pairs != mirror.pairs).any(axis=1)
+        has_mirror = (trials.pairs != mirror.pairs).any(axis=1)
         commutativity = questions.accuracy("ood", (answers == mirrored)[has_mirror])
-        symmetric_targets = task.targets(cells, kind="mirrored")
+        symmetric_targets = task.targets(trials, kind="mirrored")
         mirror_is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(np.array(task.seen_pairs)))
         differs = mirror_is_seen & (symmetric_targets != inferential)
         symmetric = questions.accuracy("ood", (answers == symmetric_targets[:, None])[differs])
@@ -281,13 +281,13 @@ def quick_accuracies(
         "train_accuracy": questions.ask_batch(training_set, max_train).value
     }
     for split in ("id", "ood"):
-        cells = questions.cells(split)
-        targets = task.targets(cells, kind="inferential" if split == "ood" else "trained")
-        right = questions.ask(cells, 1)[:, 0] == targets if len(cells) else None
+        trials = questions.trials(split)
+        targets = task.targets(trials, kind="inferential" if split == "ood" else "trained")
+        right = questions.ask(trials, 1)[:, 0] == targets if len(trials) else None
         accuracies[f"{split}_accuracy"] = None if right is None else float(right.mean())
     return accuracies
 
 
-def _shares(deviation: Int[np.ndarray, "cell draw"]) -> dict[int, float]:
+def _shares(deviation: Int[np.ndarray, "trial draw"]) -> dict[int, float]:
     values, counts = np.unique(deviation, return_counts=True)
     return dict(zip(values.tolist(), (counts / deviation.size).tolist(), strict=True))

@@ -17,7 +17,7 @@ from anchorlens.tasks.two_anchor.anchor_functions import (
     anchor_pair,
     tabulate,
 )
-from anchorlens.tasks.two_anchor.sequences import Cells
+from anchorlens.tasks.two_anchor.sequences import Trials
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -118,7 +118,7 @@ class Targets:
                     "raise key_min"
                 )
 
-    def rows(self, pairs: Int[np.ndarray, "cell k"]) -> Int[np.ndarray, " cell"]:
+    def rows(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
         """Where each pair stands in the tables, in the order of `itertools.product`."""
         index = np.zeros(len(pairs), dtype=np.int64)
         for anchor in pairs.T:
@@ -130,13 +130,15 @@ class Targets:
         anchors = anchor_pair(pair, self._anchors, self._chain_length, "pair")
         first, last = int(self._keys[0]), int(self._keys[-1])
         check_number("key", key, minimum=first, maximum=last, integer=True)
-        return int(self.of(Cells(np.array([anchors]), np.array([key]), np.zeros(1)), kind)[0])
+        return int(self.of(Trials(np.array([anchors]), np.array([key]), np.zeros(1)), kind)[0])
 
-    def of(self, cells: Cells, kind: Kind) -> Int[np.ndarray, " cell"]:
+    def of(self, trials: Trials, kind: Kind) -> Int[np.ndarray, " trial"]:
         """The answers to many; `mirrored` are the trained ones of the pairs in reverse."""
         first, last = self._keys[0], self._keys[-1]
-        if len(cells) and not first <= cells.keys.min() <= cells.keys.max() <= last:
-            raise ValueError(f"keys must lie in {first}..{last}, got {cells.keys.min()}..{cells.keys.max()}")
-        pairs = cells.pairs[:, ::-1] if kind == "mirrored" else cells.pairs
+        if len(trials) and not first <= trials.keys.min() <= trials.keys.max() <= last:
+            raise ValueError(
+                f"keys must lie in {first}..{last}, got {trials.keys.min()}..{trials.keys.max()}"
+            )
+        pairs = trials.pairs[:, ::-1] if kind == "mirrored" else trials.pairs
         table = self.inferential if kind == "inferential" else self.trained
-        return table[self.rows(pairs), cells.keys - first]
+        return table[self.rows(pairs), trials.keys - first]

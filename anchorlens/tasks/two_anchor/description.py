@@ -66,9 +66,9 @@ def task_view(task: Any) -> str:
     places = task.positions[allowed.any(axis=0)]
     position = places[len(places) // 2]
     keys = task.keys[allowed[:, position]]
-    cells = task.product([pair], keys[len(keys) // 2 :][:1], np.array([position]))
-    tokens = placed(cells, task.noise(1))[0].tolist()
-    key, target = int(cells.keys[0]), int(task.targets(cells)[0])
+    trials = task.product([pair], keys[len(keys) // 2 :][:1], np.array([position]))
+    tokens = placed(trials, task.noise(1))[0].tolist()
+    key, target = int(trials.keys[0]), int(task.targets(trials)[0])
     values = [key]
     for anchor in pair:
         values.append(task.apply(anchor, values[-1]))

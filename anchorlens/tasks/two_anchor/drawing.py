@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells, choose
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
 from anchorlens.tasks.two_anchor.splits import Split
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class Drawing:
         rng = self._rng
         positions, pairs = _some(self._positions, self._n, rng), _some(self._pairs, self._n, rng)
         keys = choose(rng, self._task.keys, self._allowed, positions)
-        return self._task.sequences(Cells(pairs, keys, positions), rng)
+        return self._task.sequences(Trials(pairs, keys, positions), rng)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`; the generator stays where it was."""
-        task, cells, noise = self._task, [], []
+        task, trials, noise = self._task, [], []
         of_positions, rng = copy.deepcopy(self._rng), copy.deepcopy(self._rng)
         for n, _ in self._chunks(rows):
             _some(self._positions, n, rng)
@@ -62,11 +62,11 @@ class Drawing:
         for n, here in self._chunks(rows):
             positions = _some(self._positions, n, of_positions)
             keys = choose(rng, task.keys, self._allowed, positions)
-            cells.append((_some(self._pairs, n, of_pairs)[here], keys[here], positions[here]))
+            trials.append((_some(self._pairs, n, of_pairs)[here], keys[here], positions[here]))
         for n, here in self._chunks(rows):
             noise.append(task.noise(n, rng)[here])
-        pairs, keys, positions = (np.concatenate(part) for part in zip(*cells, strict=True))
-        batch = task.place(Cells(pairs, keys, positions), np.concatenate(noise))  # ascending
+        pairs, keys, positions = (np.concatenate(part) for part in zip(*trials, strict=True))
+        batch = task.place(Trials(pairs, keys, positions), np.concatenate(noise))  # ascending
         return batch.take(np.argsort(np.argsort(rows, kind="stable"), kind="stable"))
 
     def _chunks(self, rows: Int[np.ndarray, " row"]) -> Iterator[tuple[int, Int[np.ndarray, " chosen"]]]:

@@ -7,7 +7,7 @@ MOST_PAIRS = 100_000
 _MOST_KEYS = 100_000
 _MOST_PLACES = 10_000_000
 _MOST_TARGETS = 2_000_000
-_MOST_CELLS = 20_000_000
+_MOST_TRIALS = 20_000_000
 
 
 def check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) -> None:
@@ -34,8 +34,8 @@ def check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) -> 
             f"{n_chains:,} chains of {n_keys:,} keys are more than {_MOST_TARGETS:,} targets; "
             "use fewer anchors, keys or shorter chains"
         )
-    if (n_cells := n_chains * n_keys * n_positions) > _MOST_CELLS:
+    if (n_trials := n_chains * n_keys * n_positions) > _MOST_TRIALS:
         raise ValueError(
-            f"{n_chains:,} chains of {n_keys:,} keys at {n_positions:,} positions are {n_cells:,} questions, "
-            f"more than {_MOST_CELLS:,}; use fewer anchors or keys, or shorter chains or sequences"
+            f"{n_chains:,} chains of {n_keys:,} keys at {n_positions:,} positions are {n_trials:,} "
+            f"questions, more than {_MOST_TRIALS:,}; use fewer anchors or keys, shorter chains or sequences"
         )

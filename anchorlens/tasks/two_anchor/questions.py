@@ -19,7 +19,7 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.accuracy import Accuracy
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.drawing import Drawing
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.splits import Split
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -65,36 +65,36 @@ class Questions:
 
     def whole(self, split: Split) -> bool:
         """Whether every (pair, key, position) of a split is asked."""
-        return self.task.n_cells(split) <= self.max_cells
+        return self.task.n_trials(split) <= self.max_cells
 
-    def cells(self, split: Split) -> Cells:
+    def trials(self, split: Split) -> Trials:
         """Every (pair, key, position) of a split, or a random choice of `max_cells` of them."""
         if self.whole(split):
-            return self.task.cells(split)
+            return self.task.trials(split)
         rng = generator(self.seed, "evaluation", 1)
-        return self.task.some_cells(
-            split, rng.choice(self.task.n_cells(split), self.max_cells, replace=False)
+        return self.task.some_trials(
+            split, rng.choice(self.task.n_trials(split), self.max_cells, replace=False)
         )
 
-    def ask(self, cells: Cells, n_noise: int) -> Int[np.ndarray, "cell draw"]:
+    def ask(self, trials: Trials, n_noise: int) -> Int[np.ndarray, "trial draw"]:
         """Answers for every (pair, key, position) under `n_noise` draws of noise.
 
         The noise is a function of the seed and of how many there are: pairs and their mirrors, asked with
         the same keys and positions, get the same noise and are comparable one by one.
         """
         rng = generator(self.seed, "evaluation")
-        noises = (self.task.noise(len(cells), rng) for _ in range(n_noise))
-        return np.stack([self._answers(self.task.place(cells, noise).tokens) for noise in noises], axis=1)
+        noises = (self.task.noise(len(trials), rng) for _ in range(n_noise))
+        return np.stack([self._answers(self.task.place(trials, noise).tokens) for noise in noises], axis=1)
 
-    def accuracy(self, split: Split, right: Bool[np.ndarray, "cell draw"]) -> Accuracy | None:
+    def accuracy(self, split: Split, right: Bool[np.ndarray, "trial draw"]) -> Accuracy | None:
         """Mean over questions and draws; None where there is no question."""
         return Accuracy.of_draws(right, whole=self.whole(split)) if right.size else None
 
     def pair_accuracies(
-        self, split: Split, cells: Cells, pairs: Sequence[Pair], right: Bool[np.ndarray, "cell draw"]
+        self, split: Split, trials: Trials, pairs: Sequence[Pair], right: Bool[np.ndarray, "trial draw"]
     ) -> Iterator[PairAccuracy]:
         """The accuracy of each pair that is among those asked."""
-        asked = self.task.pair_index(cells.pairs)
+        asked = self.task.pair_index(trials.pairs)
         order = np.argsort(asked, kind="stable")
         wanted = self.task.pair_index(np.array(pairs))
         ends = [np.searchsorted(asked[order], wanted, side=side) for side in ("left", "right")]

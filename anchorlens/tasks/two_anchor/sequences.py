@@ -1,4 +1,4 @@
-"""Sequences and what they are made of: cells of (pair, key, position), and batches of tokens."""
+"""Sequences and what they are made of: trials of (pair, key, position), and batches of tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import RenamedAttributes, documented
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.views import view
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Trials:
     """Combinations of (pair, key, position): what a sequence is, apart from its noise."""
 
-    pairs: Int[np.ndarray, "cell k"]
+    pairs: Int[np.ndarray, "trial k"]
     """Anchor tokens in order."""
-    keys: Int[np.ndarray, " cell"]
+    keys: Int[np.ndarray, " trial"]
     """Key tokens."""
-    positions: Int[np.ndarray, " cell"]
+    positions: Int[np.ndarray, " trial"]
     """0-based position of the key; the anchors follow it."""
 
     def __len__(self) -> int:
@@ -40,45 +40,47 @@ class Cells:
 
 @documented
 @dataclass(frozen=True, eq=False)
-class AnchorBatch:
+class AnchorBatch(RenamedAttributes):
     """Sequences ready for a model, with what each of them asks."""
 
     tokens: Int[Tensor, "batch pos"]
     """Token ids, int64."""
     targets: Int[Tensor, " batch"]
     """The answers trained on (train, ID) or the inferential answers (OOD), int64."""
-    cells: Cells
+    trials: Trials
     """Pair, key and position of every sequence."""
 
+    _RENAMED = {"cells": "trials"}
+
     def __len__(self) -> int:
-        return len(self.cells)
+        return len(self.trials)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`."""
-        cells = Cells(self.cells.pairs[rows], self.cells.keys[rows], self.cells.positions[rows])
-        return AnchorBatch(self.tokens[rows], self.targets[rows], cells)
+        trials = Trials(self.trials.pairs[rows], self.trials.keys[rows], self.trials.positions[rows])
+        return AnchorBatch(self.tokens[rows], self.targets[rows], trials)
 
     def __repr__(self) -> str:
         return f"AnchorBatch({len(self):,} sequences of {self.tokens.shape[-1]} tokens with their targets)"
 
     def _repr_html_(self) -> str:
         few = slice(_MOST_SHOWN)
-        cells = Cells(self.cells.pairs[few], self.cells.keys[few], self.cells.positions[few])
+        trials = Trials(self.trials.pairs[few], self.trials.keys[few], self.trials.positions[few])
         rows = [
             (marked(tokens, position, len(pair)), pair, key, target)
             for tokens, target, (pair, key, position) in zip(
-                self.tokens[few].tolist(), self.targets[few].tolist(), cells, strict=True
+                self.tokens[few].tolist(), self.targets[few].tolist(), trials, strict=True
             )
         ]
         return view("batch.html", rows=rows, total=len(self), length=self.tokens.shape[-1])
 
 
-def placed(cells: Cells, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarray, "batch pos"]:
-    """Key and anchors of `cells`, written into a copy of the noise tokens."""
-    tokens, row = noise.astype(np.int64), np.arange(len(cells))
-    tokens[row, cells.positions] = cells.keys
-    for place, anchors in enumerate(cells.pairs.T, start=1):
-        tokens[row, cells.positions + place] = anchors
+def placed(trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarray, "batch pos"]:
+    """Key and anchors of `trials`, written into a copy of the noise tokens."""
+    tokens, row = noise.astype(np.int64), np.arange(len(trials))
+    tokens[row, trials.positions] = trials.keys
+    for place, anchors in enumerate(trials.pairs.T, start=1):
+        tokens[row, trials.positions + place] = anchors
     return tokens
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from anchorlens.configuration import check_choice, documented
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
-from anchorlens.tasks.two_anchor.sequences import Cells
+from anchorlens.tasks.two_anchor.sequences import Trials
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -68,12 +68,12 @@ class Splits:
         """How many (pair, key, position) a split has."""
         return len(self.pairs(split)) * int(np.count_nonzero(self.allowed(split)))
 
-    def cells(self, split: Split, which: Int[np.ndarray, " cell"]) -> Cells:
+    def trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
         """Those (pair, key, position) of a split, counted pair by pair and key by key."""
         pairs = np.array(self.pairs(split), dtype=np.int64).reshape(-1, len(self.seen[0]))
         key, position = np.nonzero(self.allowed(split))
         pair, place = np.divmod(which, max(1, len(key)))
-        return Cells(pairs[pair], self.keys[key[place]], self.positions[position[place]])
+        return Trials(pairs[pair], self.keys[key[place]], self.positions[position[place]])
 
     def obeys_rule(self, positions: Int[np.ndarray, " pos"]) -> Bool[np.ndarray, "key pos"]:
         """The training rule: x mod m != i mod m, of key x at position i."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from anchorlens.configuration import Config, documented, number
+from anchorlens.configuration import Config, RenamedAttributes, documented, number
 from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.anchor_functions import (
     AnchorFunction,
@@ -30,7 +30,7 @@ from anchorlens.tasks.two_anchor.composition import Targets, tabulated, tabulate
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.limits import LARGEST_KEY, LONGEST_CHAIN, LONGEST_SEQUENCE, check_size
 from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Cells, choose, placed
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose, placed
 from anchorlens.tasks.two_anchor.splits import Split, Splits
 from anchorlens.tasks.two_anchor.task_data import from_data, to_data
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @documented
 @dataclass(frozen=True)
-class AnchorTask(Config):
+class AnchorTask(Config, RenamedAttributes):
     """The papers' task as a user's object; the defaults are the papers' values.
 
     A task is immutable and holds data only: callables are tabulated when it is made, so that it can
@@ -187,49 +187,49 @@ class AnchorTask(Config):
         return self._targets.one(key, pair, "trained")
 
     def targets(
-        self, cells: Cells, *, kind: Literal["trained", "inferential", "mirrored"] = "trained"
-    ) -> Int[np.ndarray, " cell"]:
-        """Targets of many cells at once.
+        self, trials: Trials, *, kind: Literal["trained", "inferential", "mirrored"] = "trained"
+    ) -> Int[np.ndarray, " trial"]:
+        """Targets of many trials at once.
 
         Args:
-            cells: which pairs and keys.
+            trials: which pairs and keys.
             kind: `trained` (overrides apply), `inferential` (f itself), or `mirrored`: what the
                 pair in reverse order is trained on, the symmetric solution of 2405.05409.
 
         Raises:
             ValueError: keys that the task does not have.
         """
-        return self._targets.of(cells, kind)
+        return self._targets.of(trials, kind)
 
-    def pair_index(self, pairs: Int[np.ndarray, "cell k"]) -> Int[np.ndarray, " cell"]:
+    def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
         """Where each pair stands in `pairs`, the property; anchors are taken to be the task's."""
         return self._targets.rows(pairs)
 
-    def cells(self, split: Split) -> Cells:
+    def trials(self, split: Split) -> Trials:
         """Every (pair, key, position) of a split, each once, in a fixed order.
 
         `train`: seen pairs where x mod m != i mod m; `id`: seen pairs where they are equal; `ood`:
-        unseen pairs with every key at every position. No two splits share a cell.
+        unseen pairs with every key at every position. No two splits share a trial.
 
         Raises:
             ValueError: an unknown split.
         """
-        return self.some_cells(split, np.arange(self.n_cells(split)))
+        return self.some_trials(split, np.arange(self.n_trials(split)))
 
-    def n_cells(self, split: Split) -> int:
-        """How many `cells` a split has, without making them."""
+    def n_trials(self, split: Split) -> int:
+        """How many `trials` a split has, without making them."""
         return self.splits.size(split)
 
-    def some_cells(self, split: Split, which: Int[np.ndarray, " cell"]) -> Cells:
-        """The cells of a split at these places of `cells`, without making the others."""
-        return self.splits.cells(split, which)
+    def some_trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
+        """The trials of a split at these places of `trials`, without making the others."""
+        return self.splits.trials(split, which)
 
     def product(
         self, pairs: Sequence[Pair], keys: Int[np.ndarray, " place"], positions: Int[np.ndarray, " place"]
-    ) -> Cells:
-        """Cells of every pair with every (key, position) of two parallel arrays, pair-major."""
+    ) -> Trials:
+        """Trials of every pair with every (key, position) of two parallel arrays, pair-major."""
         table = np.array(pairs, dtype=np.int64).reshape(len(pairs), self.chain_length)
-        return Cells(
+        return Trials(
             pairs=np.repeat(table, len(keys), axis=0),
             keys=np.tile(keys, len(pairs)),
             positions=np.tile(positions, len(pairs)),
@@ -240,7 +240,7 @@ class AnchorTask(Config):
 
         Args:
             n: number of sequences, >= 1.
-            split: `train`, `id` or `ood` (see `cells`).
+            split: `train`, `id` or `ood` (see `trials`).
             seed: a seed, or a NumPy generator that is advanced.
 
         Returns:
@@ -255,9 +255,9 @@ class AnchorTask(Config):
         """The sequences of `sample`, not yet drawn: any of them can be had without holding the others."""
         return Drawing(self, n, split, np.random.default_rng(seed))
 
-    def sequences(self, cells: Cells, noise: int | np.random.Generator = 0) -> AnchorBatch:
-        """Sequences of given cells, in their order; `noise` is a seed or a generator, targets `sample`'s."""
-        return self.place(cells, self.noise(len(cells), noise))
+    def sequences(self, trials: Trials, noise: int | np.random.Generator = 0) -> AnchorBatch:
+        """Sequences of given trials, in their order; `noise` is a seed or a generator, targets `sample`'s."""
+        return self.place(trials, self.noise(len(trials), noise))
 
     def noise(self, n: int, seed: int | np.random.Generator = 0) -> Int[np.ndarray, "batch pos"]:
         """Noise tokens for every position of `n` sequences, before key and anchors are placed."""
@@ -267,13 +267,14 @@ class AnchorTask(Config):
         where = np.arange(self.seq_len)
         return choose(rng, self.keys, self.splits.obeys_rule(where), np.tile(where, (n, 1)))
 
-    def place(self, cells: Cells, noise: Int[np.ndarray, "batch pos"]) -> AnchorBatch:
-        """Write key and anchors of `cells` into `noise` tokens (a copy of them)."""
+    def place(self, trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> AnchorBatch:
+        """Write key and anchors of `trials` into `noise` tokens (a copy of them)."""
         import torch
 
-        tokens, targets = placed(cells, noise), self.targets(cells)  # no unseen pair has an override
-        return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), cells)
+        tokens, targets = placed(trials, noise), self.targets(trials)  # no unseen pair has an override
+        return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), trials)
 
+    _RENAMED = {"cells": "trials", "n_cells": "n_trials", "some_cells": "some_trials"}
     describe = description.describe
     _repr_html_ = description.task_view
 

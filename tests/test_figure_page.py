@@ -4,7 +4,8 @@ import plotly.graph_objects as go
 from browser import Browser, needs_chromium
 
 from anchorlens import figures
-from anchorlens.figures.picture import picture_page, plotly_text
+from anchorlens.figures.picture import plotly_text
+from anchorlens.show import picture_page
 
 HOSTILE = '</script><script>document.title="ran"</script><img src=x onerror=document.title="ran"><b>&lt;'
 

@@ -1,5 +1,7 @@
 """What the command line itself says of names and fields that were typed or read: one harmless line each."""
 
+from pathlib import Path
+
 import pytest
 from sweeping import flags
 from typer.testing import CliRunner
@@ -8,7 +10,7 @@ from anchorlens import AnchorTask, ModelConfig, evaluate
 from anchorlens.cli import app
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.gamma import initial_weights
-from anchorlens.show.terminal.training import print_tables
+from anchorlens.show.terminal.training import print_behaviour
 from anchorlens.sweep.engines import Engine
 from anchorlens.training.run import train_many
 
@@ -40,7 +42,7 @@ def test_a_task_of_many_anchors_needs_no_table(capsys):
     config = ModelConfig.for_task(task, n_layers=1, d_model=8, d_head=4, d_mlp=8)
     checkpoint = Checkpoint(config, task, initial_weights(config, 0))
     behaviour = evaluate(checkpoint.last_position_model(), task, max_cells=500, n_noise=2)
-    print_tables(checkpoint, behaviour)
+    print_behaviour(Path("ckpt.pt"), checkpoint, behaviour, as_json=False)
     assert "accuracy by pair" not in capsys.readouterr().out
 
 

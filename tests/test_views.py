@@ -26,16 +26,16 @@ import anchorlens
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, TrainResult, figures, preset
 from anchorlens.audit import Audit, mappings_of
 from anchorlens.configuration import settings
-from anchorlens.figures.small_curve import LOOKS, MOST_POINTS, small_curve
-from anchorlens.figures.training_curve import ACCURACIES
+from anchorlens.figures.training_curve import ACCURACIES, LOSS
 from anchorlens.models.gamma import initial_weights
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
+from anchorlens.show.notebook.training import MOST_POINTS, small_curve
+from anchorlens.show.templating import TEMPLATES
 from anchorlens.tasks.accuracy import Accuracy
 from anchorlens.tasks.two_anchor.behaviour import Behaviour, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
-from anchorlens.views import TEMPLATES
 
 MOST_BYTES = 20_000
 TEXT = {"Accuracy", "Evidence", "Mappings", "Opened", "PairAccuracy", "Phase", "Score", "Subject"}
@@ -424,10 +424,12 @@ class TestTraining:
 
     def test_both_curves_and_the_style_have_the_same_colours(self):
         style = (TEMPLATES / "view.css").read_text()
-        for name, (colour, _) in LOOKS.items():
-            variable = re.fullmatch(r"var\((--al-\w+)\)", colour)
-            assert variable is not None
-            assert f"{variable[1]}: {ACCURACIES[name]['line']['color']};" in style
+        for name in ("ID", "OOD"):
+            assert f"--al-{name.lower()}: {ACCURACIES[name]['line']['color']};" in style
+        curve = small_curve(LOG)
+        assert curve is not None
+        drawn = {line.name: line.colour for line in curve.lines}
+        assert drawn == {name: look["line"]["color"] for name, look in ACCURACIES.items()} | {"loss": LOSS}
         assert (figures.BLUE, figures.ORANGE) == ("#0072B2", "#D55E00")
 
     def test_plot_is_the_training_curve(self):

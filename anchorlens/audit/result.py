@@ -214,24 +214,7 @@ class Audit:
 
         Vermilion are mappings that violate the rule, or where that is unknown those that are flagged.
         """
-        from plotly.subplots import make_subplots
-
-        from anchorlens.audit.picture import MOST_GROUPS, draw_fits, draw_groups
-        from anchorlens.figures import styled
-        from anchorlens.figures.picture import plotly_text
-
-        data, violates = self.mappings, self.mappings.violates
-        odd = self.flagged if violates is None else violates
-        names = ("not flagged", "flagged") if violates is None else ("obey the rule", "violate it")
-        figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.14)
-        draw_fits(figure, self.moments, self.fit_steps, odd, names, self.fences)
-        draw_groups(figure, data, self.lateness, odd, self.group_order, self.group_lateness)
-        n_shown = min(MOST_GROUPS, len(data.groups))
-        title = f"{plotly_text(data.name)}: which mappings are fit late"
-        drawn = styled(figure, title, width=900, height=max(440, 180 + 18 * n_shown))
-        legend = {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yref": "container"}
-        drawn.update_layout(legend={**legend, "yanchor": "bottom"}, margin_b=90)
-        return drawn
+        return drawn("audit_figure")(self)
 
     def _repr_html_(self) -> str:
         return drawn("audit_html")(self)

@@ -48,7 +48,8 @@ def audit_command(
     from anchorlens.audit.run import GAMMA, MOST_MODELS, STEPS
     from anchorlens.models.config import ModelConfig
     from anchorlens.runs.train_config import TrainConfig
-    from anchorlens.show.terminal import audit as printing
+    from anchorlens.show.terminal.audit import print_audit
+    from anchorlens.show.terminal.console import print_json
     from anchorlens.tasks.two_anchor.task import AnchorTask
 
     check_can_write("--plot", plot)
@@ -71,4 +72,4 @@ def audit_command(
     if plot is not None:
         figures.save(found.plot(), plot)
         say(f"the picture is in {plot}")
-    printing.print_audit_json(found) if as_json else printing.print_audit(found, top=top)
+    print_json(found.to_dict()) if as_json else print_audit(found, top=top)

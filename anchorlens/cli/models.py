@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,20 +13,6 @@ from anchorlens.cli.options import ConfigOfBare, OwnProbes, check_can_write, che
 from anchorlens.cli.unreadable import reading_checkpoint
 from anchorlens.configuration import check_number
 from anchorlens.foreign import read_json, shown
-
-if TYPE_CHECKING:
-    from anchorlens.files.checkpoint import Checkpoint
-    from anchorlens.tasks.two_anchor.behaviour import Behaviour
-
-
-def show(path: Path, checkpoint: Checkpoint, behaviour: Behaviour, as_json: bool) -> None:
-    """Print what a model answers."""
-    from anchorlens.show.terminal.training import print_json, print_tables
-
-    if as_json:
-        print_json(path, checkpoint, behaviour)
-    else:
-        print_tables(checkpoint, behaviour)
 
 
 @one_line_errors
@@ -46,6 +32,7 @@ def evaluate_command(
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
         loaded = load_checkpoint(checkpoint)
+    from anchorlens.show.terminal.training import print_behaviour
     from anchorlens.tasks.two_anchor.behaviour import evaluate
     from anchorlens.training.numerics import choose_device
 
@@ -56,7 +43,7 @@ def evaluate_command(
         n_noise=n_noise,
         seed=seed,
     )
-    show(checkpoint, loaded, behaviour, as_json)
+    print_behaviour(checkpoint, loaded, behaviour, as_json)
 
 
 @one_line_errors

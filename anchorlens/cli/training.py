@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
-from anchorlens.cli.models import show
 from anchorlens.cli.options import read_fields, read_toml, with_field_options
 
 
@@ -66,8 +65,9 @@ def train_command(
     else:
         base = preset_parts(preset or named or "quick")
     run = RunConfig.from_dict(merged(base, changes))
+    from anchorlens.show.terminal.training import print_behaviour, print_plan
+
     if out is None or dry_run:
-        from anchorlens.show.terminal.training import print_plan
         from anchorlens.training.plan import plan
 
         print_plan(plan([run]), as_json)
@@ -86,4 +86,4 @@ def train_command(
         fail(str(error), EXIT_FAILED)
     path = out / "ckpt.pt"
     say(f"{result.status} at step {result.checkpoint.step}; the model is in {path}")
-    show(path, result.checkpoint, result.behaviour, as_json)
+    print_behaviour(path, result.checkpoint, result.behaviour, as_json)

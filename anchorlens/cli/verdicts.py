@@ -63,6 +63,7 @@ def classify_command(
 
     probes = with_own(own or [])
     from anchorlens.show.terminal import verdict as printing
+    from anchorlens.show.terminal.console import print_json
     from anchorlens.verdict import classify
 
     verdicts, unreadable = [], 0
@@ -80,7 +81,7 @@ def classify_command(
             continue
         verdicts.append(verdict)
         if as_json:
-            printing.print_verdict_json(verdict)
+            print_json(verdict.to_dict())
     if verdicts and not as_json:
         printing.print_verdicts(verdicts) if len(checkpoints) > 1 else printing.print_verdict(verdicts[0])
     if verdicts and report is not None:

@@ -9,12 +9,9 @@ from uuid import uuid4
 
 import plotly.graph_objects as go
 import plotly.io as pio
-from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from anchorlens.figures.page_scripts import Script, plotly_js, policy
 from anchorlens.foreign import printable
-from anchorlens.views import environment, sources
 
 QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 """No logo, and no button that uploads."""
@@ -49,18 +46,6 @@ def plotly_text(text: str) -> str:
     return escape(printable(text, None), quote=False)
 
 
-def picture_page(figure: go.Figure) -> str:
-    """A picture as a page of its own, which loads nothing and runs nothing but its own scripts."""
-    content = {**json.loads(figure.to_json() or ""), "config": QUIET}
-    made = environment()
-    scripts = [plotly_js(), Script("figure.js", sources(made, ("figure.js",)))]
-    title = (content["layout"].get("title") or {}).get("text") or "picture"
-    html = made.get_template("figure.html").render(
-        policy=policy(scripts), scripts=scripts, title=title, figure=Markup(_for_script(content))
-    )
-    return html.encode(errors="replace").decode()
-
-
 class Picture(go.Figure):
     """A figure whose notebook output also holds HTML that loads nothing.
 
@@ -92,13 +77,10 @@ class Picture(go.Figure):
             Picture._cell_with_library = cell
             library = f"<script>{get_plotlyjs()}</script>\n"
         content = json.loads(self.to_json() or "")
-        parts = {name: _for_script(content[name]) for name in ("data", "layout")}
-        drawing = _DRAW.format(place=f"picture-{uuid4()}", config=_for_script(QUIET), **parts)
+        parts = {"data": content["data"], "layout": content["layout"], "config": QUIET}
+        parts = {name: script_json(json.dumps(part)) for name, part in parts.items()}
+        drawing = _DRAW.format(place=f"picture-{uuid4()}", **parts)
         return {**self._repr_mimebundle_(), "text/html": library + drawing}
-
-
-def _for_script(value: Any) -> str:
-    return script_json(json.dumps(value))
 
 
 def _running_cell() -> str | None:

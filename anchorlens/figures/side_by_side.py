@@ -12,11 +12,11 @@ import plotly.graph_objects as go
 from anchorlens.figures import styled
 
 GUTTER = 0.25
-"""Share of a cell's width that stays free at its right."""
+"""Share of a column's width that stays free at its right."""
 COMMON = ("legend", "showlegend", "coloraxis", "barmode")
 """What the whole figure has once, from the first; `coloraxis2` and the like too."""
 _LABEL_HEIGHT = 110
-"""Pixels above each cell, for its label and what the figure writes above itself."""
+"""Pixels above each figure, for its label and what the figure writes above itself."""
 
 
 def distinct(labels: Sequence[str]) -> tuple[str, ...]:
@@ -48,41 +48,26 @@ def side_by_side(
     first, n = contents[0]["layout"], len(contents)
     n_columns = 2 if n == 4 else min(n, 3)
     n_rows = -(-n // n_columns)
-    width = max(content["layout"]["width"] for content in contents)
-    height = max(content["layout"]["height"] for content in contents)
+    width, height = (max(content["layout"][side] for content in contents) for side in ("width", "height"))
     header = _LABEL_HEIGHT / (height + _LABEL_HEIGHT)
     joined = go.Figure()
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     offset = 0
     for i, content in enumerate(contents):
-        cell = _Cell(
-            *divmod(i, n_columns),
-            n_rows,
-            n_columns,
-            header,
-            offset,
-            share_axes and i > 0,
-            _text_axes(content["data"]),
-            last=i == n - 1,
-        )
-        offset += sum(name.startswith("xaxis") for name in content["layout"]) or 1
-        for trace in content["data"]:
+        traces, layout = content["data"], content["layout"]
+        place = _Place(*divmod(i, n_columns), n_rows, n_columns, header, offset)
+        offset += sum(name.startswith("xaxis") for name in layout) or 1
+        for trace in traces:
             if trace.get("type") == "heatmap" and "coloraxis" not in trace:
                 trace = colours | trace
-            joined.add_trace(cell.trace(trace, legend=i == 0))
-        layout = cell.layout(content["layout"])
-        shapes += layout.pop("shapes")
-        annotations += layout.pop("annotations")
-        joined.update_layout(layout)
-        place = {
-            "x": cell.across(0.5),
-            "y": cell.up(1),
-            "xref": "paper",
-            "yref": "paper",
-            "xanchor": "center",
-        }
-        annotations.append({"text": f"<b>{labels[i]}</b>", "showarrow": False, "yshift": 42, **place})
+            joined.add_trace(place.trace(trace, legend=i == 0, colour_bar=i == n - 1))
+        joined.update_layout(place.axes(layout, _text_axes(traces), share=share_axes and i > 0))
+        shapes += place.items(layout.get("shapes", ()))
+        annotations += place.items(layout.get("annotations", ()))
+        middle = {"x": place.across(0.5), "y": place.up(1), "xref": "paper", "yref": "paper"}
+        label = {"text": f"<b>{labels[i]}</b>", "showarrow": False, "xanchor": "center", "yshift": 42}
+        annotations.append(label | middle)
     total = {"width": int(width * n_columns * (1 if n_columns < 3 else 0.8)), "height": height * n_rows + 60}
     joined = styled(joined, first["title"]["text"], **total)
     joined.update_layout(shapes=shapes, annotations=annotations)
@@ -93,16 +78,14 @@ def side_by_side(
     return joined
 
 
-def _text_axes(traces: Sequence[dict[str, Any]]) -> frozenset[str]:
-    """Axes with words on them, which have no range to share."""
+def _text_axes(traces: Sequence[dict[str, Any]]) -> set[str]:
+    """`x`, `y2`, ...: axes with words on them, which have no range to share."""
     found = ((trace.get(f"{letter}axis", letter), trace.get(letter)) for trace in traces for letter in "xy")
-    return frozenset(
-        axis for axis, values in found if isinstance(values, list | tuple | np.ndarray) and _is_text(values)
-    )
-
-
-def _is_text(values: Any) -> bool:
-    return any(isinstance(value, str) for value in values)
+    return {
+        axis
+        for axis, values in found
+        if isinstance(values, list | tuple | np.ndarray) and any(isinstance(value, str) for value in values)
+    }
 
 
 def _range_of_colours(figures: Sequence[go.Figure]) -> dict[str, float]:
@@ -115,7 +98,7 @@ def _range_of_colours(figures: Sequence[go.Figure]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class _Cell:
+class _Place:
     """Where the axes, shapes and annotations of one figure go in the joined one."""
 
     row: int
@@ -123,13 +106,9 @@ class _Cell:
     n_rows: int
     n_columns: int
     header: float
-    """Share of the cell's height above the figure."""
+    """Share of a row's height above its figures."""
     offset: int
     """Axes of the figures before it."""
-    share_axes: bool
-    text_axes: frozenset[str]
-    """`x`, `y2`, ...: axes of the figure that have words on them."""
-    last: bool
 
     def axis(self, name: str) -> str:
         """`x`, `y2`, `xaxis3`, `x domain`... with its number in the joined figure."""
@@ -139,59 +118,53 @@ class _Cell:
         return f"{letters}{number if number > 1 else ''}" + (f" {rest}" if rest else "")
 
     def across(self, share: float) -> float:
-        """A horizontal place 0..1 of the figure, within its cell."""
+        """From a horizontal place in the figure, 0..1, to that in the joined one."""
         return (self.column + share * (1 - GUTTER)) / self.n_columns
 
     def up(self, share: float) -> float:
-        """A vertical place 0..1 of the figure, within its cell."""
+        """The same for a vertical place."""
         below = self.header if self.n_rows > 1 else 0  # room for the axis' title, and the next row's label
         return (self.n_rows - 1 - self.row + below + share * (1 - self.header - below)) / self.n_rows
 
-    def trace(self, trace: dict[str, Any], *, legend: bool) -> dict[str, Any]:
-        axes = {key: self.axis(trace.get(key, key[0])) for key in ("xaxis", "yaxis")}
-        moved = {**trace, **axes}
+    def trace(self, trace: dict[str, Any], *, legend: bool, colour_bar: bool) -> dict[str, Any]:
+        moved = {**trace, **{key: self.axis(trace.get(key, key[0])) for key in ("xaxis", "yaxis")}}
         if "showscale" in moved or moved.get("type") == "heatmap":
-            moved["showscale"] = self.last and moved.get("showscale", True) is not False
+            moved["showscale"] = colour_bar and moved.get("showscale", True) is not False
         marker = moved.get("marker")
-        if isinstance(marker, dict) and "colorbar" in marker and not self.last:
+        if isinstance(marker, dict) and not colour_bar:
             moved["marker"] = {key: value for key, value in marker.items() if key != "colorbar"}
-        if moved.get("name"):
-            moved["legendgroup"] = moved["name"]
-            moved["showlegend"] = moved.get("showlegend", True) and legend
-        else:
-            moved["showlegend"] = False  # several traces would make a legend of "trace 0", "trace 1", ...
+        # without names several traces would make a legend of "trace 0", "trace 1", ...
+        moved["showlegend"] = legend and bool(moved.get("name")) and moved.get("showlegend", True)
+        return {**moved, "legendgroup": moved["name"]} if moved.get("name") else moved
+
+    def axes(self, layout: dict[str, Any], text_axes: set[str], *, share: bool) -> dict[str, Any]:
+        """The axes of a layout; numeric ones of the first figure give their range where `share` is true."""
+        axes: dict[str, Any] = {"xaxis": {}, "yaxis": {}}
+        axes |= {name: value for name, value in layout.items() if name.startswith(("xaxis", "yaxis"))}
+        moved = {}
+        for name, axis in axes.items():
+            content = dict(axis)
+            for key in ("anchor", "scaleanchor", "matches"):
+                if isinstance(content.get(key), str) and content[key] != "free":
+                    content[key] = self.axis(content[key])
+            place = self.across if name.startswith("x") else self.up
+            content["domain"] = [place(end) for end in axis.get("domain", (0, 1))]
+            content.setdefault("anchor", self.axis("y" if name.startswith("x") else "x"))
+            short = name[0] + name[len("xaxis") :]
+            is_bound = not {"scaleanchor", "tickvals", "range", "matches"}.isdisjoint(axis)
+            is_bound = is_bound or axis.get("type") == "category" or short in text_axes
+            is_bound = is_bound or any(other.get("scaleanchor") == short for other in axes.values())
+            if share and not is_bound:
+                content["matches"] = short
+            moved[self.axis(name)] = content
         return moved
 
-    def layout(self, layout: dict[str, Any]) -> dict[str, Any]:
-        axes = {name: value for name, value in layout.items() if name.startswith(("xaxis", "yaxis"))}
-        axes = {"xaxis": {}, "yaxis": {}} | axes
-        content = {name: self._axis_content(name, value, axes.values()) for name, value in axes.items()}
-        moved = {self.axis(name): value for name, value in content.items()}
-        return {**moved, **{kind: [*self._items(layout.get(kind, ()))] for kind in ("shapes", "annotations")}}
-
-    def _axis_content(self, name: str, axis: dict[str, Any], others: Any) -> dict[str, Any]:
-        content = dict(axis)
-        for key in ("anchor", "scaleanchor", "matches"):
-            if isinstance(content.get(key), str) and content[key] != "free":
-                content[key] = self.axis(content[key])
-        place = self.across if name.startswith("x") else self.up
-        content["domain"] = [place(share) for share in axis.get("domain", (0, 1))]
-        content.setdefault("anchor", self.axis("y" if name.startswith("x") else "x"))
-        short = name[0] + name[len("xaxis") :]
-        bound = not {"scaleanchor", "tickvals", "range", "matches"}.isdisjoint(axis)
-        bound = bound or axis.get("type") == "category" or short in self.text_axes
-        bound = bound or any(other.get("scaleanchor") == short for other in others)
-        if self.share_axes and not bound:
-            content["matches"] = short
-        return content
-
-    def _items(self, items: Any) -> Iterator[dict[str, Any]]:
+    def items(self, items: Any) -> Iterator[dict[str, Any]]:
+        """Shapes or annotations."""
         for item in items:
             moved = {"xref": "x", "yref": "y", **item}
-            for ref, place, keys in (
-                ("xref", self.across, ("x", "x0", "x1")),
-                ("yref", self.up, ("y", "y0", "y1")),
-            ):
+            for letter, place in (("x", self.across), ("y", self.up)):
+                ref, keys = f"{letter}ref", (letter, f"{letter}0", f"{letter}1")
                 if moved[ref] == "paper":
                     moved |= {key: place(moved[key]) for key in keys if key in moved}
                 else:

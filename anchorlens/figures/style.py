@@ -8,9 +8,10 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.io import templates
 
-from anchorlens.figures.picture import Picture, picture_page
+from anchorlens.figures.picture import Picture
 from anchorlens.files.container import atomic_write
 from anchorlens.foreign import printable
+from anchorlens.views import drawn
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 """Okabe and Ito's blue and vermilion, and a grey for what is context."""
@@ -114,7 +115,7 @@ def save(figure: go.Figure, path: Path) -> None:
         raise ValueError(f"the folder of {str(path)!r} must exist; make it first")
     if path.suffix == ".html":
         with atomic_write(path) as file:
-            file.write(picture_page(figure).encode())
+            file.write(drawn("picture_page")(figure).encode())
         return
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"a picture must end in .html, .png, .svg or .pdf, got {str(path)!r}")

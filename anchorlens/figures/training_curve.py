@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
-from anchorlens.figures.small_curve import LOSS, Log, known
+from anchorlens.tasks.phases import COLOURS
+
+Log = Sequence[Mapping[str, Any]]
+"""Lines with `step` and, as far as they were measured, `loss`, `train_accuracy`, `id_accuracy` and
+`ood_accuracy`."""
+
+LOSS = COLOURS["Phase 3"]
+"""Colour of the loss."""
 
 ACCURACIES = {
-    "train": {"line": {"color": GREY, "dash": "dot"}, "marker": {"symbol": "circle", "color": GREY}},
-    "ID": {"line": {"color": BLUE, "dash": "dash"}, "marker": {"symbol": "square", "color": BLUE}},
-    "OOD": {"line": {"color": ORANGE, "dash": "solid"}, "marker": {"symbol": "diamond", "color": ORANGE}},
+    name: {"line": {"color": colour, "dash": dash}, "marker": {"symbol": symbol, "color": colour}}
+    for name, colour, dash, symbol in (
+        ("train", GREY, "dot", "circle"),
+        ("ID", BLUE, "dash", "square"),
+        ("OOD", ORANGE, "solid", "diamond"),
+    )
 }
 """Name -> how its line is drawn, told apart without colour too."""
 
@@ -35,17 +45,14 @@ def training_traces(log: Log) -> list[dict[str, Any]]:
     """The lines of a training curve, as plotly.js reads them; `training_curve` draws them."""
     traces = [accuracy_line(name, *known(log, f"{name.lower()}_accuracy")) for name in ACCURACIES]
     steps, losses = known(log, "loss")
-    loss = {
-        "type": "scatter",
-        "x": steps,
-        "y": losses,
-        "mode": "lines",
-        "name": "loss",
-        "line": {"color": LOSS},
-        "xaxis": "x2",
-        "yaxis": "y2",
-    }
-    return [*traces, loss]
+    loss = {"type": "scatter", "x": steps, "y": losses, "mode": "lines", "name": "loss"}
+    return [*traces, {**loss, "line": {"color": LOSS}, "xaxis": "x2", "yaxis": "y2"}]
+
+
+def known(log: Log, name: str) -> tuple[list[Any], list[Any]]:
+    """Steps and values where something was measured."""
+    lines = [line for line in log if line.get(name) is not None]
+    return [line["step"] for line in lines], [line[name] for line in lines]
 
 
 def two_rows(above: str, below: str) -> go.Figure:
@@ -57,17 +64,8 @@ def two_rows(above: str, below: str) -> go.Figure:
 
 def accuracy_line(name: str, steps: Sequence[Any], values: Sequence[Any]) -> dict[str, Any]:
     """One accuracy in the upper row."""
-    mode = "lines+markers" if len(steps) <= 40 else "lines"
-    places = {"xaxis": "x", "yaxis": "y"}
-    return {
-        "type": "scatter",
-        "x": steps,
-        "y": values,
-        "mode": mode,
-        "name": name,
-        **places,
-        **ACCURACIES[name],
-    }
+    line = {"type": "scatter", "x": steps, "y": values, "name": name, "xaxis": "x", "yaxis": "y"}
+    return {**line, "mode": "lines+markers" if len(steps) <= 40 else "lines", **ACCURACIES[name]}
 
 
 def finished(figure: go.Figure, title: str) -> go.Figure:

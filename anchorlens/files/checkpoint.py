@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
 from collections.abc import Mapping
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from anchorlens.configuration import documented, settings
+from anchorlens.configuration import documented
 from anchorlens.files import container
 from anchorlens.files.container import CheckpointError
 from anchorlens.files.headers import SENSELESS, cause, check_format, checked_header
-from anchorlens.foreign import printable, shown
+from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig, sizes
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.hooked import build_model
@@ -28,15 +27,13 @@ from anchorlens.runs.costs import check_cost
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.task import AnchorBatch, AnchorTask
-from anchorlens.views import number, view
+from anchorlens.views import drawn
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 FORMAT = "anchorlens checkpoint"
 FORMAT_VERSION = 1
-_MOST_SHOWN = 40
-"""Metrics that a notebook shows of a checkpoint; the rest is left out."""
 
 
 def library_versions() -> dict[str, str]:
@@ -157,25 +154,7 @@ class Checkpoint:
         return f"{model.variant}, {sizes(model)} · gamma {model.gamma:g}{seed} · step {self.step:,}"
 
     def _repr_html_(self) -> str:
-        n_parameters = sum(weight.numel() for weight in self.weights.values())
-        dtypes = {str(weight.dtype).removeprefix("torch.") for weight in self.weights.values()}
-        metrics = [
-            f"{printable(name)} {number(value) if isinstance(value, float) else printable(value)}"
-            for name, value in itertools.islice(self.metrics.items(), _MOST_SHOWN)
-            if isinstance(value, str | int | float) and name not in ("step", "phase")
-        ]
-        facts = [
-            ("parameters", f"{n_parameters:,} of {', '.join(sorted(dtypes))}"),
-            ("metrics", ", ".join(metrics) or "none"),
-            ("made with", printable(", ".join(f"{k} {v}" for k, v in self.versions.items()) or "not known")),
-        ]
-        parts = {"task": self.task, "model": self.model, "train": self.train}
-        changed = [
-            (name, [row for row in settings(config) if row.changed])
-            for name, config in parts.items()
-            if config is not None
-        ]
-        return view("checkpoint.html", outline=self.outline, facts=facts, parts=changed)
+        return drawn("checkpoint_html")(self)
 
     def __repr__(self) -> str:
         layers = f"{self.model.n_layers} layer{'s' if self.model.n_layers > 1 else ''}"

@@ -13,16 +13,12 @@ from anchorlens.figures import complete, in_words
 from anchorlens.figures.side_by_side import distinct, side_by_side
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.probes.registry import apply, probe_named
-from anchorlens.probes.result import ProbeResult, in_view
+from anchorlens.probes.result import ProbeResult
 from anchorlens.training.numerics import choose_device
-from anchorlens.views import view
+from anchorlens.views import drawn
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-
-_MOST_SHOWN = 20
-"""Checkpoints in a notebook's table."""
 
 
 @documented
@@ -47,14 +43,7 @@ class Comparison:
         return dict(zip(self.labels, (result.to_dict() for result in self.results), strict=True))
 
     def _repr_html_(self) -> str:
-        shown = list(zip(self.labels, self.results, strict=True))[:_MOST_SHOWN]
-        columns = self.results[0].readings if self.results else ()
-        rows = [
-            (label, [in_view(result.numbers().get(name)) for name in columns], result.headline())
-            for label, result in shown
-        ]
-        name = type(self.results[0]).__name__ if self.results else "nothing"
-        return view("comparison.html", name=name, total=len(self.results), columns=columns, rows=rows)
+        return drawn("comparison_html")(self)
 
     def __repr__(self) -> str:
         lines = [f"  {label}: {result!r}" for label, result in zip(self.labels, self.results, strict=True)]

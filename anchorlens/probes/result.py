@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from anchorlens.configuration import field_docs
-from anchorlens.views import number, view
+from anchorlens.views import drawn
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -72,32 +71,10 @@ class ProbeResult(ABC):
         return {name: getattr(self, name) for name in self.readings}
 
     def _repr_html_(self) -> str:
-        docs, values = field_docs(type(self)), vars(self)
-        others = {name: value for name, value in values.items() if name not in self.readings}
-        return view(
-            "probe.html",
-            name=type(self).__name__,
-            headline=self.headline(),
-            readings=[(name, in_view(value), docs.get(name, "")) for name, value in self.numbers().items()],
-            arrays=[(name, list(value.shape)) for name, value in others.items() if _is_array(value)],
-            others=[(name, in_view(value)) for name, value in others.items() if not _is_array(value)],
-        )
+        return drawn("probe_html")(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.headline()})"
-
-
-def in_view(value: Any) -> str:
-    """A number, a text, or a few of them, as a notebook shows them."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {in_view(item)}" for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(in_view, value))
-    return number(value) if value is None or isinstance(value, float) else str(value)
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
 
 
 def _plain(value: Any) -> Any:

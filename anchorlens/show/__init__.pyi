@@ -1,7 +1,14 @@
+from .audit_picture import audit_figure as audit_figure
 from .diagram.page import write_diagram as write_diagram
+from .frame import picture_page as picture_page
 from .notebook.audit import audit_html as audit_html
+from .notebook.probe import comparison_html as comparison_html
+from .notebook.probe import probe_html as probe_html
 from .notebook.sweep import cell_html as cell_html
 from .notebook.sweep import sweep_html as sweep_html
+from .notebook.training import checkpoint_html as checkpoint_html
+from .notebook.training import train_result_html as train_result_html
 from .notebook.verdict import mechanism_html as mechanism_html
 from .notebook.verdict import verdict_html as verdict_html
 from .report.page import write_report as write_report
+from .templating import view as view

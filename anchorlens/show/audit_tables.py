@@ -1,18 +1,19 @@
-"""What is told of an audit, in words and tables of texts, for terminals and notebooks."""
+"""An audit in sentences and tables, for terminals and notebooks."""
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from anchorlens.audit.lateness import Score
 from anchorlens.audit.result import Audit
 from anchorlens.foreign import printable
+from anchorlens.show.tables import Table
 
 MOST_GROUPS = 8
-"""Groups that are listed, the latest; --json and --out tell of all."""
+"""Groups that are listed, the latest; --json and --out give all."""
 
 
 def outline(audit: Audit) -> str:
@@ -25,21 +26,21 @@ def outline(audit: Audit) -> str:
     )
 
 
-def listings(audit: Audit, top: int) -> Iterator[Listing]:
-    """Scores where the truth is known, then the latest mappings and groups; none of them where none tells.
+def audit_tables(audit: Audit, top: int) -> Iterator[Table]:
+    """Scores where the truth is known, then the latest mappings and groups; none where nothing can be told.
 
     Args:
-        audit: of which.
+        audit: whose.
         top: mappings that are listed.
     """
     if audit.score is not None and audit.group_score is not None:
-        yield scores(audit.score, audit.group_score)
+        yield _scores(audit.score, audit.group_score)
     if all(limit is None for limit in audit.fences):
         return
     if top > 0:
-        yield latest_mappings(audit, top)
+        yield _latest_mappings(audit, top)
     if len(audit.mappings.groups) > 1:
-        yield latest_groups(audit)
+        yield _latest_groups(audit)
 
 
 def summary(audit: Audit) -> str:
@@ -82,71 +83,46 @@ def fit_in_words(audit: Audit) -> str:
     return text + (f"{never:,} were never fit by some model (censored)." if never else "All were fit.")
 
 
-@dataclass(frozen=True, eq=False)
-class Listing:
-    """A table of texts."""
-
-    title: str
-    """Above it."""
-    columns: tuple[str, ...]
-    """Heads."""
-    rows: tuple[tuple[bool, tuple[str, ...]], ...]
-    """Whether a row stands out, and its texts."""
-
-
-def scores(mappings: Score, groups: Score) -> Listing:
+def _scores(mappings: Score, groups: Score) -> Table:
     """Both scores, a row each."""
-    columns = ("", "of", "violate", "AUC", "flagged", "precision", "recall")
     rows = []
     for name, one in (("mappings", mappings), ("groups", groups)):
         auc = "-" if one.auc is None else f"{one.auc:.3f} ± {one.auc_error:.3f}"
         shares = ("-" if share is None else f"{share:.2f}" for share in (one.precision, one.recall))
-        counts = (f"{one.n:,}", f"{one.n_violating:,}")
-        rows.append((False, (name, *counts, auc, f"{one.n_flagged:,}", *shares)))
-    return Listing("lateness and flags against the truth", columns, tuple(rows))
+        rows.append((name, f"{one.n:,}", f"{one.n_violating:,}", auc, f"{one.n_flagged:,}", *shares))
+    columns = ("", "of", "violate", "AUC", "flagged", "precision", "recall")
+    return Table(columns, rows, "lateness and flags against the truth")
 
 
-def latest_mappings(audit: Audit, top: int) -> Listing:
+def _latest_mappings(audit: Audit, top: int) -> Table:
     """The latest mappings, `top` of them."""
     truth = audit.mappings.violates is not None
+    latest = list(itertools.islice(audit.rows(), top))
     rows = []
-    for place, row in zip(range(1, top + 1), audit.rows(), strict=False):
+    for place, row in enumerate(latest, start=1):
         anchors = " ".join(str(value) for name, value in row.items() if name[0] == "a" and name[1:].isdigit())
-        texts = (
-            str(place),
-            anchors,
-            str(row["key"]),
-            str(row["target"]),
-            f"{row['lateness']:.3f}",
-            _steps(row),
-            "yes" if row["flagged"] else "",
-            *(["yes" if row["violates"] else ""] if truth else []),
-        )
-        rows.append((row["flagged"], texts))
-    columns = ("", "anchors", "key", "target", "lateness", "fit at step", "flagged")
+        numbers = (str(place), anchors, str(row["key"]), str(row["target"]), f"{row['lateness']:.3f}")
+        answers = ("yes" if row[name] else "" for name in ("flagged", "violates")[: 1 + truth])
+        rows.append((*numbers, _steps(row), *answers))
+    columns = ("", "anchors", "key", "target", "lateness", "fit at step", "flagged", "violates")[: 7 + truth]
     title = f"the latest {len(rows):,} of {len(audit.mappings):,} mappings"
-    return Listing(title, (*columns, *(["violates"] if truth else [])), tuple(rows))
+    return Table(columns, rows, title, strong=[row["flagged"] for row in latest])
 
 
-def latest_groups(audit: Audit) -> Listing:
+def _latest_groups(audit: Audit) -> Table:
     """The latest groups, `MOST_GROUPS` of them."""
-    truth = audit.mappings.violates is not None
-    rows = list(audit.group_rows())
-    title = f"the latest {MOST_GROUPS} of {len(rows):,} groups" if len(rows) > MOST_GROUPS else "groups"
-    shown = []
-    for row in rows[:MOST_GROUPS]:
+    truth, n_groups = audit.mappings.violates is not None, len(audit.mappings.groups)
+    latest = list(itertools.islice(audit.group_rows(), MOST_GROUPS))
+    rows = []
+    for row in latest:
         step = row["median_fit_step"]
-        texts = (
-            " ".join(map(str, row["group"])),
-            f"{row['n_mappings']:,}",
-            f"{row['lateness']:.3f}",
-            "never" if step is None else f"{step:,.0f}",
-            f"{row['n_flagged']:,}",
-            *([f"{row['n_violating']:,}"] if truth else []),
-        )
-        shown.append((row["flagged"], texts))
-    columns = ("anchors", "mappings", "lateness", "median fit step", "flagged")
-    return Listing(title, (*columns, *(["violate"] if truth else [])), tuple(shown))
+        fit = "never" if step is None else f"{step:,.0f}"
+        counts = (f"{row[name]:,}" for name in ("n_flagged", "n_violating")[: 1 + truth])
+        anchors = " ".join(map(str, row["group"]))
+        rows.append((anchors, f"{row['n_mappings']:,}", f"{row['lateness']:.3f}", fit, *counts))
+    columns = ("anchors", "mappings", "lateness", "median fit step", "flagged", "violate")[: 5 + truth]
+    title = f"the latest {MOST_GROUPS} of {n_groups:,} groups" if n_groups > MOST_GROUPS else "groups"
+    return Table(columns, rows, title, strong=[row["flagged"] for row in latest])
 
 
 def _steps(row: Mapping[str, Any]) -> str:

@@ -2,41 +2,104 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import plotly.graph_objects as go
 from markupsafe import Markup
 
-from anchorlens.figures.page_scripts import Script, policy
 from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
-from anchorlens.show.templating import SHEETS, environment
-from anchorlens.views import sources
+from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
 
 
-def framed(
-    template: str, *, libraries: Sequence[Script], scripts: str, styles: str = "", **content: Any
-) -> str:
-    """A whole page.
+@dataclass(frozen=True)
+class Script:
+    """A script that stands in the page."""
+
+    name: str
+    """For people."""
+    text: Markup
+    """Its source, which ends no script element; it is not escaped, as nothing in it comes from a model."""
+
+    @property
+    def megabytes(self) -> str:
+        """Its size in words."""
+        return f"{len(self.text.encode()) / 1e6:.1f} MB"
+
+    @property
+    def digest(self) -> str:
+        """What the policy calls it."""
+        return "sha256-" + base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
+
+
+def framed(template: str, *, scripts: str, styles: str = "", heads: bool = False, **content: Any) -> str:
+    """A whole page in the report's look, with plotly.js.
 
     Args:
         template: it extends `frame.html`.
-        libraries: scripts of others, plotly.js first.
         scripts: our own script of this page; `plots.js` comes before it.
         styles: our own style sheet of this page; those of the report come before it.
+        heads: whether it shows attention heads, by circuitsvis.
         **content: what the template shows.
     """
-    made = environment()
-    own = Script("page", Markup('"use strict";\n') + sources(made, ("plots.js", scripts)))
-    css = sources(made, (*SHEETS, "page.css", *([styles] if styles else [])))
-    everything = [*libraries, own]
-    return made.get_template(template).render(
+    css = sources((*VERDICT_SHEETS, "page.css", *([styles] if styles else [])))
+    config = Markup(script_json(json.dumps(QUIET)))
+    return _page(template, ("plots.js", scripts), heads, css=css, plotly_config=config, **content)
+
+
+def picture_page(figure: go.Figure) -> str:
+    """A picture as a page of its own."""
+    content = {**json.loads(figure.to_json() or ""), "config": QUIET}
+    title = (content["layout"].get("title") or {}).get("text") or "picture"
+    return _page("figure.html", ("figure.js",), title=title, figure=Markup(script_json(json.dumps(content))))
+
+
+def _page(template: str, scripts: Sequence[str], heads: bool = False, **content: Any) -> str:
+    """A page that loads nothing, and runs plotly.js, circuitsvis for heads, and `scripts`."""
+    libraries = [_plotly_js(), *([_circuitsvis_js()] if heads else [])]
+    everything = [*libraries, Script("page", Markup('"use strict";\n') + sources(scripts))]
+    return rendered(
+        template,
         libraries=libraries,
         scripts=everything,
-        policy=policy(everything),
-        css=css,
-        plotly_config=Markup(script_json(json.dumps(QUIET))),
+        policy=_policy(everything),
         versions=library_versions(),
         **content,
+    )
+
+
+def _plotly_js() -> Script:
+    from plotly.offline import get_plotlyjs
+
+    return Script("plotly.js", _inline(get_plotlyjs()))
+
+
+def _circuitsvis_js() -> Script:
+    """The bundle of circuitsvis, once for every view; its own `render` puts one into each."""
+    import circuitsvis
+
+    bundle = Path(circuitsvis.__file__).parent / "dist" / "cdn" / "iife.js"
+    return Script("circuitsvis", _inline(bundle.read_text(encoding="utf-8")))
+
+
+def _inline(text: str) -> Markup:
+    """A library's source as it may stand in a script element; both replacements are within its strings."""
+    return Markup(text.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "\\x3c!--"))
+
+
+def _policy(scripts: Sequence[Script]) -> str:
+    """The content security policy: these scripts by their hashes, images from memory, and nothing else.
+
+    Styles may stand inline, as plotly.js and circuitsvis set them on what they draw.
+    """
+    hashes = " ".join(f"'{script.digest}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from anchorlens.tasks.phases import COLOURS, LABELS, SHORT
-from anchorlens.verdict.mechanism import Evidence
+
+if TYPE_CHECKING:
+    from anchorlens.verdict.mechanism import Evidence
 
 LEAST_WIDTH = 1.5
 """Of a band, in percent: a range of one value is still seen."""
 
 
-@dataclass(frozen=True)
-class Band:
-    """The range of one phase."""
+class Band(NamedTuple):
+    """The range of one phase on the scale of its bar, 0..100."""
 
     short: str
     """The phase's short label."""
     colour: str
     """Of the phase."""
     start: float | None
-    """Left end, 0..100; None where the phase has no range."""
+    """Left end; None where the phase has no range."""
     width: float
-    """0..100."""
 
 
-@dataclass(frozen=True)
-class RangeBar:
+class RangeBar(NamedTuple):
     """One band per phase on a common scale, and the value."""
 
     bands: tuple[Band, ...]
@@ -45,13 +44,14 @@ def range_bar(evidence: Evidence) -> RangeBar:
         evidence: the reading; numbers that are not finite count as absent.
 
     Example:
+        >>> from anchorlens.verdict.mechanism import Evidence
         >>> reading = Evidence("p.r", "p", "m", 1.0, {"Phase 1": (0, 0.5), "Phase 3": (0.5, 2)}, None, 0.0)
         >>> bar = range_bar(reading)
         >>> bar.value, [band.start for band in bar.bands]
         (50.0, [0.0, None, None, 25.0])
     """
     ranges = {
-        label: (min(ends), max(ends))
+        label: sorted(ends)
         for label, ends in evidence.ranges.items()
         if label in LABELS and all(map(math.isfinite, ends))
     }
@@ -66,11 +66,11 @@ def range_bar(evidence: Evidence) -> RangeBar:
     bands = []
     words = ["no value" if value is None else f"value {value:.3g}"]
     for label in LABELS:
-        if label not in ranges:
-            bands.append(Band(SHORT[label], COLOURS[label], None, 0.0))
-            continue
-        start, end = ranges[label]
-        left = min(place(start), 100 - LEAST_WIDTH)
-        bands.append(Band(SHORT[label], COLOURS[label], left, max(place(end) - left, LEAST_WIDTH)))
-        words.append(f"{label} {start:.3g} to {end:.3g}")
+        left, width = None, 0.0
+        if label in ranges:
+            start, end = ranges[label]
+            left = min(place(start), 100 - LEAST_WIDTH)
+            width = max(place(end) - left, LEAST_WIDTH)
+            words.append(f"{label} {start:.3g} to {end:.3g}")
+        bands.append(Band(SHORT[label], COLOURS[label], left, width))
     return RangeBar(tuple(bands), None if value is None else place(value), "; ".join(words))

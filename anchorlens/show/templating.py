@@ -1,23 +1,69 @@
-"""The templates of the report, with its words and drawings."""
+"""From a template to HTML: for notebooks a piece without a script, for pages the whole.
+
+Every string is escaped unless it is marked as our own. A view loads nothing, takes its colours from the page
+around it, dark or light, and computes nothing that takes time.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-from anchorlens import views
-from anchorlens.show import words
+from anchorlens.foreign import printable
+from anchorlens.show import tables, words
+from anchorlens.show.formats import heading, number, plain, short, ticks
 from anchorlens.show.range_bar import range_bar
 from anchorlens.tasks import phases
 
-SHEETS = ("view.css", "parts.css")
-"""Styles of what shows a verdict."""
+TEMPLATES = Path(__file__).parents[1] / "templates"
+VERDICT_SHEETS = ("view.css", "parts.css")
+"""Style sheets of what shows a verdict."""
 
 
 @functools.cache
 def environment() -> Environment:
-    """The environment of the notebook's views, and what is the report's own."""
-    made = views.environment()
-    made.globals |= {"range_bar": range_bar, "words": words, "phases": phases}
+    """Jinja with autoescape, our formats, and the words and drawings that templates share."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable_lines,
+    )
+    made.filters |= {"number": number, "plain": plain, "short": short, "ticks": ticks, "heading": heading}
+    made.globals |= {"range_bar": range_bar, "words": words, "phases": phases, "built": tables}
     return made
+
+
+def _printable_lines(value: Any) -> Any:
+    """What a template writes: of a foreign text no control characters, but its line breaks."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "\n".join(line if line.isprintable() else printable(line, None) for line in value.split("\n"))
+
+
+def rendered(template: str, **content: Any) -> str:
+    """A template of the folder `templates`; what is no text, which a file's name may hold, is replaced."""
+    return environment().get_template(template).render(**content).encode(errors="replace").decode()
+
+
+def sources(names: Sequence[str]) -> Markup:
+    """Style sheets or scripts of ours as they stand in the package, not to be escaped."""
+    return Markup("".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names))
+
+
+def view(template: str, sheets: Sequence[str] = ("view.css",), **content: Any) -> str:
+    """A piece of HTML for a notebook: a `div` with its style.
+
+    Args:
+        template: one of the folder `templates`; it extends `view.html`.
+        sheets: its style sheets.
+        **content: what it shows.
+    """
+    return rendered(template, css=sources(sheets), **content)

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-AGREEMENT: Mapping[bool | None, tuple[str, str]] = {
-    True: ("=", "Both verdicts agree"),
-    False: ("≠", "The verdicts disagree"),
-    None: ("?", "No comparison"),
+
+class Agreement(NamedTuple):
+    """Whether behaviour and mechanism name one phase, as it is shown."""
+
+    sign: str
+    """Between both."""
+    sentence: str
+    """Without its full stop."""
+    word: str
+    """In a table."""
+
+
+AGREEMENT: Mapping[bool | None, Agreement] = {
+    True: Agreement("=", "Both verdicts agree", "yes"),
+    False: Agreement("≠", "The verdicts disagree", "NO"),
+    None: Agreement("?", "No comparison", "-"),
 }
-"""Agreement -> sign and words."""
+"""What `Verdict.agreement` holds -> how it is shown."""
 
 
 class Caption(NamedTuple):

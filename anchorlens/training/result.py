@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anchorlens.configuration import documented
-from anchorlens.figures.small_curve import small_curve
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.training.numerics import choose_device
-from anchorlens.views import view
+from anchorlens.views import drawn
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -54,29 +53,12 @@ class TrainResult:
 
     def plot(self) -> go.Figure:
         """Accuracies and loss against optimizer steps; it computes, shows and saves nothing."""
-        from anchorlens.figures.training_curve import (
-            training_curve,  # with plotly, which training needs not wait for
-        )
+        from anchorlens.figures import training_curve  # with plotly, which training needs not wait for
 
-        return training_curve(self.log)
+        return training_curve.training_curve(self.log)
 
     def _repr_html_(self) -> str:
-        checkpoint, train = self.checkpoint, self.checkpoint.train
-        ended = f"{self.status} at step {checkpoint.step:,}"
-        if train is not None:
-            ended += f" of {train.total_steps:,}"
-        if self.log and self.log[-1].get("seconds") is not None:
-            ended += f", {self.log[-1]['seconds']:,.0f} s"
-        return view(
-            "train_result.html",
-            behaviour=self.behaviour,
-            ended=ended,
-            outline=checkpoint.outline,
-            message=self.message,
-            curve=small_curve(self.log),
-            out=None if self.out is None else str(self.out),
-            n_lines=len(self.log),
-        )
+        return drawn("train_result_html")(self)
 
     def __repr__(self) -> str:
         return f"TrainResult({self.status} at step {self.checkpoint.step}; {self.behaviour!r})"

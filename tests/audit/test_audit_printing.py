@@ -9,7 +9,8 @@ import pytest
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
 from anchorlens.audit import Audit, mappings_of
 from anchorlens.audit.lateness import NEVER
-from anchorlens.show.terminal.audit import print_audit, print_audit_json
+from anchorlens.show.terminal.audit import print_audit
+from anchorlens.show.terminal.console import print_json
 
 MOMENTS = tuple(range(10, 110, 10))
 BULK = np.where(np.arange(1280) % 2, 20.0, 30.0)  # of every group a half at 20, a half at 30: fence 60
@@ -86,7 +87,7 @@ def test_many_seeds_are_a_middle_and_a_range(printed):
 
 def test_json_is_one_object_on_one_line(capsys):
     audit = found(late([5]), late([5, 6]))
-    print_audit_json(audit)
+    print_json(audit.to_dict())
     (line,) = capsys.readouterr().out.splitlines()
     content = json.loads(line)
     assert content["schema_version"] == 1 and content["n_flagged"] == 1 and content["n_never_fit"] == 2

@@ -13,7 +13,6 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from anchorlens.figures.page_scripts import plotly_js
 from anchorlens.figures.picture import script_json
 from anchorlens.files.container import atomic_write
 from anchorlens.show.diagram import axes
@@ -152,7 +151,6 @@ def diagram_html(
     looks = [look for look in OUTCOMES if any(look in one.summary.outcomes for one in slices)]
     return framed(
         "diagram.html",
-        libraries=[plotly_js()],
         scripts="diagram.js",
         styles="diagram.css",
         name=result.out.name or str(result.out),

@@ -11,7 +11,7 @@ from typing import Any
 
 from anchorlens.figures.training_curve import training_curve, training_traces
 from anchorlens.show.diagram.axes import value_label
-from anchorlens.show.templating import environment
+from anchorlens.show.templating import rendered
 from anchorlens.sweep.cells import Cell
 from anchorlens.verdict.verdict import Verdict
 
@@ -52,7 +52,7 @@ def panel_html(
         n_lines: of its log; without any there is no place for a training curve.
     """
     content = panel_content(cell, fields, varying, link)
-    return environment().get_template("cell.html").render(**content, n_lines=n_lines)
+    return rendered("cell.html", **content, n_lines=n_lines)
 
 
 def panel_content(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from anchorlens.show.diagram.panel import panel_content
 from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, phase_maps, where
-from anchorlens.show.templating import SHEETS, environment
+from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.tasks.phases import COLOURS
-from anchorlens.views import rendered, view
 
 MOST_FAILED = 5
 MOST_COLUMNS, MOST_ROWS = 16, 12
@@ -46,4 +45,4 @@ def cell_html(cell: Cell) -> str:
         cell: of a sweep.
     """
     content = panel_content(cell, ["gamma", "weight_decay", "n_samples", "seed"], [])
-    return rendered(environment(), SHEETS, "cell_view.html", most_evidence=4, **content)
+    return view("cell_view.html", VERDICT_SHEETS, most_evidence=4, **content)

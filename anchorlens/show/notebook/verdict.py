@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from anchorlens.show.templating import SHEETS, environment
+from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.verdict.mechanism import Mechanism
 from anchorlens.verdict.verdict import Verdict
-from anchorlens.views import rendered
 
 
 def mechanism_html(mechanism: Mechanism) -> str:
-    """The mechanism verdict alone: the probabilities and the evidence, as a piece of HTML without a script.
-
-    Args:
-        mechanism: what to show.
-    """
-    return rendered(environment(), SHEETS, "mechanism.html", mechanism=mechanism)
+    """The mechanism verdict alone: the probabilities and the evidence, without a script."""
+    return view("mechanism.html", VERDICT_SHEETS, mechanism=mechanism)
 
 
 def verdict_html(verdict: Verdict) -> str:
@@ -22,13 +17,7 @@ def verdict_html(verdict: Verdict) -> str:
 
     It holds no script and loads nothing, and takes its colours from the page around it, dark or light.
 
-    Args:
-        verdict: what to show.
-
-    Returns:
-        A `div` with its style.
-
     Example:
         >>> IPython.display.HTML(verdict_html(classify("ckpt.pt")))  # doctest: +SKIP
     """
-    return rendered(environment(), SHEETS, "card.html", verdict=verdict)
+    return view("card.html", VERDICT_SHEETS, verdict=verdict)

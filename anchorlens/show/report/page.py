@@ -3,59 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from anchorlens.configuration import Setting, settings
-from anchorlens.figures.page_scripts import circuitsvis_js, plotly_js
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.files.container import atomic_write
 from anchorlens.models.config import sizes
 from anchorlens.probes.registry import PROBES, checked_probes
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.frame import framed
-from anchorlens.show.report.exhibits import probe_exhibits, training_exhibits
-from anchorlens.verdict.verdict import Subject, Verdict
+from anchorlens.show.report.panels import probe_figures, training_figures
+from anchorlens.show.tables import verdict_table
+from anchorlens.verdict.verdict import Verdict
 
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
-"""What is told of a model that came without a checkpoint."""
+"""Facts of a model that came without a checkpoint."""
 
 
-@dataclass(frozen=True, eq=False)
-class Entry:
+class Entry(NamedTuple):
     """One model on the page."""
 
     label: str
     """What it is called, unlike the others."""
     verdict: Verdict
-    """Of that model."""
-
-    @property
-    def outline(self) -> str:
-        """What it is, in a line."""
-        subject = self.verdict.subject
-        model, _ = subject.model_and_task()
-        return sizes(model.cfg) if subject.checkpoint is None else subject.checkpoint.outline
-
-    @property
-    def facts(self) -> list[tuple[str, Any]]:
-        """Where it came from."""
-        subject = self.verdict.subject
-        step = None if subject.step is None else f"{subject.step:,}"
-        return [("kind", subject.kind), ("path", subject.path), ("step", step), ("SHA-256", subject.sha256)]
-
-    @property
-    def settings(self) -> list[tuple[str, list[Setting]]]:
-        """Configurations by name."""
-        return _settings(self.verdict.subject)
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Of the libraries that made the checkpoint."""
-        checkpoint = self.verdict.subject.checkpoint
-        return {} if checkpoint is None else dict(checkpoint.versions)
+    """On that model."""
+    outline: str
+    """What it is, in a line."""
+    facts: list[tuple[str, Any]]
+    """Where it came from."""
+    settings: dict[str, list[Setting]]
+    """Configurations by name."""
+    versions: Mapping[str, str]
+    """Of the libraries that made the checkpoint."""
 
 
 def write_report(
@@ -107,28 +88,29 @@ def page_html(
         verdict.subject.model_and_task()
     chosen = checked_probes(probes)
     labels = distinct([verdict.subject.name for verdict in verdicts])
-    exhibits = list(probe_exhibits(verdicts, labels, chosen))
-    training = list(training_exhibits(verdicts, labels))
-    libraries = [plotly_js()]
-    if any(take.heads for exhibit in exhibits for take in exhibit.takes):
-        libraries.append(circuitsvis_js())
+    figures = list(probe_figures(verdicts, labels, chosen))
     return framed(
         "page.html",
-        libraries=libraries,
         scripts="page.js",
-        entries=[Entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
-        exhibits=exhibits,
-        training=training,
+        heads=any(panel.heads for figure in figures for panel in figure.panels),
+        entries=[_entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
+        summary=verdict_table(verdicts, labels, "train", "id", "ood", "commutativity"),
+        figures=figures,
+        training=list(training_figures(verdicts, labels)),
     )
 
 
-def _settings(subject: Subject) -> list[tuple[str, list[Setting]]]:
+def _entry(label: str, verdict: Verdict) -> Entry:
+    subject = verdict.subject
+    step = None if subject.step is None else f"{subject.step:,}"
+    facts = [("kind", subject.kind), ("path", subject.path), ("step", step), ("SHA-256", subject.sha256)]
     checkpoint = subject.checkpoint
     if checkpoint is None:
-        model, task = subject.model_and_task()
-        facts = [
-            Setting(name, getattr(model.cfg, name, None), "of the HookedTransformer") for name in MODEL_FACTS
-        ]
-        return [("Model", facts), ("Task", settings(task))]
-    tables = [("Model", settings(checkpoint.model)), ("Task", settings(checkpoint.task))]
-    return tables + ([] if checkpoint.train is None else [("Training", settings(checkpoint.train))])
+        hooked, task = subject.model_and_task()
+        meaning = "of the HookedTransformer"
+        model = [Setting(name, getattr(hooked.cfg, name, None), meaning) for name in MODEL_FACTS]
+        tables = {"Model": model, "Task": settings(task)}
+        return Entry(label, verdict, sizes(hooked.cfg), facts, tables, {})
+    parts = {"Model": checkpoint.model, "Task": checkpoint.task, "Training": checkpoint.train}
+    tables = {name: settings(part) for name, part in parts.items() if part is not None}
+    return Entry(label, verdict, checkpoint.outline, facts, tables, checkpoint.versions)

@@ -1,20 +1,10 @@
-"""An audit on stdout: tables for people, or one JSON object for programs."""
+"""An audit in the terminal."""
 
 from __future__ import annotations
 
-import json
-import sys
-
-from rich.table import Table
-
 from anchorlens.audit.result import Audit
-from anchorlens.show.audit_tables import Listing, fit_in_words, listings, outline, summary
-from anchorlens.show.terminal.console import Terminal
-
-
-def print_audit_json(audit: Audit) -> None:
-    """Print exactly one JSON object, on one line: `Audit.to_dict`."""
-    sys.stdout.write(json.dumps(audit.to_dict(), allow_nan=False) + "\n")
+from anchorlens.show.audit_tables import audit_tables, fit_in_words, outline, summary
+from anchorlens.show.terminal.console import Terminal, rich_table
 
 
 def print_audit(audit: Audit, *, top: int = 20) -> None:
@@ -28,12 +18,5 @@ def print_audit(audit: Audit, *, top: int = 20) -> None:
     console.print(outline(audit))
     console.print(summary(audit), style="bold")
     console.print(fit_in_words(audit))
-    for listing in listings(audit, top):
-        console.print(_table(listing))
-
-
-def _table(listing: Listing) -> Table:
-    table = Table(*listing.columns, title=listing.title)
-    for stands_out, texts in listing.rows:
-        table.add_row(*texts, style="bold" if stands_out else None)
-    return table
+    for table in audit_tables(audit, top):
+        console.print(rich_table(table))

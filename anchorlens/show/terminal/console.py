@@ -1,13 +1,18 @@
-"""What is printed for people: tables and lines on stdout, in which foreign text stays text."""
+"""What is printed: for people tables and lines in which foreign text stays text, for programs JSON."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import rich.table
 from rich.console import Console
 from rich.text import Text
 
 from anchorlens.foreign import printable
+from anchorlens.show.tables import Table, text_of
 
 
 class Terminal(Console):
@@ -25,3 +30,25 @@ class Terminal(Console):
         if not all(map(str.isprintable, lines)):
             lines = [line if line.isprintable() else printable(line, None) for line in lines]
         return super().render_str("\n".join(lines), **options)
+
+
+def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:
+    """A table for a terminal.
+
+    Args:
+        table: what it shows; rows that stand out are bold.
+        styles: of its rows, where they have some of their own.
+    """
+    made = rich.table.Table(title=table.title or None)
+    for i, column in enumerate(table.columns):
+        made.add_column(text_of(column), no_wrap=i in table.numbers, overflow="fold")
+    styles = styles or ["bold" if stands_out else "" for stands_out in table.strong]
+    for i, row in enumerate(table.rows):
+        made.add_row(*map(text_of, row), style=styles[i] if styles else None)
+    return made
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """Print exactly one JSON object, on one line, and at once."""
+    sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,70 @@
+"""Numbers, values and texts as every output writes them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+MOST_CHARACTERS = 240
+"""Of a text in a view; the end of a longer one is left out."""
+_LEAST = 5e-4
+
+
+def number(value: float | None, spec: str = ".3g") -> str:
+    """A number in a table; a true minus sign, `none` for what is no number, 0 for what is below .0005.
+
+    >>> number(-0.12345), number(float("nan")), number(None), number(1.0, ".3f"), number(6e-10)
+    ('−0.123', 'none', 'none', '1.000', '0')
+    """
+    if value is None or not math.isfinite(value):
+        return "none"
+    return f"{0.0 if abs(value) < _LEAST else value:{spec}}".replace("-", "−")
+
+
+def plain(value: Any) -> str:
+    """A value of a configuration, in words.
+
+    >>> plain(1 / 15), plain(None), plain([3, 4])
+    ('0.0666667', 'none', '[3, 4]')
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping | Sequence):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def ticks(text: str) -> Markup:
+    """A text with what stands between backticks as code; all of it is escaped.
+
+    >>> str(ticks("`a<b` where both are there"))
+    '<code>a&lt;b</code> where both are there'
+    """
+    parts = [escape(part) for part in text.split("`")]
+    if len(parts) % 2 == 0:  # a tick without another
+        return escape(text)
+    return Markup().join(Markup(f"<code>{part}</code>") if i % 2 else part for i, part in enumerate(parts))
+
+
+def short(text: str, most: int = MOST_CHARACTERS) -> str:
+    """A text without its end where it is too long for a view.
+
+    >>> short("composition", 5)
+    'comp…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def heading(text: str) -> str:
+    """The head of a column or a title, with a capital at its start.
+
+    >>> heading("by behaviour"), heading("")
+    ('By behaviour', '')
+    """
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,62 @@
+"""What a probe measured, in one checkpoint or in several, as a notebook shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anchorlens.configuration import field_docs
+from anchorlens.probes.compare import Comparison
+from anchorlens.probes.result import ProbeResult
+from anchorlens.show.formats import number, short, ticks
+from anchorlens.show.tables import Item, Table
+from anchorlens.show.templating import view
+
+MOST_CHECKPOINTS = 20
+"""Of a comparison; the others are counted."""
+
+
+def probe_html(result: ProbeResult) -> str:
+    """Headline and readings with their meanings; options, and the shapes of the arrays."""
+    docs, values = field_docs(type(result)), vars(result)
+    rows = [
+        (Item(name, code=True), short(in_view(value)), ticks(short(docs.get(name, ""))))
+        for name, value in result.numbers().items()
+    ]
+    others = {name: value for name, value in values.items() if name not in result.readings}
+    arrays = {name: value for name, value in others.items() if isinstance(value, np.ndarray)}
+    return view(
+        "probe.html",
+        name=type(result).__name__,
+        headline=result.headline(),
+        readings=Table(("reading", "value", "meaning"), rows, numbers=(1,)),
+        arrays=[(name, list(value.shape)) for name, value in arrays.items()],
+        others=[(name, in_view(value)) for name, value in others.items() if name not in arrays],
+    )
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """A row of readings for each checkpoint."""
+    results = comparison.results
+    readings = results[0].readings if results else ()
+    rows = []
+    for label, result in list(zip(comparison.labels, results, strict=True))[:MOST_CHECKPOINTS]:
+        values = (short(in_view(result.numbers().get(name))) for name in readings)
+        rows.append((short(label, 80), *values, short(result.headline())))
+    columns = ("checkpoint", *(Item(name, code=True) for name in readings), "in words")
+    return view(
+        "comparison.html",
+        name=type(results[0]).__name__ if results else "nothing",
+        total=len(results),
+        shown=Table(columns, rows, numbers=range(1, len(readings) + 1)),
+    )
+
+
+def in_view(value: Any) -> str:
+    """A number, a text, or a few of them."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {in_view(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(in_view, value))
+    return number(value) if value is None or isinstance(value, float) else str(value)

@@ -1,0 +1,159 @@
+"""The pictures of the page, with their words: a figure for each probe, with a panel for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from anchorlens.figures import complete, in_words
+from anchorlens.figures.picture import plotly_text, script_json
+from anchorlens.figures.side_by_side import side_by_side
+from anchorlens.figures.training_curve import training_curve
+from anchorlens.probes.attention_patterns import AttentionPatterns
+from anchorlens.probes.own import first_sentence, what_went_wrong
+from anchorlens.probes.registry import PROBES, apply
+from anchorlens.probes.result import ProbeResult
+from anchorlens.show.report.charts import trajectory
+from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
+from anchorlens.verdict.verdict import Subject, Verdict
+
+LONGEST_LABEL = 30
+"""Characters above a panel that stands beside others."""
+
+
+@dataclass(eq=False)
+class Panel:
+    """What one model shows in a figure of the page."""
+
+    label: str
+    """What the model is called."""
+    text: str
+    """The headline, or why there is no picture."""
+    picture: go.Figure | None = None
+    """None where there is none."""
+    heads: Markup | None = None
+    """What circuitsvis shows, as JSON for a script element."""
+
+
+@dataclass(frozen=True, eq=False)
+class PageFigure:
+    """The panels of all models as one picture, with its words."""
+
+    id: str
+    """Of its element: the name of the probe, `own-` before it for one of your own, or the report's."""
+    caption: Caption
+    """Heading and how to read it."""
+    panels: Sequence[Panel]
+    """One for each model."""
+    json: Markup | None
+    """The picture for a script element; None where no model has one."""
+    height: int = 0
+    """Of the picture, in pixels."""
+
+    @property
+    def words(self) -> str:
+        """The picture for who does not see it."""
+        texts = (one.text if len(self.panels) == 1 else f"{one.label}: {one.text}" for one in self.panels)
+        return f"{self.caption.title}. {'; '.join(texts)}"
+
+
+def probe_figures(
+    verdicts: Sequence[Verdict], labels: Sequence[str], probes: Sequence[Callable[..., ProbeResult]] = PROBES
+) -> Iterator[PageFigure]:
+    """Every probe's picture; one that refuses shows its reason, one that fails its error.
+
+    Args:
+        verdicts: what is shown; the models are measured again.
+        labels: what each is called.
+        probes: whose pictures, in order.
+    """
+    for probe in probes:
+        panels = []
+        share_axes = True
+        for verdict, label in zip(verdicts, labels, strict=True):
+            try:
+                result = _measured(probe, verdict.subject)
+                panels.append(_panel(label, result, in_words(probe.__name__)))
+                share_axes = result.comparable_axes
+            except Exception as error:
+                failed = "" if isinstance(error, ValueError) else "it failed with "
+                panels.append(Panel(label, failed + what_went_wrong(error, probe)))
+        if probe in PROBES:
+            yield _figure(probe.__name__, CAPTIONS[probe.__name__], panels, share_axes)
+        else:  # one of your own: its name, and its docstring's first sentence
+            caption = Caption(in_words(probe.__name__), first_sentence(probe) or NO_DOCSTRING)
+            yield _figure(f"own-{probe.__name__}", caption, panels, share_axes)
+
+
+def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
+    """The training curves, and the trajectories with their forecasts where there are some."""
+    curves, trajectories = [], []
+    for verdict, label in zip(verdicts, labels, strict=True):
+        log, points = verdict.subject.log, verdict.trajectory
+        curve = Panel(label, "the run's log (log.jsonl) is not beside the checkpoint")
+        if log:
+            curve = Panel(label, f"{len(log):,} log lines", training_curve(log))
+        curves.append(curve)
+        course = Panel(label, "one checkpoint, not the folder of its run")
+        if points:
+            course = Panel(label, f"{len(points)} checkpoints", trajectory(points))
+        trajectories.append(course)
+    yield _figure("training_curve", CAPTIONS["training_curve"], curves)
+    if any(panel.picture is not None for panel in trajectories):
+        yield _figure("trajectory", CAPTIONS["trajectory"], trajectories)
+
+
+def _measured(probe: Callable[..., ProbeResult], subject: Subject) -> ProbeResult:
+    checkpoint = subject.checkpoint
+    model, task = subject.model_and_task()
+    if checkpoint is None or checkpoint.train is None:
+        return apply(probe, model, task)
+    device = next(model.parameters()).device
+    return apply(probe, model, task, lambda: checkpoint.initial_model(device))
+
+
+def _panel(label: str, result: ProbeResult, title: str) -> Panel:
+    picture = complete(result.plot(), title)
+    heatmaps: Any = picture.select_traces(selector={"type": "heatmap"})
+    for trace in heatmaps:  # plotly.js reports errors where it draws one that holds no number
+        values = np.asarray(trace.z, dtype=float)
+        if not np.isfinite(values).any():
+            trace.update(z=np.zeros_like(values), opacity=0, hoverinfo="skip")
+    picture.to_json()  # where it cannot be written, this model has no picture, and the others do
+    patterns = isinstance(result, AttentionPatterns)
+    heads = Markup(script_json(result.circuitsvis_json())) if patterns else None
+    return Panel(label, str(result.headline()), picture, heads)
+
+
+def _figure(identity: str, caption: Caption, panels: Sequence[Panel], share_axes: bool = True) -> PageFigure:
+    """All panels as one picture, on the same scales where `share_axes` is true."""
+    drawn = [(panel.picture, _short(panel.label)) for panel in panels if panel.picture is not None]
+    if not drawn:
+        return PageFigure(identity, caption, panels, None)
+    figure, labels = drawn[0][0], [label for _, label in drawn]
+    if len(panels) > 1:
+        try:
+            figure = side_by_side([picture for picture, _ in drawn], labels, share_axes=share_axes)
+        except ValueError as error:  # plotly's, of pictures that have no axes for example
+            why = f"these pictures cannot stand side by side: {str(error).strip().splitlines()[0]}"
+            for panel in panels:
+                panel.text, panel.picture = f"{panel.text} ({why})", None
+            return PageFigure(identity, caption, panels, None)
+    layout: Any = figure["layout"]
+    if layout.title.text == caption.title:
+        figure.update_layout(title_text="")  # the heading says it already
+    content = Markup(script_json(figure.to_json() or ""))
+    return PageFigure(identity, caption, panels, content, layout.height)
+
+
+def _short(label: str) -> str:
+    """A label that fits above a panel; plotly reads a few tags, so that it is escaped."""
+    if len(label) > LONGEST_LABEL:
+        half = LONGEST_LABEL // 2
+        label = f"{label[: half - 1]}…{label[-half:]}"
+    return plotly_text(label)

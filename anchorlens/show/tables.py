@@ -1,0 +1,142 @@
+"""Tables, built once for every output: a terminal prints them by `rich_table`, HTML by the macro `table`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from anchorlens.show.formats import number, short
+from anchorlens.show.words import AGREEMENT
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.phases import Phase
+    from anchorlens.tasks.two_anchor.behaviour import Behaviour, PairAccuracy
+    from anchorlens.verdict.forecast import TrajectoryPoint
+    from anchorlens.verdict.verdict import Verdict
+
+MOST_ANCHORS = 12
+"""Anchors of a task whose pairs fit into a table beside other things."""
+
+
+class Item(NamedTuple):
+    """What stands in one place of a table, where it is more than a text."""
+
+    text: str
+    colour: str = ""
+    """In CSS, of a dot before it; a terminal has none."""
+    code: bool = False
+    """Whether it is a name in a program."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of texts; the first column names the row."""
+
+    columns: Sequence[str | Item]
+    """Heads; HTML gives them a capital."""
+    rows: Sequence[Sequence[str | Item]]
+    """From top to bottom."""
+    title: str = ""
+    """Above it."""
+    numbers: Sequence[int] = ()
+    """Columns of numbers, which are not broken into lines; HTML puts them to the right."""
+    strong: Sequence[bool] = ()
+    """Whether each row stands out; none does where it is empty."""
+    meanings: bool = False
+    """Whether the last column explains the first: HTML shows it smaller, below the row's name."""
+
+    def shortened(self, most: int) -> Table:
+        """The table with texts of at most `most` characters."""
+        return replace(self, rows=[[short(text_of(item), most) for item in row] for row in self.rows])
+
+
+def text_of(item: str | Item) -> str:
+    """What stands in one place, as text alone."""
+    return item if isinstance(item, str) else item.text
+
+
+def accuracy_table(behaviour: Behaviour) -> Table:
+    """A row for every accuracy that was measured."""
+    rows = [
+        (name, number(one.value, ".3f"), number(one.standard_error, ".3f"), f"{one.n_sequences:,}", meaning)
+        for name, one, meaning in behaviour.rows()
+    ]
+    columns = ("accuracy", "value", "± s.e.", "sequences", "meaning")
+    title = "accuracies, with the standard error of the noise draws"
+    return Table(columns, rows, title, (1, 2, 3), meanings=True)
+
+
+def pair_grid(behaviour: Behaviour) -> Table | None:
+    """Accuracy of every pair of two anchors; None for longer chains."""
+    pairs = behaviour.by_pair()
+    if not pairs or {len(pair) for pair in pairs} != {2}:
+        return None
+    anchors = list(dict.fromkeys(first for first, _ in pairs))
+    rows = [
+        (f"{first}, ..", *(_accuracy(pairs.get((first, second))) for second in anchors)) for first in anchors
+    ]
+    title = "accuracy by pair, first anchor down (*: OOD)"
+    return Table(("pair", *(f".., {anchor}" for anchor in anchors)), rows, title, range(1, len(anchors) + 1))
+
+
+def small_pair_grid(behaviour: Behaviour) -> Table | None:
+    """The same where it fits beside other things."""
+    grid = pair_grid(behaviour)
+    return grid if grid is not None and len(grid.rows) <= MOST_ANCHORS else None
+
+
+def pair_list(pairs: Iterable[PairAccuracy], title: str) -> Table:
+    """A row for every pair, or longer chain."""
+    rows = [(", ".join(map(str, one.pair)), _accuracy(one)) for one in pairs]
+    return Table(("anchors", "accuracy"), rows, f"{title} (*: OOD)", (1,))
+
+
+def _accuracy(pair: PairAccuracy | None) -> str:
+    return "-" if pair is None else number(pair.accuracy.value, ".3f") + ("*" if pair.split == "ood" else " ")
+
+
+def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], *accuracies: str) -> Table:
+    """A row for every model: both verdicts, whether they agree, and some of its accuracies.
+
+    Args:
+        verdicts: on the models.
+        names: of the models.
+        *accuracies: `train`, `id`, `ood`, `commutativity`.
+    """
+    rows = []
+    for name, verdict in zip(names, verdicts, strict=True):
+        mechanism, behaviour = verdict.mechanism, verdict.behaviour
+        label = mechanism.phase.label
+        if mechanism.phase.phase is not None and mechanism.probabilities is not None:
+            label = f"{label} ({max(mechanism.probabilities.values()):.2f})"
+        phases = (dotted(verdict.by_behaviour), dotted(mechanism.phase, label))
+        measured = [getattr(behaviour, accuracy) for accuracy in accuracies]
+        texts = ("-" if one is None else number(one.value, ".3f") for one in measured)
+        rows.append((name, *phases, AGREEMENT[verdict.agreement].word, *texts))
+    shown = [{"id": "ID", "ood": "OOD", "commutativity": "commut."}.get(name, name) for name in accuracies]
+    columns = ("model", "by behaviour", "by mechanism", "agree", *shown)
+    return Table(columns, rows, "", range(4, len(columns)))
+
+
+def dotted(phase: Phase, text: str | None = None) -> Item:
+    """A phase's label, or another text, beside the phase's colour."""
+    return Item(phase.label if text is None else text, phase.colour if phase.phase else "none")
+
+
+def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = False) -> Table:
+    """A row for each checkpoint of a run.
+
+    Args:
+        points: of its trajectory.
+        every_phase: whether the forecast is the probability of every phase, not of the most probable alone.
+    """
+    rows = []
+    for point in points:
+        accuracies = (number(value, ".3f") for value in (point.train, point.id, point.ood))
+        likely = sorted((point.forecast or {}).items(), key=lambda item: -item[1])
+        chosen = likely if every_phase else likely[:1]
+        forecast = ", ".join(f"{label} ({share:.2f})" for label, share in chosen) or "-"
+        rows.append((f"{point.step:,}", f"{point.fraction:.1%}", *accuracies, point.now, forecast))
+    columns = ("step", "of the run", "train", "ID", "OOD", "now", "forecast")
+    return Table(columns, rows, "phase against step", range(5))

@@ -124,12 +124,20 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
     if sum(map(text.count, ",[{")) > most_values:
         raise ValueError(f"holds more than {most_values:,} values")
     try:
-        content = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=short_integer)
+        content = json.loads(text, parse_constant=_no_number)
     except RecursionError:
         raise ValueError(f"is nested deeper than {DEEPEST} levels") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"is no JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
-    _check_depth(content)
+    except _NotFinite:
+        raise
+    except ValueError:  # Python reads no integer of thousands of digits
+        raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits") from None
+    try:
+        _check_depth(content)
+    except _NotFinite:
+        json.loads(text, parse_float=_finite)  # raises the same with the number as it stands in the text
+        raise
     return content
 
 
@@ -171,14 +179,16 @@ def _check_depth(content: Any) -> None:
             raise ValueError(f"is nested deeper than {DEEPEST} levels")
         inner: list[Any] = []
         for one in level:
-            if isinstance(one, dict):
+            kind = type(one)  # JSON and TOML give no subclasses
+            if kind is float:
+                if not math.isfinite(one):
+                    _no_number(str(one))
+            elif kind is dict:
                 inner.extend(one.values())
-            elif isinstance(one, list):
+            elif kind is list:
                 inner.extend(one)
-            elif isinstance(one, int):
+            elif kind is int:
                 _check_digits(one)
-            elif isinstance(one, float) and not math.isfinite(one):
-                _no_number(str(one))
         level = inner
 
 
@@ -203,5 +213,9 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _no_number(printable(text, 40))
 
 
+class _NotFinite(ValueError):
+    """A number that is infinite, too large for a float, or none."""
+
+
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"holds {text}, which is no finite number")
+    raise _NotFinite(f"holds {text}, which is no finite number")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -228,17 +228,22 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
 
     Left out are fields that do not decide what a cell learns: parts of a sweep may be trained elsewhere.
     """
-    values: dict[str, dict[str, Any]] = {}
-    for cell in cells:
-        left_out = execution_fields(cell.run.train)
-        for name, value in cell.fields.items():
-            if name not in left_out:
-                values.setdefault(name, {})[same_value(value)] = value
-    return {
-        name: tuple(sorted(found.values(), key=_ascending))
-        for name, found in values.items()
-        if len(found) > 1
-    }
+    left_out = [execution_fields(cell.run.train) for cell in cells]
+    axes = {}
+    for name in cells[0].fields if cells else ():
+        values = {
+            value_key(cell.fields[name]): cell.fields[name]
+            for cell, without in zip(cells, left_out, strict=True)
+            if name not in without
+        }
+        if len(values) > 1:
+            axes[name] = tuple(sorted(values.values(), key=_ascending))
+    return axes
+
+
+def value_key(value: Any) -> Hashable:
+    """What equal values of a field share, and no others; faster than `same_value` where it can be."""
+    return value if value is None or type(value) in (int, float, str) else (same_value(value),)
 
 
 def _ascending(value: Any) -> tuple[bool, float, str]:

@@ -141,16 +141,21 @@ def _checked(kind: TypeAdapter[Any], content: dict[str, Any]) -> dict[str, Any]:
     return _printable(content)
 
 
-_OF_SEVERAL_LINES = ("details", "task")
+_MULTILINE = ("details", "task")
 """A traceback, and what `AnchorTask.describe` says."""
 
 
 def _printable(value: Any, *, lines: bool = False) -> Any:
-    if isinstance(value, str):
-        return "\n".join(printable(line, None) for line in (value.split("\n") if lines else [value]))
     if isinstance(value, dict):
         return {
-            printable(name, None): _printable(item, lines=name in _OF_SEVERAL_LINES)
+            _line(name): item if isinstance(item, float) else _printable(item, lines=name in _MULTILINE)
             for name, item in value.items()
         }
+    if isinstance(value, str):
+        return "\n".join(map(_line, value.split("\n"))) if lines else _line(value)
     return [_printable(item) for item in value] if isinstance(value, list) else value
+
+
+def _line(text: str) -> str:
+    """A text as `printable` gives it; one without a space is left as it is without looking further."""
+    return text if text.isprintable() and " " not in text else printable(text, None)

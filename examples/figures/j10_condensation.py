@@ -21,7 +21,7 @@ from jaxtyping import Float
 from anchorlens.figures import cosine_heatmap, styled
 from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.probes import apply_to_checkpoint, q_condensation
-from anchorlens.show.diagram.looks import outcome
+from anchorlens.show.diagram.outcomes import outcome
 from anchorlens.sweep import Cell
 from common import options, trained, write
 from phases_grid import SEEDS, cell_numbers, final, labelled, main_runs, summary

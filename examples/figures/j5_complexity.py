@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anchorlens.probes import Comparison
-from anchorlens.show.diagram.rank_map import rank_map
+from anchorlens.show.diagram.maps import rank_map
 from anchorlens.sweep import Cell
 from common import options, trained, write
 from phases_grid import SEEDS, Group, cell_numbers, compare_typical, labelled, main_runs, summary

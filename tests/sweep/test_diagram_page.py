@@ -14,7 +14,9 @@ from known_verdicts import HOSTILE, LOG
 from anchorlens.runs.presets import preset
 from anchorlens.show import write_diagram, write_report
 from anchorlens.show.diagram.page import diagram_html
+from anchorlens.show.diagram.panel import columns, panel_text
 from anchorlens.sweep import open_sweep, sweep
+from anchorlens.sweep.cells import axes_of
 
 TINY = {
     "n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16, "steps": 6, "eval_every": 3,
@@ -55,35 +57,68 @@ def browser(tmp_path_factory):
         yield opened
 
 
-def unpacked(html, identity):
-    """What the page holds for one cell."""
-    text = re.search(f'<script type="text/plain" id="cell-{identity}">(.*?)</script>', html).group(1)
-    return json.loads(gzip.decompress(base64.b64decode(text)))
+def unpacked(html, kind):
+    """What the page holds, packed, in elements of a class."""
+    texts = re.findall(rf'<script type="text/plain" class="{kind}"[^>]*>(.*?)</script>', html)
+    return [json.loads(gzip.decompress(base64.b64decode(text))) for text in texts]
+
+
+def texts_of(pack):
+    """The texts that `columns` was given."""
+    values = [[iter(column.split(" ")) for column in places] for places in pack["values"]]
+    return [
+        "\n".join(
+            pack["lines"][k][0]
+            + "".join(next(v) + part for v, part in zip(values[k], pack["lines"][k][1:], strict=True))
+            for k in kinds
+        )
+        for kinds in pack["texts"]
+    ]
+
+
+def report_of(html, identity):
+    """The report of one cell and the traces of its training curve."""
+    ids = json.loads(re.search(r'id="cell-ids">(.*?)</script>', html).group(1))
+    texts = [text for pack in unpacked(html, "pack") for text in texts_of(pack)]
+    report, curve = texts[ids.index(identity)].rsplit("\n", 1)
+    return {"html": report, "curve": json.loads(curve)}
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["a 1 b\n2", "a 22 b\n2\n\n3.50 0123456789abcdef", "", "\ud800 no number"],
+        [HOSTILE, f"{HOSTILE} 1\n-2e-5 1,000", "١٢ 007 1.2.3 .5 5."],
+        [],
+    ],
+)
+def test_packing_changes_no_character(texts):
+    assert texts_of(columns(texts)) == texts
 
 
 class TestContent:
     def test_every_cell_has_its_report(self, cells, page):
         html = page.read_text()
         for one in cells:
-            content = unpacked(html, one.id)
+            content = report_of(html, one.id)
             assert one.id in content["html"] and html.count(f'data-cell="{one.id}"') == 1
-        report = unpacked(html, cells[3].id)["html"]  # gamma .7, decay 0, seed 0: Phase 2 without
+        report = report_of(html, cells[3].id)["html"]  # gamma .7, decay 0, seed 0: Phase 2 without
         for words in ("Phase 2 without commutativity", "train 1.000, ID 0.980", "0.100", "94.0%", "0.63"):
             assert words in report
         assert "anchorlens classify cells/one --report" in report
 
     def test_a_cell_that_failed_or_is_missing_says_so(self, cells, page):
         html = page.read_text()
-        assert "it broke" in unpacked(html, cells[7].id)["html"]
-        missing = unpacked(html, cells[8].id)["html"]
+        assert "it broke" in report_of(html, cells[7].id)["html"]
+        missing = report_of(html, cells[8].id)["html"]
         assert "not trained yet" in missing and "classify" not in missing
 
     def test_the_training_curve_is_that_of_the_log(self, cells, page):
         html = page.read_text()
-        curve = {trace["name"]: trace for trace in unpacked(html, cells[11].id)["curve"]}
+        curve = {trace["name"]: trace for trace in report_of(html, cells[11].id)["curve"]}
         assert curve["loss"]["x"][:2] == [10, 20] and curve["loss"]["y"][:2] == [0.5, 0.25]
         assert curve["OOD"]["x"][-1] == 1000 and curve["OOD"]["y"][-1] == 1.0
-        assert unpacked(html, cells[0].id)["curve"] is None
+        assert report_of(html, cells[0].id)["curve"] is None
 
     def test_the_summary_counts(self, cells, page):
         html = page.read_text()
@@ -92,9 +127,16 @@ class TestContent:
         assert counts == {
             "Phase 1": "1", "Phase 2 without commutativity": "1", "Phase 3": "5", "underfit: no phase": "3",
             "failed or diverged": "1", "not trained yet": "1",
-            "places whose seeds agree": "2 of 3", "cells whose verdicts agree": "7 of 7",
+            "squares whose seeds agree": "2 of 3", "cells whose verdicts agree": "7 of 7",
         }  # fmt: skip
         assert "14 cells: 11 finished, 2 failed, 1 not trained yet" in html
+
+    def test_a_report_is_unpacked_as_it_was_made(self, cells, page):
+        html = page.read_text()
+        fields, varying = ["gamma", "weight_decay", "seed"], list(axes_of(cells))
+        for one in cells:
+            text = panel_text(one, fields, varying).encode(errors="replace").decode()
+            assert report_of(html, one.id)["html"] == text.rsplit("\n", 1)[0]
 
     def test_a_map_that_cannot_be_says_why(self, page):
         assert (
@@ -122,8 +164,10 @@ class TestContent:
         ]
         many = [cell("3", gamma=g, weight_decay=d, seed=s, path=tmp_path) for g, d, s in grid]
         for one in many:  # as many readings as a real verdict has
-            told = one.content["verdict"]["mechanism"]
-            told["readings"] = [{**told["readings"][0], "value": one.fields["gamma"] + i} for i in range(16)]
+            inside = one.content["verdict"]["mechanism"]
+            inside["readings"] = [
+                {**inside["readings"][0], "value": one.fields["gamma"] + i} for i in range(16)
+            ]
         assert len(diagram_html(sweep_of(many))) < 7e6
 
     def test_what_cannot_be_written_is_refused(self, tmp_path):
@@ -151,7 +195,7 @@ def test_a_real_sweep_is_drawn_with_its_reports(tmp_path, monkeypatch):
     before = reports[0].stat().st_mtime_ns
     write_diagram(open_sweep(tmp_path / "s"), path, reports=True, progress=False)
     assert reports[0].stat().st_mtime_ns == before  # kept
-    report = unpacked(path.read_text(), reports[0].stem)
+    report = report_of(path.read_text(), reports[0].stem)
     assert f'href="my%20maps-reports/{reports[0].name}"' in report["html"]
     assert [trace["x"] for trace in report["curve"] if trace["name"] == "train"] == [[3, 6]]
     result.table(tmp_path / "cells.csv")
@@ -169,8 +213,8 @@ DRAWN = "[...document.querySelectorAll('[data-figure]')].filter(p => p.querySele
 PHASE_MAP = "document.querySelector('#map-phase [data-figure]')"
 
 
-def click(browser, identity, place=PHASE_MAP, up=0.8):
-    """Click a cell with the mouse, so far up in its place: above what is written."""
+def point(browser, identity, place=PHASE_MAP, up=0.8):
+    """Move the mouse to a cell, so far up in its square: above what is written."""
     x, y = browser.evaluate(f"""(() => {{
       const place = {place};
       place.scrollIntoView({{block: "center"}});
@@ -182,9 +226,15 @@ def click(browser, identity, place=PHASE_MAP, up=0.8):
       const down = _size.t + yaxis.d2p(bottom + {up} * (top - bottom));
       return [frame.left + scale * across, frame.top + scale * down];
     }})()""")
-    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-        buttons = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
-        browser.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **buttons)
+    browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    return {"x": x, "y": y}
+
+
+def click(browser, identity, place=PHASE_MAP, up=0.8):
+    """Click a cell with the mouse."""
+    where = point(browser, identity, place, up)
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where)
 
 
 def shows(identity):
@@ -266,10 +316,10 @@ class TestInBrowser:
         assert browser.evaluate("window.attacked === undefined")
         assert not browser.complaints()
 
-    def test_the_pointer_tells_of_a_cell(self, browser, cells, page):
+    def test_the_pointer_shows_what_is_known_of_a_cell(self, browser, cells, page):
         browser.open(page)
         browser.wait(f"!!{PHASE_MAP}.querySelector('.barlayer .point')")
-        click(browser, cells[3].id)
+        point(browser, cells[3].id)
         browser.wait(f"{PHASE_MAP}.querySelector('.hoverlayer').textContent.includes('{cells[3].id}')")
 
     def test_a_phone_needs_no_scrolling_sideways(self, browser, cells, page):
@@ -292,6 +342,7 @@ class TestInBrowser:
 
     def test_print_has_every_map_of_the_slice(self, browser, page):
         browser.open(page)
+        browser.wait("'ready' in document.documentElement.dataset")  # the maps are unpacked
         assert browser.printed().startswith(b"%PDF") and browser.evaluate(DRAWN) == 6
         assert not browser.complaints()
 

@@ -1,14 +1,13 @@
-"""The maps of a sweep: where each seed stands, what it is coloured, hatched and told by."""
+"""The maps of a sweep: where each seed stands, how it is coloured, hatched and described."""
 
 import pytest
 from known_cells import cell, square
 
-from anchorlens.show.diagram import looks
+from anchorlens.show.diagram import outcomes
 from anchorlens.show.diagram.axes import choose_axes, slices
-from anchorlens.show.diagram.maps import agreement_map, number_map, phase_map
-from anchorlens.show.diagram.places import arranged
-from anchorlens.show.diagram.rank_map import rank_map
-from anchorlens.show.diagram.votes import vote
+from anchorlens.show.diagram.layout import arranged
+from anchorlens.show.diagram.maps import agreement_map, number_map, phase_map, rank_map
+from anchorlens.show.diagram.outcomes import vote
 from anchorlens.sweep.cells import axes_of
 from anchorlens.tasks.phases import COLOURS
 
@@ -42,15 +41,15 @@ def texts(figure):
     return {(note.x, note.y): note.text for note in figure.layout.annotations}
 
 
-class TestPlaces:
+class TestSquares:
     def test_seeds_stand_side_by_side_in_order(self):
         cells = square()
-        stripes = drawn(phase_map(cells[::-1]))  # whatever order they come in
-        assert len(stripes) == 12
+        bands = drawn(phase_map(cells[::-1]))  # whatever order they come in
+        assert len(bands) == 12
         third = 0.92 / 3
         for column, row, group in ((0, 0, 0), (1, 0, 3), (0, 1, 6), (1, 1, 9)):
             for seed, one in enumerate(cells[group : group + 3]):
-                bar = stripes[one.id]
+                bar = bands[one.id]
                 assert bar["x"] == pytest.approx(column + (seed - 1) * third)
                 assert bar["width"] == pytest.approx(third)
                 assert (bar["base"], bar["height"]) == (pytest.approx(row - 0.46), pytest.approx(0.92))
@@ -67,10 +66,10 @@ class TestPlaces:
         assert tuple(layout.yaxis.range) == (-0.5, 3.5)  # ascending upwards
         assert layout.xaxis.title.text.startswith("gamma") and layout.yaxis.title.text == "weight decay"
 
-    def test_fewer_seeds_fill_their_place(self):
+    def test_fewer_seeds_fill_their_square(self):
         cells = [cell("3", gamma=0.3), cell("3", gamma=0.7), cell("3", gamma=0.7, seed=4)]
-        stripes = drawn(phase_map(cells, y=None))
-        assert [stripes[one.id]["width"] for one in cells] == pytest.approx([0.92, 0.46, 0.46])
+        bands = drawn(phase_map(cells, y=None))
+        assert [bands[one.id]["width"] for one in cells] == pytest.approx([0.92, 0.46, 0.46])
 
     def test_every_map_has_the_box_of_every_cell(self):
         cells = square()
@@ -80,7 +79,7 @@ class TestPlaces:
             assert boxes[cells[0].id] == pytest.approx((-0.46, -0.46 + 0.92 / 3, -0.46, 0.46))
 
     def test_the_same_cell_twice_stands_once(self):
-        assert len(arranged([cell("3"), cell("3")], "gamma", None).places[0].cells) == 1
+        assert len(arranged([cell("3"), cell("3")], "gamma", None).squares[0].cells) == 1
 
     @pytest.mark.parametrize(
         "draw", [phase_map, agreement_map, rank_map, lambda *a: number_map(a[0], "id", *a[1:])]
@@ -104,8 +103,8 @@ class TestPhaseMap:
     def test_a_split_vote_shows_every_colour(self):
         cells = square()
         figure = phase_map(cells)
-        stripes = drawn(figure)
-        split = [stripes[one.id] for one in cells[3:6]]  # gamma .7, decay 0: 2, 3, 3
+        bands = drawn(figure)
+        split = [bands[one.id] for one in cells[3:6]]  # gamma .7, decay 0: 2, 3, 3
         assert [bar["name"] for bar in split] == [WITHOUT, "Phase 3", "Phase 3"]
         assert [bar["colour"] for bar in split] == [COLOURS[WITHOUT], COLOURS["Phase 3"], COLOURS["Phase 3"]]
 
@@ -119,12 +118,12 @@ class TestPhaseMap:
 
     def test_hatched_are_the_underfit_and_the_failed_alone(self):
         cells = [*square(), cell("diverged", gamma=0.7, weight_decay=0.01, seed=3)]
-        stripes = drawn(phase_map(cells))
-        hatches = {one.id: stripes[one.id]["hatch"] for one in cells}
+        bands = drawn(phase_map(cells))
+        hatches = {one.id: bands[one.id]["hatch"] for one in cells}
         expected = ["/", "/", "/", None, None, None, None, "x", None, None, None, None, "x"]
         assert list(hatches.values()) == expected
-        assert stripes[cells[8].id]["name"] == "not trained yet"
-        assert stripes[cells[8].id]["colour"] == "rgba(0,0,0,0)"  # an outline alone
+        assert bands[cells[8].id]["name"] == "not trained yet"
+        assert bands[cells[8].id]["colour"] == "rgba(0,0,0,0)"  # an outline alone
 
     def test_all_phases_stand_in_the_legend_and_of_the_rest_what_there_is(self):
         names = [trace.name for trace in phase_map([cell("3"), cell("underfit", gamma=0.3)], y=None).data]
@@ -135,28 +134,30 @@ class TestPhaseMap:
         borderline.content["verdict"].update(phase=None, label="undecided: borderline", agreement=None)
         either = cell("2c")
         either.content["verdict"].update(commutative=None, label="Phase 2")
-        assert looks.outcome(borderline) is looks.UNDECIDED and looks.outcome(either) is looks.EITHER
-        assert looks.agreement(borderline) is looks.NO_COMPARISON
+        assert (
+            outcomes.outcome(borderline) is outcomes.UNDECIDED and outcomes.outcome(either) is outcomes.EITHER
+        )
+        assert outcomes.agreement(borderline) is outcomes.NO_COMPARISON
 
     def test_many_seeds_are_counted(self):
-        two, three = looks.PHASES[1], looks.PHASES[3]
+        two, three = outcomes.PHASES[1], outcomes.PHASES[3]
         assert vote([three] * 6 + [two] * 4) == "<b>3</b> 6 of 10<br><b>2</b> 4 of 10"
-        assert vote([three]) == "<b>3</b>" and vote([looks.MISSING] * 3) == ""
-        assert vote([two, *looks.PHASES, looks.FAILED]).endswith("<br>…")
+        assert vote([three]) == "<b>3</b>" and vote([outcomes.MISSING] * 3) == ""
+        assert vote([two, *outcomes.PHASES, outcomes.FAILED]).endswith("<br>…")
 
-    @pytest.mark.parametrize("kinds", [looks.OUTCOMES, looks.AGREEMENTS])
-    def test_looks_are_told_apart_without_colour(self, kinds):
-        assert len({(look.sign, look.hatch) for look in kinds}) == len(kinds)
-        assert len({look.name for look in kinds}) == len(kinds)
+    @pytest.mark.parametrize("kinds", [outcomes.OUTCOMES, outcomes.AGREEMENTS])
+    def test_categories_are_shown_apart_without_colour(self, kinds):
+        assert len({(kind.sign, kind.hatch) for kind in kinds}) == len(kinds)
+        assert len({kind.name for kind in kinds}) == len(kinds)
 
 
 class TestNumberMap:
     def test_colours_and_means_are_those_of_the_numbers(self):
         cells = square()
         figure = number_map(cells, "id")
-        stripes = drawn(figure)
-        assert [stripes[one.id]["colour"] for one in cells[9:]] == ["rgb(8, 48, 107)"] * 3  # 1: darkest blue
-        pale = stripes[cells[6].id]["colour"]  # .02: nearly the lightest, rgb(247, 251, 255)
+        bands = drawn(figure)
+        assert [bands[one.id]["colour"] for one in cells[9:]] == ["rgb(8, 48, 107)"] * 3  # 1: darkest blue
+        pale = bands[cells[6].id]["colour"]  # .02: nearly the lightest, rgb(247, 251, 255)
         assert pale != "rgb(8, 48, 107)" and all(int(part) >= 240 for part in pale[4:-1].split(","))
         assert texts(figure) == {
             (0, 0): "0.10",
@@ -168,8 +169,8 @@ class TestNumberMap:
     def test_hatched_are_the_underfit_and_the_failed_alone(self):
         cells = [*square(), cell("diverged", gamma=0.7, weight_decay=0.01, seed=3)]
         for number in ("id", "ood", "commutativity"):
-            stripes = drawn(number_map(cells, number))
-            hatches = [stripes[one.id]["hatch"] for one in cells]
+            bands = drawn(number_map(cells, number))
+            hatches = [bands[one.id]["hatch"] for one in cells]
             assert hatches == ["/", "/", "/", None, None, None, None, "x", None, None, None, None, "x"]
 
     def test_hatches_lie_over_the_colour_of_the_number(self):
@@ -193,8 +194,8 @@ class TestNumberMap:
         cells = [cell("2", regime="conflict", verdict_options={"symmetric": 0.47}), cell("3", seed=1)]
         cells[1] = cell("3", regime="conflict", seed=1)  # a verdict without one
         figure = number_map(cells, "symmetric", y=None)
-        stripes = drawn(figure)
-        assert stripes[cells[1].id]["name"] == "not defined for it" and stripes[cells[0].id]["name"] is None
+        bands = drawn(figure)
+        assert bands[cells[1].id]["name"] == "not defined for it" and bands[cells[0].id]["name"] is None
         assert texts(figure) == {(0, 0): "0.47<br>1 of 2"}
 
 
@@ -239,7 +240,7 @@ class TestRankMap:
 
 
 class TestAgreementMap:
-    def test_tells_agreement_disagreement_and_no_comparison(self):
+    def test_shows_agreement_disagreement_and_no_comparison(self):
         cells = [
             cell("3"),
             cell("3", seed=1, verdict_options={"inside": "2"}),
@@ -249,29 +250,29 @@ class TestAgreementMap:
             cell("failed", seed=5),
         ]
         figure = agreement_map(cells, y=None)
-        signs = {look.name: look.sign for look in looks.AGREEMENTS}
+        signs = {kind.name: kind.sign for kind in outcomes.AGREEMENTS}
         assert [signs[drawn(figure)[one.id]["name"]] for one in cells] == ["=", "≠", "=", "?", "?", "×"]
         assert [drawn(figure)[one.id]["hatch"] for one in cells] == [None, None, None, None, "/", "x"]
 
-    def test_both_labels_are_told(self):
+    def test_both_labels_are_described(self):
         split = cell("3", verdict_options={"inside": "2"})
-        told = drawn(agreement_map([split], y=None))[split.id]["hover"]
-        assert f"behaviour: Phase 3<br>mechanism: {WITHOUT}<br>" in told
+        shown = drawn(agreement_map([split], y=None))[split.id]["hover"]
+        assert f"behaviour: Phase 3<br>mechanism: {WITHOUT}<br>" in shown
 
 
-class TestWhatIsTold:
+class TestDescription:
     def test_everything_that_is_known(self):
         one = cell("2", gamma=0.5, seed=3, rank=9.25)
-        told = drawn(phase_map([one], y=None))[one.id]["hover"]
+        shown = drawn(phase_map([one], y=None))[one.id]["hover"]
         for words in ("gamma 0.5, seed 3", "train 1.000, ID 0.980, OOD 0.100", "commutativity 0.400", "9.25"):
-            assert words in told
-        assert "finished after 1,000 steps" in told and one.id in told and "symmetric" not in told
+            assert words in shown
+        assert "finished after 1,000 steps" in shown and one.id in shown and "symmetric" not in shown
 
-    def test_an_error_is_told_and_is_no_markup(self):
+    def test_an_error_is_described_and_is_no_markup(self):
         one = cell("failed", error="<a href='javascript:alert(1)'>x</a> & \ud800")
-        told = drawn(phase_map([one], y=None))[one.id]["hover"]
-        assert "&lt;a href='javascript:alert(1)'&gt;x&lt;/a&gt; &amp; \\ud800" in told
-        assert told.replace("<br>", "").count("<") == 0
+        shown = drawn(phase_map([one], y=None))[one.id]["hover"]
+        assert "&lt;a href='javascript:alert(1)'&gt;x&lt;/a&gt; &amp; \\ud800" in shown
+        assert shown.replace("<br>", "").count("<") == 0
 
 
 class TestAxes:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.runs.run_config import sorted_by_part
-from anchorlens.sweep.cells import Cell, axes_of, same_value
+from anchorlens.sweep.cells import Cell, axes_of, value_key
 from anchorlens.sweep.grids import ALIASES
 
 FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
@@ -45,13 +45,13 @@ class Axis:
         """The values as they are written, no two alike."""
         return distinct([value_label(value) for value in self.values])
 
-    def place(self, value: Any) -> int:
+    def position(self, value: Any) -> int:
         """Where a value stands, from 0."""
-        return self._places[same_value(value)]
+        return self._positions[value_key(value)]
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {same_value(value): i for i, value in enumerate(self.values)}
+    def _positions(self) -> dict[Hashable, int]:
+        return {value_key(value): i for i, value in enumerate(self.values)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
         any number that varies.
 
     Raises:
-        ValueError: no such field, the same one twice, or the seed, which is within each place.
+        ValueError: no such field, the same one twice, or the seed, which is within each square.
     """
     asked = {direction: _field(direction, name) for direction, name in (("x", x), ("y", y)) if name}
     if len(set(asked.values())) < len(asked):
@@ -109,9 +109,14 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
     return across, asked.get("y") or next(iter(free), None)
 
 
-def axis(cells: Sequence[Cell], name: str) -> Axis:
-    """The values that a field takes in these cells, and with which other fields it goes."""
-    varying = axes_of(cells)
+def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]]) -> Axis:
+    """The values that a field takes in these cells, and with which other fields it goes.
+
+    Args:
+        cells: at least one.
+        name: of the field.
+        varying: `axes_of(cells)`.
+    """
     values = varying.get(name) or (cells[0].fields[name],)
     others = [other for other in varying if other not in (name, "seed") and goes_with(cells, name, other)]
     title = TITLES.get(name, name)
@@ -120,18 +125,15 @@ def axis(cells: Sequence[Cell], name: str) -> Axis:
 
 def goes_with(cells: Sequence[Cell], name: str, other: str) -> bool:
     """Whether two fields vary together: each value of one stands with one value of the other."""
-    pairs = {(same_value(cell.fields[name]), same_value(cell.fields[other])) for cell in cells}
+    pairs = {(value_key(cell.fields[name]), value_key(cell.fields[other])) for cell in cells}
     return len(pairs) > 1 and all(len({pair[i] for pair in pairs}) == len(pairs) for i in (0, 1))
 
 
-def also_varying(cells: Sequence[Cell], x: str, y: str | None) -> list[str]:
-    """Fields that vary beside x, y, the seed and those that go with x or y."""
+def also_varying(cells: Sequence[Cell], varying: Iterable[str], x: str, y: str | None) -> list[str]:
+    """Of the fields that vary, those beside x, y, the seed and what goes with x or y."""
     on_axes = [name for name in (x, y) if name is not None]
-    return [
-        name
-        for name in axes_of(cells)
-        if name not in (*on_axes, "seed") and not any(goes_with(cells, shown, name) for shown in on_axes)
-    ]
+    others = [name for name in varying if name not in (*on_axes, "seed")]
+    return [name for name in others if not any(goes_with(cells, shown, name) for shown in on_axes)]
 
 
 def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
@@ -145,22 +147,21 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
     Returns:
         One for each combination that occurs: the largest first, then ascending.
     """
-    names: list[str] = []
-    for name in also_varying(cells, x, y):
-        if not any(goes_with(cells, known, name) for known in names):
-            names.append(name)
-    axes = [axis(cells, name) for name in names]
+    varying = axes_of(cells)
+    axes: list[Axis] = []
+    for name in also_varying(cells, varying, x, y):
+        if not any(goes_with(cells, known.name, name) for known in axes):
+            axes.append(axis(cells, name, varying))
     found: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:
-        key = tuple(one.place(cell.fields[one.name]) for one in axes)
-        found.setdefault(key, []).append(cell)
+        found.setdefault(tuple(one.position(cell.fields[one.name]) for one in axes), []).append(cell)
     ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     return tuple(Slice(_label(axes, key), tuple(group)) for key, group in ordered)
 
 
-def _label(axes: Sequence[Axis], places: Sequence[int]) -> str:
-    """What stands at these places of these axes, in words."""
-    return ", ".join(f"{one.name} {one.labels[i]}" for one, i in zip(axes, places, strict=True))
+def _label(axes: Sequence[Axis], positions: Sequence[int]) -> str:
+    """What stands at these positions of these axes, in words."""
+    return ", ".join(f"{one.name} {one.labels[i]}" for one, i in zip(axes, positions, strict=True))
 
 
 def _field(direction: str, name: str) -> str:
@@ -169,7 +170,7 @@ def _field(direction: str, name: str) -> str:
     sorted_by_part({field: None})
     if field == "seed":
         raise ValueError(
-            f"{direction} must not be the seed: seeds stand side by side within each place; try 'gamma'"
+            f"{direction} must not be the seed: seeds stand side by side within each square; try 'gamma'"
         )
     return field
 

@@ -1,30 +1,39 @@
-"""The maps: one slice of a sweep over two fields, each place divided into its seeds, none hidden."""
+"""The maps: one slice of a sweep over two fields, each square divided into its seeds, none hidden."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-import plotly.graph_objects as go
-from plotly.colors import sample_colorscale
+from plotly.colors import get_colorscale, sample_colorscale
 
 from anchorlens.figures import SHARE
 from anchorlens.figures.picture import Picture
-from anchorlens.show.diagram import canvas
-from anchorlens.show.diagram.looks import (
+from anchorlens.show.diagram import drawing
+from anchorlens.show.diagram.layout import FILLED, Band, Layout, arranged
+from anchorlens.show.diagram.outcomes import (
     AGREEMENTS,
+    CLEAR,
+    EITHER,
     FAILED,
     INK,
     MISSING,
     OUTCOMES,
     PHASES,
+    UNDECIDED,
     UNDERFIT,
     UNMEASURED,
-    Look,
+    Category,
     agreement,
+    check_measured,
+    mean,
+    measured,
     outcome,
+    trouble,
+    vote,
 )
-from anchorlens.show.diagram.places import Layout, Stripe, arranged
-from anchorlens.show.diagram.votes import check_measured, kinds, mean, measured, vote
+from anchorlens.show.words import Caption
 from anchorlens.sweep.cells import Cell
 
 SCALE = SHARE["colorscale"]
@@ -40,9 +49,28 @@ NUMBERS = {
 }
 """Share of a cell -> its name, and why it may be defined nowhere."""
 
+RANK = "stable_rank.w_q"
+LARGEST = 26
+"""Pixels across of the bubble of Phase 3, where there is room."""
+IN_LEGEND = 16
+"""The same in the legend: plotly.js draws none larger there."""
+SYMBOLS = {
+    PHASES[0]: ("circle", 0.4),
+    PHASES[1]: ("circle", 0.6),
+    EITHER: ("circle", 0.7),
+    PHASES[2]: ("circle", 0.8),
+    PHASES[3]: ("circle", 1.0),
+    UNDECIDED: ("diamond", 0.6),
+    UNDERFIT: ("x", 0.55),
+    FAILED: ("x-thin", 0.5),
+    UNMEASURED: ("line-ew", 0.5),
+    MISSING: ("circle-open", 0.3),
+}
+"""What a cell came to -> marker symbol, and its size in that of Phase 3."""
+
 
 def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """The phase by behaviour of every cell, and how the seeds of each place voted.
+    """The phase by behaviour of every cell, and how the seeds of each square voted.
 
     Args:
         cells: at least one; they differ in x, y, the seed and what goes with x or y.
@@ -50,7 +78,7 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
         y: another, up; None for one row.
 
     Returns:
-        A figure with one stripe for each cell, seeds in order, coloured by phase. Written are the sign of the
+        A figure with one band for each cell, seeds in order, coloured by phase. Written are the sign of the
         phase and how many seeds agree, or each seed's sign where they do not.
 
     Raises:
@@ -58,7 +86,7 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
 
     Source: the phase diagrams of arXiv 2405.05409 and 2501.08537.
     """
-    return _map_of_looks(cells, x, y, outcome, OUTCOMES, "Phase by behaviour", always=PHASES)
+    return Picture(_phases(arranged(cells, x, y)))
 
 
 def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
@@ -70,13 +98,12 @@ def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weig
         y: another, up; None for one row.
 
     Returns:
-        A figure with one stripe for each cell, seeds in order.
+        A figure with one band for each cell, seeds in order.
 
     Raises:
         ValueError: no cell, or cells that differ in something else.
     """
-    title = "Behaviour against mechanism"
-    return _map_of_looks(cells, x, y, agreement, AGREEMENTS, title, always=AGREEMENTS[:2])
+    return Picture(_agreements(arranged(cells, x, y)))
 
 
 def number_map(
@@ -91,8 +118,8 @@ def number_map(
         y: another, up; None for one row.
 
     Returns:
-        A figure with one stripe for each cell, seeds in order, white for 0 to dark blue for 1. Written is the
-        mean over the seeds that have the number (and how many of all that are); stripes of cells that are
+        A figure with one band for each cell, seeds in order, white for 0 to dark blue for 1. Written is the
+        mean over the seeds that have the number (and how many of all that are); bands of cells that are
         underfit or failed are hatched.
 
     Raises:
@@ -102,57 +129,205 @@ def number_map(
     """
     if number not in NUMBERS:
         raise ValueError(f"number must be one of {', '.join(NUMBERS)}, got {number!r}")
-    title, why = NUMBERS[number]
-    layout = arranged(cells, x, y)
-    check_measured(cells, number, title, why)
-    groups = kinds(cells, number)
-    figure = go.Figure()
-    for look in (None, UNDERFIT):
-        stripes = _stripes(layout, groups.get(look, ()))
-        if stripes:
-            values = [measured(stripe.cell, number) for stripe in stripes]
-            marker = {"color": _colours(values), "line": {"color": INK, "width": 0.5}}
-            if look is not None:  # plotly.js hatches in the bar's own colour where each bar has one
-                marker |= {"color": INK, "pattern": canvas.hatch(look, ground=marker["color"])}
-            figure.add_trace(canvas.bars(layout, stripes, marker=marker, showlegend=False))
-    for look in (UNDERFIT, UNMEASURED, FAILED, MISSING):
-        if groups.get(look):
-            shown = () if look is UNDERFIT else _stripes(layout, groups[look])
-            figure.add_trace(canvas.look_bars(layout, shown, look))
-    figure.update_layout(annotations=canvas.written(layout, lambda place: mean(place.cells, number)))
-    scale = {"colorscale": SCALE, "cmin": 0, "cmax": 1, "color": [0], "showscale": True}
-    figure.add_scatter(x=[None], y=[None], mode="markers", marker=scale, showlegend=False)
-    return canvas.finished(figure, layout, title, scale=True)
+    return Picture(_numbers(number, arranged(cells, x, y)))
 
 
-def _map_of_looks(
-    cells: Sequence[Cell],
-    x: str,
-    y: str | None,
-    look_of: Callable[[Cell], Look],
-    looks: Sequence[Look],
+def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
+    """The stable rank of the first layer's W_Q of every cell, beside its phase.
+
+    Args:
+        cells: at least one; they differ in x, y, the seed and what goes with x or y.
+        x: field of the configurations, across.
+        y: another, up; None for one row.
+
+    Returns:
+        A figure with one bubble for each cell, seeds side by side: its size is the phase by behaviour, its
+        colour the stable rank, from 1 (all neurons share one direction) up; a cross where the model is
+        underfit. Written is the mean rank of the square.
+
+    Raises:
+        ValueError: no cell, cells that differ in something else, or none with a stable rank.
+
+    Source: the stable rank over gamma and weight decay of arXiv 2501.08537.
+    """
+    return Picture(_ranks(arranged(cells, x, y)))
+
+
+def _phases(layout: Layout) -> dict[str, Any]:
+    return _map_of_categories(layout, outcome, OUTCOMES, "Phase by behaviour", PHASES)
+
+
+def _agreements(layout: Layout) -> dict[str, Any]:
+    title = "Behaviour against mechanism"
+    return _map_of_categories(layout, agreement, AGREEMENTS, title, AGREEMENTS[:2])
+
+
+def _map_of_categories(
+    layout: Layout,
+    category_of: Callable[[Cell], Category],
+    categories: Sequence[Category],
     title: str,
-    always: Sequence[Look],
-) -> Picture:
-    """A map of what each cell came to; the looks in `always` stand in the legend in any case."""
-    layout = arranged(cells, x, y)
-    found: dict[Look, list[Stripe]] = {}
-    for stripe in layout.stripes:
-        found.setdefault(look_of(stripe.cell), []).append(stripe)
-    figure = go.Figure()
-    for look in looks:
-        if look in always or look in found:
-            figure.add_trace(canvas.look_bars(layout, found.get(look, ()), look))
-    texts = canvas.written(layout, lambda place: vote([look_of(cell) for cell in place.cells]))
-    figure.update_layout(annotations=texts)
-    return canvas.finished(figure, layout, title)
+    always: Sequence[Category],
+) -> dict[str, Any]:
+    """A map of what each cell came to; the categories in `always` stand in the legend in any case."""
+    found = layout.by_category(category_of)
+    shown = [category for category in categories if category in always or category in found]
+    data = [drawing.category_bars(layout, found.get(category, ()), category) for category in shown]
+    texts = drawing.written(layout, lambda square: vote(list(map(category_of, square.cells))))
+    return drawing.figure(layout, title, data, annotations=texts)
 
 
-def _stripes(layout: Layout, cells: Sequence[Cell]) -> list[Stripe]:
-    chosen = {cell.id for cell in cells}
-    return [stripe for stripe in layout.stripes if stripe.cell.id in chosen]
+def _numbers(number: str, layout: Layout) -> dict[str, Any]:
+    title, why = NUMBERS[number]
+    check_measured(layout.cells, number, title, why)
+    fit = Category("fit", "", "")  # no trouble: it stands in no legend
+
+    def category_of(cell: Cell) -> Category:
+        found = trouble(cell)
+        is_known = found in (FAILED, MISSING) or measured(cell, number) is not None
+        return (found or fit) if is_known else UNMEASURED
+
+    groups = layout.by_category(category_of)
+    data = []
+    for category in (fit, UNDERFIT):
+        if bands := groups.get(category):
+            shares = [min(max(measured(band.cell, number) or 0.0, 0.0), 1.0) for band in bands]
+            colours = list(map(str, sample_colorscale(SCALE, shares)))
+            marker = {"color": colours, "line": {"color": INK, "width": 0.5}}
+            if category is UNDERFIT:  # plotly.js hatches in the bar's own colour where each bar has one
+                marker |= {"color": INK, "pattern": drawing.hatch(category, ground=colours)}
+            data.append(drawing.bars(layout, bands, marker=marker, showlegend=False))
+    for category in (UNDERFIT, UNMEASURED, FAILED, MISSING):
+        if bands := groups.get(category):
+            data.append(drawing.category_bars(layout, () if category is UNDERFIT else bands, category))
+    texts = drawing.written(layout, lambda square: mean(square.cells, number))
+    scale = {"colorscale": get_colorscale(SCALE), "cmin": 0, "cmax": 1, "color": [0], "showscale": True}
+    data.append(_no_points(marker=scale, showlegend=False))
+    return drawing.figure(layout, title, data, scale=True, annotations=texts)
 
 
-def _colours(values: Sequence[float | None]) -> list[str]:
-    """What the colour bar shows for shares; plotly.js draws no hatch over colours that it works out."""
-    return [str(sample_colorscale(SCALE, min(max(value or 0.0, 0.0), 1.0))[0]) for value in values]
+def _ranks(layout: Layout) -> dict[str, Any]:
+    check_measured(layout.cells, RANK, "stable rank of W_Q", "the probe gave none")
+    largest = min(LARGEST, 0.95 * drawing.column_width(layout) * FILLED / drawing.most_seeds(layout))
+
+    def category_of(cell: Cell) -> Category:
+        found = outcome(cell)
+        return found if found in (FAILED, MISSING) or measured(cell, RANK) is not None else UNMEASURED
+
+    groups = layout.by_category(category_of)
+    data = []
+    for category, (symbol, share) in SYMBOLS.items():
+        bands = groups.get(category, [])
+        if bands or category in PHASES:
+            drawn = {"symbol": symbol, "line": {"color": INK, "width": 1}}
+            in_legend = {**drawn, "size": share * IN_LEGEND, "color": "#C9CED6"}
+            data.append(_no_points(name=category.name, marker=in_legend))
+            data.append(_bubbles(layout, bands, {**drawn, "size": share * largest}))
+    texts = drawing.written(
+        layout,
+        lambda square: mean(square.cells, RANK, ".3g").replace("<br>", ", "),
+        yshift=-20,
+        bgcolor=CLEAR,
+        font={"size": 11},
+    )
+    scale = {"colorscale": get_colorscale("Viridis"), "colorbar": {"title": {"text": "stable<br>rank"}}}
+    return drawing.figure(layout, "Stable rank of W_Q", data, scale=True, annotations=texts, coloraxis=scale)
+
+
+def _bubbles(layout: Layout, bands: Sequence[Band], marker: dict[str, Any]) -> dict[str, Any]:
+    """One bubble for each band, a little above its middle: the mean rank stands below."""
+    ranks = [measured(band.cell, RANK) for band in bands]
+    colour = {"color": INK} if None in ranks else {"color": ranks, "coloraxis": "coloraxis"}
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [band.centre for band in bands],
+        "y": [band.bottom + 0.56 * FILLED for band in bands],
+        "marker": {**marker, **colour},
+        "showlegend": False,
+        **drawing.identified(layout, bands),
+    }
+
+
+def _no_points(**options: Any) -> dict[str, Any]:
+    """What stands in the legend, or beside a colour bar, alone."""
+    return {"type": "scatter", "mode": "markers", "x": [None], "y": [None], **options}
+
+
+class Map(NamedTuple):
+    """One kind of map."""
+
+    name: str
+    """For programs."""
+    caption: Caption
+    """Heading and how to read it."""
+    draw: Callable[[Layout], dict[str, Any]]
+    """Cells in their squares -> the figure; a ValueError says why there is none."""
+
+
+MAPS = (
+    Map(
+        "phase",
+        Caption(
+            "Phase by behaviour",
+            "Each square holds one band for each seed, the lowest at its left, in the colour of its phase. "
+            "Written are the phase and how many seeds come to it, or each seed's own sign where they differ.",
+        ),
+        _phases,
+    ),
+    Map(
+        "id",
+        Caption(
+            "ID accuracy",
+            "Seen pairs at held-out (key, position): below .90 it is Phase 1. Written is the mean over the "
+            "seeds.",
+        ),
+        partial(_numbers, "id"),
+    ),
+    Map(
+        "ood",
+        Caption(
+            "OOD accuracy",
+            "Unseen pairs against the composition of the rules: above .50 it is Phase 3. Written is the mean "
+            "over the seeds.",
+        ),
+        partial(_numbers, "ood"),
+    ),
+    Map(
+        "symmetric",
+        Caption(
+            "Symmetric accuracy",
+            "Unseen pairs answered as their mirrored pair was trained, not as the rules say. Written is the "
+            "mean over the seeds.",
+        ),
+        partial(_numbers, "symmetric"),
+    ),
+    Map(
+        "commutativity",
+        Caption(
+            "Commutativity",
+            "Share of sequences that get the same answer with the two anchors in either order: from .70 on "
+            "Phase 2 is called with commutativity. Written is the mean over the seeds.",
+        ),
+        partial(_numbers, "commutativity"),
+    ),
+    Map(
+        "stable_rank",
+        Caption(
+            "Stable rank and phase",
+            "A bubble is a seed: the larger, the later its phase; its colour is the stable rank of the first "
+            "layer's W_Q, that is how many directions its neurons use. Written is the mean rank.",
+        ),
+        _ranks,
+    ),
+    Map(
+        "agreement",
+        Caption(
+            "Behaviour against mechanism",
+            "Whether the mechanism verdict, which never sees an answer to an unseen pair, names the phase "
+            "that the behaviour verdict names; with or without commutativity is not compared.",
+        ),
+        _agreements,
+    ),
+)
+"""Every map of the page, in order."""

@@ -7,22 +7,22 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-import plotly.graph_objects as go
 from markupsafe import Markup
 
 from anchorlens.figures.picture import script_json
 from anchorlens.files.container import atomic_write
 from anchorlens.show.diagram import axes
-from anchorlens.show.diagram.atlas import MAPS, Map
-from anchorlens.show.diagram.looks import ACCURACY_NAMES, OUTCOMES, outcome
-from anchorlens.show.diagram.panel import cell_name, curve_layout, packed_panel
-from anchorlens.show.diagram.summary import Summary, summary
+from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
+from anchorlens.show.diagram.maps import MAPS
+from anchorlens.show.diagram.outcomes import ACCURACY_NAMES, OUTCOMES, outcome
+from anchorlens.show.diagram.panel import cell_name, columns, curve_layout, packed, panel_text
 from anchorlens.show.frame import framed
 from anchorlens.show.report.page import write_report
-from anchorlens.show.words import Caption
 from anchorlens.sweep.cells import ACCURACIES, Cell, SweepResult, axes_of
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict.classify import classify
@@ -35,49 +35,84 @@ SIGNS = (
 """What signs and hatches mean."""
 
 
+CELLS_A_PACK = 200
+"""Cells whose reports are packed together: the first click on one of them unpacks all."""
+
+
 @dataclass(frozen=True, eq=False)
 class ShownSlice:
     """One slice on the page."""
 
     label: str
     """What its cells share; empty where there is one slice."""
-    cells: Sequence[Cell]
-    """In the order of the list."""
-    summary: Summary
-    """What they come to."""
+    layout: Layout
+    """Its cells in their squares."""
 
-    @property
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """In the order of the list."""
+        return self.layout.cells
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What they come to."""
+        return summary(self.layout)
+
+    @cached_property
     def accuracies(self) -> list[str]:
         """Those that some cell has."""
         return [name for name in ACCURACIES if any(cell.numbers.get(name) is not None for cell in self.cells)]
 
-
-@dataclass(frozen=True, eq=False)
-class Take:
-    """One map of one slice."""
-
-    text: str
-    """What it shows, for who does not see it; or why there is none."""
-    figure: go.Figure | None = None
-    """The map."""
+    @cached_property
+    def figures(self) -> dict[str, dict[str, Any] | str]:
+        """Name of a map -> the figure, or why there is none."""
+        found: dict[str, dict[str, Any] | str] = {}
+        for map in MAPS:
+            try:
+                figure = map.draw(self.layout)
+            except ValueError as error:
+                found[map.name] = str(error)
+                continue
+            layout = figure["layout"]
+            layout["title"] = {**layout["title"], "text": ""}
+            layout["margin"] = {**layout["margin"], "t": 20}
+            layout["height"] -= 30
+            found[map.name] = figure
+        return found
 
     @property
-    def json(self) -> Markup:
-        """The map for a script element."""
-        assert self.figure is not None
-        return Markup(script_json(self.figure.to_json() or ""))
+    def packed(self) -> str:
+        """The figures for the page, what all of them say of each cell standing once beside them."""
+        order = {cell.id: k for k, cell in enumerate(self.cells)}
+        boxes = {band.cell.id: [round(edge, 4) for edge in band.box] for band in self.layout.bands}
+        content = {
+            "descriptions": [self.layout.descriptions[identity] for identity in order],
+            "boxes": [boxes[identity] for identity in order],
+            "figures": {
+                name: {
+                    "data": [_numbered(trace, order) for trace in figure["data"]],
+                    "layout": {key: value for key, value in figure["layout"].items() if key not in _SHARED},
+                }
+                for name, figure in self.figures.items()
+                if isinstance(figure, dict)
+            },
+        }
+        return packed(content)
 
 
-@dataclass(frozen=True, eq=False)
-class ShownMap:
-    """One kind of map on the page."""
+_SHARED = {"template", "meta"}
+"""Parts of a figure's layout that stand on the page once."""
 
-    name: str
-    """Its name."""
-    caption: Caption
-    """Heading and how to read it."""
-    takes: tuple[Take, ...]
-    """One for each slice."""
+
+def _numbered(trace: dict[str, Any], order: Mapping[str, int]) -> dict[str, Any]:
+    """A trace with numbers for the cells' identities, and positions as exact as a picture needs."""
+    if "customdata" not in trace:
+        return trace
+    shown = {key: value for key, value in trace.items() if key != "hovertext"}
+    for key in ("x", "y", "base", "width"):
+        if key in shown:
+            shown[key] = [round(number, 4) for number in shown[key]]
+    return {**shown, "customdata": [order[identity] for identity in trace["customdata"]]}
 
 
 def write_diagram(
@@ -144,25 +179,28 @@ def diagram_html(
     if not cells:
         raise ValueError(f"a diagram must have at least one cell, got none in {result.out}")
     x, y = axes.choose_axes(cells, x, y)
-    found = axes.slices(cells, x, y)
     fields = [name for name in (x, y, "seed") if name is not None]
-    slices = [ShownSlice(one.label, _ordered(one.cells, fields), summary(one.cells, x, y)) for one in found]
-    varying = list(axes_of(cells))
-    looks = [look for look in OUTCOMES if any(look in one.summary.outcomes for one in slices)]
+    slices = [ShownSlice(one.label, arranged(one.cells, x, y)) for one in axes.slices(cells, x, y)]
+    varying = axes_of(cells)
+    cells = [cell for one in slices for cell in one.cells]
+    panels = [panel_text(cell, fields, list(varying), (links or {}).get(cell.id)) for cell in cells]
+    packs = [panels[start : start + CELLS_A_PACK] for start in range(0, len(panels), CELLS_A_PACK)]
     return framed(
         "diagram.html",
         scripts="diagram.js",
         styles="diagram.css",
         name=result.out.name or str(result.out),
-        axes=_axes_in_words(cells, x, y),
+        axes=_axes_in_words(varying, x, y),
         n_cells=len(cells),
         statuses=Counter(cell.status for cell in cells),
         slices=slices,
-        looks=looks,
+        categories=[one for one in OUTCOMES if any(one in shown.summary.outcomes for shown in slices)],
         signs=SIGNS,
-        maps=[_shown(map, slices, x, y) for map in MAPS],
+        maps=MAPS,
         fields=fields,
-        panels={cell.id: packed_panel(cell, fields, varying, (links or {}).get(cell.id)) for cell in cells},
+        cells=Markup(script_json(json.dumps([cell.id for cell in cells]))),
+        packs=[packed(columns(texts)) for texts in packs],
+        cells_a_pack=CELLS_A_PACK,
         curve_layout=Markup(script_json(json.dumps(curve_layout()))),
         trained_with=_versions(cells),
         cell_name=cell_name,
@@ -172,27 +210,8 @@ def diagram_html(
     )
 
 
-def _shown(map: Map, slices: Sequence[ShownSlice], x: str, y: str | None) -> ShownMap:
-    takes = []
-    for one in slices:
-        try:
-            figure = map.draw(one.cells, x, y)
-        except ValueError as error:
-            takes.append(Take(str(error)))
-            continue
-        figure.update_layout(title_text="", margin_t=20, height=figure.layout.height - 30)
-        words = f"{map.caption.title}{', ' if one.label else ''}{one.label}: {one.summary.words}"
-        takes.append(Take(words, figure))
-    return ShownMap(map.name, map.caption, tuple(takes))
-
-
-def _ordered(cells: Sequence[Cell], fields: Sequence[str]) -> list[Cell]:
-    shown = [axes.axis(cells, name) for name in fields]
-    return sorted(cells, key=lambda cell: [one.place(cell.fields[one.name]) for one in shown])
-
-
-def _axes_in_words(cells: Sequence[Cell], x: str, y: str | None) -> str:
-    words = [f"{name} ({len(values)})" for name, values in axes_of(cells).items()]
+def _axes_in_words(varying: Mapping[str, Sequence[Any]], x: str, y: str | None) -> str:
+    words = [f"{name} ({len(values)})" for name, values in varying.items()]
     shown = f"{x} across" if y is None else f"{x} across, {y} up"
     return f"{' × '.join(words) or 'one configuration'}; {shown}"
 

@@ -1,12 +1,13 @@
-"""The report of one cell, packed small into the page that shows it when the cell is clicked."""
+"""The reports of single cells, packed small into the page that shows one when its cell is clicked."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anchorlens.figures.training_curve import training_curve, training_traces
@@ -19,24 +20,62 @@ DIGITS = 4
 """Significant digits of the numbers of a training curve."""
 
 
-def packed_panel(cell: Cell, fields: Sequence[str], varying: Sequence[str], link: str | None = None) -> str:
-    """What a page needs to show one cell.
+_VALUE = re.compile(r"(\b[0-9a-f]{16}\b|[0-9]+(?:\.[0-9]+)?)")
+"""What differs from cell to cell in texts that are alike: numbers, and identities."""
+
+
+def packed(content: Any) -> str:
+    """Base64 of gzipped JSON, which a page unpacks with its browser's own means."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode(errors="replace"), mtime=0)).decode()
+
+
+def columns(texts: Iterable[str]) -> dict[str, Any]:
+    """Texts that are alike line by line, as a table of what they share and columns of what differs.
+
+    Gzip finds little to share between whole reports: it looks back 32 kB, and two of them are further apart.
+    Here a kind of line stands once, and values that stood at the same place follow each other.
+
+    Returns:
+        `lines`: the kinds of lines, each as what stands between its values. `values`: for each kind and each
+        place in it the values of all its occurrences in the order of the texts, separated by spaces. `texts`:
+        each text as the kinds of its lines.
+
+    >>> columns(["a 1", "a 22"])
+    {'lines': [['a ', '']], 'values': [['1 22']], 'texts': [[0], [0]]}
+    """
+    numbers: dict[tuple[str, ...], int] = {}
+    values: list[list[list[str]]] = []
+    seen: dict[str, tuple[int, list[str]]] = {}
+    found = []
+    for text in texts:
+        found.append([])
+        for line in text.split("\n"):
+            if line not in seen:
+                parts = _VALUE.split(line)
+                seen[line] = numbers.setdefault(tuple(parts[::2]), len(numbers)), parts[1::2]
+            number, own = seen[line]
+            if number == len(values):
+                values.append([[] for _ in own])
+            for column, value in zip(values[number], own, strict=True):
+                column.append(value)
+            found[-1].append(number)
+    joined = [[" ".join(column) for column in of_line] for of_line in values]
+    return {"lines": list(map(list, numbers)), "values": joined, "texts": found}
+
+
+def panel_text(cell: Cell, fields: Sequence[str], varying: Sequence[str], link: str | None = None) -> str:
+    """What a page needs to show one cell: its report, and in the last line its training curve as JSON.
 
     Args:
         cell: to show.
         fields: of the configuration, that name the cell.
         varying: all fields that vary in the sweep.
         link: address of its whole report, if there is one.
-
-    Returns:
-        Base64 of gzipped JSON: `html`, and `curve`, the traces of its training curve.
     """
     log = cell.log()
-    content = {
-        "html": panel_html(cell, fields, varying, link, n_lines=len(log)),
-        "curve": curve_traces(log) if log else None,
-    }
-    return base64.b64encode(gzip.compress(json.dumps(content).encode(), mtime=0)).decode()
+    html = panel_html(cell, fields, varying, link, n_lines=len(log))
+    return f"{html}\n{json.dumps(curve_traces(log) if log else None)}"
 
 
 def panel_html(

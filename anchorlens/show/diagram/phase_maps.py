@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from anchorlens.foreign import printable
-from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
+from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, value_key
 from anchorlens.tasks.phases import COLOURS
 
 SIGNS = "1, 2, c (2 with commutativity), 3, ? undecided, x failed, . missing"
 """What the signs mean."""
 MOST_MAPS = 4
 """Maps that are shown."""
+
+
+Signs = tuple[tuple[str, str | None], ...]
+"""Of the cells of a square, in order of seed: sign, and the phase's colour or None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +31,12 @@ class PhaseMap:
     """What is down, and what across."""
     columns: tuple[str, ...]
     """Values across, in words."""
-    rows: tuple[tuple[str, tuple[tuple[tuple[str, str | None], ...], ...]], ...]
-    """Value down, in words, and for each column the cells in order: sign, and the phase's colour or None."""
+    rows: tuple[tuple[str, tuple[Signs, ...]], ...]
+    """Value down, in words, and for each column the signs of its cells."""
 
 
 def phase_maps(result: SweepResult) -> list[PhaseMap]:
-    """Phases over the first two axes beside the seed, those of all seeds in each place, in order of seed.
+    """Phases over the first two axes beside the seed, those of all seeds in each square, in order of seed.
 
     Where more fields vary there is a map for each of their combinations.
 
@@ -43,45 +47,48 @@ def phase_maps(result: SweepResult) -> list[PhaseMap]:
     order = ["gamma", "weight_decay", *names]
     across, *others = sorted(names, key=order.index) or ["seed"]
     down, others = (others[0], others[1:]) if others else (None, [])
-    slices: dict[tuple[str, ...], list[Cell]] = {}
+    slices: dict[tuple[str, ...], dict[tuple[Hashable, Hashable], list[Cell]]] = {}
     for cell in result:
-        slices.setdefault(tuple(plain_value(cell.fields[name]) for name in others), []).append(cell)
+        values = tuple(plain_value(cell.fields[name]) for name in others)
+        square = (value_key(cell.fields[across]), value_key(down and cell.fields[down]))
+        slices.setdefault(values, {}).setdefault(square, []).append(cell)
     maps = []
-    for values, cells in slices.items():
-        columns = _present(cells, across, result)
-        rows = []
-        for row in _present(cells, down, result) if down else (None,):
-            here = [c for c in cells if down is None or c.fields[down] == row]
-            places = [tuple(map(_sign, (c for c in here if c.fields[across] == value))) for value in columns]
-            rows.append(("" if down is None else plain_value(row), tuple(places)))
+    for values, squares in slices.items():
+        columns, rows = ({square[i] for square in squares} for i in (0, 1))
+        columns = [value for value in result.axes[across] if value_key(value) in columns]
+        rows = [value for value in (result.axes[down] if down else [None]) if value_key(value) in rows]
         maps.append(
             PhaseMap(
                 title=", ".join(f"{name} {value}" for name, value in zip(others, values, strict=True)),
                 corner=f"{down} / {across}" if down else across,
                 columns=tuple(map(plain_value, columns)),
-                rows=tuple(rows),
+                rows=tuple(
+                    (
+                        plain_value(row) if down else "",
+                        tuple(
+                            tuple(map(_sign, squares.get((value_key(column), value_key(row)), ())))
+                            for column in columns
+                        ),
+                    )
+                    for row in rows
+                ),
             )
         )
     return maps
 
 
 def where(cell: Cell, result: SweepResult) -> str:
-    """A cell by its place on the axes."""
+    """A cell by its values on the axes."""
     return " ".join([cell.id, *(f"{name} {plain_value(cell.fields[name])}" for name in result.axes)])
 
 
 def plain_value(value: Any) -> str:
-    """A value of a field, as short as it can be told."""
+    """A value of a field, as short as it can be written."""
     if isinstance(value, str):
         return printable(value)
     return (
         f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else json.dumps(value)
     )
-
-
-def _present(cells: Sequence[Cell], name: str, result: SweepResult) -> list[Any]:
-    """The values of an axis that some of these cells have, ascending."""
-    return [value for value in result.axes[name] if any(cell.fields[name] == value for cell in cells)]
 
 
 def _sign(cell: Cell) -> tuple[str, str | None]:

@@ -1,0 +1,150 @@
+"""What all maps share: axes with true values at even distances, bands that say which cell they are, legends.
+
+A figure is a plain dictionary, as plotly.js reads it: checking thousands of annotations one by one, as
+`plotly.graph_objects` does, takes most of a page's time. The maps hand out `Picture`s, which are checked.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from anchorlens.figures import styled
+from anchorlens.figures.picture import plotly_text
+from anchorlens.show.diagram.layout import FILLED, Band, Layout, Square
+from anchorlens.show.diagram.outcomes import CLEAR, INK, Category
+
+ROW_HEIGHT = 60
+"""Pixels from one row to the next."""
+LEAST_WIDTH, MOST_WIDTH, BAND_WIDTH = 66, 130, 22
+"""Pixels from one column to the next, and what a band should have of it."""
+LEAST_PLOT = 420
+"""Pixels across, so that title and legend have room."""
+LEGEND_ROW = 20
+PAPER = "rgb(255,255,255)"
+"""What lies around the bands; a page puts its own ground there."""
+TEXT = {"size": 12, "color": "#111111"}
+"""Of what is written in squares: dark on light in the dark page too."""
+
+
+def most_seeds(layout: Layout) -> int:
+    """Bands of the square that has most."""
+    return max(len(square.cells) for square in layout.squares)
+
+
+def column_width(layout: Layout) -> float:
+    """Pixels from one column to the next."""
+    wanted = min(MOST_WIDTH, max(LEAST_WIDTH, BAND_WIDTH * most_seeds(layout)))
+    return max(wanted, LEAST_PLOT / len(layout.x.values))
+
+
+def bars(layout: Layout, bands: Sequence[Band], **options: Any) -> dict[str, Any]:
+    """A trace of bands; without any, what stands in the legend alone."""
+    if not bands:
+        return {"type": "bar", "x": [None], "y": [None], **options}
+    return {
+        "type": "bar",
+        "x": [band.centre for band in bands],
+        "y": [FILLED] * len(bands),
+        "base": [band.bottom for band in bands],
+        "width": [band.width for band in bands],
+        **identified(layout, bands),
+        **options,
+    }
+
+
+def identified(layout: Layout, bands: Sequence[Band]) -> dict[str, Any]:
+    """What makes points describe their cell under the pointer, and say which it is when clicked."""
+    return {
+        "customdata": [band.cell.id for band in bands],
+        "hovertext": [layout.descriptions[band.cell.id] for band in bands],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }
+
+
+def category_bars(layout: Layout, bands: Sequence[Band], category: Category) -> dict[str, Any]:
+    """Bands of one category, which stands in the legend; without bands the legend alone."""
+    outline = INK if category.colour == CLEAR else PAPER
+    marker: dict[str, Any] = {"color": category.colour, "line": {"color": outline, "width": 1}}
+    if category.hatch:
+        marker["pattern"] = hatch(category, ground=category.colour)
+    return bars(layout, bands, name=category.name, marker=marker)
+
+
+def hatch(category: Category, ground: str | list[str]) -> dict[str, Any]:
+    """Plotly's pattern for a category, over one colour or over one for each bar."""
+    colours = {"fillmode": "replace", "fgcolor": category.ink, "bgcolor": ground}
+    return {"shape": category.hatch, "size": 7, "solidity": 0.3, **colours}
+
+
+def written(layout: Layout, text: Callable[[Square], str], **options: Any) -> list[dict[str, Any]]:
+    """Annotations with what is written in each square; squares where it is empty have none."""
+    label = {"showarrow": False, "bgcolor": "rgba(255,255,255,0.86)", "borderpad": 2, "font": TEXT, **options}
+    texts = ((square, text(square)) for square in layout.squares)
+    return [{"x": square.column, "y": square.row, "text": words, **label} for square, words in texts if words]
+
+
+def figure(
+    layout: Layout, title: str, data: list[dict[str, Any]], *, scale: bool = False, **options: Any
+) -> dict[str, Any]:
+    """A map with its axes, in the style of all figures.
+
+    Args:
+        layout: what stands where.
+        title: above it.
+        data: its traces.
+        scale: whether a colour bar stands at its right.
+        **options: of plotly's layout.
+    """
+    rows = [""] if layout.y is None else [plotly_text(label) for label in layout.y.labels]
+    columns = [plotly_text(label) for label in layout.x.labels]
+    plot_height, across = len(rows) * ROW_HEIGHT, round(len(columns) * column_width(layout))
+    left = 60 if layout.y is None else 46 + 7 * max(map(len, layout.y.labels))
+    right = 110 if scale else 20
+    below = 74 + LEGEND_ROW * _legend_rows(data, across)
+    shared = _shared_layout()
+    vertical = {"title": {"text": plotly_text(layout.y.title)}} if layout.y else {"showticklabels": False}
+    layout_options = {
+        **shared,
+        "title": {**shared["title"], "text": title},
+        "width": left + across + right,
+        "height": 50 + plot_height + below,
+        "margin": {"l": left, "r": right, "t": 50, "b": below},
+        "barmode": "overlay",
+        "hovermode": "closest",
+        "dragmode": False,
+        "hoverlabel": {
+            "bgcolor": PAPER, "bordercolor": INK, "font": {"color": "#000000"}, "align": "left"
+        },
+        "legend": {
+            "orientation": "h", "x": 0, "y": -58 / plot_height, "yanchor": "top", "itemclick": False,
+            "itemdoubleclick": False, "itemsizing": "trace",
+        },
+        "meta": {"boxes": {band.cell.id: band.box for band in layout.bands}},
+        "xaxis": {"title": {"text": plotly_text(layout.x.title)}, **_axis(columns)},
+        "yaxis": {**vertical, **_axis(rows)},
+        **options,
+    }  # fmt: skip
+    return {"data": data, "layout": layout_options}
+
+
+@functools.cache
+def _shared_layout() -> dict[str, Any]:
+    """Template, fonts and title of every figure of the package."""
+    return styled(go.Figure(), "").to_plotly_json()["layout"]
+
+
+def _axis(labels: Sequence[str]) -> dict[str, Any]:
+    ticks = {"tickmode": "array", "tickvals": list(range(len(labels))), "ticktext": list(labels), "ticks": ""}
+    lines = {"showgrid": False, "zeroline": False, "showline": False, "fixedrange": True}
+    return {"range": [-0.5, len(labels) - 0.5], **ticks, **lines}
+
+
+def _legend_rows(data: Sequence[dict[str, Any]], width: float) -> int:
+    """Lines that plotly.js needs for a legend of columns as wide as the longest name."""
+    names = [trace["name"] for trace in data if "name" in trace and trace.get("showlegend", True)]
+    columns = max(1, int(width // (60 + 6.5 * max(map(len, names), default=1))))
+    return -(-len(names) // columns)

@@ -1,0 +1,173 @@
+"""Where the cells of a map stand: one square for each (x, y), divided into one band per seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from anchorlens.show.diagram.axes import Axis, also_varying, axis
+from anchorlens.show.diagram.outcomes import (
+    AGREE,
+    DISAGREE,
+    FAILED,
+    MISSING,
+    OUTCOMES,
+    Category,
+    agreement,
+    description,
+    outcome,
+)
+from anchorlens.sweep.cells import Cell, axes_of
+
+FILLED = 0.92
+"""Share of a square's width and height that its bands take."""
+
+
+class Band(NamedTuple):
+    """One cell's part of its square; the distance from one square to the next is 1."""
+
+    cell: Cell
+    """The run of one seed."""
+    left: float
+    """Its left edge; the middle of the first column is 0."""
+    width: float
+    """At most `FILLED`."""
+    bottom: float
+    """Its lower edge; the middle of the lowest row is 0."""
+
+    @property
+    def centre(self) -> float:
+        """Half way across."""
+        return self.left + self.width / 2
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom, top."""
+        return self.left, self.left + self.width, self.bottom, self.bottom + FILLED
+
+
+class Square(NamedTuple):
+    """All cells at one (x, y)."""
+
+    column: int
+    """From the left, from 0."""
+    row: int
+    """From below, from 0."""
+    cells: tuple[Cell, ...]
+    """In the order of their seeds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A map without its content."""
+
+    x: Axis
+    """Across."""
+    y: Axis | None
+    """Up; None for one row."""
+    squares: tuple[Square, ...]
+    """Those where there is a cell, row by row from below."""
+
+    @cached_property
+    def bands(self) -> tuple[Band, ...]:
+        """Of all squares, each divided from left to right into equal widths."""
+        return tuple(
+            Band(cell, column + FILLED * (i / len(cells) - 0.5), FILLED / len(cells), row - FILLED / 2)
+            for column, row, cells in self.squares
+            for i, cell in enumerate(cells)
+        )
+
+    @cached_property
+    def descriptions(self) -> dict[str, str]:
+        """A cell's id -> what is shown under the pointer."""
+        fields = [self.x.name, *([] if self.y is None else [self.y.name]), "seed"]
+        return {band.cell.id: description(band.cell, fields) for band in self.bands}
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All of them, column by column."""
+        columns = sorted(self.squares, key=lambda square: (square.column, square.row))
+        return [cell for square in columns for cell in square.cells]
+
+    def by_category(self, category_of: Callable[[Cell], Category]) -> dict[Category, list[Band]]:
+        """The bands of each category that occurs."""
+        found: dict[Category, list[Band]] = {}
+        for band in self.bands:
+            found.setdefault(category_of(band.cell), []).append(band)
+        return found
+
+
+def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
+    """Put cells in their squares.
+
+    Args:
+        cells: at least one; they differ in x, y, the seed and what goes with x or y.
+        x: field of the configurations, across.
+        y: another, up; None for one row.
+
+    Raises:
+        ValueError: no cell, or cells that differ in something else.
+    """
+    if not cells:
+        raise ValueError("a map must have at least one cell, got none")
+    varying = axes_of(cells)
+    if mixed := also_varying(cells, varying, x, y):
+        allowed = ", ".join(filter(None, (x, y)))
+        raise ValueError(
+            f"the cells of one map must differ in {allowed} and seed alone, got cells that differ in "
+            f"{', '.join(mixed)}; draw one map for each (anchorlens.show.diagram.axes.slices)"
+        )
+    across, up = axis(cells, x, varying), None if y is None else axis(cells, y, varying)
+    found: dict[tuple[int, int], dict[str, Cell]] = {}
+    for cell in cells:
+        row = 0 if up is None else up.position(cell.fields[up.name])
+        found.setdefault((row, across.position(cell.fields[x])), {})[cell.id] = cell
+    squares = [
+        Square(column, row, tuple(sorted(group.values(), key=lambda cell: cell.fields["seed"])))
+        for (row, column), group in sorted(found.items())
+    ]
+    return Layout(across, up, tuple(squares))
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What the cells of a map come to, counted."""
+
+    outcomes: Mapping[Category, int]
+    """What cells came to -> number of cells, in the order of `OUTCOMES`; only what occurs."""
+    n_voting: int
+    """Squares with two or more trained seeds."""
+    n_unanimous: int
+    """Those of them whose trained seeds all came to the same."""
+    n_compared: int
+    """Cells where behaviour and mechanism both name a phase."""
+    n_agreeing: int
+    """Those of them where it is the same phase."""
+
+    @property
+    def words(self) -> str:
+        """The counts in a sentence."""
+        counts = ", ".join(f"{n} {category.name}" for category, n in self.outcomes.items())
+        seeds = f"seeds agree in {self.n_unanimous} of {self.n_voting} squares"
+        return f"{counts}; {seeds}; verdicts agree in {self.n_agreeing} of {self.n_compared} cells"
+
+
+def summary(layout: Layout) -> Summary:
+    """Count what the cells of a map come to."""
+    came_to = {band.cell.id: outcome(band.cell) for band in layout.bands}
+    trained = [
+        [came_to[cell.id] for cell in square.cells if came_to[cell.id] not in (FAILED, MISSING)]
+        for square in layout.squares
+    ]
+    counts = Counter(came_to.values())
+    compared = Counter(agreement(band.cell) for band in layout.bands)
+    return Summary(
+        outcomes={category: counts[category] for category in OUTCOMES if counts[category]},
+        n_voting=sum(len(votes) > 1 for votes in trained),
+        n_unanimous=sum(len(votes) > 1 and len(set(votes)) == 1 for votes in trained),
+        n_compared=compared[AGREE] + compared[DISAGREE],
+        n_agreeing=compared[AGREE],
+    )

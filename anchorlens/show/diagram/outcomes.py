@@ -1,0 +1,167 @@
+"""What became of a cell, as it is drawn: name, sign, colour and hatch; and how seeds are summed up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from anchorlens.figures import BLUE, GREY, ORANGE
+from anchorlens.figures.picture import plotly_text
+from anchorlens.show.diagram.axes import value_label
+from anchorlens.sweep.cells import ACCURACIES, TROUBLES, Cell
+from anchorlens.tasks.phases import COLOURS, LABELS
+
+ACCURACY_NAMES = {name: name.upper() if name in ("id", "ood") else name for name in ACCURACIES}
+"""Accuracy -> as it is written."""
+
+CLEAR = "rgba(0,0,0,0)"
+INK = "#808080"
+"""Of hatches and outlines: at least 3.9:1 against white and against the dark page."""
+MOST_SIGNS = 4
+"""Seeds whose signs are written one by one; those of more are counted."""
+MOST_LINES = 3
+
+
+@dataclass(frozen=True)
+class Category:
+    """What cells can come to; no two of a map have the same sign and hatch, so that none needs its colour."""
+
+    name: str
+    """In the legend."""
+    sign: str
+    """In the map."""
+    colour: str
+    """CSS colour."""
+    hatch: str = ""
+    """plotly's name of the pattern over the colour."""
+    ink: str = INK
+    """Colour of the hatch."""
+
+
+MISSING = Category("not trained yet", "·", CLEAR)
+FAILED = Category("failed or diverged", "×", CLEAR, "x")
+UNDERFIT = Category("underfit: no phase", "?", "#C9CED6", "/")
+UNDECIDED = Category("undecided, though fit", "?", GREY)
+UNMEASURED = Category("not defined for it", "–", CLEAR, ".")
+
+PHASES = tuple(
+    Category(label, sign, COLOURS[label]) for label, sign in zip(LABELS, ("1", "2", "2c", "3"), strict=True)
+)
+EITHER = Category("Phase 2, with or without commutativity", "2?", COLOURS[LABELS[1]], "-", COLOURS[LABELS[2]])
+"""Phase 2 whose commutativity is too near to its threshold to tell; hatched in the colour of `with`."""
+OUTCOMES = (*PHASES, EITHER, UNDECIDED, UNDERFIT, FAILED, MISSING)
+"""What a cell can come to by behaviour."""
+
+AGREE, DISAGREE, NO_COMPARISON = (
+    Category("agree", "=", BLUE),
+    Category("disagree", "≠", ORANGE),
+    Category("no comparison: one of them names no phase", "?", GREY),
+)
+AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
+"""What behaviour and mechanism of a cell can come to."""
+
+
+def trouble(cell: Cell) -> Category | None:
+    """Why a cell's numbers do not describe a model that has fit its data; None where they do."""
+    if cell.status in TROUBLES:
+        return FAILED
+    if cell.outcome is None:
+        return MISSING
+    return UNDERFIT if cell.outcome.cause == "underfit" else None
+
+
+def outcome(cell: Cell) -> Category:
+    """What a cell came to by behaviour: one of `OUTCOMES`."""
+    found, phase = trouble(cell), cell.outcome
+    if found is not None or phase is None:
+        return found or MISSING
+    if phase.phase == 2 and phase.commutative is None:
+        return EITHER
+    return next((category for category in PHASES if category.name == phase.label), UNDECIDED)
+
+
+def agreement(cell: Cell) -> Category:
+    """Whether behaviour and mechanism of a cell name one phase: one of `AGREEMENTS`."""
+    found = trouble(cell)
+    if found is not None:
+        return found
+    return {True: AGREE, False: DISAGREE, None: NO_COMPARISON}[cell.numbers["agreement"]]
+
+
+def measured(cell: Cell, number: str) -> float | None:
+    """A number of a cell; None where there is none, or where training failed or diverged."""
+    return None if trouble(cell) in (FAILED, MISSING) else cell.numbers.get(number)
+
+
+def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> None:
+    """Check that there is something to draw.
+
+    Raises:
+        ValueError: no cell has the number; `why` says what that means.
+    """
+    if any(measured(cell, number) is not None for cell in cells):
+        return
+    if all(trouble(cell) in (FAILED, MISSING) for cell in cells):
+        raise ValueError(f"no cell here is trained, so that there is no {title} to draw")
+    raise ValueError(f"no cell here has the number {title}: {why}")
+
+
+def vote(categories: Sequence[Category]) -> str:
+    """How the seeds of a square voted.
+
+    Args:
+        categories: of the seeds, in order.
+
+    Returns:
+        The sign and how many agree where all do; else each one's sign, or for many seeds each sign with its
+        number; nothing where nothing is trained. The markup is plotly's.
+
+    >>> vote(PHASES[3:] * 3), vote([PHASES[1], PHASES[3], PHASES[3]])
+    ('<b>3</b><br>3 of 3', '2|3|3')
+    """
+    n, counts = len(categories), Counter(categories).most_common()
+    if len(counts) == 1:
+        sign = f"<b>{categories[0].sign}</b>" + (f"<br>{n} of {n}" if n > 1 else "")
+        return "" if categories[0] is MISSING else sign
+    if n <= MOST_SIGNS:
+        return "|".join(category.sign for category in categories)
+    lines = [f"<b>{category.sign}</b> {k} of {n}" for category, k in counts[:MOST_LINES]]
+    return "<br>".join(lines[:-1] + ["…"] if len(counts) > MOST_LINES else lines)
+
+
+def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
+    """The mean of a number over the seeds of a square, and how many have it where not all do.
+
+    >>> mean([], "ood")
+    ''
+    """
+    values = [value for cell in cells if (value := measured(cell, number)) is not None]
+    if not values:
+        return ""
+    text = f"{sum(values) / len(values):{spec}}"
+    return text if len(values) == len(cells) else f"{text}<br>{len(values)} of {len(cells)}"
+
+
+def description(cell: Cell, fields: Sequence[str]) -> str:
+    """What is known of a cell, in the markup that plotly reads.
+
+    Args:
+        cell: of a sweep.
+        fields: of the configuration, that say which cell it is.
+    """
+    lines = [", ".join(f"{name} {value_label(cell.fields[name])}" for name in fields)]
+    numbers = cell.numbers
+    if numbers:
+        lines.append(f"behaviour: {numbers['label']}")
+        lines.append(f"mechanism: {numbers['mechanism_label']}")
+        named = [(ACCURACY_NAMES[name], numbers[name]) for name in ACCURACIES if numbers[name] is not None]
+        lines += wrap(", ".join(f"{name} {value:.3f}" for name, value in named), 60)
+        if numbers.get("stable_rank.w_q") is not None:
+            lines.append(f"stable rank of W_Q {numbers['stable_rank.w_q']:.2f}")
+    step = numbers.get("step")
+    lines.append(cell.status if step is None else f"{cell.status} after {step:,} steps")
+    lines += wrap(cell.error or "", 60)[:4]
+    lines.append(f"cell {cell.id}")
+    return "<br>".join(map(plotly_text, lines))

@@ -41,7 +41,7 @@ def verdict(sign, *, inside=None, symmetric=None, explanation="Both say it."):
     """A verdict as `Verdict.to_dict` gives it."""
     train, held_out, ood, commutativity = ANSWERS[sign]
     phase = phase_by_definition(train, held_out, ood, commutativity)
-    told = {
+    named_phase = {
         "phase": phase.phase,
         "commutative": phase.commutative,
         "label": phase.label,
@@ -52,12 +52,12 @@ def verdict(sign, *, inside=None, symmetric=None, explanation="Both say it."):
     behaviour = {
         "train": accuracy(train), "train_source": "training set", "train_fresh": accuracy(train),
         "id": accuracy(held_out), "ood": accuracy(ood), "symmetric": accuracy(symmetric),
-        "commutativity": accuracy(commutativity), "finite": True, "phase": told, "options": {},
+        "commutativity": accuracy(commutativity), "finite": True, "phase": named_phase, "options": {},
         "deviations": {"ood": {"0": ood, "-3": 1 - ood}},
         "pairs": [{"pair": [3, 4], "split": "ood", "accuracy": accuracy(ood)}],
     }  # fmt: skip
     return {
-        "schema_version": 1, **told, "agreement": phase.phase == inner["phase"] if named else None,
+        "schema_version": 1, **named_phase, "agreement": phase.phase == inner["phase"] if named else None,
         "explanation": explanation, "warnings": [], "behaviour": behaviour, "mechanism": inner,
         "checkpoint": {"path": None, "sha256": None, "step": 1000, "versions": VERSIONS}, "trajectory": [],
     }  # fmt: skip
@@ -69,8 +69,8 @@ def cell(sign=None, *, rank=8.5, path="cells/one", error=None, details=None, ver
     if sign in (None, "failed"):
         return Cell(run, sign or "missing", error=error, details=details)
     status = "diverged" if sign == "diverged" else "finished"
-    told = verdict("underfit" if sign == "diverged" else sign, **(verdict_options or {}))
-    content = {"step": 1000, "seconds": 31.5, "loss": 0.01, "verdict": told}
+    found = verdict("underfit" if sign == "diverged" else sign, **(verdict_options or {}))
+    content = {"step": 1000, "seconds": 31.5, "loss": 0.01, "verdict": found}
     content["probes"] = {"stable_rank.w_q": rank, "stable_rank.w_q_normalized": 0.4}
     return Cell(run, status, Path(path), content, error, details)
 

@@ -137,9 +137,9 @@ class Cell:
 
     def __repr__(self) -> str:
         label = self.numbers.get("label")
-        told = self.status if label is None else f"{self.status}; {label}"
+        outcome = self.status if label is None else f"{self.status}; {label}"
         fields = ", ".join(f"{name} {self.fields[name]}" for name in ("gamma", "weight_decay", "seed"))
-        return f"Cell({self.id}: {fields}: {told})"
+        return f"Cell({self.id}: {fields}: {outcome})"
 
     def _repr_html_(self) -> str:
         return drawn("cell_html")(self)

@@ -8,10 +8,10 @@
   const packs = [...document.querySelectorAll(".pack")].map((element) => ({ element, texts: null }));
   const packSize = Number(panel.dataset.cellsAPack);
   const slices = []; // what the maps of each slice show
-  const maps = new Map(); // place -> the figure drawn there
+  const maps = new Map(); // element -> the figure drawn there
   let opener = null; // what had the focus before the panel was opened
   let chosen = null; // id of the cell whose report is shown
-  let curve = null; // place of its training curve
+  let curve = null; // element of its training curve
 
   async function unpacked(element) {
     const bytes = Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0));
@@ -19,10 +19,10 @@
     return JSON.parse(await new Response(stream).text());
   }
 
-  // The reports of a pack: `lines` are kinds of lines, `values` what stood at each of their places, in order.
+  // The reports of a pack: `lines` are kinds of lines, `values` what stood in each of their gaps, in order.
   async function textsOf({ element }) {
     const { lines, values, texts } = await unpacked(element);
-    const columns = values.map((places) => places.map((column) => column.split(" ")));
+    const columns = values.map((gaps) => gaps.map((column) => column.split(" ")));
     const used = lines.map(() => 0);
     const line = (number) => {
       const k = used[number]++;

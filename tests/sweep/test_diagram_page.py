@@ -11,6 +11,8 @@ from browser import Browser, needs_chromium
 from known_cells import cell, mechanism, square, sweep_of
 from known_verdicts import HOSTILE, LOG
 
+import anchorlens.show
+import anchorlens.sweep
 from anchorlens.runs.presets import preset
 from anchorlens.show import write_diagram, write_report
 from anchorlens.show.diagram.page import diagram_html
@@ -181,6 +183,13 @@ class TestContent:
         with pytest.raises(ValueError, match="at least one cell, got none in sweeps/known"):
             sweep_of([]).diagram(tmp_path / "a.html")
         assert not list(tmp_path.iterdir())
+
+
+def test_what_draws_a_sweep_is_found_where_it_was():
+    for name in ("write_diagram", "sweep_html", "cell_html"):
+        assert getattr(anchorlens.sweep, name) is getattr(anchorlens.show, name)
+    with pytest.raises(AttributeError):
+        anchorlens.sweep.write_diagrams  # noqa: B018
 
 
 def test_a_real_sweep_is_drawn_with_its_reports(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -183,8 +184,8 @@ def diagram_html(
     slices = [ShownSlice(one.label, arranged(one.cells, x, y)) for one in axes.slices(cells, x, y)]
     varying = axes_of(cells)
     cells = [cell for one in slices for cell in one.cells]
-    panels = [panel_text(cell, fields, list(varying), (links or {}).get(cell.id)) for cell in cells]
-    packs = [panels[start : start + CELLS_A_PACK] for start in range(0, len(panels), CELLS_A_PACK)]
+    panels = (panel_text(cell, fields, list(varying), (links or {}).get(cell.id)) for cell in cells)
+    packs = [packed(columns(texts)) for texts in iter(lambda: list(islice(panels, CELLS_A_PACK)), [])]
     return framed(
         "diagram.html",
         scripts="diagram.js",
@@ -199,7 +200,7 @@ def diagram_html(
         maps=MAPS,
         fields=fields,
         cells=Markup(script_json(json.dumps([cell.id for cell in cells]))),
-        packs=[packed(columns(texts)) for texts in packs],
+        packs=packs,
         cells_a_pack=CELLS_A_PACK,
         curve_layout=Markup(script_json(json.dumps(curve_layout()))),
         trained_with=_versions(cells),

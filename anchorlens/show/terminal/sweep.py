@@ -24,7 +24,7 @@ from anchorlens.training.plan import plan
 SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
 MOST_ROWS = 12
-"""Failed cells that are told of; --cells and --json tell of all."""
+"""Failed cells that are shown; --cells and --json show all."""
 ACCURACIES = ("train", "id", "ood", "commutativity")
 
 
@@ -101,8 +101,8 @@ def print_sweep_json(result: SweepResult) -> None:
 
 def _phase_table(shown: PhaseMap) -> Table:
     table = Table(shown.corner, *shown.columns, title=shown.title or None, box=box.SIMPLE_HEAD)
-    for row, places in shown.rows:
-        table.add_row(row, *("".join(sign for sign, _ in cells) for cells in places))
+    for row, squares in shown.rows:
+        table.add_row(row, *("".join(sign for sign, _ in cells) for cells in squares))
     return table
 
 

@@ -116,7 +116,7 @@ def cost(*arguments: object) -> dict[str, float]:
     """Seconds, seconds of CPU and peak MB of a command."""
     started = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "anchorlens", *map(str, arguments)], stdout=subprocess.DEVNULL
+        [sys.executable, "-P", "-m", "anchorlens", *map(str, arguments)], stdout=subprocess.DEVNULL
     )
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - started

@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -34,34 +35,36 @@ def columns(texts: Iterable[str]) -> dict[str, Any]:
     """Texts that are alike line by line, as a table of what they share and columns of what differs.
 
     Gzip finds little to share between whole reports: it looks back 32 kB, and two of them are further apart.
-    Here a kind of line stands once, and values that stood at the same place follow each other.
+    Here a kind of line stands once, and values that stood in the same gap follow each other.
 
     Returns:
-        `lines`: the kinds of lines, each as what stands between its values. `values`: for each kind and each
-        place in it the values of all its occurrences in the order of the texts, separated by spaces. `texts`:
-        each text as the kinds of its lines.
+        `lines`: the kinds of lines, each as what stands between its values; a line that occurs as often as
+        there are texts is a kind of its own. `values`: for each kind and each gap in it the values of all its
+        occurrences in the order of the texts, separated by spaces. `texts`: each text as the kinds of its
+        lines.
 
     >>> columns(["a 1", "a 22"])
     {'lines': [['a ', '']], 'values': [['1 22']], 'texts': [[0], [0]]}
     """
-    numbers: dict[tuple[str, ...], int] = {}
+    split = [text.split("\n") for text in texts]
+    counts = Counter(line for lines in split for line in lines)
+    kinds: dict[tuple[str, ...], int] = {}
     values: list[list[list[str]]] = []
-    seen: dict[str, tuple[int, list[str]]] = {}
-    found = []
-    for text in texts:
-        found.append([])
-        for line in text.split("\n"):
-            if line not in seen:
-                parts = _VALUE.split(line)
-                seen[line] = numbers.setdefault(tuple(parts[::2]), len(numbers)), parts[1::2]
-            number, own = seen[line]
-            if number == len(values):
-                values.append([[] for _ in own])
-            for column, value in zip(values[number], own, strict=True):
+    parts_of: dict[str, tuple[int, list[str]]] = {}
+    for line, n in counts.items():
+        parts = [line] if n >= len(split) else _VALUE.split(line)
+        kind = kinds.setdefault(tuple(parts[::2]), len(kinds))
+        parts_of[line] = kind, parts[1::2]
+        if kind == len(values):
+            values.append([[] for _ in parts[1::2]])
+    for lines in split:
+        for line in lines:
+            kind, own = parts_of[line]
+            for column, value in zip(values[kind], own, strict=True):
                 column.append(value)
-            found[-1].append(number)
+    found = [[parts_of[line][0] for line in lines] for lines in split]
     joined = [[" ".join(column) for column in of_line] for of_line in values]
-    return {"lines": list(map(list, numbers)), "values": joined, "texts": found}
+    return {"lines": list(map(list, kinds)), "values": joined, "texts": found}
 
 
 def panel_text(cell: Cell, fields: Sequence[str], varying: Sequence[str], link: str | None = None) -> str:

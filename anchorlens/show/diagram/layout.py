@@ -8,18 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from anchorlens.show.diagram import outcomes
 from anchorlens.show.diagram.axes import Axis, also_varying, axis
-from anchorlens.show.diagram.outcomes import (
-    AGREE,
-    DISAGREE,
-    FAILED,
-    MISSING,
-    OUTCOMES,
-    Category,
-    agreement,
-    description,
-    outcome,
-)
+from anchorlens.show.diagram.outcomes import Category, agreement, description, outcome
 from anchorlens.sweep.cells import Cell, axes_of
 
 FILLED = 0.92
@@ -86,7 +77,7 @@ class Layout:
         fields = [self.x.name, *([] if self.y is None else [self.y.name]), "seed"]
         return {band.cell.id: description(band.cell, fields) for band in self.bands}
 
-    @property
+    @cached_property
     def cells(self) -> list[Cell]:
         """All of them, column by column."""
         columns = sorted(self.squares, key=lambda square: (square.column, square.row))
@@ -159,15 +150,19 @@ def summary(layout: Layout) -> Summary:
     """Count what the cells of a map come to."""
     came_to = {band.cell.id: outcome(band.cell) for band in layout.bands}
     trained = [
-        [came_to[cell.id] for cell in square.cells if came_to[cell.id] not in (FAILED, MISSING)]
+        [
+            came_to[cell.id]
+            for cell in square.cells
+            if came_to[cell.id] not in (outcomes.FAILED, outcomes.MISSING)
+        ]
         for square in layout.squares
     ]
     counts = Counter(came_to.values())
     compared = Counter(agreement(band.cell) for band in layout.bands)
     return Summary(
-        outcomes={category: counts[category] for category in OUTCOMES if counts[category]},
+        outcomes={category: counts[category] for category in outcomes.OUTCOMES if counts[category]},
         n_voting=sum(len(votes) > 1 for votes in trained),
         n_unanimous=sum(len(votes) > 1 and len(set(votes)) == 1 for votes in trained),
-        n_compared=compared[AGREE] + compared[DISAGREE],
-        n_agreeing=compared[AGREE],
+        n_compared=compared[outcomes.AGREE] + compared[outcomes.DISAGREE],
+        n_agreeing=compared[outcomes.AGREE],
     )

@@ -10,28 +10,17 @@ from plotly.colors import get_colorscale, sample_colorscale
 
 from anchorlens.figures import SHARE
 from anchorlens.figures.picture import Picture
-from anchorlens.show.diagram import drawing
+from anchorlens.show.diagram import drawing, outcomes
 from anchorlens.show.diagram.layout import FILLED, Band, Layout, arranged
 from anchorlens.show.diagram.outcomes import (
-    AGREEMENTS,
-    CLEAR,
-    EITHER,
     FAILED,
-    INK,
     MISSING,
-    OUTCOMES,
-    PHASES,
-    UNDECIDED,
     UNDERFIT,
-    UNMEASURED,
     Category,
-    agreement,
-    check_measured,
     mean,
     measured,
     outcome,
     trouble,
-    vote,
 )
 from anchorlens.show.words import Caption
 from anchorlens.sweep.cells import Cell
@@ -55,15 +44,15 @@ LARGEST = 26
 IN_LEGEND = 16
 """The same in the legend: plotly.js draws none larger there."""
 SYMBOLS = {
-    PHASES[0]: ("circle", 0.4),
-    PHASES[1]: ("circle", 0.6),
-    EITHER: ("circle", 0.7),
-    PHASES[2]: ("circle", 0.8),
-    PHASES[3]: ("circle", 1.0),
-    UNDECIDED: ("diamond", 0.6),
+    outcomes.PHASES[0]: ("circle", 0.4),
+    outcomes.PHASES[1]: ("circle", 0.6),
+    outcomes.EITHER: ("circle", 0.7),
+    outcomes.PHASES[2]: ("circle", 0.8),
+    outcomes.PHASES[3]: ("circle", 1.0),
+    outcomes.UNDECIDED: ("diamond", 0.6),
     UNDERFIT: ("x", 0.55),
     FAILED: ("x-thin", 0.5),
-    UNMEASURED: ("line-ew", 0.5),
+    outcomes.UNMEASURED: ("line-ew", 0.5),
     MISSING: ("circle-open", 0.3),
 }
 """What a cell came to -> marker symbol, and its size in that of Phase 3."""
@@ -154,12 +143,12 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
 
 
 def _phases(layout: Layout) -> dict[str, Any]:
-    return _map_of_categories(layout, outcome, OUTCOMES, "Phase by behaviour", PHASES)
+    return _map_of_categories(layout, outcome, outcomes.OUTCOMES, "Phase by behaviour", outcomes.PHASES)
 
 
 def _agreements(layout: Layout) -> dict[str, Any]:
     title = "Behaviour against mechanism"
-    return _map_of_categories(layout, agreement, AGREEMENTS, title, AGREEMENTS[:2])
+    return _map_of_categories(layout, outcomes.agreement, outcomes.AGREEMENTS, title, outcomes.AGREEMENTS[:2])
 
 
 def _map_of_categories(
@@ -173,19 +162,19 @@ def _map_of_categories(
     found = layout.by_category(category_of)
     shown = [category for category in categories if category in always or category in found]
     data = [drawing.category_bars(layout, found.get(category, ()), category) for category in shown]
-    texts = drawing.written(layout, lambda square: vote(list(map(category_of, square.cells))))
+    texts = drawing.written(layout, lambda square: outcomes.vote(list(map(category_of, square.cells))))
     return drawing.figure(layout, title, data, annotations=texts)
 
 
 def _numbers(number: str, layout: Layout) -> dict[str, Any]:
     title, why = NUMBERS[number]
-    check_measured(layout.cells, number, title, why)
+    outcomes.check_measured(layout.cells, number, title, why)
     fit = Category("fit", "", "")  # no trouble: it stands in no legend
 
     def category_of(cell: Cell) -> Category:
         found = trouble(cell)
         is_known = found in (FAILED, MISSING) or measured(cell, number) is not None
-        return (found or fit) if is_known else UNMEASURED
+        return (found or fit) if is_known else outcomes.UNMEASURED
 
     groups = layout.by_category(category_of)
     data = []
@@ -193,11 +182,11 @@ def _numbers(number: str, layout: Layout) -> dict[str, Any]:
         if bands := groups.get(category):
             shares = [min(max(measured(band.cell, number) or 0.0, 0.0), 1.0) for band in bands]
             colours = list(map(str, sample_colorscale(SCALE, shares)))
-            marker = {"color": colours, "line": {"color": INK, "width": 0.5}}
+            marker = {"color": colours, "line": {"color": outcomes.INK, "width": 0.5}}
             if category is UNDERFIT:  # plotly.js hatches in the bar's own colour where each bar has one
-                marker |= {"color": INK, "pattern": drawing.hatch(category, ground=colours)}
+                marker |= {"color": outcomes.INK, "pattern": drawing.hatch(category, ground=colours)}
             data.append(drawing.bars(layout, bands, marker=marker, showlegend=False))
-    for category in (UNDERFIT, UNMEASURED, FAILED, MISSING):
+    for category in (UNDERFIT, outcomes.UNMEASURED, FAILED, MISSING):
         if bands := groups.get(category):
             data.append(drawing.category_bars(layout, () if category is UNDERFIT else bands, category))
     texts = drawing.written(layout, lambda square: mean(square.cells, number))
@@ -207,19 +196,21 @@ def _numbers(number: str, layout: Layout) -> dict[str, Any]:
 
 
 def _ranks(layout: Layout) -> dict[str, Any]:
-    check_measured(layout.cells, RANK, "stable rank of W_Q", "the probe gave none")
+    outcomes.check_measured(layout.cells, RANK, "stable rank of W_Q", "the probe gave none")
     largest = min(LARGEST, 0.95 * drawing.column_width(layout) * FILLED / drawing.most_seeds(layout))
 
     def category_of(cell: Cell) -> Category:
         found = outcome(cell)
-        return found if found in (FAILED, MISSING) or measured(cell, RANK) is not None else UNMEASURED
+        return (
+            found if found in (FAILED, MISSING) or measured(cell, RANK) is not None else outcomes.UNMEASURED
+        )
 
     groups = layout.by_category(category_of)
     data = []
     for category, (symbol, share) in SYMBOLS.items():
         bands = groups.get(category, [])
-        if bands or category in PHASES:
-            drawn = {"symbol": symbol, "line": {"color": INK, "width": 1}}
+        if bands or category in outcomes.PHASES:
+            drawn = {"symbol": symbol, "line": {"color": outcomes.INK, "width": 1}}
             in_legend = {**drawn, "size": share * IN_LEGEND, "color": "#C9CED6"}
             data.append(_no_points(name=category.name, marker=in_legend))
             data.append(_bubbles(layout, bands, {**drawn, "size": share * largest}))
@@ -227,7 +218,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
         layout,
         lambda square: mean(square.cells, RANK, ".3g").replace("<br>", ", "),
         yshift=-20,
-        bgcolor=CLEAR,
+        bgcolor=outcomes.CLEAR,
         font={"size": 11},
     )
     scale = {"colorscale": get_colorscale("Viridis"), "colorbar": {"title": {"text": "stable<br>rank"}}}
@@ -237,7 +228,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
 def _bubbles(layout: Layout, bands: Sequence[Band], marker: dict[str, Any]) -> dict[str, Any]:
     """One bubble for each band, a little above its middle: the mean rank stands below."""
     ranks = [measured(band.cell, RANK) for band in bands]
-    colour = {"color": INK} if None in ranks else {"color": ranks, "coloraxis": "coloraxis"}
+    colour = {"color": outcomes.INK} if None in ranks else {"color": ranks, "coloraxis": "coloraxis"}
     return {
         "type": "scatter",
         "mode": "markers",
@@ -259,75 +250,52 @@ class Map(NamedTuple):
 
     name: str
     """For programs."""
-    caption: Caption
-    """Heading and how to read it."""
     draw: Callable[[Layout], dict[str, Any]]
     """Cells in their squares -> the figure; a ValueError says why there is none."""
+    caption: Caption
+    """Heading and how to read it."""
+
+
+def _number(name: str, how_to_read: str) -> Map:
+    caption = Caption(NUMBERS[name][0], f"{how_to_read} Written is the mean over the seeds.")
+    return Map(name, partial(_numbers, name), caption)
 
 
 MAPS = (
     Map(
         "phase",
+        _phases,
         Caption(
             "Phase by behaviour",
             "Each square holds one band for each seed, the lowest at its left, in the colour of its phase. "
             "Written are the phase and how many seeds come to it, or each seed's own sign where they differ.",
         ),
-        _phases,
     ),
-    Map(
-        "id",
-        Caption(
-            "ID accuracy",
-            "Seen pairs at held-out (key, position): below .90 it is Phase 1. Written is the mean over the "
-            "seeds.",
-        ),
-        partial(_numbers, "id"),
-    ),
-    Map(
-        "ood",
-        Caption(
-            "OOD accuracy",
-            "Unseen pairs against the composition of the rules: above .50 it is Phase 3. Written is the mean "
-            "over the seeds.",
-        ),
-        partial(_numbers, "ood"),
-    ),
-    Map(
-        "symmetric",
-        Caption(
-            "Symmetric accuracy",
-            "Unseen pairs answered as their mirrored pair was trained, not as the rules say. Written is the "
-            "mean over the seeds.",
-        ),
-        partial(_numbers, "symmetric"),
-    ),
-    Map(
+    _number("id", "Seen pairs at held-out (key, position): below .90 it is Phase 1."),
+    _number("ood", "Unseen pairs against the composition of the rules: above .50 it is Phase 3."),
+    _number("symmetric", "Unseen pairs answered as their mirrored pair was trained, not as the rules say."),
+    _number(
         "commutativity",
-        Caption(
-            "Commutativity",
-            "Share of sequences that get the same answer with the two anchors in either order: from .70 on "
-            "Phase 2 is called with commutativity. Written is the mean over the seeds.",
-        ),
-        partial(_numbers, "commutativity"),
+        "Share of sequences that get the same answer with the two anchors in either order: from .70 on "
+        "Phase 2 is called with commutativity.",
     ),
     Map(
         "stable_rank",
+        _ranks,
         Caption(
             "Stable rank and phase",
             "A bubble is a seed: the larger, the later its phase; its colour is the stable rank of the first "
             "layer's W_Q, that is how many directions its neurons use. Written is the mean rank.",
         ),
-        _ranks,
     ),
     Map(
         "agreement",
+        _agreements,
         Caption(
             "Behaviour against mechanism",
             "Whether the mechanism verdict, which never sees an answer to an unseen pair, names the phase "
             "that the behaviour verdict names; with or without commutativity is not compared.",
         ),
-        _agreements,
     ),
 )
 """Every map of the page, in order."""

@@ -34,8 +34,6 @@ SIGNS = (
     "training data, crossed ones stand for runs that failed or diverged: the phases describe neither."
 )
 """What signs and hatches mean."""
-
-
 CELLS_A_PACK = 200
 """Cells whose reports are packed together: the first click on one of them unpacks all."""
 
@@ -48,21 +46,17 @@ class ShownSlice:
     """What its cells share; empty where there is one slice."""
     layout: Layout
     """Its cells in their squares."""
-
-    @cached_property
-    def cells(self) -> list[Cell]:
-        """In the order of the list."""
-        return self.layout.cells
-
-    @cached_property
-    def summary(self) -> Summary:
-        """What they come to."""
-        return summary(self.layout)
+    summary: Summary
+    """What they come to."""
 
     @cached_property
     def accuracies(self) -> list[str]:
         """Those that some cell has."""
-        return [name for name in ACCURACIES if any(cell.numbers.get(name) is not None for cell in self.cells)]
+        return [
+            name
+            for name in ACCURACIES
+            if any(cell.numbers.get(name) is not None for cell in self.layout.cells)
+        ]
 
     @cached_property
     def figures(self) -> dict[str, dict[str, Any] | str]:
@@ -84,7 +78,7 @@ class ShownSlice:
     @property
     def packed(self) -> str:
         """The figures for the page, what all of them say of each cell standing once beside them."""
-        order = {cell.id: k for k, cell in enumerate(self.cells)}
+        order = {cell.id: k for k, cell in enumerate(self.layout.cells)}
         boxes = {band.cell.id: [round(edge, 4) for edge in band.box] for band in self.layout.bands}
         content = {
             "descriptions": [self.layout.descriptions[identity] for identity in order],
@@ -181,9 +175,10 @@ def diagram_html(
         raise ValueError(f"a diagram must have at least one cell, got none in {result.out}")
     x, y = axes.choose_axes(cells, x, y)
     fields = [name for name in (x, y, "seed") if name is not None]
-    slices = [ShownSlice(one.label, arranged(one.cells, x, y)) for one in axes.slices(cells, x, y)]
+    layouts = {one.label: arranged(one.cells, x, y) for one in axes.slices(cells, x, y)}
+    slices = [ShownSlice(label, layout, summary(layout)) for label, layout in layouts.items()]
     varying = axes_of(cells)
-    cells = [cell for one in slices for cell in one.cells]
+    cells = [cell for one in slices for cell in one.layout.cells]
     panels = (panel_text(cell, fields, list(varying), (links or {}).get(cell.id)) for cell in cells)
     packs = [packed(columns(texts)) for texts in iter(lambda: list(islice(panels, CELLS_A_PACK)), [])]
     return framed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ SIGNS = "1, 2, c (2 with commutativity), 3, ? undecided, x failed, . missing"
 """What the signs mean."""
 MOST_MAPS = 4
 """Maps that are shown."""
-
 
 Signs = tuple[tuple[str, str | None], ...]
 """Of the cells of a square, in order of seed: sign, and the phase's colour or None."""
@@ -57,23 +56,16 @@ def phase_maps(result: SweepResult) -> list[PhaseMap]:
         columns, rows = ({square[i] for square in squares} for i in (0, 1))
         columns = [value for value in result.axes[across] if value_key(value) in columns]
         rows = [value for value in (result.axes[down] if down else [None]) if value_key(value) in rows]
-        maps.append(
-            PhaseMap(
-                title=", ".join(f"{name} {value}" for name, value in zip(others, values, strict=True)),
-                corner=f"{down} / {across}" if down else across,
-                columns=tuple(map(plain_value, columns)),
-                rows=tuple(
-                    (
-                        plain_value(row) if down else "",
-                        tuple(
-                            tuple(map(_sign, squares.get((value_key(column), value_key(row)), ())))
-                            for column in columns
-                        ),
-                    )
-                    for row in rows
-                ),
-            )
-        )
+
+        def signs(row: Any, columns: Sequence[Any] = columns, squares: Any = squares) -> tuple[Signs, ...]:
+            keys = [(value_key(column), value_key(row)) for column in columns]
+            return tuple(tuple(map(_sign, squares.get(key, ()))) for key in keys)
+
+        title = ", ".join(f"{name} {value}" for name, value in zip(others, values, strict=True))
+        words = [plain_value(row) if down else "" for row in rows]
+        table = tuple(zip(words, map(signs, rows), strict=True))
+        corner = f"{down} / {across}" if down else across
+        maps.append(PhaseMap(title, corner, tuple(map(plain_value, columns)), table))
     return maps
 
 

@@ -254,15 +254,15 @@ def test_a_restored_stack_has_forgotten_a_divergence():
     assert all(update.failed_at is None for update in stack.advance(5))
 
 
-def test_weights_have_hooked_transformers_names_and_shapes():
+def test_parameters_have_hooked_transformers_names_and_shapes_behind_the_member():
     stack = stack_of(members())
     model = build_model(stack.runs[0].model, seed=1, dtype="float64")
-    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    assert {name: value.shape for name, value in stack.weights(0).items()} == shapes
-    assert torch.equal(stack.weights(0)["blocks.1.attn.W_V"], model.blocks[1].attn.W_V)
+    shapes = {name: (3, *parameter.shape) for name, parameter in model.named_parameters()}
+    assert {name: tuple(value.shape) for name, value in stack.parameters.items()} == shapes
+    assert torch.equal(stack.parameters["blocks.1.attn.W_V"][0], model.blocks[1].attn.W_V)
     assert all(not value.any() for name, value in stack.state(0).items() if name.startswith("exp_avg"))
     stack.advance(1)
-    assert not torch.equal(stack.weights(0)["blocks.1.attn.W_V"], model.blocks[1].attn.W_V)
+    assert not torch.equal(stack.parameters["blocks.1.attn.W_V"][0], model.blocks[1].attn.W_V)
 
 
 def test_members_of_different_shape_are_refused():

@@ -225,6 +225,11 @@ class Stack:
 
     # -- what comes out ------------------------------------------------------------------------------
 
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """Every trained parameter by HookedTransformer's name, [member, ...], in the stack's memory."""
+        return self.layout.views(self._rows)
+
     def weights(self, member: int) -> dict[str, Tensor]:
         """A copy of every parameter of a member as it is now, by HookedTransformer's names."""
         return self.layout.weights(self._rows[member])

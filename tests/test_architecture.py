@@ -40,6 +40,7 @@ FOLDERS = [
 ]
 """A folder imports only from itself and from those before it; "" holds the modules beside the folders."""
 MOST_BESIDE_THE_FOLDERS = 6
+MOST_LINES, MOST_LINES_OF_A_CLASS = 350, 250
 
 
 def dotted(path):
@@ -128,6 +129,19 @@ def test_what_results_draw_with_is_found_by_name():
         match for path in MODULES.values() for match in re.findall(r'drawn\("(\w+)"\)', path.read_text())
     }
     assert names and names <= set(anchorlens.show.__all__)
+
+
+def size_of_classes(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, (node.end_lineno or 0) - node.lineno + 1
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_files_and_classes_are_short(name):
+    path = MODULES[name]
+    assert len(path.read_text().splitlines()) <= MOST_LINES
+    assert [found for found in size_of_classes(path) if found[1] > MOST_LINES_OF_A_CLASS] == []
 
 
 def test_documented_modules_keep_their_old_names():

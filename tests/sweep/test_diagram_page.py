@@ -187,7 +187,9 @@ class TestContent:
 
 def test_what_draws_a_sweep_is_found_where_it_was():
     for name in ("write_diagram", "sweep_html", "cell_html"):
-        assert getattr(anchorlens.sweep, name) is getattr(anchorlens.show, name)
+        with pytest.warns(DeprecationWarning, match=f"anchorlens.sweep.{name} is now anchorlens.show.{name}"):
+            found = getattr(anchorlens.sweep, name)
+        assert found is getattr(anchorlens.show, name)
     with pytest.raises(AttributeError):
         anchorlens.sweep.write_diagrams  # noqa: B018
 

@@ -14,15 +14,14 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import psutil
-import safetensors.torch
-import torch
-from torch import Tensor
 
-from anchorlens.files.torch_zip import read_torch_zip
 from anchorlens.foreign import ordinary_file, printable, read_json, shown
+
+if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it
+    from torch import Tensor
 
 SUFFIXES = (".pt", ".safetensors")
 _HEADER = "anchorlens"
@@ -111,6 +110,9 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
         ValueError: another suffix, or a header that is not JSON.
         OSError: the disk refuses; a file that was there before is untouched.
     """
+    import safetensors.torch
+    import torch
+
     path = check_suffix(path)
     try:
         text = json.dumps(header, allow_nan=False)
@@ -204,6 +206,8 @@ def _values(data: bytes) -> dict[str, Any]:
     _check_start(data[:_START], len(data))
     if not data.startswith(_ZIP):
         return _safetensors(data)
+    from anchorlens.files.torch_zip import read_torch_zip
+
     content = read_torch_zip(data)
     if not isinstance(content, dict):
         raise ValueError("not a checkpoint: torch.save wrote something that is no dict into it")
@@ -211,6 +215,8 @@ def _values(data: bytes) -> dict[str, Any]:
 
 
 def _safetensors(data: bytes) -> dict[str, Any]:
+    import safetensors.torch
+
     try:
         tensors = safetensors.torch.load(data)
     except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
@@ -234,6 +240,8 @@ def unpack(
     Raises:
         CheckpointError: another's file, or one whose content is not what was written.
     """
+    from torch import Tensor
+
     if not is_ours(content):
         raise CheckpointError(path, "not an anchorlens file: it has no anchorlens header")
     text, tensors = content[_HEADER], content.get("tensors")
@@ -256,6 +264,8 @@ def unpack(
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    import torch
+
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]

@@ -25,7 +25,6 @@ from anchorlens.runs.identity import cell_id_of_before, same_value
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.sweep.stored import checked_cell, checked_failure
-from anchorlens.training.folder import claim
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1
@@ -55,6 +54,8 @@ class SweepFolder:
             ValueError: it holds something else, another process trains this sweep, or two cells are one run.
             OSError: it cannot be written.
         """
+        from anchorlens.training.folder import claim  # with torch, which reading need not wait for
+
         in_use = "being trained by another process; wait for it, or choose another folder"
         lock = claim(self.out, self.path.name, what="sweep", in_use=in_use)
         try:

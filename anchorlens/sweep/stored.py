@@ -119,7 +119,12 @@ def checked_cell(content: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: something is missing, or of another kind; the message names the first such place.
     """
-    return _checked(_CELL, content)
+    _check(_CELL, content)
+    behaviour = content["verdict"]["behaviour"]
+    numbers = {name: behaviour.pop(name) for name in ("pairs", "deviations")}  # most of it, and no text
+    content = _printable(content)
+    content["verdict"]["behaviour"] |= numbers
+    return content
 
 
 def checked_failure(content: dict[str, Any]) -> dict[str, Any]:
@@ -128,17 +133,17 @@ def checked_failure(content: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: something is missing, or of another kind; the message names the first such place.
     """
-    return _checked(_FAILURE, content)
+    _check(_FAILURE, content)
+    return _printable(content)
 
 
-def _checked(kind: TypeAdapter[Any], content: dict[str, Any]) -> dict[str, Any]:
+def _check(kind: TypeAdapter[Any], content: dict[str, Any]) -> None:
     try:
         kind.validate_python(content, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(printable(part, 40) for part in first["loc"])
         raise ValueError(f"{place}: {printable(first['msg'])}") from None
-    return _printable(content)
 
 
 _MULTILINE = ("details", "task")

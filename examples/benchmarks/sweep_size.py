@@ -69,10 +69,12 @@ def shipped_cells() -> list[tuple[Any, dict[str, Any], list[dict[str, Any]]]]:
     found = []
     for path, run in zip(shipped(), runs().values(), strict=True):
         verdict = classify(path)
+        model = verdict.subject.model
+        assert model is not None
         probes = {
             f"{probe.__name__}.{name}": value
             for probe in (stable_rank, q_condensation, embedding_pca)
-            for name, value in apply(probe, verdict.subject.model, run.task).numbers().items()
+            for name, value in apply(probe, model, run.task).numbers().items()
         }
         log: list[dict[str, Any]] = []
         for step in range(10, 10 * N_LINES + 1, 10):
@@ -86,7 +88,6 @@ def shipped_cells() -> list[tuple[Any, dict[str, Any], list[dict[str, Any]]]]:
 
 def make(source: Path | None, out: Path, n_cells: int, n_seeds: int) -> None:
     """Write a sweep of so many cells."""
-    from anchorlens.sweep.cells import cell_id
     from anchorlens.sweep.folder import SweepFolder
 
     trained = trained_cells(source)
@@ -101,9 +102,9 @@ def make(source: Path | None, out: Path, n_cells: int, n_seeds: int) -> None:
         runs.append(base._replace(model=model, train=recipe))
     folder = SweepFolder(out)
     chance = random.Random(0)
-    with folder.held(runs):
-        for k, run in enumerate(runs):
-            (_, content, log), identity = trained[k % len(trained)], cell_id(run)
+    with folder.held(runs) as named:
+        for k, (identity, run) in enumerate(named):
+            _, content, log = trained[k % len(trained)]
             unfinished = folder.unfinished(identity)
             unfinished.mkdir(parents=True)
             (unfinished / "config.json").write_text(json.dumps(run.to_dict()))

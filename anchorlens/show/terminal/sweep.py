@@ -14,12 +14,8 @@ from anchorlens.foreign import printable
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, PhaseMap, phase_maps, plain_value, where
 from anchorlens.show.terminal.console import Terminal
-from anchorlens.show.terminal.training import duration
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids
 from anchorlens.sweep.folder import SweepFolder
-from anchorlens.training.folder import readable_log
-from anchorlens.training.jobs import grouped
-from anchorlens.training.plan import plan
 
 SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
@@ -38,6 +34,10 @@ def outline(runs: Sequence[RunConfig]) -> str:
 
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     """Print the cells, which are there already, and what the others would take on this machine."""
+    from anchorlens.show.terminal.training import duration  # with torch, which `status` need not wait for
+    from anchorlens.training.jobs import grouped
+    from anchorlens.training.plan import plan
+
     console = Terminal()
     console.print(outline(runs))
     missing = list(runs)
@@ -132,5 +132,10 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     folder = SweepFolder(result.out)
     missing = [cell for cell in result if cell.status == "missing"]
     logs = [(cell, folder.unfinished(cell.id) / "log.jsonl") for cell in missing]
-    steps = [(cell, readable_log(path)) for cell, path in logs if path.exists()]
+    logs = [(cell, path) for cell, path in logs if path.exists()]
+    if not logs:
+        return []
+    from anchorlens.training.folder import readable_log  # with torch
+
+    steps = [(cell, readable_log(path)) for cell, path in logs]
     return [(cell, log[-1]["step"] if log else 0) for cell, log in steps]

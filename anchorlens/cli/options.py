@@ -23,7 +23,7 @@ OwnProbes = Annotated[
         "--probes",
         help="A Python file with probes of your own; they join the shipped ones. The file is run. May be "
         "given more than once.",
-        readable=False,  # what cannot be read is told when it is opened, as other errors are
+        readable=False,  # what cannot be read is reported when it is opened, as other errors are
     ),
 ]
 ConfigOfBare = Annotated[

@@ -1,4 +1,4 @@
-"""Drawing that the pictures of probes share: one look, colour-blind-safe scales, sizes for print."""
+"""Drawing that the pictures of probes share: one style, colour-blind-safe scales, sizes for print."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WIDTH, HEIGHT = 600, 450
 
 
 def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = HEIGHT) -> Picture:
-    """The figure in the house's look: white, 12 point, readable at 600 pixels; notebooks show it offline."""
+    """The figure in the house style: white, 12 point, readable at 600 pixels; notebooks show it offline."""
     layout: dict[str, Any] = {
         "template": "simple_white",
         "title": {"text": title, "font": {"size": 14}},
@@ -51,7 +51,7 @@ def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = H
 
 
 def complete(figure: Any, title: str) -> go.Figure:
-    """A figure as pages show it: what it leaves open (title, size, look) is the house's.
+    """A figure as pages show it: what it leaves open (title, size, style) is the house's.
 
     Args:
         figure: what a probe's `plot` gave; it is not changed.
@@ -67,7 +67,7 @@ def complete(figure: Any, title: str) -> go.Figure:
     title = layout.title.text or title
     size: dict[str, Any] = {"width": layout.width or WIDTH, "height": layout.height or HEIGHT}
     shown = go.Figure(figure)
-    if layout.template == templates["plotly"]:  # nobody chose a look
+    if layout.template == templates["plotly"]:  # nobody chose a style
         return styled(shown, title, **size)
     return shown.update_layout(title_text=title, **size)
 

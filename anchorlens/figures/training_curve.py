@@ -69,6 +69,6 @@ def accuracy_line(name: str, steps: Sequence[Any], values: Sequence[Any]) -> dic
 
 
 def finished(figure: go.Figure, title: str) -> go.Figure:
-    """The figure in the house's look, its legend below."""
+    """The figure in the house style, its legend below."""
     figure.update_layout(legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
     return styled(figure, title, height=480)

@@ -39,7 +39,7 @@ class Script:
 
 
 def framed(template: str, *, scripts: str, styles: str = "", heads: bool = False, **content: Any) -> str:
-    """A whole page in the report's look, with plotly.js.
+    """A whole page in the report's style, with plotly.js.
 
     Args:
         template: it extends `frame.html`.

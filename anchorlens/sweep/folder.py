@@ -144,8 +144,8 @@ class SweepFolder:
                 return Cell(run, "failed", None, {}, content["error"], content["details"], name)
         except CheckpointError as error:
             remove = path if path.exists() else failure
-            told = f"{error}; remove {printable(remove, 500)} to train it again"
-            return Cell(run, "damaged", None, {}, told, stored_as=name)
+            message = f"{error}; remove {printable(remove, 500)} to train it again"
+            return Cell(run, "damaged", None, {}, message, stored_as=name)
         return Cell(run, stored_as=name)
 
     def finish(self, identity: str, content: Mapping[str, Any]) -> None:

@@ -104,9 +104,9 @@ def small_curve(log: Sequence[Mapping[str, Any]]) -> SmallCurve | None:
     if len(steps) < 2 or steps[0] == steps[-1]:
         return None
     lines = []
-    for name, look in ACCURACIES.items():
+    for name, style in ACCURACIES.items():
         points = _points(steps, *known(log, f"{name.lower()}_accuracy"), 0.0, 1.0)
-        lines.append(Line(name, points, look["line"]["color"], DASHES[look["line"]["dash"]]))
+        lines.append(Line(name, points, style["line"]["color"], DASHES[style["line"]["dash"]]))
     at, losses = known(log, "loss")
     logs = [math.log10(loss) if loss > 0 else -math.inf for loss in losses]
     ends = [value for value in logs if math.isfinite(value)]

@@ -84,7 +84,7 @@ def test_refused_without_allocating(tmp_path):
         folder.mkdir()
         paths.append(str(maker(folder, tmp_path / "marker")))
     command = [sys.executable, malicious_files.__file__, str(write_own(tmp_path).path), *paths]
-    done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1], text=True)
+    done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[2], text=True)
     result = json.loads(done.stdout)
     assert len(result["refused"]) == len(paths) and not (tmp_path / "marker").exists()
     assert result["grown"] < 300

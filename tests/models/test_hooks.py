@@ -145,7 +145,7 @@ for _ in range(200):
     assert model.context_level == 0 and torch.is_grad_enabled(), (interrupted, torch.is_grad_enabled())
 assert interrupted > 20, interrupted
 """
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)
 
     def test_threads_on_one_model_take_turns(self):

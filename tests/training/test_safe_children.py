@@ -129,7 +129,7 @@ def test_calls_from_a_script_elsewhere(hostile, tmp_path):
     script.parent.mkdir()
     imported = tmp_path / "imported"
     (script.parent / "beside.py").write_text(f"open({str(imported)!r}, 'a').write('x')\n")
-    tests = repr(str(Path(__file__).parent))
+    tests = repr(str(Path(__file__).parents[1]))
     script.write_text(f"import sys; sys.path.append({tests})\n{SCRIPT}")
     python(script, "local", cwd=hostile[0])
     assert not hostile[1].exists(), hostile[1].read_text()

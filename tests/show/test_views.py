@@ -162,7 +162,9 @@ def views():
     """Name -> something that a notebook may show."""
     verdict, (long_task, long_behaviour) = whole_verdict(), long_chains()
     found = {type(one).__name__: one for one in probe_results()}
-    del found["AttentionPatterns"]  # the page of circuitsvis, which tests/test_notebook_display.py looks at
+    del found[
+        "AttentionPatterns"
+    ]  # the page of circuitsvis, which tests/show/test_notebook_display.py looks at
     return {
         **found,
         "AnchorTask": AnchorTask(),

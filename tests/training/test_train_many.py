@@ -16,7 +16,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.folder import RunFolder, read_log
 from anchorlens.training.run import train, train_many
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TINY = {
     "n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16,
     "n_samples": 256, "batch_size": 64, "steps": 20, "warmup_steps": 5, "log_every": 5, "eval_every": 10,

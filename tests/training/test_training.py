@@ -28,7 +28,7 @@ from anchorlens.training.result import TrainingDiverged
 from anchorlens.training.run import train
 from anchorlens.training.stack import Stack
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 SHORT = TrainConfig(
     n_samples=256, batch_size=64, steps=20, warmup_steps=5, log_every=5, eval_every=10, threads=1

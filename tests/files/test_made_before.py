@@ -17,7 +17,7 @@ from anchorlens.sweep import grid, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
 from anchorlens.training.folder import read_log, stored_run
 
-BEFORE = Path(__file__).parent / "data/before_rooms"
+BEFORE = Path(__file__).parents[1] / "data/before_rooms"
 SIZES = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 512, "batch_size": 64}
 SIZES |= {"eval_every": 50, "log_every": 10, "warmup_steps": 5, "threads": 1, "steps": 60, "n_checkpoints": 0}
 AXES = {"gamma": "0.4,0.8", "seed": "0,1"}

@@ -19,7 +19,7 @@ from anchorlens.models.hooked import build_model
 from anchorlens.tasks.two_anchor.behaviour import evaluate
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
-RELEASED = Path(__file__).parents[2] / "shared/data/released_code_checkpoints"
+RELEASED = Path(__file__).parents[3] / "shared/data/released_code_checkpoints"
 TOKENS = AnchorTask().sample(16).tokens
 
 ON_ITS_OWN_DATA = {("g0.25_wd0.01_L2H1_s4", "train_acc")}
@@ -329,7 +329,7 @@ def test_importing_does_not_import_the_libraries_of_others(tmp_path):
         "assert not {'transformer_lens', 'transformers'} & set(sys.modules)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[1])
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
 
 
 def test_a_model_may_be_larger_than_its_task(tmp_path):

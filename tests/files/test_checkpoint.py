@@ -271,4 +271,4 @@ def test_a_checkpoint_loads_without_transformer_lens(tmp_path, checkpoint):
         "assert 'transformer_lens' not in sys.modules"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "a.pt")]
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[1])
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])

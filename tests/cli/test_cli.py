@@ -11,7 +11,7 @@ from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint
 from anchorlens.cli import app
 from anchorlens.runs.presets import PRESETS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WIDE = {**os.environ, "COLUMNS": "200"}
 SMALL = ["--n-layers", "1", "--d-model", "16", "--d-head", "8", "--d-mlp", "16"]
 FAST = [*SMALL, "--steps", "4", "--n-samples", "600", "--n-checkpoints", "0"]

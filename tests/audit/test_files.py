@@ -115,7 +115,7 @@ class TestGood:
         assert time.process_time() - start < 20  # minutes, were each row to look at every key
         assert len(mappings) == 60_000 and (mappings.targets == mappings.keys + 3).all()
         one = mappings.questions(1, np.random.default_rng(0))
-        assert (one.targets.numpy() == one.cells.keys + 3).all()
+        assert (one.targets.numpy() == one.trials.keys + 3).all()
 
 
 HEADER = "key,a1,a2,target\n"

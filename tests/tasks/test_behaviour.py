@@ -248,7 +248,7 @@ def test_the_training_set_may_be_in_any_order():
     result = evaluate(
         oracle(lambda x, a, *rest: 0 if a == 4 else rules(x, a, *rest)), task, training_set=sequences
     )
-    truth = np.mean(sequences.cells.pairs[:, 0] != 4)
+    truth = np.mean(sequences.trials.pairs[:, 0] != 4)
     assert abs(result.train.value - truth) < 5 * result.train.standard_error
 
 

@@ -44,6 +44,7 @@ def cell(gamma, decay=0.01, seed=0, phase=None, label=None, accuracies=(1.0, 1.0
         "behaviour": {n: {"value": v, "standard_error": 0.0} for n, v in zip(names, accuracies, strict=True)},
         "phase": phase,
         "commutative": None,
+        "reason": "",
         "label": label or f"Phase {phase}",
         "mechanism": {
             "phase": None,

@@ -125,7 +125,7 @@ class TestLearning:
             weights = [s.parameters[name] for s in stacks]
             assert torch.allclose(weights[0] * ratio, weights[1], rtol=1e-5)
         batches = [[s._order[0, i].tolist() for i in range(4)] for s in stacks if s.advance(1)]
-        assert batches[0] == batches[1] and torch.equal(stacks[0]._cells, stacks[1]._cells)
+        assert batches[0] == batches[1] and torch.equal(stacks[0]._table_rows, stacks[1]._table_rows)
         first = batches[0]
         stacks[0].advance(5)  # into the second epoch of four batches
         second = [stacks[0]._order[0, i].tolist() for i in range(4)]

@@ -262,7 +262,7 @@ class TestScripts:
         assert [(run["setting"], run["gamma"]) for run in numbers["runs"]] == [
             (name, gamma) for name in settings for gamma in (0.8, 0.5)
         ]
-        cells = {cell.id: cell for cell in open_sweep(folder / "sweep")}
+        cells = {cell.id: cell for cell in open_sweep(folder / "sweep-trajectories")}
         for run in numbers["runs"]:
             cell = cells[run["cell"]]
             assert run["step"] == trajectory_steps(cell.run.train) and run["step"][-1] == 12

@@ -54,10 +54,16 @@ def runs(given: argparse.Namespace, axes: Mapping[str, Any], **fields: Any) -> l
 def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell]:
     """The cells of these runs, in order; what is not in the sweep's folder is trained first.
 
+    Runs that keep checkpoints on their way have a folder of their own, `<sweep>-trajectories`: a sweep knows
+    a run by its recipe, and would take one that kept none for the same.
+
     Raises:
         SystemExit: cells that failed; the message says which and why.
     """
-    cells = list(sweep(wanted, given.sweep, engine=given.engine))
+    out = given.sweep
+    if any(run.train.n_checkpoints for run in wanted):
+        out = out.with_name(f"{out.name}-trajectories")
+    cells = list(sweep(wanted, out, engine=given.engine))
     failed = [cell for cell in cells if not cell.done]
     if failed:
         raise SystemExit(f"{len(failed)} of {len(cells)} cells failed, the first: {failed[0].error}")

@@ -23,7 +23,7 @@ class TokenBatch:
 
     tokens: Int[Tensor, "batch pos"]
     """Token ids, int64."""
-    targets: Int[Tensor, "batch *pos"]
+    targets: Int[Tensor, "batch ..."]
     """[batch]: the token after the last position; or [batch, pos]: the token after each position, `IGNORE`
     where nothing is scored. int64."""
 

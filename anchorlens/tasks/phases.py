@@ -37,11 +37,12 @@ Cause = Literal[
     "no unseen pair",
     "inconsistent",
     "borderline",
+    "not defined",
     "no readings",
     "outside the calibration",
     "torn",
 ]
-"""Why no phase is named: the first five by behaviour; by mechanism the first two and the last three."""
+"""Why no phase is named: the first six by behaviour; by mechanism the first two and the last three."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 1": (1, None),

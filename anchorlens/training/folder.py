@@ -30,6 +30,7 @@ from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.foreign import LONGEST, ordinary_file, read_bytes, read_json, short_integer, shown
 from anchorlens.runs.identity import execution_fields, identity, state_id_of_before
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.kinds import logged_metrics
 
 STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1
@@ -287,5 +288,6 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
 
 
 def evaluations(log: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The log lines that hold accuracies."""
-    return [line for line in log if "train_accuracy" in line]
+    """The log lines that hold a task's metrics."""
+    names = logged_metrics().keys()
+    return [line for line in log if not names.isdisjoint(line)]

@@ -7,43 +7,36 @@ draws for each, so that the standard errors are those of the noise alone. Source
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Int
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.tasks.accuracy import Accuracy
-from anchorlens.tasks.phases import CLEAR, Phase, phase_by_definition
+from anchorlens.tasks.base import Metric
+from anchorlens.tasks.evaluation import Evaluation
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.as_task import METRICS
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.questions import Model, PairAccuracy, Questions
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.splits import Split
-from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.views import view
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_ASKED = 100_000_000
 """Largest `max_train`, `max_cells` and `batch_size` of `evaluate`."""
 MOST_DRAWS = 10_000
 """Largest `n_noise`."""
 
-MEANING = {
-    "train": "answers to what it was trained on",
-    "id": "seen pairs, held-out (key, position)",
-    "ood": "unseen pairs, asked for the composition",
-    "symmetric": "unseen pairs, answered like their mirror",
-    "commutativity": "same answer for (.., a, b) and (.., b, a)",
-}
-"""Accuracy of a Behaviour -> what it is, in a few words."""
-
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Behaviour:
+class Behaviour(Evaluation):
     """Everything `evaluate` measured: accuracies (0..1) with standard errors, and the phase.
 
     Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
@@ -74,39 +67,29 @@ class Behaviour:
     """Noise draws, seed and the task's words."""
 
     @property
-    def phase(self) -> Phase:
-        """By definition, from the numbers above."""
-        return self._named(None)
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the task measures."""
+        return METRICS
 
-    def phase_if_clear(self) -> Phase:
-        """The phase by definition, or `undecided: borderline`.
+    def measure(self, name: str) -> Accuracy | None:
+        """The value of a metric with its standard error; None where it is not defined."""
+        return getattr(self, name)
 
-        Where a number that decides is within two standard errors of its threshold there is no phase; where
-        only commutativity is, Phase 2 with `commutative` None. The standard errors are those of the draws.
-        """
-        return self._named(CLEAR)
-
-    def _named(self, standard_errors: int | None) -> Phase:
-        train = self.train if self.finite else math.nan
-        return phase_by_definition(
-            train, self.id, self.ood, self.commutativity, standard_errors=standard_errors
-        )
+    @property
+    def train_is_known(self) -> bool:
+        """Whether `train` was asked on the training data themselves."""
+        return self.train_source == "training set"
 
     def __repr__(self) -> str:
         ood = "no unseen pair" if self.ood is None else f"OOD {self.ood.value:.3f}"
         return f"Behaviour({self.phase.label}; train {self.train.value:.3f}, ID {self.id.value:.3f}, {ood})"
 
-    def _repr_html_(self) -> str:
-        return view("behaviour.html", behaviour=self)
-
     def rows(self) -> Iterator[tuple[str, Accuracy, str]]:
         """Name, accuracy and meaning of every accuracy that was measured."""
-        for name, meaning in MEANING.items():
-            accuracy: Accuracy | None = getattr(self, name)
-            if name == "train" and self.train_source == "fresh noise":
+        for title, accuracy, meaning in super().rows():
+            if title == "train" and self.train_source == "fresh noise":
                 meaning = "trained (pair, key, position), fresh noise"
-            if accuracy is not None:
-                yield name.upper() if name in ("id", "ood") else name, accuracy, meaning
+            yield title, accuracy, meaning
 
     def by_pair(self) -> dict[Pair, PairAccuracy]:
         """Pair -> its accuracy."""
@@ -122,12 +105,6 @@ class Behaviour:
         named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
         rest = 1 - sum(share for _, share in ranked[:most])
         return ", ".join(named) + (f", others in {rest:.0%}" if len(ranked) > most else "")
-
-    def headline(self) -> dict[str, Any]:
-        """The few numbers that sum it up, JSON-ready: accuracies (0..1 or None) and the phase."""
-        accuracies = {name: getattr(self, name) for name in MEANING}
-        values = {name: None if one is None else one.value for name, one in accuracies.items()}
-        return {**values, "phase": self.phase.phase, "label": self.phase.label}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
@@ -147,7 +124,7 @@ class Behaviour:
             KeyError: something is missing.
         """
         read = {name: value for name, value in values.items() if name != "phase"}  # it follows from the rest
-        for name in ("train_fresh", *MEANING):
+        for name in ("train_fresh", *(metric.name for metric in METRICS)):
             read[name] = None if values[name] is None else Accuracy.from_dict(values[name])
         read["pairs"] = tuple(map(PairAccuracy.from_dict, values["pairs"]))
         read["deviations"] = {
@@ -194,6 +171,7 @@ def evaluate(
 
     Example:
         >>> from anchorlens.models.hooked import ModelConfig, build_model
+        >>> from anchorlens import AnchorTask
         >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
         'undecided: underfit'
 

@@ -3,6 +3,7 @@ from .files.checkpoint import load_checkpoint as load_checkpoint
 from .files.checkpoint import save_checkpoint as save_checkpoint
 from .files.container import CheckpointError as CheckpointError
 from .models.config import ModelConfig as ModelConfig
+from .models.gamma import gamma_init_ as gamma_init_
 from .models.hooked import build_model as build_model
 from .runs.presets import preset as preset
 from .runs.train_config import TrainConfig as TrainConfig

@@ -169,12 +169,15 @@ def test_what_draws_pages_is_still_found_where_it_was_documented():
 
 
 def test_one_place_builds_hooked_transformers():
-    users = {
-        name
-        for name, path in MODULES.items()
-        if "HookedTransformer(" in path.read_text() or "HookedTransformerConfig(" in path.read_text()
-    }
-    assert users == {"models.hooked"}
+    def calls(path):
+        return {
+            node.func.id
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+
+    built = {"HookedTransformer", "HookedTransformerConfig"}
+    assert {name for name, path in MODULES.items() if calls(path) & built} == {"models.hooked"}
 
 
 def test_importing_the_package_imports_nothing_heavy():

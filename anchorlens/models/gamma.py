@@ -9,7 +9,7 @@ std = d_in^-gamma (the initialization rate of arXiv 2405.05409 and 2501.08537). 
 | W_Q, W_K       | [n_heads, d_model, d_head] | qk        | d_model          | d_model  |
 | W_V            | [n_heads, d_model, d_head] | vo        | d_model          | d_model  |
 | W_O            | [n_heads, d_head, d_model] | vo        | n_heads * d_head | d_model  |
-| W_in           | [d_model, d_mlp]           | mlp       | d_model          | d_model  |
+| W_in, W_gate   | [d_model, d_mlp]           | mlp       | d_model          | d_model  |
 | W_out          | [d_mlp, d_model]           | mlp       | d_mlp            | d_model  |
 | W_U            | [d_model, d_vocab]         | embedding | d_model          | d_model  |
 
@@ -21,13 +21,18 @@ LayerNorms start at weight 1 and bias 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from anchorlens.configuration import check_choice
 from anchorlens.models.config import ModelConfig, Part
 from anchorlens.randomness import seed_sequence
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
 
 
 @dataclass(frozen=True)
@@ -45,29 +50,49 @@ class WeightInit:
     half-width of a uniform."""
 
 
+_BEFORE: dict[str, tuple[Part, tuple[int, ...]]] = {
+    "embed.W_E": ("embedding", (1,)),
+    "pos_embed.W_pos": ("embedding", (1,)),
+}
+_IN_A_BLOCK: dict[str, tuple[Part, tuple[int, ...]]] = {
+    "attn.W_Q": ("qk", (1,)),
+    "attn.W_K": ("qk", (1,)),
+    "attn._W_K": ("qk", (1,)),  # of heads that share keys and values, [n_key_value_heads, d_model, d_head]
+    "attn.W_V": ("vo", (1,)),
+    "attn._W_V": ("vo", (1,)),
+    "attn.W_O": ("vo", (0, 1)),
+    "mlp.W_in": ("mlp", (0,)),
+    "mlp.W_gate": ("mlp", (0,)),
+    "mlp.W_out": ("mlp", (0,)),
+}
+_BEHIND: dict[str, tuple[Part, tuple[int, ...]]] = {"unembed.W_U": ("embedding", (0,))}
+"""The matrices in the order of drawing: each one's part, and the axes whose sizes multiply to its fan-in."""
+
+_BIASES = ("b_Q", "b_K", "_b_K", "b_V", "_b_V", "b_O", "b_in", "b_out", "b_U")
+
+
 def init_table(config: ModelConfig) -> dict[str, WeightInit]:
     """The gamma table of a config: parameter name -> how it starts, in the order of drawing."""
-    d_z = config.n_heads * config.d_head
+    return _table(config, parameter_shapes(config), config.n_layers)
+
+
+def _table(
+    config: ModelConfig, shapes: Mapping[str, tuple[int, ...]], n_layers: int
+) -> dict[str, WeightInit]:
+    """The gamma table of the matrices among these parameters; the config gives gammas, variant and scaling."""
+    matrices = dict(_BEFORE)
+    for layer in range(n_layers):
+        matrices |= {f"blocks.{layer}.{name}": row for name, row in _IN_A_BLOCK.items()}
+    matrices |= _BEHIND
     table: dict[str, WeightInit] = {}
-
-    def add(name: str, part: Part, fan_in: int, *, writes_residual: bool = False) -> None:
-        d_in = config.d_model if config.variant == "released" else fan_in
-        scale = float(d_in) ** -config.gamma_of(part)
-        if writes_residual and config.scales_residual_writers:
-            scale /= math.sqrt(2 * config.n_layers)
-        table[name] = WeightInit(part, fan_in, d_in, scale)
-
-    add("embed.W_E", "embedding", config.d_model)
-    add("pos_embed.W_pos", "embedding", config.d_model)
-    for layer in range(config.n_layers):
-        block = f"blocks.{layer}"
-        add(f"{block}.attn.W_Q", "qk", config.d_model)
-        add(f"{block}.attn.W_K", "qk", config.d_model)
-        add(f"{block}.attn.W_V", "vo", config.d_model)
-        add(f"{block}.attn.W_O", "vo", d_z, writes_residual=True)
-        add(f"{block}.mlp.W_in", "mlp", config.d_model)
-        add(f"{block}.mlp.W_out", "mlp", config.d_mlp, writes_residual=True)
-    add("unembed.W_U", "embedding", config.d_model)
+    for name, (part, axes) in matrices.items():
+        if name in shapes:
+            fan_in = math.prod(shapes[name][axis] for axis in axes)
+            d_in = config.d_model if config.variant == "released" else fan_in
+            scale = float(d_in) ** -config.gamma_of(part)
+            if name.endswith((".W_O", ".W_out")) and config.scales_residual_writers:
+                scale /= math.sqrt(2 * n_layers)
+            table[name] = WeightInit(part, fan_in, d_in, scale)
     return table
 
 
@@ -115,19 +140,111 @@ def initial_weights(
     Raises:
         ValueError: an unusable seed.
     """
-    state = seed_sequence(seed, "initialisation").generate_state(1, "uint64")
-    generator = torch.Generator().manual_seed(int(state[0]) >> 1)
+    generator = _generator(seed)
     table = init_table(config)
-    weights = {name: torch.zeros(shape, dtype=dtype) for name, shape in parameter_shapes(config).items()}
+    shapes = parameter_shapes(config)
+    weights = {
+        name: torch.full(shape, _without_a_draw(name), dtype=dtype, device="cpu")
+        for name, shape in shapes.items()
+    }
     for name, weight in table.items():
         _draw(weights[name], weight.scale, config.init_distribution, generator)
     if config.variant == "released":
         for name, fan_in in _biases(table):
             _draw(weights[name], 1 / math.sqrt(fan_in), "uniform", generator)
-    for name, weight in weights.items():
-        if name.endswith(".w"):
-            weight.fill_(1.0)
     return weights
+
+
+def gamma_init_(
+    model: HookedTransformer,
+    gamma: float,
+    *,
+    gamma_embedding: float | None = None,
+    gamma_qk: float | None = None,
+    gamma_vo: float | None = None,
+    gamma_mlp: float | None = None,
+    distribution: Literal["normal", "uniform"] = "normal",
+    scale_residual_writers: bool = False,
+    seed: int = 0,
+) -> HookedTransformer:
+    """Draw the weights of your own HookedTransformer anew, in place, with std = d_in^-gamma.
+
+    d_in is n_heads * d_head for W_O, d_mlp for W_out, and d_model for every other matrix (heads that share
+    keys and values and gated MLPs included). Biases become 0, also that of the unembedding; LayerNorms and
+    RMSNorms get weight 1 and bias 0; no parameter is left as it was. What `cfg` says of the initialisation is
+    not read.
+
+    A model of the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model` with the same
+    gamma and seed, bit for bit; in half precision they are those weights, rounded. Numbers are drawn on the
+    CPU, so they are the same on every device, and global random state is neither read nor changed. Device,
+    dtype, `requires_grad` and training mode stay, and so does what is tied by sharing memory.
+
+    Args:
+        model: with any normalisation, positions, kind of attention and MLP that has the matrices above.
+        gamma: initialization rate, -10..10; larger = smaller weights.
+        gamma_embedding: that of W_E, W_pos and W_U; None for gamma.
+        gamma_qk: that of W_Q and W_K; None for gamma.
+        gamma_vo: that of W_V and W_O; None for gamma.
+        gamma_mlp: that of W_in, W_gate and W_out; None for gamma.
+        distribution: normal: N(0, std = d_in^-gamma); uniform: U(-d_in^-gamma, +d_in^-gamma).
+        scale_residual_writers: divide W_O and W_out by sqrt(2 n_layers), as GPT-2 does.
+        seed: of the weights, an integer >= 0.
+
+    Returns:
+        The model itself.
+
+    Raises:
+        ValueError: no HookedTransformer, a gamma, distribution or seed out of range, or a parameter that the
+            table does not have (a mixture of experts' router, for example); nothing has been drawn then.
+
+    Example:
+        >>> import warnings
+        >>> from transformer_lens import HookedTransformer, HookedTransformerConfig
+        >>> warnings.simplefilter("ignore", DeprecationWarning)  # TransformerLens' own
+        >>> cfg = HookedTransformerConfig(
+        ...     n_layers=2, d_model=64, d_head=32, d_mlp=256, n_ctx=16, d_vocab=50, act_fn="silu",
+        ...     normalization_type="RMS", positional_embedding_type="rotary", gated_mlp=True, device="cpu",
+        ... )
+        >>> model = gamma_init_(HookedTransformer(cfg), gamma=0.5, gamma_mlp=0.8)
+        >>> round(model.W_Q.std().item() * 64**0.5, 1), round(model.W_out.std().item() * 256**0.8, 1)
+        (1.0, 1.0)
+
+    Source: the initialization rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
+    """
+    from transformer_lens import HookedTransformer
+
+    if not isinstance(model, HookedTransformer):
+        raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}")
+    check_choice("distribution", distribution, ("normal", "uniform"))
+    config = ModelConfig(
+        gamma=gamma,
+        gamma_embedding=gamma_embedding,
+        gamma_qk=gamma_qk,
+        gamma_vo=gamma_vo,
+        gamma_mlp=gamma_mlp,
+        init_distribution=distribution,
+        scale_residual_writers=scale_residual_writers,
+    )
+    generator = _generator(seed)
+    parameters = dict(model.named_parameters())
+    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+    table = _table(config, shapes, len(model.blocks))
+    for name, parameter in parameters.items():
+        if not parameter.is_floating_point() or not (name in table or _is_bias_or_norm(name)):
+            raise ValueError(
+                f"every parameter must be a matrix of the gamma table, a bias or a norm, got {name} "
+                f"{list(parameter.shape)} of {parameter.dtype}; draw the weights of such a model yourself"
+            )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if name not in table:
+                parameter.fill_(_without_a_draw(name))
+        for name, weight in table.items():
+            double = parameters[name].dtype == torch.float64
+            drawn = torch.empty(shapes[name], dtype=torch.float64 if double else torch.float32, device="cpu")
+            _draw(drawn, weight.scale, distribution, generator)
+            parameters[name].copy_(drawn)
+    return model
 
 
 def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
@@ -136,6 +253,29 @@ def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
         owner, matrix = name.rsplit(".", 1)
         if owner not in ("embed", "pos_embed"):
             yield f"{owner}.{matrix.replace('W_', 'b_')}", weight.fan_in
+
+
+def _is_bias_or_norm(name: str) -> bool:
+    """Whether a parameter is a bias, or the weight or bias of a LayerNorm or RMSNorm (ln1, q_norm, ...)."""
+    owner, own = name.rpartition(".")[::2]
+    module = owner.rpartition(".")[2]
+    is_norm = module.startswith("ln") or module.endswith("_norm")
+    return own in _BIASES or (own in ("w", "b") and is_norm)
+
+
+def _without_a_draw(name: str) -> float:
+    """What a parameter starts at that is not drawn: 1 for the weight of a LayerNorm, else 0."""
+    return float(name.endswith(".w"))
+
+
+def _generator(seed: int) -> torch.Generator:
+    """Of the initial weights of a run.
+
+    Raises:
+        ValueError: an unusable seed.
+    """
+    state = seed_sequence(seed, "initialisation").generate_state(1, "uint64")
+    return torch.Generator().manual_seed(int(state[0]) >> 1)
 
 
 def _draw(weight: torch.Tensor, scale: float, distribution: str, generator: torch.Generator) -> None:

@@ -66,13 +66,14 @@ def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
     ]
     for part, cls in PART_CLASSES:
         docs, given = field_docs(cls), {parameter.name for parameter in parameters}
+        dataclass_fields = vars(cls)["__dataclass_fields__"]
         if part == "task":
             part = f"task {cls.kind}"  # pyright: ignore[reportAttributeAccessIssue]
         for name, types in field_types(cls).items():
             if name in given:  # of another task too, and read as its class asks
                 continue
             text = docs[name] + (" As JSON." if _is_json(types) else "")
-            default = cls.__dataclass_fields__[name].default
+            default = dataclass_fields[name].default
             if isinstance(default, int | float | str) and not isinstance(default, bool):
                 text += f" Default {default}."
             names = [name, *(other for other in short if short[other] == name)]

@@ -60,8 +60,8 @@ class Checkpoint:
 
     model: ModelConfig
     """Architecture and initialisation."""
-    task: Task
-    """What it was trained on."""
+    task: Any
+    """What it was trained on: a `Task`, such as AnchorTask."""
     weights: Mapping[str, Tensor]
     """Parameter name (HookedTransformer's) -> tensor on the CPU."""
     train: TrainConfig | None = None

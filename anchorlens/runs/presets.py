@@ -55,7 +55,7 @@ def preset(name: str = "quick", **fields: Any) -> RunConfig:
 
     Args:
         name: one of `PRESETS`.
-        **fields: any field of the task, of ModelConfig or of TrainConfig by its name; `kind` is that of the task.
+        **fields: any field of the task, of ModelConfig or of TrainConfig by its name, and the task's `kind`.
 
     Returns:
         Task, model and training configuration; it unpacks into the arguments of `train`.

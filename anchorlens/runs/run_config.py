@@ -23,8 +23,8 @@ class RunConfig(NamedTuple):
     It unpacks into the arguments of `train`: `train(*preset("phase3"), out="runs/phase3")`.
     """
 
-    task: Task
-    """What is asked."""
+    task: Any
+    """What is asked: a `Task`, such as AnchorTask."""
     model: ModelConfig
     """Of which model."""
     train: TrainConfig

@@ -6,11 +6,12 @@ import functools
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
 from anchorlens.foreign import check_values, may_be_refused, printable
+from anchorlens.tasks.kinds import TASKS
 from anchorlens.tasks.phases import Cause
 
 
@@ -96,6 +97,50 @@ class _Behaviour(_Closed):
     options: dict[Name, Any]
 
 
+class _Grid(_Closed):
+    sketch: Literal["Grid"]
+    title: Name
+    caption: Text
+    x_title: Name
+    y_title: Name
+    x: list[_Number]
+    y: list[_Number]
+    values: list[list[Share | None]]
+    frame: Annotated[list[_Number], Field(min_length=4, max_length=4)] | None
+
+
+class _Curve(_Closed):
+    sketch: Literal["Curve"]
+    title: Name
+    caption: Text
+    x_title: Name
+    y_title: Name
+    x: list[_Number]
+    y: list[Share]
+    errors: list[Annotated[float, Field(ge=0)]]
+    mark: _Number | None
+
+
+class _Measured(_Closed):
+    """The evaluation of a task other than the two-anchor task."""
+
+    kind: Literal[tuple(task.kind for task in TASKS[1:])]  # pyright: ignore[reportInvalidTypeForm]
+    measures: dict[Name, _Accuracy | None]
+    finite: bool
+    options: dict[Name, Any]
+    sketches: Annotated[list[Annotated[_Grid | _Curve, Field(discriminator="sketch")]], Field(max_length=20)]
+    phase: _Phase
+
+
+def _which(behaviour: Any) -> str:
+    return "measured" if isinstance(behaviour, dict) and "measures" in behaviour else "two_anchor"
+
+
+_Answers = Annotated[
+    Annotated[_Behaviour, Tag("two_anchor")] | Annotated[_Measured, Tag("measured")], Discriminator(_which)
+]
+
+
 class _Reading(_Closed):
     reading: Name
     probe: Name
@@ -121,7 +166,7 @@ class _Verdict(_Phase):
     agreement: bool | None
     explanation: Text
     warnings: list[Text]
-    behaviour: _Behaviour
+    behaviour: _Answers
     mechanism: _Mechanism
     checkpoint: _Checkpoint
     trajectory: Annotated[list[Any], Field(max_length=0)]
@@ -196,7 +241,7 @@ def _loose_tables(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], typ
 
 
 _MULTILINE = ("details", "task")
-"""A traceback, and what `AnchorTask.describe` says."""
+"""A traceback, and a task in words."""
 
 
 def _printable(value: Any, *, lines: bool = False) -> Any:

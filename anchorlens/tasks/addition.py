@@ -288,8 +288,8 @@ def _hole(task: AdditionTask, plane: np.ndarray) -> Grid:
     where = "The frame holds the sums that are never trained. " if square else ""
     return Grid(
         title="Sums answered right",
-        caption=f"Every pair of operands: filled where the whole answer is right. {where}A model that adds by "
-        "rule has no hole.",
+        caption=f"Every pair of operands: filled where the whole answer is right. {where}A model that adds "
+        "by rule has no hole.",
         x_title="b",
         y_title="a",
         x=range(task.largest + 1),

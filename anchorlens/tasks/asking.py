@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 class Asker:
-    """Asks one model. Greedy decoding gives a whole answer if and only if teacher-forced argmax gives each of
-    its tokens, so one forward pass tells.
+    """Asks one model for whole answers, in one forward pass.
+
+    Greedy decoding gives a whole answer if and only if teacher-forced argmax gives each of its tokens.
     """
 
     def __init__(self, model: Answers, task: Task, batch_size: int) -> None:

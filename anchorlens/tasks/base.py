@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
-from anchorlens.configuration import Config, documented
+from anchorlens.configuration import Config, documented, settings
 from anchorlens.views import view
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class Metric:
-    """A number by which a task says how well a model answers it: declared once, walked by all that shows it."""
+    """A number that says how well a model answers: declared once, walked by all that stores or shows it."""
 
     name: str
     """For programs: `id`."""
@@ -124,7 +124,7 @@ class Task(Protocol):
         ...
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Memory that `evaluate` takes at its peak beside the model's, about, for so many training examples."""
+        """Memory that `evaluate` takes beside the model's, about, for so many training examples."""
         ...
 
     def describe(self) -> str:
@@ -176,7 +176,8 @@ class TaskConfig(Config):
         return super().from_dict({name: value for name, value in values.items() if name != "kind"})
 
     def _repr_html_(self, /) -> str:
-        return view("task_in_words.html", title=type(self).__name__, lines=self.describe().split("\n"))
+        lines = self.describe().split("\n")
+        return view("task_in_words.html", title=type(self).__name__, lines=lines, rows=settings(self))
 
 
 @runtime_checkable

@@ -35,7 +35,7 @@ class Update(NamedTuple):
     """What the last update of a member looked like from outside."""
 
     loss: float
-    """Of its batch, before the update: mean cross-entropy over the scored positions in nats, or the task's own."""
+    """Of its batch, before the update: mean cross-entropy of what is scored, in nats, or the task's own."""
     lr: float
     """Learning rate it was made with."""
     grad_norm: float

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.tasks.evaluation import Evaluation
 from anchorlens.training.numerics import choose_device
 from anchorlens.views import drawn
 
@@ -32,8 +31,8 @@ class TrainResult:
 
     checkpoint: Checkpoint
     """Its weights and configurations, for `save_checkpoint`."""
-    behaviour: Evaluation
-    """Accuracies and phase of these weights."""
+    behaviour: Any
+    """Metrics and phase of these weights: the task's `Evaluation`, a Behaviour for AnchorTask."""
     log: Sequence[Mapping[str, Any]]
     """Log lines: `step`, `loss` (nats, of the last batch), `lr`, `grad_norm` (before clipping),
     `weight_norm`, `seconds`; every `eval_every` steps also the task's metrics: of the two-anchor task

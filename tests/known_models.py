@@ -174,6 +174,32 @@ def parallel():
     return hand.model
 
 
+ARCHITECTURES = {
+    "plain": {},
+    "gated, grouped, rotary, RMS": {
+        "gated_mlp": True,
+        "n_key_value_heads": 2,
+        "positional_embedding_type": "rotary",
+        "normalization_type": "RMS",
+        "act_fn": "silu",
+    },
+    "attention only": {"attn_only": True, "normalization_type": None},
+    "folded": {"normalization_type": "LNPre"},
+    "folded RMS": {"normalization_type": "RMSPre"},
+    "shortformer": {"positional_embedding_type": "shortformer"},
+    "alibi": {"positional_embedding_type": "alibi"},
+    "norms around": {
+        "use_normalization_before_and_after": True,
+        "normalization_type": "RMS",
+        "use_qk_norm": True,
+        "post_embedding_ln": True,
+    },
+    "parallel, other answers": {"parallel_attn_mlp": True, "d_vocab_out": 7},
+    "no layers": {"n_layers": 0},
+}
+"""Fields of `user_built` for HookedTransformers of many kinds."""
+
+
 def user_built(dtype=torch.float32, *, n_layers=3, seed=0, **fields):
     """A HookedTransformer that a user built: three layers, four heads, another vocabulary."""
     from transformer_lens import HookedTransformer, HookedTransformerConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from anchorlens.cli.options import ConfigOfBare, OwnProbes, check_can_write, che
 from anchorlens.cli.unreadable import reading_checkpoint
 from anchorlens.configuration import check_number
 from anchorlens.foreign import read_json, shown
+
+if TYPE_CHECKING:
+    from anchorlens.files.checkpoint import Checkpoint
+    from anchorlens.files.importers.any_hooked import AnyHooked
 
 
 @one_line_errors
@@ -67,9 +71,21 @@ def probe_command(
     ] = None,
     own: OwnProbes = None,
     config: ConfigOfBare = None,
+    initial: Annotated[
+        Path | None,
+        typer.Option(
+            help="For training_regime: the model at the start of its run, a checkpoint of the same kind. "
+            "Drawn again from the seed where none is given.",
+            readable=False,
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Measure one thing inside a checkpoint's model."""
+    """Measure one thing inside a checkpoint's model.
+
+    Probes that read weights alone (q_condensation, embedding_pca, stable_rank, training_regime) take any
+    HookedTransformer, whatever it was trained on: a state dict, with its HookedTransformerConfig as --config.
+    """
     if list_probes:
         from anchorlens.probes import with_own
         from anchorlens.probes.own import first_sentence
@@ -88,14 +104,24 @@ def probe_command(
     if not isinstance(chosen, dict):
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {shown(options)}{why}')
     from anchorlens import figures, probes
-    from anchorlens.files.importers import open_checkpoint
     from anchorlens.probes.own import what_went_wrong
+    from anchorlens.training.numerics import choose_device
 
     probe = probes.probe_named(name, probes.with_own(own or []))
-    with reading_checkpoint(checkpoint):
-        loaded = open_checkpoint(checkpoint, config=config).checkpoint
+    if initial is not None and not probes.needs_initial(probe):
+        raise ValueError(f"--initial is for probes that compare with the start of a run; {name} does not")
+    any_task = not probes.needs_task(probe)
+    loaded = _opened(checkpoint, config, any_task)
+    start = None if initial is None else _opened(initial, config, any_task)
     try:
-        result = probes.apply_to_checkpoint(probe, loaded, device=device, **chosen)
+        where = choose_device(device)
+        result = probes.apply(
+            probe,
+            loaded.build_model(where),
+            loaded.task,
+            lambda: loaded.initial_model(where) if start is None else start.build_model(where),
+            **chosen,
+        )
     except Exception as error:
         if probe in probes.PROBES and not isinstance(error, ValueError):
             raise  # an error of ours: all of it
@@ -104,3 +130,13 @@ def probe_command(
         figures.save(result.plot(), plot)
         say(f"the picture is in {plot}")
     typer.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else repr(result))
+
+
+def _opened(path: Path, config: Path | None, any_task: bool) -> Checkpoint | AnyHooked:
+    """A checkpoint of any kind; where the task does not matter, any HookedTransformer too."""
+    from anchorlens.files.importers import open_checkpoint
+    from anchorlens.files.importers.any_hooked import open_any_hooked
+
+    with reading_checkpoint(path):
+        other = open_any_hooked(path, config) if any_task else None
+        return open_checkpoint(path, config=config).checkpoint if other is None else other

@@ -79,7 +79,7 @@ def init_table(config: ModelConfig) -> dict[str, WeightInit]:
 def _table(
     config: ModelConfig, shapes: Mapping[str, tuple[int, ...]], n_layers: int
 ) -> dict[str, WeightInit]:
-    """The gamma table of these matrices; the config gives gammas, variant and scaling."""
+    """The gamma table of the matrices among these parameters; the config gives gammas and scaling."""
     matrices = dict(_BEFORE)
     for layer in range(n_layers):
         matrices |= {f"blocks.{layer}.{name}": row for name, row in _IN_A_BLOCK.items()}

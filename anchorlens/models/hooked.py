@@ -1,15 +1,18 @@
-"""ModelConfig -> HookedTransformer; the only place that builds one."""
+"""ModelConfig or HookedTransformerConfig -> HookedTransformer; the only place that builds one."""
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tqdm import TqdmWarning
 
 from anchorlens.configuration import check_choice
+from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights, is_frozen
 
@@ -60,15 +63,63 @@ def build_model(
     return model.to(device, print_details=False)
 
 
+def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:
+    """Build the HookedTransformer, of any architecture, that a HookedTransformerConfig describes.
+
+    Nothing is loaded from elsewhere and no seed is set: fields that say where a model came from, how it was
+    initialised, where it runs and which tokenizer it has are not read.
+
+    Args:
+        cfg: fields of a HookedTransformerConfig; unknown ones are passed over.
+        weights: its state dict, in any precision.
+
+    Returns:
+        The model on the CPU in evaluation mode; in float64 where a weight is, else in float32.
+
+    Raises:
+        ValueError: the weights are not those of such a model, or fields contradict each other.
+        TypeError: a field is missing, or of another kind than it must be (KeyError and others too).
+    """
+    known = {name: value for name, value in cfg.items() if name in _architecture()}
+    try:
+        with torch.device("meta"):  # takes no memory, whatever the fields say
+            shapes = {name: tuple(p.shape) for name, p in _hooked(**known).named_parameters()}
+    except AssertionError as error:
+        raise ValueError(f"it is no HookedTransformerConfig: {error}") from None
+    for name, shape in shapes.items():
+        found = None if name not in weights else list(weights[name].shape)
+        if found != list(shape):
+            raise ValueError(f"{name} must have shape {list(shape)}, got {found or 'no such weight'}")
+    for name in weights:
+        if name not in shapes and not name.endswith(_BUFFERS):
+            raise ValueError(f"{shown(name)} is no parameter of the model that the configuration describes")
+    double = any(weight.dtype == torch.float64 for weight in weights.values())
+    model = _hooked(**known, dtype=torch.float64 if double else torch.float32).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+    return model
+
+
+_BUFFERS = (".attn.mask", ".attn.IGNORE", ".attn.rotary_sin", ".attn.rotary_cos")
+_NOT_ARCHITECTURE = (
+    *("model_name", "tokenizer_name", "tokenizer_prepends_bos", "trust_remote_code", "default_prepend_bos"),
+    *("from_checkpoint", "checkpoint_index", "checkpoint_label_type", "checkpoint_value", "n_params"),
+    *("init_weights", "init_mode", "initializer_range", "seed", "device", "n_devices", "dtype"),
+    *("load_in_4bit", "quantization_method"),
+)
+"""Fields of a HookedTransformerConfig that say nothing of what the model computes."""
+
+
+def _architecture() -> set[str]:
+    from transformer_lens import HookedTransformerConfig
+
+    return {field.name for field in dataclasses.fields(HookedTransformerConfig)} - {*_NOT_ARCHITECTURE}
+
+
 def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
     """The modules of a variant, on the CPU, their weights not yet drawn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TqdmWarning)  # in a notebook without ipywidgets bars are plain
-        from transformer_lens import HookedTransformer, HookedTransformerConfig
-
-    from anchorlens.models.blocks import BLOCKS
-
-    cfg = HookedTransformerConfig(
+    model = _hooked(
         n_layers=config.n_layers,
         d_model=config.d_model,
         n_ctx=config.n_ctx,
@@ -79,20 +130,28 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
         act_fn=config.activation,
         normalization_type="LN",
         attention_dir="causal",
-        init_weights=False,
-        device="cpu",
         dtype=dtype,
     )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
-        model = HookedTransformer(cfg)
+    from anchorlens.models.blocks import BLOCKS
+
     block_class = BLOCKS.get(config.variant)
     if block_class is not None:
         for layer in range(config.n_layers):
-            model.blocks[layer] = block_class(cfg, layer)
+            model.blocks[layer] = block_class(model.cfg, layer)
     if config.variant == "postnorm":
         model.ln_final = nn.Identity()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not is_frozen(config, name))
     model.setup()  # names the hook points anew, now that the blocks are the variant's own
     return model
+
+
+def _hooked(**fields: Any) -> HookedTransformer:
+    """The modules that a HookedTransformerConfig describes, on the CPU, their weights not yet drawn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)  # in a notebook without ipywidgets bars are plain
+        from transformer_lens import HookedTransformer, HookedTransformerConfig
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
+        cfg = HookedTransformerConfig(init_weights=False, device="cpu", **fields)
+        return HookedTransformer(cfg, move_to_device=False)

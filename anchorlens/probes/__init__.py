@@ -16,7 +16,7 @@ from anchorlens.probes.mask_key_token import mask_key_token
 from anchorlens.probes.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.own import own_probes, with_own
 from anchorlens.probes.q_condensation import q_condensation
-from anchorlens.probes.registry import PROBES, apply, probe_named
+from anchorlens.probes.registry import PROBES, apply, needs_initial, needs_task, probe_named
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.stable_rank import stable_rank
 from anchorlens.probes.training_regime import training_regime
@@ -37,6 +37,8 @@ __all__ = [
     "information_flow",
     "mask_key_token",
     "mask_second_anchor",
+    "needs_initial",
+    "needs_task",
     "own_probes",
     "probe_named",
     "q_condensation",

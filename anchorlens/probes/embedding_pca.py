@@ -1,19 +1,20 @@
-"""Principal components of the number tokens' embedding, its spectrum, and the order it carries."""
+"""Principal components of the embedding of tokens, its spectrum, and the order it carries."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
 
 from anchorlens.configuration import documented
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
+from anchorlens.foreign import shown
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.shared.checks import check_model, check_task
+from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import lag_cosines, principal_components
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -22,17 +23,19 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 _LEAST_LAGS = 13
+MOST_WRITTEN = 1000
+"""Tokens that the picture writes out; more are points."""
 
 
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class EmbeddingPCA(ProbeResult):
-    """Where the number tokens lie, in how many dimensions, and whether neighbours by the rules are near."""
+    """Where tokens lie, in how many dimensions, and whether neighbours by the rules are near."""
 
     probe: ClassVar[str] = "embedding_pca"
     readings: ClassVar[tuple[str, ...]] = ("lag_order",)
     tokens: np.ndarray
-    """[token] The number tokens."""
+    """[token] The tokens, by their ids."""
     coordinates: np.ndarray
     """[token, 2] Along the first two principal axes."""
     explained: np.ndarray
@@ -40,26 +43,35 @@ class EmbeddingPCA(ProbeResult):
     spectrum: np.ndarray
     """[min(token - 1, d_model)] Eigenvalues of the covariance, largest first."""
     lags: np.ndarray
-    """[lag] k, the difference of two tokens."""
+    """[lag] k, how far apart two tokens stand; of number tokens their difference."""
     lag_cosines: np.ndarray
     """[lag] Mean cosine of the centred embeddings of tokens that differ by k, -1..1."""
     rule_lags: tuple[int, ...]
     """Differences of the single-anchor shifts: where composing models have raised cosines. Empty where
-    an anchor is no shift."""
+    an anchor is no shift, and without a two-anchor task."""
     lag_order: float | None
     """Mean over `rule_lags` minus mean over the other lags; above 0 in models that compose. None where
     there is no such lag or no other."""
+    token_set: Literal["number tokens", "all tokens", "given tokens"] = "number tokens"
+    """The number tokens of a two-anchor task, all tokens of the vocabulary (without a task), or those that
+    were given."""
 
     def headline(self) -> str:
-        """The order score, or the share of the first two axes."""
+        """The order score, and the share of the first two axes."""
         order = "no order score" if self.lag_order is None else f"lag order {self.lag_order:+.3f}"
-        return f"{order}, {self.explained.sum():.0%} of the variance in two dimensions"
+        which = "" if self.token_set == "number tokens" else f" of {self._which}"
+        return f"{order}, {self.explained.sum():.0%} of the variance{which} in two dimensions"
+
+    @property
+    def _which(self) -> str:
+        n = len(self.tokens)
+        return f"all {n:,} tokens" if self.token_set == "all tokens" else f"{n:,} {self.token_set}"
 
     def plot(self) -> go.Figure:
         """Tokens at their points, the spectrum, and the cosine over the lag."""
         from plotly.subplots import make_subplots
 
-        titles = ("number tokens, in units of their spread", "covariance", "order")
+        titles = (f"{self.token_set}, in units of their spread", "covariance", "order")
         spread = np.sqrt(self.spectrum.sum())  # so that pictures of different gamma compare
         figure = make_subplots(
             rows=2,
@@ -73,9 +85,10 @@ class EmbeddingPCA(ProbeResult):
         figure.add_scatter(
             x=self.coordinates[:, 0] / spread,
             y=self.coordinates[:, 1] / spread,
-            mode="text",
+            mode="text" if len(self.tokens) <= MOST_WRITTEN else "markers",
             text=[str(token) for token in self.tokens],
             textfont={"size": 10, "color": BLUE},
+            marker={"size": 3, "color": BLUE},
             row=1,
             col=1,
         )
@@ -96,7 +109,10 @@ class EmbeddingPCA(ProbeResult):
         figure.update_yaxes(title="mean cosine", row=2, col=2)
         figure.update_layout(showlegend=False)
         figure.update_annotations(font_size=12)  # the subplots' titles
-        return styled(figure, "Embedding of the numbers (orange: differences of the shifts)", height=680)
+        title = "Embedding of the numbers (orange: differences of the shifts)"
+        if self.token_set != "number tokens":
+            title = f"Embedding of {self._which}"
+        return styled(figure, title, height=680)
 
 
 def rule_lags(task: AnchorTask) -> tuple[int, ...]:
@@ -111,12 +127,17 @@ def rule_lags(task: AnchorTask) -> tuple[int, ...]:
     return tuple(sorted({abs(a - b) for a, b in combinations(shifts, 2)} - {0}))
 
 
-def embedding_pca(model: HookedTransformer, task: AnchorTask) -> EmbeddingPCA:
-    """Measure where the number tokens' embeddings lie and whether they carry the order of the rules.
+def embedding_pca(
+    model: HookedTransformer, task: AnchorTask | None = None, *, tokens: Sequence[int] | None = None
+) -> EmbeddingPCA:
+    """Measure where tokens' embeddings lie and, of a two-anchor task, whether they carry the rules' order.
 
     Args:
-        model: any HookedTransformer with the task's tokens in its vocabulary; it is only read.
-        task: gives the number tokens (its keys) and the single-anchor functions.
+        model: any HookedTransformer with these tokens in its vocabulary; it is only read.
+        task: gives the number tokens (its keys) and the single-anchor functions. Without one, or with a task
+            of another kind, all tokens are taken and there is no order score.
+        tokens: ids to take instead, three or more different ones, in an order in which neighbours are
+            neighbours. They get an order score where each is the one before plus 1.
 
     Returns:
         Coordinates, explained variance, spectrum, and the mean cosine of tokens that differ by
@@ -124,41 +145,34 @@ def embedding_pca(model: HookedTransformer, task: AnchorTask) -> EmbeddingPCA:
         the differences of the shifts, and `lag_order` is above 0.
 
     Raises:
-        ValueError: a vocabulary too small for the task, fewer than three number tokens, or embeddings
+        ValueError: a vocabulary too small for the tokens, fewer than three of them, or embeddings
             that are all the same or not finite.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> embedding_pca(build_model(ModelConfig(gamma=0.5)), AnchorTask())
         EmbeddingPCA(lag order +0.004, 8% of the variance in two dimensions)
+        >>> embedding_pca(build_model(ModelConfig(gamma=0.5)))
+        EmbeddingPCA(no order score, 5% of the variance of all 201 tokens in two dimensions)
 
     Source: embedding space of arXiv 2501.08537; covariance spectrum of arXiv 2405.05409, appendix.
     """
     check_model(model)
-    check_task(task)
-    tokens = np.asarray(task.keys)
-    if model.cfg.d_vocab <= tokens.max():
-        raise ValueError(
-            f"the model must have the number tokens up to {tokens.max()} in its vocabulary, "
-            f"got d_vocab {model.cfg.d_vocab}; is it of this task?"
-        )
-    if len(tokens) < 3:
-        raise ValueError(
-            f"the task must have at least 3 number tokens, got {len(tokens)}; widen its key range"
-        )
-    rows = model.W_E.detach()[torch.as_tensor(tokens, device=model.W_E.device)]
+    task = two_anchor_task(task)
+    chosen, token_set = _tokens(model, task, tokens)
+    rows = model.W_E.detach()[torch.as_tensor(chosen, device=model.W_E.device)]
     if rows.shape[1] < 2 or (rows == rows[0]).all():
         raise ValueError(
-            "the number tokens' embeddings must differ, in 2 dimensions or more, got "
+            f"the {token_set}' embeddings must differ, in 2 dimensions or more, got "
             f"{'one' if rows.shape[1] > 1 else 'd_model 1'} for all; is it trained?"
         )
     coordinates, spectrum = principal_components(rows, 2)
-    rules = rule_lags(task)
-    lags = range(1, min(len(tokens) - 1, max(_LEAST_LAGS, *rules, 0)) + 1)
+    rules = rule_lags(task) if task is not None and (np.diff(chosen) == 1).all() else ()
+    lags = range(1, min(len(chosen) - 1, max(_LEAST_LAGS, *rules, 0)) + 1)
     cosines = lag_cosines(rows, lags).cpu().numpy()
     variance = spectrum.cpu().numpy()
     return EmbeddingPCA(
-        tokens=tokens.copy(),
+        tokens=chosen,
         coordinates=coordinates.cpu().numpy(),
         explained=variance[:2] / variance.sum(),
         spectrum=variance,
@@ -166,7 +180,42 @@ def embedding_pca(model: HookedTransformer, task: AnchorTask) -> EmbeddingPCA:
         lag_cosines=cosines,
         rule_lags=rules,
         lag_order=_order(lags, cosines, rules),
+        token_set=token_set,
     )
+
+
+def _tokens(
+    model: HookedTransformer, task: AnchorTask | None, given: Sequence[int] | None
+) -> tuple[np.ndarray, Literal["number tokens", "all tokens", "given tokens"]]:
+    """The tokens to take, and what they are.
+
+    Raises:
+        ValueError: the model has not all of them, or they are too few.
+    """
+    d_vocab = model.cfg.d_vocab
+    if given is not None:
+        tokens = np.array(whole_numbers("tokens", given))
+        if len(np.unique(tokens)) < max(3, len(tokens)) or tokens.min() < 0 or tokens.max() >= d_vocab:
+            raise ValueError(
+                f"tokens must be 3 or more different ones of the model's vocabulary, 0..{d_vocab - 1}, "
+                f"got {shown(given)}"
+            )
+        return tokens, "given tokens"
+    if task is None:
+        if d_vocab < 3:
+            raise ValueError(f"the model must have at least 3 tokens, got d_vocab {d_vocab}")
+        return np.arange(d_vocab), "all tokens"
+    tokens = task.keys.copy()
+    if d_vocab <= tokens.max():
+        raise ValueError(
+            f"the model must have the number tokens up to {tokens.max()} in its vocabulary, "
+            f"got d_vocab {d_vocab}; is it of this task?"
+        )
+    if len(tokens) < 3:
+        raise ValueError(
+            f"the task must have at least 3 number tokens, got {len(tokens)}; widen its key range"
+        )
+    return tokens, "number tokens"
 
 
 def _order(lags: Sequence[int], cosines: np.ndarray, rules: Sequence[int]) -> float | None:

@@ -14,7 +14,7 @@ from anchorlens.figures import cosine_heatmap, styled
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.checks import check_layer, check_model
 from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups
-from anchorlens.probes.shared.weights import merged_heads
+from anchorlens.probes.shared.weights import merged_heads, single
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -105,7 +105,7 @@ def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float
     check_model(model)
     layer = check_layer(model, layer)
     check_number("threshold", threshold, minimum=-1, maximum=1)
-    w_q = merged_heads(model.blocks[layer].attn.W_Q.detach())
+    w_q = single(merged_heads(model.blocks[layer].attn.W_Q.detach()))
     cosines, groups, mean, parallel = condensation(w_q, threshold)
     return QCondensation(
         cosines=cosines,

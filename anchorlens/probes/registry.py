@@ -60,6 +60,31 @@ def probe_named(
     return by_name[name]
 
 
+def needs_task(probe: Callable[..., ProbeResult]) -> bool:
+    """Whether a probe asks for the task of a model; one that reads weights alone does not.
+
+    Args:
+        probe: one of `PROBES`, or your own of the same form.
+
+    >>> needs_task(stable_rank), needs_task(mask_key_token)
+    (False, True)
+    """
+    task = inspect.signature(probe).parameters.get("task")
+    return task is not None and task.default is task.empty
+
+
+def needs_initial(probe: Callable[..., ProbeResult]) -> bool:
+    """Whether a probe asks for the model at the start of its run too.
+
+    Args:
+        probe: one of `PROBES`, or your own of the same form.
+
+    >>> [probe.__name__ for probe in PROBES if needs_initial(probe)]
+    ['training_regime']
+    """
+    return "initial" in inspect.signature(probe).parameters
+
+
 def checked_probes(probes: Any) -> tuple[Callable[..., ProbeResult], ...]:
     """Probes as a caller gives them: functions, or names of shipped ones; each name once.
 
@@ -85,7 +110,7 @@ def checked_probes(probes: Any) -> tuple[Callable[..., ProbeResult], ...]:
 def apply(
     probe: Callable[..., ProbeResult],
     model: HookedTransformer,
-    task: AnchorTask,
+    task: AnchorTask | None = None,
     initial: Callable[[], HookedTransformer] | None = None,
     /,
     **options: Any,
@@ -95,18 +120,31 @@ def apply(
     Args:
         probe: one of `PROBES`, or your own of the same form.
         model: what it measures.
-        task: what the model was trained on.
+        task: what the model was trained on; None where that is not known or no two-anchor task. Probes that
+            read weights alone take any HookedTransformer without one.
         initial: gives the model at the start of its run; called only where the probe asks for it.
         options: the probe's own.
 
     Raises:
-        ValueError: it has no such option, refuses what it is given, or gives no ProbeResult.
+        ValueError: it has no such option, needs a task that is not there, refuses what it is given, or gives
+            no ProbeResult.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> apply(stable_rank, build_model(ModelConfig(gamma=0.5)))
+        StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
     """
     parameters = inspect.signature(probe).parameters
     known = tuple(name for name in parameters if name not in ("model", "task", "initial"))
     for name in options:
         check_choice(f"an option of {probe.__name__}", name, known)
-    if "initial" in parameters:
+    if task is None and needs_task(probe):
+        without = ", ".join(each.__name__ for each in PROBES if not needs_task(each))
+        raise ValueError(
+            f"{probe.__name__} needs the two-anchor task of the model, got none; give an AnchorTask, or "
+            f"take a probe that reads weights alone ({without})"
+        )
+    if needs_initial(probe):
         if initial is None:
             raise ValueError(
                 f"{probe.__name__} needs the model at the start of its run; give initial, or a checkpoint "

@@ -10,7 +10,7 @@ import numpy as np
 from anchorlens.configuration import documented
 from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.shared.checks import check_model
+from anchorlens.probes.shared.checks import check_layer, check_model
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
 from anchorlens.probes.shared.weights import short_name, weight_matrices
 
@@ -68,7 +68,7 @@ def stable_rank(model: HookedTransformer) -> StableRank:
         model: any HookedTransformer; it is only read.
 
     Raises:
-        ValueError: something else than a model, or weights that are not finite.
+        ValueError: something else than a model, one without layers, or weights that are not finite.
 
     Returns:
         One value per matrix: 1 = one direction (condensed), at most the smaller side of the matrix.
@@ -81,6 +81,7 @@ def stable_rank(model: HookedTransformer) -> StableRank:
     Source: the complexity measure of arXiv 2501.08537; a Gaussian m x n matrix has mn / (sqrt m + sqrt n)^2.
     """
     check_model(model)
+    check_layer(model, 0)
     matrices = weight_matrices(model)
     values = np.array([stable_rank_of(matrix) for matrix in matrices.values()])
     gaussian = np.array([gaussian_stable_rank(*matrix.shape) for matrix in matrices.values()])

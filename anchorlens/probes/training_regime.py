@@ -11,7 +11,7 @@ from anchorlens.configuration import check_number, documented
 from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model, two_anchor_task
 from anchorlens.probes.shared.tangent_kernel import tangent_kernel
 from anchorlens.probes.shared.weights import short_name, weight_matrices
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -35,41 +35,45 @@ class TrainingRegime(ProbeResult):
     relative_change: float
     """The same of all weight matrices together: 0 = not moved; the smaller the initialisation, the larger
     (docs/probes.md has .28 at gamma .4, .77 at .7 and 1.30 at .8)."""
-    initial_kernel: np.ndarray
+    initial_kernel: np.ndarray | None
     """[sequence, sequence] K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices, at the start; f is
-    the logit of the target."""
-    kernel: np.ndarray
+    the logit of the target. None without a two-anchor task, as are the other numbers of the kernel."""
+    kernel: np.ndarray | None
     """[sequence, sequence] The same now."""
-    kernel_distance: float
+    kernel_distance: float | None
     """1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = the same kernel up to its size (NTK-like), 1 = another."""
-    kernel_change: float
+    kernel_change: float | None
     """||K - K_0||_F / ||K_0||_F, in which its size counts."""
     n_sequences: int
-    """Sequences on which the tangent kernel was computed."""
+    """Sequences on which the tangent kernel was computed; 0 without one."""
     seed: int
     """Seed from which those sequences were drawn."""
 
     def headline(self) -> str:
         """Both movements."""
-        return (
-            f"weights moved {self.relative_change:.2f} times their initial norm, the tangent kernel by "
-            f"{self.kernel_distance:.2f} (0..1)"
-        )
+        moved = f"weights moved {self.relative_change:.2f} times their initial norm"
+        if self.kernel_distance is None:
+            return f"{moved}; no tangent kernel without an AnchorTask"
+        return f"{moved}, the tangent kernel by {self.kernel_distance:.2f} (0..1)"
 
     def plot(self) -> go.Figure:
-        """A bar for each matrix, and both kernels."""
+        """A bar for each matrix, and both kernels where there are some."""
         from plotly.subplots import make_subplots
 
-        n = len(self.names)
-        figure = make_subplots(
-            rows=2,
-            cols=2,
-            specs=[[{"colspan": 2}, None], [{}, {}]],
-            row_heights=[0.62, 0.38],
-            vertical_spacing=0.14,
-            horizontal_spacing=0.16,
-            subplot_titles=("", "tangent kernel at the start", "tangent kernel now"),
-        )
+        n, kernels = len(self.names), ()
+        if self.initial_kernel is None or self.kernel is None:
+            figure = make_subplots(rows=1, cols=1)
+        else:
+            kernels = ((1, self.initial_kernel), (2, self.kernel))
+            figure = make_subplots(
+                rows=2,
+                cols=2,
+                specs=[[{"colspan": 2}, None], [{}, {}]],
+                row_heights=[0.62, 0.38],
+                vertical_spacing=0.14,
+                horizontal_spacing=0.16,
+                subplot_titles=("", "tangent kernel at the start", "tangent kernel now"),
+            )
         figure.add_bar(
             y=[short_name(name) for name in self.names],
             x=self.relative_changes,
@@ -93,7 +97,7 @@ class TrainingRegime(ProbeResult):
         figure.update_xaxes(title="||W - W<sub>0</sub>|| / ||W<sub>0</sub>|| (line: all)", row=1, col=1)
         figure.update_xaxes(rangemode="tozero", row=1, col=1)
         figure.update_yaxes(autorange="reversed", row=1, col=1)
-        for column, kernel in ((1, self.initial_kernel), (2, self.kernel)):
+        for column, kernel in kernels:
             values = kernel / max(np.abs(kernel).max(), np.finfo(float).tiny)
             bar = {"title": "share of<br>its largest", "len": 0.36, "y": 0.17, "thickness": 14}
             figure.add_heatmap(
@@ -110,14 +114,16 @@ class TrainingRegime(ProbeResult):
             figure.update_yaxes(
                 autorange="reversed", scaleanchor=f"x{column + 1}", constrain="domain", row=2, col=column
             )
-        figure.update_yaxes(title="sequence", row=2, col=1)
+        if kernels:
+            figure.update_yaxes(title="sequence", row=2, col=1)
         figure.update_annotations(font_size=12)  # the subplots' titles
-        return styled(figure, "Movement since the start of training", height=420 + 22 * n)
+        height = (420 if kernels else 190) + 22 * n
+        return styled(figure, "Movement since the start of training", height=height)
 
 
 def training_regime(
     model: HookedTransformer,
-    task: AnchorTask,
+    task: AnchorTask | None = None,
     *,
     initial: HookedTransformer,
     n_sequences: int = 8,
@@ -127,7 +133,8 @@ def training_regime(
 
     Args:
         model: a later moment of a run; it is only read.
-        task: gives the sequences of the kernel, of the trained pairs, spread evenly.
+        task: gives the sequences of the kernel, of the trained pairs, spread evenly. Without one, or with a
+            task of another kind, any HookedTransformer will do and only the weights are compared.
         initial: the same run at its start (`Checkpoint.initial_model()`).
         n_sequences: of the kernel, >= 2.
         seed: of those sequences.
@@ -145,11 +152,17 @@ def training_regime(
         >>> start = build_model(ModelConfig(gamma=0.5))
         >>> training_regime(start, AnchorTask(), initial=start)
         TrainingRegime(weights moved 0.00 times their initial norm, the tangent kernel by 0.00 (0..1))
+        >>> training_regime(start, initial=start)
+        TrainingRegime(weights moved 0.00 times their initial norm; no tangent kernel without an AnchorTask)
 
     Source: linear against condensed regime, arXiv 2405.05409 and 2501.08537; kernel by `torch.func`.
     """
-    check_inputs(model, task)
-    check_inputs(initial, task, "initial model")
+    task = two_anchor_task(task)
+    for each, name in ((model, "model"), (initial, "initial model")):
+        if task is None:
+            check_model(each, name)
+        else:
+            check_inputs(each, task, name)
     check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
     before, after = weight_matrices(initial), weight_matrices(model)
     shapes = [{name: tuple(matrix.shape) for name, matrix in part.items()} for part in (before, after)]
@@ -163,18 +176,22 @@ def training_regime(
         raise ValueError("the weights must be finite, got NaN or infinity; take an earlier checkpoint")
     moved = ((after[name] - start.to(after[name].device), start) for name, start in before.items())
     norms = np.array([[part.double().norm().item() for part in both] for both in moved]).T
-    batch = trained_sequences(task, n_sequences, seed=seed)
-    first, last = (tangent_kernel(m, batch.tokens, batch.targets) for m in (initial, model))
-    scale = np.linalg.norm(first) * np.linalg.norm(last)
+    first = last = distance = change = None
     with np.errstate(divide="ignore", invalid="ignore"):
+        if task is not None:
+            batch = trained_sequences(task, n_sequences, seed=seed)
+            first, last = (tangent_kernel(m, batch.tokens, batch.targets) for m in (initial, model))
+            scale = np.linalg.norm(first) * np.linalg.norm(last)
+            distance = float(np.clip(1 - (first * last).sum() / scale, 0, 1))
+            change = float(np.linalg.norm(last - first) / np.linalg.norm(first))
         return TrainingRegime(
             names=tuple(before),
             relative_changes=norms[0] / np.where(norms[1] > 0, norms[1], np.nan),
             relative_change=float(np.linalg.norm(norms[0]) / np.linalg.norm(norms[1])),
             initial_kernel=first,
             kernel=last,
-            kernel_distance=float(np.clip(1 - (first * last).sum() / scale, 0, 1)),
-            kernel_change=float(np.linalg.norm(last - first) / np.linalg.norm(first)),
-            n_sequences=n_sequences,
+            kernel_distance=distance,
+            kernel_change=change,
+            n_sequences=0 if task is None else n_sequences,
             seed=seed,
         )

@@ -6,36 +6,13 @@ import random
 import numpy as np
 import pytest
 import torch
-from known_models import as_bridge, user_built
+from known_models import ARCHITECTURES, as_bridge, user_built
 
 from anchorlens import ModelConfig, build_model, gamma_init_
 from anchorlens.models.config import VARIANTS
 
 GAMMAS = {"gamma": 0.5, "gamma_embedding": 0.3, "gamma_qk": 0.4, "gamma_vo": 0.6, "gamma_mlp": 0.9}
 LARGE = {"d_model": 128, "d_head": 32, "d_mlp": 512}
-ODD = {
-    "plain": {},
-    "gated, grouped, rotary, RMS": {
-        "gated_mlp": True,
-        "n_key_value_heads": 2,
-        "positional_embedding_type": "rotary",
-        "normalization_type": "RMS",
-        "act_fn": "silu",
-    },
-    "attention only": {"attn_only": True, "normalization_type": None},
-    "folded": {"normalization_type": "LNPre"},
-    "folded RMS": {"normalization_type": "RMSPre"},
-    "shortformer": {"positional_embedding_type": "shortformer"},
-    "alibi": {"positional_embedding_type": "alibi"},
-    "norms around": {
-        "use_normalization_before_and_after": True,
-        "normalization_type": "RMS",
-        "use_qk_norm": True,
-        "post_embedding_ln": True,
-    },
-    "parallel, other answers": {"parallel_attn_mlp": True, "d_vocab_out": 7},
-    "no layers": {"n_layers": 0},
-}
 STDS = {  # written out by hand: 4 heads of 32, d_model 128, d_mlp 512
     "W_E": 128**-0.3,
     "W_pos": 128**-0.3,
@@ -60,7 +37,7 @@ def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.parametrize("fields", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("fields", ARCHITECTURES.values(), ids=ARCHITECTURES)
 @pytest.mark.parametrize("distribution", ["normal", "uniform"])
 def test_every_matrix_has_its_std_and_everything_else_starts_afresh(fields, distribution):
     model = user_built(**LARGE | fields)  # all of its parameters are random numbers

@@ -5,7 +5,10 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
+from known_models import ARCHITECTURES, user_built
 from typer.testing import CliRunner
 
 from anchorlens import (
@@ -18,9 +21,27 @@ from anchorlens import (
     save_checkpoint,
 )
 from anchorlens.cli import app
-from anchorlens.probes import PROBES, stable_rank
+from anchorlens.probes import PROBES, embedding_pca, q_condensation, stable_rank, training_regime
 
 CONFIG = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
+LOGITS = '''
+from dataclasses import dataclass
+import torch
+from anchorlens.probes import ProbeResult
+
+@dataclass(frozen=True)
+class Logits(ProbeResult):
+    probe = "logits"
+    first: float
+    def headline(self): return str(self.first)
+    def plot(self): raise NotImplementedError
+
+def logits(model) -> Logits:
+    """The first logit."""
+    with torch.no_grad():
+        return Logits(model(torch.arange(10)[None])[0, -1, 0].item())
+'''
+"""A probe of one's own that runs the model."""
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +110,108 @@ def test_mistakes_are_one_line(arguments, code, message, checkpoint):
     result = call(*(checkpoint if argument == "CKPT" else argument for argument in arguments))
     assert result.exit_code == code and message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1 and not result.stdout
+
+
+def write(folder, model, name="theirs", **fields):
+    """A state dict and its HookedTransformerConfig, as a user saves them."""
+    torch.save(model.state_dict(), folder / f"{name}.pt")
+    config = json.dumps({**model.cfg.to_dict(), **fields}, default=str)
+    (folder / f"{name}.json").write_text(config)
+    return str(folder / f"{name}.pt"), "--config", str(folder / f"{name}.json")
+
+
+class TestAnyHookedTransformer:
+    """Of any architecture and whatever it was trained on: a state dict and its HookedTransformerConfig."""
+
+    @pytest.mark.parametrize("fields", ARCHITECTURES.values(), ids=ARCHITECTURES)
+    def test_what_reads_weights_alone_says_what_it_says_in_python(self, fields, tmp_path):
+        fields = {"d_vocab": 60, "n_ctx": 5} | fields
+        model, start = user_built(**fields), user_built(seed=1, **fields)
+        theirs, initial = write(tmp_path, model), write(tmp_path, start, "start")[0]
+        found = json.loads(call("embedding_pca", *theirs, "--json").stdout)
+        assert found == embedding_pca(model).to_dict() and found["token_set"] == "all tokens"
+        moved = json.loads(call("training_regime", *theirs, "--initial", initial, "--json").stdout)
+        assert moved == training_regime(model, initial=start).to_dict()
+        if fields.get("n_layers") != 0:
+            assert json.loads(call("stable_rank", *theirs, "--json").stdout) == stable_rank(model).to_dict()
+            assert call("q_condensation", *theirs).stdout == f"{q_condensation(model)!r}\n"
+
+    def test_a_mixture_of_experts(self, tmp_path):
+        fields = {"num_experts": 3, "experts_per_token": 1, "gated_mlp": True, "n_layers": 1}
+        model = user_built(**fields)
+        ranks = stable_rank(model)
+        assert sum("experts" in name for name in ranks.names) == 3 * 3 and np.isfinite(ranks.values).all()
+        theirs = write(tmp_path, model)
+        assert json.loads(call("stable_rank", *theirs, "--json").stdout) == ranks.to_dict()
+        moved = call("training_regime", *theirs, "--initial", theirs[0])
+        assert moved.stdout == f"{training_regime(model, initial=model)!r}\n"
+
+    def test_a_probe_of_ones_own_runs_the_very_model(self, tmp_path):
+        fields = {"gated_mlp": True, "act_fn": "silu", "positional_embedding_type": "rotary"}
+        model = user_built(**fields, normalization_type="RMS")
+        (tmp_path / "own.py").write_text(LOGITS)
+        result = call("logits", *write(tmp_path, model), "--probes", str(tmp_path / "own.py"), "--json")
+        with torch.no_grad():
+            expected = model(torch.arange(10)[None])[0, -1, 0].item()
+        assert json.loads(result.stdout)["first"] == pytest.approx(expected)
+
+    def test_a_task_beside_the_configuration_is_the_task(self, tmp_path):
+        model, start = user_built(gated_mlp=True), user_built(gated_mlp=True, seed=1)
+        theirs = write(tmp_path, model, task={"key_max": 90})
+        initial = write(tmp_path, start, "start")[0]
+        task = AnchorTask(key_max=90)
+        found = json.loads(call("embedding_pca", *theirs, "--json").stdout)
+        assert found == embedding_pca(model, task).to_dict() and found["lag_order"] is not None
+        moved = json.loads(call("training_regime", *theirs, "--initial", initial, "--json").stdout)
+        assert moved["kernel_distance"] == pytest.approx(
+            training_regime(model, task, initial=start).kernel_distance
+        )
+
+    def test_the_configuration_loads_and_seeds_nothing(self, tmp_path):
+        before = torch.get_rng_state()
+        odd = {"tokenizer_name": "no/such", "seed": 3, "device": "cuda", "n_devices": 8, "load_in_4bit": True}
+        theirs = write(tmp_path, user_built(), dtype="torch.float16", later="unknown", **odd)
+        assert call("stable_rank", *theirs).exit_code == 0
+        assert torch.equal(torch.get_rng_state(), before)
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"n_layers": 10**9}, "n_layers is 1000000000 there, but the weights have 3"),
+            ({"num_experts": 10**9}, "num_experts is 1000000000 there, but the weights have None"),
+            ({"d_mlp": 10**9}, "blocks.0.mlp.W_in must have shape [32, 1000000000], got [32, 48]"),
+            ({"gated_mlp": True}, "blocks.0.mlp.W_gate must have shape [32, 48], got no such weight"),
+            ({"attn_only": True}, "'blocks.0.ln2.w' is no parameter of the model that the configuration"),
+            ({"act_fn": "swish"}, "it is no HookedTransformerConfig: act_fn=swish must be one of"),
+            ({"n_ctx": "many"}, "it does not describe this model"),
+            ({"d_head": None}, "d_head must be an integer >= 1, got None"),
+            (
+                {"positional_embedding_type": "rotary", "rotary_dim": 10**12},
+                "rotary_dim must be an integer >= 0 and <= 8, got 1000000000000",
+            ),
+            ({"task": 3}, "task must be a table of fields, got 3"),
+        ],
+    )
+    def test_a_configuration_of_another_model_is_one_line(self, fields, message, tmp_path):
+        result = call("stable_rank", *write(tmp_path, user_built(), **fields))
+        assert result.exit_code == 3 and message in result.stderr and "theirs.json" in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1 and not result.stdout
+
+    def test_what_asks_for_anchors_reads_the_architectures_that_can_be_classified(self, tmp_path):
+        odd = write(tmp_path, user_built(gated_mlp=True))
+        result = call("mask_key_token", *odd)
+        assert result.exit_code == 3 and "gated_mlp must be False" in result.stderr
+        assert call("attention_patterns", *write(tmp_path, user_built())).exit_code == 0
+
+    def test_the_start_of_the_run_is_asked_for(self, tmp_path, checkpoint, foreign):
+        theirs = write(tmp_path, user_built())
+        result = call("training_regime", *theirs)
+        assert result.exit_code == 2 and "the start of this run is not known" in result.stderr
+        result = call("stable_rank", *theirs, "--initial", theirs[0])
+        assert result.exit_code == 2 and "--initial is for probes that compare" in result.stderr
+        assert call("training_regime", *theirs, "--initial", "nothing.pt").exit_code == 3
+        given = call("training_regime", checkpoint, "--initial", foreign)  # both are of seed 0
+        assert given.stdout == call("training_regime", checkpoint).stdout
 
 
 def test_without_kaleido_a_still_picture_says_what_is_missing(tmp_path):

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from known_models import as_bridge, user_built
+from known_models import ARCHITECTURES, as_bridge, user_built
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model
 from anchorlens.configuration import field_docs
@@ -20,6 +20,7 @@ from anchorlens.probes import (
     information_flow,
     mask_key_token,
     mask_second_anchor,
+    needs_task,
     q_condensation,
     stable_rank,
     v_similarity,
@@ -129,8 +130,8 @@ class TestEveryProbe:
         with pytest.raises(ValueError, match=r"got Checkpoint; try its build_model\(\)"):
             run(probe, checkpoint)
         if has_task:
-            with pytest.raises(ValueError, match="task must be an AnchorTask, got NoneType"):
-                apply(probe, build_model(SMALL), None, lambda: build_model(SMALL))
+            with pytest.raises(ValueError, match="task must be an AnchorTask, got str"):
+                apply(probe, build_model(SMALL), "two-anchor", lambda: build_model(SMALL))
         model = build_model(SMALL)
         with torch.no_grad():
             model.blocks[0].attn.W_Q[0, 0, 0] = float("nan")
@@ -138,6 +139,24 @@ class TestEveryProbe:
             ValueError, match="weights must be finite, got NaN or infinity in blocks.0.attn.W_Q"
         ):
             run(probe, model)
+
+    def test_without_a_two_anchor_task_it_reads_weights_or_says_what_it_needs(self, probe):
+        class Addition:
+            kind = "addition"
+
+        model, initial = user_built(), user_built(seed=1)
+        if not needs_task(probe):
+            result = apply(probe, model, None, lambda: initial)
+            assert apply(probe, model, Addition(), lambda: initial).to_dict() == result.to_dict()
+            return
+        with pytest.raises(ValueError) as error:
+            apply(probe, model, None, lambda: initial)
+        message = str(error.value)
+        assert message.startswith(f"{probe.__name__} needs the two-anchor task of the model, got none")
+        assert "embedding_pca, stable_rank, training_regime" in message and "\n" not in message
+        for task, name in ((None, "NoneType"), (Addition(), "Addition")):
+            with pytest.raises(ValueError, match=f"task must be an AnchorTask, got {name}"):
+                probe(model, task)
 
     def test_other_tasks(self, probe):
         """Three anchors in a row of other tokens, functions that are no shifts, a short sequence."""
@@ -176,6 +195,26 @@ class TestEveryProbe:
             on.append(floats(run(probe, model, initial)))
         for name, values in on[0].items():
             assert np.allclose(values, on[1][name], atol=1e-4, equal_nan=True), name
+
+
+@pytest.mark.parametrize("probe", [p for p in PROBES if not needs_task(p)], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("fields", ARCHITECTURES.values(), ids=ARCHITECTURES)
+def test_what_reads_weights_alone_takes_any_hooked_transformer(probe, fields):
+    model, initial = (user_built(torch.bfloat16, seed=seed, **fields) for seed in (0, 1))
+    if fields.get("n_layers") == 0 and probe in (stable_rank, q_condensation):
+        with pytest.raises(ValueError, match="the model must have more than 0 layer"):
+            apply(probe, model)
+        return
+    result = apply(probe, model, None, lambda: initial)
+    again = apply(probe, model.float(), None, lambda: initial.float())
+    assert result.to_dict() == again.to_dict()  # in half precision only the weights are rounded
+    assert result.plot().to_json() and json.dumps(result.to_dict(), allow_nan=False)
+    assert any(value is not None for value in result.numbers().values()) or probe is embedding_pca
+
+
+def test_the_probes_that_read_weights_alone():
+    without = {probe.__name__ for probe in PROBES if not needs_task(probe)}
+    assert without == {"stable_rank", "q_condensation", "embedding_pca", "training_regime"}
 
 
 def test_information_flow_draws_a_bridge_without_effects():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model
-from anchorlens.probes import embedding_pca, q_condensation, stable_rank
+from anchorlens.probes import embedding_pca, q_condensation, stable_rank, training_regime
 from anchorlens.probes.embedding_pca import rule_lags
 from anchorlens.probes.shared.linalg import gaussian_stable_rank
 
@@ -137,3 +137,66 @@ class TestEmbedding:
         small = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, d_vocab=60))
         with pytest.raises(ValueError, match="number tokens up to 99 in its vocabulary, got d_vocab 60"):
             embedding_pca(small, AnchorTask())
+
+    def test_without_a_task_all_tokens_are_taken_and_it_says_so(self, model):
+        result = embedding_pca(model)
+        assert result.tokens.tolist() == list(range(201)) and result.token_set == "all tokens"
+        assert result.rule_lags == () and result.lag_order is None
+        assert "of all 201 tokens" in repr(result)
+        assert result.plot().layout.title.text.endswith("Embedding of all 201 tokens")
+        expected = np.cov(model.W_E.detach().double().numpy().T, bias=True)
+        assert result.spectrum == pytest.approx(np.linalg.eigvalsh(expected)[::-1])
+
+    def test_given_tokens(self, model):
+        numbers = embedding_pca(model, AnchorTask())
+        same = embedding_pca(model, AnchorTask(), tokens=range(20, 100))
+        assert same.lag_order == numbers.lag_order and same.token_set == "given tokens"
+        some = embedding_pca(model, AnchorTask(), tokens=[7, 150, 3, 8])
+        assert (
+            some.tokens.tolist() == [7, 150, 3, 8]
+            and some.lag_order is None
+            and some.lags.tolist() == [1, 2, 3]
+        )
+        rows = model.W_E.detach().double()[[7, 150, 3, 8]]
+        rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
+        assert some.lag_cosines[2] == pytest.approx(float(rows[0] @ rows[3]))
+        assert "4 given tokens" in repr(some)
+
+    @pytest.mark.parametrize("tokens", [[1, 2], [1, 2, 2], [-1, 2, 3], [1, 2, 201]])
+    def test_tokens_that_cannot_be_taken(self, tokens, model):
+        with pytest.raises(ValueError, match=r"tokens must be 3 or more different ones .* 0\.\.200, got"):
+            embedding_pca(model, tokens=tokens)
+        with pytest.raises(ValueError, match="tokens must be one or more whole numbers, got 'all'"):
+            embedding_pca(model, tokens="all")
+
+    def test_a_vocabulary_of_language(self):
+        """Many tokens: cosines without the matrix of all pairs, points without their numbers."""
+        large = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, d_vocab=5000))
+        result = embedding_pca(large)
+        rows = large.W_E.detach().double()
+        rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
+        expected = [(rows[:-k] * rows[k:]).sum(-1).mean().item() for k in range(1, 14)]
+        assert result.lag_cosines.tolist() == pytest.approx(expected)
+        assert [result.plot().data[0].mode, embedding_pca(large, AnchorTask()).plot().data[0].mode] == [
+            "markers",
+            "text",
+        ]
+
+
+class TestMovement:
+    def test_without_a_task_it_is_that_of_the_weights(self):
+        initial, model = build_model(CONFIG), build_model(CONFIG, seed=1)
+        alone, whole = (training_regime(model, task, initial=initial) for task in (None, AnchorTask()))
+        assert alone.relative_changes.tolist() == whole.relative_changes.tolist()
+        assert alone.relative_change == whole.relative_change
+        assert alone.kernel is alone.initial_kernel is alone.kernel_distance is alone.kernel_change is None
+        assert alone.n_sequences == 0 and "no tangent kernel without an AnchorTask" in repr(alone)
+        assert {trace.type for trace in alone.plot().data} == {"bar"}
+        assert {trace.type for trace in whole.plot().data} == {"bar", "heatmap"}
+
+    def test_other_shapes_and_what_is_no_model_are_refused(self):
+        model = build_model(CONFIG)
+        with pytest.raises(ValueError, match="the start of the same run, got another shape"):
+            training_regime(model, initial=build_model(ModelConfig()))
+        with pytest.raises(ValueError, match="initial model must be a HookedTransformer, got Linear"):
+            training_regime(model, initial=torch.nn.Linear(2, 2))

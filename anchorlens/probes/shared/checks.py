@@ -47,6 +47,18 @@ def check_task(task: Any) -> None:
         raise ValueError(f"task must be an AnchorTask, got {type(task).__name__}")
 
 
+def two_anchor_task(task: Any) -> AnchorTask | None:
+    """The task of a probe that can do without: an AnchorTask; None for none and for a task of another kind.
+
+    Raises:
+        ValueError: it is no task.
+    """
+    if task is None or isinstance(getattr(task, "kind", None), str) and not isinstance(task, AnchorTask):
+        return None
+    check_task(task)
+    return task
+
+
 def check_inputs(model: HookedTransformer, task: AnchorTask, name: str = "model") -> None:
     """Check a model, a task, and that the model is causal and can read and answer the task.
 

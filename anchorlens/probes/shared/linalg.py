@@ -10,6 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+_MOST_ROWS_SQUARED = 4096
+"""Rows of which every pair is compared at once."""
+
 
 def cosine_matrix(a: Float[Tensor, "row feature"]) -> Float[Tensor, "row row"]:
     """Cosine of every row with every row, -1..1; 0 where a row is zero.
@@ -92,8 +95,14 @@ def lag_cosines(rows: Float[Tensor, "row feature"], lags: range) -> Float[Tensor
         rows: in order; more of them than the largest lag.
         lags: which k, each >= 1.
     """
-    cosines = cosine_matrix(rows.double() - rows.double().mean(dim=0))
-    return torch.stack([cosines.diagonal(offset=lag).mean() for lag in lags])
+    centred = rows.double() - rows.double().mean(dim=0)
+    if len(rows) > _MOST_ROWS_SQUARED:  # a vocabulary of language: all pairs would take gigabytes
+        unit = functional.normalize(centred, dim=-1)
+        pairs = [(unit[:-lag] * unit[lag:]).sum(dim=-1).clamp(-1, 1) for lag in lags]
+    else:
+        cosines = cosine_matrix(centred)
+        pairs = [cosines.diagonal(offset=lag) for lag in lags]
+    return torch.stack([cosines.mean() for cosines in pairs])
 
 
 def cosines_between(

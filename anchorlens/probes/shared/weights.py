@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -17,7 +18,7 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
 
     W_Q is [d_model, n_heads * d_head], W_K and W_V likewise (where heads share keys and values, with as
     many as there are), W_O is [n_heads * d_head, d_model]. A matrix that the model lacks (an MLP's in an
-    attention-only one) is left out.
+    attention-only one) is left out; those of half precision are given in float32.
     """
     matrices = {"embed.W_E": model.W_E}
     if hasattr(model, "pos_embed"):  # there is none where positions are rotated in
@@ -33,7 +34,7 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
             for name, weight in _mlp_matrices(block.mlp):
                 matrices[f"blocks.{layer}.mlp.{name}"] = weight
     matrices["unembed.W_U"] = model.W_U
-    return {name: matrix.detach() for name, matrix in matrices.items()}
+    return {name: single(matrix.detach()) for name, matrix in matrices.items()}
 
 
 def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
@@ -42,6 +43,11 @@ def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
     if named["W_in"] is None:
         named = {name: weight for name, weight in mlp.named_parameters() if weight.dim() == 2}
     yield from ((name, weight) for name, weight in named.items() if weight is not None)
+
+
+def single(weight: Tensor) -> Tensor:
+    """A weight in float32 where it is of half precision, else as it is."""
+    return weight.float() if weight.dtype in (torch.float16, torch.bfloat16) else weight
 
 
 def short_name(name: str) -> str:

@@ -1,0 +1,100 @@
+"""State dicts of a HookedTransformer of any architecture, whatever it was trained on.
+
+What it is says its HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, which may
+have a table `task` beside. Verdicts need one of our architectures and so go by `hooked_transformer`; probes
+that read weights alone do not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from anchorlens.configuration import check_number
+from anchorlens.files import container
+from anchorlens.files.container import readable
+from anchorlens.files.importers import hooked_transformer
+from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.source import state_dict
+from anchorlens.foreign import shown
+from anchorlens.models.hooked import model_of
+from anchorlens.runs.costs import MOST_LAYERS
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+
+@dataclass(frozen=True, eq=False)
+class AnyHooked:
+    """The weights of a HookedTransformer, its configuration, and its task where that is known."""
+
+    model: HookedTransformer
+    """On the CPU, in evaluation mode."""
+    task: AnchorTask | None
+    """The two-anchor task that the configuration gives, None where it gives none."""
+
+    def build_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
+        """The model, there."""
+        self.model.cfg.device = str(device)
+        return self.model.to(device, print_details=False)
+
+    def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
+        """Refused: a state dict does not say where its run started.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("the start of this run is not known: give the initial model itself")
+
+
+def open_any_hooked(path: str | os.PathLike[str], config: str | os.PathLike[str] | None) -> AnyHooked | None:
+    """Open a bare state dict with its HookedTransformerConfig; None where one of them is of another kind.
+
+    Args:
+        path: of the state dict, by itself or as `state_dict`, `model_state_dict` or `model` of a dict.
+        config: JSON or TOML with the fields of a HookedTransformerConfig; one that names a variant of ours is
+            for `open_checkpoint`.
+
+    Raises:
+        CheckpointError: one of the files cannot be read, or they contradict each other.
+    """
+    if config is None or Path(path).is_dir():
+        return None
+    settings = Settings.read(Path(config))
+    if not {"d_model", "n_layers"} <= set(settings.values) or "variant" in settings.values:
+        return None
+    with readable(path):
+        content = container.contents(path).values
+    if not hooked_transformer.recognises(content):
+        return None
+    task = settings.task()
+    tensors = state_dict(content)
+    values = {name: value for name, value in settings.values.items() if name != "task"}
+    with blamed(settings.path, "it does not describe this model"):
+        _check_sizes(values, tensors)
+        return AnyHooked(model_of(values, tensors), task)
+
+
+def _check_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Refuse sizes that the weights do not have, before anything of such a size is built.
+
+    Raises:
+        ValueError: one contradicts the weights.
+    """
+    experts = {found[1] for name in tensors if (found := re.search(r"\.mlp\.experts\.(\d{1,9})\.", name))}
+    layers = {found[1] for name in tensors if (found := re.match(r"blocks\.(\d{1,9})\.", name))}
+    for name, found in (("n_layers", len(layers)), ("num_experts", len(experts) or None)):
+        if values.get(name) != found:
+            raise ValueError(f"{name} is {shown(values.get(name))} there, but the weights have {found}")
+    check_number("n_layers", len(layers), maximum=MOST_LAYERS)
+    check_number("d_head", values.get("d_head"), minimum=1, limit=1_000_000, integer=True)
+    if values.get("rotary_dim") is not None:
+        check_number("rotary_dim", values["rotary_dim"], minimum=0, maximum=values["d_head"], integer=True)

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.options import ConfigOfBare, OwnProbes, check_can_write, check_config
+from anchorlens.cli.options import ConfigOfBare, OwnProbes, TrainData, check_can_write, check_config
+from anchorlens.cli.train_data import training_sets
 from anchorlens.cli.unreadable import reading_checkpoint
 from anchorlens.configuration import check_number
 from anchorlens.foreign import read_json, shown
@@ -24,6 +25,7 @@ def evaluate_command(
     n_noise: Annotated[int, typer.Option(help="Noise draws for every (pair, key, position).")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    train_data: TrainData = None,
 ) -> None:
     """Measure what a checkpoint answers, and name its phase by definition."""
     from anchorlens.files.checkpoint import load_checkpoint
@@ -32,6 +34,7 @@ def evaluate_command(
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
         loaded = load_checkpoint(checkpoint)
+    given = training_sets([checkpoint], train_data)
     from anchorlens.show.terminal.training import print_behaviour
     from anchorlens.tasks.two_anchor.behaviour import evaluate
     from anchorlens.training.numerics import choose_device
@@ -39,7 +42,7 @@ def evaluate_command(
     behaviour = evaluate(
         loaded.last_position_model(choose_device(device)),
         loaded.task,
-        training_set=loaded.training_drawing(),
+        training_set=given.get(checkpoint, loaded.training_drawing()),
         n_noise=n_noise,
         seed=seed,
     )

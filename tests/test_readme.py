@@ -107,7 +107,7 @@ def test_your_own_checkpoint_is_written_and_read_as_its_page_says(tmp_path, monk
         warnings.simplefilter("ignore", DeprecationWarning)  # transformer_lens' own
         exec(compile(code, "your_own_checkpoint.md", "exec"), {})
     verdict = classify(weights, config="config.json")
-    assert verdict.phase is None and verdict.by_behaviour.label == "undecided: underfit"
+    assert verdict.phase is None and verdict.by_behaviour.label == "undecided: training data unknown"
 
 
 def test_the_changelog_names_every_renamed_module():

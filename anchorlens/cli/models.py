@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.options import ConfigOfBare, OwnProbes, check_can_write, check_config
+from anchorlens.cli.options import ConfigOfBare, OwnProbes, TrainData, check_can_write, check_config
+from anchorlens.cli.train_data import training_sets
 from anchorlens.cli.unreadable import reading_checkpoint
 from anchorlens.configuration import check_number
 from anchorlens.foreign import read_json, shown
@@ -30,6 +31,7 @@ def evaluate_command(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    train_data: TrainData = None,
 ) -> None:
     """Measure what a checkpoint answers, and name its phase by definition."""
     from anchorlens.files.checkpoint import load_checkpoint
@@ -39,6 +41,7 @@ def evaluate_command(
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
         loaded = load_checkpoint(checkpoint)
+    given = training_sets([checkpoint], train_data)
     from anchorlens.show.terminal.training import print_behaviour
     from anchorlens.tasks.kinds import TASKS
     from anchorlens.training.numerics import choose_device
@@ -46,7 +49,8 @@ def evaluate_command(
     own = {} if n_noise is None else {"n_noise": n_noise}
     if own and loaded.task.kind != TASKS[0].kind:
         raise ValueError(f"the task {loaded.task.kind} has no noise to draw; leave --n-noise out")
-    behaviour = loaded.evaluate(device=choose_device(device), seed=seed, **own)
+    training_set = given.get(checkpoint, loaded.training_drawing())
+    behaviour = loaded.evaluate(device=choose_device(device), training_set=training_set, seed=seed, **own)
     print_behaviour(checkpoint, loaded, behaviour, as_json)
 
 

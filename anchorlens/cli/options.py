@@ -34,6 +34,18 @@ ConfigOfBare = Annotated[
 ]
 
 
+TrainData = Annotated[
+    Path | None,
+    typer.Option(
+        help="What the checkpoints were trained on that do not carry their own training data: tokens and "
+        "targets in a .pt, .safetensors, .npz or CSV file.",
+        exists=True,
+        dir_okay=False,
+        readable=False,
+    ),
+]
+
+
 def with_field_options(
     command: Callable[..., None], *, axes: bool = False, short: Mapping[str, str] | None = None
 ) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -209,7 +209,7 @@ class AdditionTask(TaskConfig):
         self,
         model: Answers,
         *,
-        training_set: TokenBatch | None = None,
+        training_set: Any = None,
         seed: int = 0,
         max_train: int = _MOST_ASKED,
         batch_size: int = 1024,
@@ -218,7 +218,8 @@ class AdditionTask(TaskConfig):
 
         Args:
             model: a HookedTransformer, or anything that gives logits.
-            training_set: what it was trained on; without it every training sum is taken to be.
+            training_set: what it was trained on, (tokens, targets) as `sequences` gives them; without it every
+                training sum is taken to be.
             seed: of the choice among more than `max_train` different training sums.
             max_train: training sums asked at most.
             batch_size: sequences per forward pass at most.
@@ -235,7 +236,15 @@ class AdditionTask(TaskConfig):
             split: Accuracy.of_some(found, of=len(found)) for split, found in right.items()
         }
         if training_set is not None:
-            trained = _distinct(training_set)
+            from anchorlens.tasks.checked_batch import token_batch
+
+            given = token_batch(
+                training_set,
+                seq_len=self.seq_len,
+                d_vocab=self.d_vocab,
+                every_position=self.mode != "number",
+            )
+            trained = _distinct(given)
             rows = generator(seed, "evaluation").permutation(len(trained))[:max_train]
             measures["train"] = Accuracy.of_some(asker.right(trained.take(rows)), of=len(trained))
         plane = np.zeros((self.largest + 1, self.largest + 1))

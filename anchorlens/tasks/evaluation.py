@@ -75,6 +75,7 @@ class Evaluation(ABC):
             known["ood"],
             known.get("commutativity"),
             standard_errors=standard_errors,
+            training_data_known=self.train_is_known,
         )
 
     def rows(self) -> Iterator[tuple[str, Accuracy, str]]:

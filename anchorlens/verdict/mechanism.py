@@ -94,14 +94,18 @@ class Mechanism:
 
 
 def phase_by_mechanism(
-    model: HookedTransformer, task: Task, train: Accuracy, shape: Mapping[str, Any] | None = None
+    model: HookedTransformer,
+    task: Task,
+    train: Accuracy | None,
+    shape: Mapping[str, Any] | None = None,
 ) -> Mechanism:
     """The phase that a model's readings speak for.
 
     Args:
         model: any HookedTransformer.
         task: what it was trained on; of another kind than AnchorTask there is no such verdict.
-        train: accuracy on its training data; below .90 the phases do not describe it.
+        train: accuracy on its training data; below .90 the phases do not describe it. None where these are
+            not known: the phase is then that of a model which has fit them.
         shape: `variant`, as far as it is known; the rest is read from the model.
 
     Returns:
@@ -127,7 +131,7 @@ def phase_by_mechanism(
         outside.append("the task is not that of the papers")
     outside += fitted.final.unfamiliar(values)
     label = named(probabilities)
-    if train.value < FIT_THRESHOLD:
+    if train is not None and train.value < FIT_THRESHOLD:
         phase = Phase.undecided(
             "underfit", f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
         )

@@ -12,9 +12,9 @@ from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
+from anchorlens.tasks.base import Task
 from anchorlens.tasks.phases import Phase
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
-from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.forecast import TrajectoryPoint
 from anchorlens.verdict.mechanism import Mechanism
 from anchorlens.views import drawn
@@ -36,7 +36,7 @@ class Subject:
     """What it is called, for people: the file's or the model's name."""
     model: HookedTransformer | None = None
     """The model, for pictures; None in a verdict that was read back."""
-    task: AnchorTask | None = None
+    task: Task | None = None
     """What it was trained on; likewise."""
     checkpoint: Checkpoint | None = None
     """Where it came from a checkpoint: weights, configurations, versions; likewise."""
@@ -59,7 +59,7 @@ class Subject:
         """Optimizer steps taken, as far as it is known."""
         return self.stored["step"] if self.checkpoint is None else self.checkpoint.step
 
-    def model_and_task(self) -> tuple[HookedTransformer, AnchorTask]:
+    def model_and_task(self) -> tuple[HookedTransformer, Any]:
         """The model and what it was trained on.
 
         Raises:

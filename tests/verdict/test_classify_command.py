@@ -73,7 +73,7 @@ def test_several_are_a_table(untrained):
     done = call(SHIPPED["phase1"], untrained, columns=300)
     assert done.exit_code == 0
     assert "phase1.pt" in done.stdout and "untrained.pt" in done.stdout
-    assert "underfit" in done.stdout and "Phase 1" in done.stdout
+    assert "undecided: training data unknown" in done.stdout and "Phase 1" in done.stdout
 
 
 def test_a_report_of_nothing_is_not_written_and_one_without_a_folder_refused_before_any_work(tmp_path):

@@ -35,8 +35,6 @@ def print_verdict(verdict: Verdict) -> None:
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
     rows = [("behaviour", phase.label, measured), ("mechanism", mechanism.phase.label, rests)]
     console.print(rich_table(Table(("verdict", "phase", "rests on"), rows)))
-    if phase.phase is None:
-        console.print(phase.reason)
     console.print(verdict.explanation)
     for line in _evidence_lines(mechanism.evidence):
         console.print(line)

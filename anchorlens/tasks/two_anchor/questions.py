@@ -18,6 +18,7 @@ from anchorlens.models.measuring import BATCH_BYTES, device_of, evaluation_mode,
 from anchorlens.randomness import generator
 from anchorlens.tasks.accuracy import Accuracy
 from anchorlens.tasks.asking import check_capacity
+from anchorlens.tasks.batch import TokenBatch
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
@@ -107,7 +108,7 @@ class Questions:
                     pair, split, Accuracy.of_draws(right[order[start:end]], whole=self.whole(split))
                 )
 
-    def ask_batch(self, batch: AnchorBatch | Drawing, limit: int) -> Accuracy:
+    def ask_batch(self, batch: AnchorBatch | TokenBatch | Drawing, limit: int) -> Accuracy:
         """Accuracy on a batch, or on a random choice of `limit` of its sequences."""
         n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
         if len(batch) <= _MOST_PERMUTED:

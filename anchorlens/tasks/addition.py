@@ -218,8 +218,8 @@ class AdditionTask(TaskConfig):
 
         Args:
             model: a HookedTransformer, or anything that gives logits.
-            training_set: what it was trained on, (tokens, targets) as `sequences` gives them; without it every
-                training sum is taken to be.
+            training_set: what it was trained on, (tokens, targets) as `sequences` gives them; without it
+                every training sum is taken to be.
             seed: of the choice among more than `max_train` different training sums.
             max_train: training sums asked at most.
             batch_size: sequences per forward pass at most.

@@ -45,8 +45,9 @@ def classify(
             knows its own.
         config: TOML or JSON file that says what a bare state dict is.
         training_set: the sequences that it was trained on, as `evaluate` takes them: tokens [batch, seq_len]
-            and targets [batch], or [batch, seq_len] where more than the last position is asked. A checkpoint that says how it was trained knows its own. Without it a model
-            that is below .90 on fresh noise has no phase by behaviour, since it may have memorised its data.
+            and targets [batch], or [batch, seq_len] where more than the last position is asked. A checkpoint
+            that says how it was trained knows its own. Without it a model that is below .90 on fresh noise
+            has no phase by behaviour, since it may have memorised its data.
         device: where the model is measured: cpu, cuda, cuda:N or auto. A HookedTransformer stays where
             it is.
         seed: of the noise of the behaviour.
@@ -66,6 +67,7 @@ def classify(
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """
     checkpoint = behaviour = None
+    asked: Any = task
     notes, points = (), ()
     about: dict[str, Any] = {}  # the subject's fields
     given = model_or_checkpoint
@@ -88,12 +90,12 @@ def classify(
         checkpoint = given
 
     if checkpoint is None:
-        task = task_class()() if task is None else task
-        if not isinstance(task, Task):
+        asked = task_class()() if task is None else task
+        if not isinstance(asked, Task):
             raise ValueError(f"task must be a task, AnchorTask() for example, got {type(task).__name__}")
         model, shape = _checked_model(given), None
         about = {"name": "model"}
-        behaviour = task.evaluate(model, training_set=training_set, seed=seed)
+        behaviour = asked.evaluate(model, training_set=training_set, seed=seed)
     else:
         if task is not None and task != checkpoint.task:
             raise ValueError(
@@ -106,7 +108,7 @@ def classify(
                 "out, or give checkpoint.build_model() with your training set"
             )
         where = choose_device(device)
-        task, model, shape = checkpoint.task, checkpoint.build_model(where), shape_of(checkpoint.model)
+        asked, model, shape = checkpoint.task, checkpoint.build_model(where), shape_of(checkpoint.model)
         about = {"name": repr(checkpoint), "checkpoint": checkpoint, **about}
         if behaviour is None:
             if checkpoint.train is not None:
@@ -118,7 +120,7 @@ def classify(
         notes = (*notes, UNKNOWN_DATA)
     if data_known or by_behaviour.cause == "training data unknown":  # whose reason says so already
         notes = (note for note in notes if note != UNKNOWN_DATA)
-    mechanism = phase_by_mechanism(model, task, train if data_known else None, shape)
+    mechanism = phase_by_mechanism(model, asked, train if data_known else None, shape)
     agreement, explanation = explain(by_behaviour, mechanism)
     return Verdict(
         by_behaviour=by_behaviour,
@@ -127,7 +129,7 @@ def classify(
         agreement=agreement,
         explanation=explanation,
         warnings=tuple(dict.fromkeys(notes)),
-        subject=Subject(model=model, task=task, **about),
+        subject=Subject(model=model, task=asked, **about),
         trajectory=tuple(points),
     )
 

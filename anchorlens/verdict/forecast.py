@@ -98,7 +98,7 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
 
 def sampled_behaviour(checkpoint: Checkpoint) -> Evaluation:
     """What a checkpoint answers, from a sample that costs little."""
-    own = {}
+    own: dict[str, Any] = {}
     if isinstance(checkpoint.task, AnchorTask):
         own = {"n_noise": 2, "max_cells": _MOST_CELLS, "max_train": _MOST_TRAIN}
     return checkpoint.evaluate(**own)

@@ -13,6 +13,8 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
 from anchorlens.tasks.base import Task
+from anchorlens.tasks.evaluation import Evaluation, Measured
+from anchorlens.tasks.kinds import task_class
 from anchorlens.tasks.phases import Phase
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.verdict.forecast import TrajectoryPoint
@@ -99,8 +101,8 @@ class Verdict:
     """The phase by definition; `undecided` where a number is within two standard errors of a threshold."""
     mechanism: Mechanism
     """The phase that the inside speaks for."""
-    behaviour: Behaviour
-    """Everything that was measured on answers."""
+    behaviour: Any
+    """Everything that was measured on answers: the task's `Evaluation`, a Behaviour for AnchorTask."""
     agreement: bool | None
     """Whether both name the same phase; None where one of them names none."""
     explanation: str
@@ -152,7 +154,7 @@ class Verdict:
         return cls(
             by_behaviour=Phase.from_dict(values),
             mechanism=Mechanism.from_dict(values["mechanism"]),
-            behaviour=Behaviour.from_dict(values["behaviour"]),
+            behaviour=_evaluation(values["behaviour"]),
             agreement=values["agreement"],
             explanation=values["explanation"],
             warnings=tuple(values["warnings"]),
@@ -188,3 +190,10 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         return drawn("verdict_html")(self)
+
+
+def _evaluation(values: Mapping[str, Any]) -> Evaluation:
+    """An evaluation from JSON data; that of the two-anchor task has a form of its own."""
+    if "measures" not in values:
+        return Behaviour.from_dict(values)
+    return Measured.from_dict(values, task_class(values["kind"]).metrics)

@@ -38,6 +38,7 @@ STATE_VERSION = 1
 ENDED = ("finished", "stopped early", "diverged")
 """How a run can end."""
 _LARGEST_LOG, _LONGEST_LINE, _MOST_LINES = 256 * 2**20, 2**16, 500_000
+_TOO_LARGE = 10**MOST_DIGITS
 
 
 class RunFolder:
@@ -245,15 +246,13 @@ def _log_line(text: bytes) -> dict[str, Any] | None:
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
         return None
     for name, value in line.items():
-        if len(name) > LONGEST or not (value is None or _is_number(value)):
+        if isinstance(value, float):
+            known = math.isfinite(value)
+        else:
+            known = value is None or (isinstance(value, int) and abs(value) < _TOO_LARGE)
+        if not known or len(name) > LONGEST:
             return None
     return line
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and abs(value) < 10**MOST_DIGITS
 
 
 def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:

@@ -21,7 +21,7 @@ from anchorlens.show.diagram import axes
 from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.show.diagram.maps import Map, maps_of
 from anchorlens.show.diagram.outcomes import OUTCOMES, outcome
-from anchorlens.show.diagram.panel import cell_name, columns, curve_layout, packed, panel_text
+from anchorlens.show.diagram.panel import THIS_ID, cell_name, columns, curve_layout, packed, panel_text
 from anchorlens.show.frame import framed
 from anchorlens.show.report.page import write_report
 from anchorlens.sweep.cells import Cell, SweepResult, axes_of, metrics_of
@@ -183,7 +183,10 @@ def diagram_html(
     slices = [ShownSlice(label, layout, summary(layout), maps) for label, layout in layouts.items()]
     varying = axes_of(cells)
     cells = [cell for one in slices for cell in one.layout.cells]
-    panels = (panel_text(cell, fields, list(varying), (links or {}).get(cell.id)) for cell in cells)
+    panels = (
+        panel_text(cell, fields, list(varying), (links or {}).get(cell.id)).replace(cell.id, THIS_ID)
+        for cell in cells
+    )
     packs = [packed(columns(texts)) for texts in iter(lambda: list(islice(panels, CELLS_A_PACK)), [])]
     return framed(
         "diagram.html",

@@ -43,11 +43,11 @@ def evaluate_command(
         loaded = load_checkpoint(checkpoint)
     given = training_sets([checkpoint], train_data)
     from anchorlens.show.terminal.training import print_behaviour
-    from anchorlens.tasks.kinds import TASKS
+    from anchorlens.tasks.kinds import task_class
     from anchorlens.training.numerics import choose_device
 
     own = {} if n_noise is None else {"n_noise": n_noise}
-    if own and loaded.task.kind != TASKS[0].kind:
+    if own and loaded.task.kind != task_class().kind:
         raise ValueError(f"the task {loaded.task.kind} has no noise to draw; leave --n-noise out")
     training_set = given.get(checkpoint, loaded.training_drawing())
     behaviour = loaded.evaluate(device=choose_device(device), training_set=training_set, seed=seed, **own)

@@ -67,16 +67,16 @@ def with_field_options(
 
 def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
     """A command line option for every field of the tasks, of ModelConfig and of TrainConfig, and the task."""
-    from anchorlens.runs.run_config import PART_CLASSES
-    from anchorlens.tasks.kinds import TASKS
+    from anchorlens.runs.run_config import part_classes
+    from anchorlens.tasks.kinds import tasks
 
-    kinds = ", ".join(task.kind for task in TASKS)
-    text = f"What is asked: {kinds}. Default {TASKS[0].kind}."
+    kinds = ", ".join(task.kind for task in tasks())
+    text = f"What is asked: {kinds}. Default {tasks()[0].kind}."
     option = typer.Option("--task", help=text, rich_help_panel="task", show_default=False)
     parameters = [
         inspect.Parameter("kind", _KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option])
     ]
-    for part, cls in PART_CLASSES:
+    for part, cls in part_classes():
         docs, given = field_docs(cls), {parameter.name for parameter in parameters}
         dataclass_fields = vars(cls)["__dataclass_fields__"]
         if part == "task":
@@ -114,10 +114,10 @@ def _is_json(types: tuple[Any, ...]) -> bool:
 
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, with JSON read where a field is no plain value."""
-    from anchorlens.runs.run_config import PART_CLASSES
+    from anchorlens.runs.run_config import part_classes
 
     types = {"kind": (str,)}
-    types |= {name: kinds for _, cls in PART_CLASSES for name, kinds in field_types(cls).items()}
+    types |= {name: kinds for _, cls in part_classes() for name, kinds in field_types(cls).items()}
     return {
         name: read_json(name, value) if isinstance(value, str) and _is_json(types[name]) else value
         for name, value in fields.items()

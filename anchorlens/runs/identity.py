@@ -9,7 +9,7 @@ from typing import Any
 
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.kinds import TASKS
+from anchorlens.tasks.kinds import task_class
 
 EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_every", "eval_every")
 """Fields of TrainConfig that say where a run is carried out and what it records."""
@@ -61,7 +61,7 @@ def _without(
 ) -> dict[str, Mapping[str, Any]]:
     """The parts without some fields of `train`, and without the kind of task where it was not yet named."""
     train = {name: value for name, value in values["train"].items() if name not in left_out}
-    unnamed = values["task"].get("kind") == TASKS[0].kind
+    unnamed = values["task"].get("kind") == task_class().kind
     task = {name: value for name, value in values["task"].items() if not (unnamed and name == "kind")}
     return {**values, "task": task, "train": train}
 

@@ -10,7 +10,7 @@ from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig, sizes
 from anchorlens.runs.train_config import DURATIONS, TrainConfig
 from anchorlens.tasks.base import Task
-from anchorlens.tasks.kinds import TASKS, read_task
+from anchorlens.tasks.kinds import read_task, tasks
 from anchorlens.views import view
 
 Parts = Mapping[str, Mapping[str, Any]]
@@ -94,7 +94,7 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for name, value in fields.items():
         owners = field_owners(name)
         if not owners and name != "kind":
-            known = [field for _, cls in PART_CLASSES for field in field_types(cls)]
+            known = [field for _, cls in part_classes() for field in field_types(cls)]
             raise ValueError(f"no configuration has a field {shown(name)}; {suggestion(name, known)}")
         part = owners[0][0] if owners else "task"
         parts.setdefault(part, {})[name] = value
@@ -114,10 +114,11 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
     return result
 
 
-PART_CLASSES = (*(("task", task) for task in TASKS), ("model", ModelConfig), ("train", TrainConfig))
-"""Part of a run, and a configuration class that it is read into: of a task one for every kind."""
+def part_classes() -> list[tuple[str, type]]:
+    """Part of a run, and a configuration class that it is read into: of a task one for every kind."""
+    return [*(("task", task) for task in tasks()), ("model", ModelConfig), ("train", TrainConfig)]
 
 
 def field_owners(name: str) -> list[tuple[str, type]]:
-    """Those of `PART_CLASSES` that have a field; of one part, as no two parts share a name."""
-    return [(part, cls) for part, cls in PART_CLASSES if name in field_types(cls)]
+    """Those of `part_classes` that have a field; of one part, as no two parts share a name."""
+    return [(part, cls) for part, cls in part_classes() if name in field_types(cls)]

@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
 from anchorlens.foreign import check_values, may_be_refused, printable
-from anchorlens.tasks.kinds import TASKS
+from anchorlens.tasks.kinds import task_class
 from anchorlens.tasks.phases import Cause
 
 
@@ -124,7 +124,7 @@ class _Curve(_Closed):
 class _Measured(_Closed):
     """The evaluation of a task other than the two-anchor task."""
 
-    kind: Literal[tuple(task.kind for task in TASKS[1:])]  # pyright: ignore[reportInvalidTypeForm]
+    kind: Annotated[str, AfterValidator(lambda kind: task_class(kind).kind)]
     measures: dict[Name, _Accuracy | None]
     finite: bool
     options: dict[Name, Any]

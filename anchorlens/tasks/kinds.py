@@ -15,6 +15,11 @@ TASKS: tuple[type[Task], ...] = (AnchorTask, AdditionTask)
 """Every kind of task; the first is that of data which name none."""
 
 
+def tasks() -> tuple[type[Task], ...]:
+    """The kinds of task that there are now."""
+    return TASKS
+
+
 def task_class(kind: Any = None) -> type[Task]:
     """The class of a kind of task; the two-anchor task's for None.
 

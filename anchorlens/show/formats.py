@@ -9,6 +9,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from anchorlens.foreign import printable
+
 MOST_CHARACTERS = 240
 """Of a text in a view; the end of a longer one is left out."""
 _LEAST = 5e-4
@@ -50,6 +52,13 @@ def ticks(text: str) -> Markup:
     if len(parts) % 2 == 0:  # a tick without another
         return escape(text)
     return Markup().join(Markup(f"<code>{part}</code>") if i % 2 else part for i, part in enumerate(parts))
+
+
+def printable_lines(value: Any) -> Any:
+    """What stands in HTML: of a foreign text no control characters, but its line breaks."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "\n".join(line if line.isprintable() else printable(line, None) for line in value.split("\n"))
 
 
 def short(text: str, most: int = MOST_CHARACTERS) -> str:

@@ -1,4 +1,7 @@
-"""Where a reading lies among the ranges of the phases: a small drawing, and its numbers."""
+"""A reading in the table of evidence, and where it lies among the ranges of the phases, as a drawing.
+
+Not by a template: a page of many cells has tens of thousands of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup, escape
 
+from anchorlens.show.formats import number, printable_lines
 from anchorlens.tasks.phases import COLOURS, LABELS, SHORT
 
 if TYPE_CHECKING:
@@ -86,15 +90,34 @@ _GROUND = "".join(
 )
 
 
-def range_svg(evidence: Evidence) -> Markup:
-    """The drawing of a `range_bar`: bands, and a line with an arrowhead at the value.
+def evidence_row(evidence: Evidence) -> Markup:
+    """The row of a reading: what it means, its value, its place among the phases, its vote and weight."""
+    vote = "none"
+    if evidence.vote is not None:
+        colour = COLOURS.get(evidence.vote, "currentColor")
+        vote = (
+            '<svg class="al-dot" width="10" height="10" aria-hidden="true" focusable="false">'
+            f'<rect width="10" height="10" rx="2" fill="{colour}"></rect></svg>'
+            f"{escape(printable_lines(evidence.vote))}"
+        )
+    meaning, reading = map(escape, map(printable_lines, (evidence.meaning, evidence.reading)))
+    return Markup(
+        '<tr role="row">\n'
+        f'      <th scope="row" role="rowheader"><span class="al-meaning">{meaning}</span>'
+        f"<code>{reading}</code></th>\n"
+        f'      <td role="cell" class="al-number" data-name="Value">{number(evidence.value)}</td>\n'
+        f'      <td role="cell">{_drawing(range_bar(evidence))}</td>\n'
+        f'      <td role="cell" data-name="Speaks for">{vote}</td>\n'
+        f'      <td role="cell" class="al-number" data-name="Weight">{number(evidence.weight, ".2f")}</td>\n'
+        "    </tr>"
+    )
 
-    Not a template, as a page of many cells has tens of thousands of them.
-    """
-    bar = range_bar(evidence)
+
+def _drawing(bar: RangeBar) -> str:
+    """Bands, and a line with an arrowhead at the value."""
     parts = [
         '<svg class="al-range" viewBox="0 0 224 62" width="224" height="62" role="img" '
-        f'aria-label="{escape(bar.words)}">\n  {_GROUND}\n'
+        f'aria-label="{bar.words}">\n  {_GROUND}\n'
     ]
     parts += [
         f'  <rect x="{round(60 + 1.6 * band.start, 2)}" y="{9.5 + 13 * k}" '
@@ -108,4 +131,4 @@ def range_svg(evidence: Evidence) -> Markup:
             f'  <line x1="{x}" x2="{x}" y1="5" y2="61" stroke="currentColor" stroke-width="1.6"></line>\n'
             f'  <path d="M{x - 4} 0 h8 l-4 6 z" fill="currentColor"></path>\n'
         )
-    return Markup("".join([*parts, "</svg>\n"]))
+    return "".join([*parts, "</svg>\n"])

@@ -14,10 +14,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from anchorlens.foreign import printable
 from anchorlens.show import tables, words
-from anchorlens.show.formats import heading, number, plain, short, ticks
-from anchorlens.show.range_bar import range_svg
+from anchorlens.show.formats import heading, number, plain, printable_lines, short, ticks
+from anchorlens.show.range_bar import evidence_row
 from anchorlens.tasks import phases
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -34,18 +33,11 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_printable_lines,
+        finalize=printable_lines,
     )
     made.filters |= {"number": number, "plain": plain, "short": short, "ticks": ticks, "heading": heading}
-    made.globals |= {"range_svg": range_svg, "words": words, "phases": phases, "built": tables}
+    made.globals |= {"evidence_row": evidence_row, "words": words, "phases": phases, "built": tables}
     return made
-
-
-def _printable_lines(value: Any) -> Any:
-    """What a template writes: of a foreign text no control characters, but its line breaks."""
-    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
-        return value
-    return "\n".join(line if line.isprintable() else printable(line, None) for line in value.split("\n"))
 
 
 def rendered(template: str, **content: Any) -> str:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 
 import pytest
 from html_page import Page
@@ -10,7 +11,7 @@ from known_verdicts import EVIDENCE, HOSTILE, mechanism, whole_verdict
 
 from anchorlens.probes import PROBES
 from anchorlens.show import write_report
-from anchorlens.show.range_bar import range_bar
+from anchorlens.show.range_bar import evidence_row, range_bar
 from anchorlens.show.words import CAPTIONS
 
 SECTIONS = ["verdict", "evidence", "pictures", "behaviour", "training", "configuration"]
@@ -105,6 +106,21 @@ class TestRangeBar:
     @pytest.mark.parametrize("reading", EVIDENCE[2:])
     def test_without_a_number_there_is_no_mark(self, reading):
         assert range_bar(reading).value is None and range_bar(reading).words.startswith("no value")
+
+
+class TestEvidenceRow:
+    def test_holds_the_reading_its_drawing_and_the_colour_of_its_vote(self):
+        kinds = [name for name, _ in Page(str(evidence_row(EVIDENCE[0]))).elements]
+        n_bands = len(EVIDENCE[0].ranges)
+        assert kinds.count("td") == 4 and kinds.count("svg") == 2
+        assert kinds.count("rect") == n_bands + 1 and "path" in kinds
+
+    def test_foreign_texts_stay_texts(self):
+        one = replace(EVIDENCE[0], meaning=HOSTILE, reading=HOSTILE, vote=HOSTILE)
+        allowed = {name for name, _ in Page(str(evidence_row(EVIDENCE[0]))).elements}
+        html = str(evidence_row(one))
+        assert {name for name, _ in Page(html).elements} <= allowed
+        assert html.replace("\n", "").isprintable()
 
 
 class TestNotebookView:

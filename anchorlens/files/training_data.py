@@ -21,7 +21,7 @@ from anchorlens.tasks.checked_batch import token_batch
 
 _MOST_BYTES = 2**30
 """Of a file, and of what a compressed one becomes."""
-_MOST_BYTES_OF_CSV = 2**28
+_MOST_BYTES_OF_CSV = 2**27
 _MOST_COLUMNS = 10_000
 _MOST_ENTRIES = 1000
 _MOST_COMPRESSION = 64
@@ -39,7 +39,7 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
     Args:
         path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], a
             `.npz` file with such arrays, or a `.csv` file: in each row the tokens and then the target, with
-            or without a first row of names. Recognised by content; at most 1 GiB, CSV 256 MiB.
+            or without a first row of names. Recognised by content; at most 1 GiB, CSV 128 MiB.
 
     Returns:
         Tokens and targets, int64.

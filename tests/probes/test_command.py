@@ -197,6 +197,15 @@ class TestAnyHookedTransformer:
         assert result.exit_code == 3 and message in result.stderr and "theirs.json" in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1 and not result.stdout
 
+    def test_weights_that_are_no_floats_or_of_half_precision(self, tmp_path):
+        model = user_built(torch.bfloat16)
+        theirs = write(tmp_path, model)
+        assert json.loads(call("stable_rank", *theirs, "--json").stdout) == stable_rank(model).to_dict()
+        state = model.state_dict()
+        torch.save({**state, "embed.W_E": state["embed.W_E"].to(torch.uint8)}, theirs[0])
+        result = call("stable_rank", *theirs)
+        assert result.exit_code == 3 and "embed.W_E must hold floating point numbers" in result.stderr
+
     def test_what_asks_for_anchors_reads_the_architectures_that_can_be_classified(self, tmp_path):
         odd = write(tmp_path, user_built(gated_mlp=True))
         result = call("mask_key_token", *odd)

@@ -18,8 +18,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/anchorlens demo
 
+# two workers on two cores, each and its children with one thread: more would wait for each other
 test: $(READY)
-	$(BIN)/python -m pytest -m 'not slow' --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow' --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -134,11 +134,25 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
     except ValueError:  # Python reads no integer of thousands of digits
         raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits") from None
     try:
-        _check_depth(content)
+        check_values(content)
     except _NotFinite:
         json.loads(text, parse_float=_finite)  # raises the same with the number as it stands in the text
         raise
     return content
+
+
+def may_be_refused(text: bytes) -> bool:
+    """Whether `read_json` may find too many values, or an integer of too many digits, in a JSON text.
+
+    Quick, for what is read in another way; of what `read_json` refuses, depth and finite numbers are left.
+    """
+    if len(text) > MOST_VALUES and sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        return True
+    return _LONG in text.translate(_ALL_ZEROS)
+
+
+_ALL_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG = b"0" * (MOST_DIGITS + 1)
 
 
 def read_toml(text: str | bytes) -> dict[str, Any]:
@@ -159,7 +173,7 @@ def read_toml(text: str | bytes) -> dict[str, Any]:
         raise ValueError(f"is no TOML: {printable(error)}") from None
     except ValueError:  # Python reads no integer of thousands of digits
         raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits") from None
-    _check_depth(content)
+    check_values(content)
     return content
 
 
@@ -170,8 +184,12 @@ def _decoded(text: str | bytes) -> str:
         raise ValueError(f"must be UTF-8 text, got byte {error.object[error.start]:#04x}") from None
 
 
-def _check_depth(content: Any) -> None:
-    """Walk through lists and tables level by level; numbers are looked at on the way."""
+def check_values(content: Any) -> None:
+    """Walk through lists and tables level by level; numbers are looked at on the way.
+
+    Raises:
+        ValueError: more than 64 levels, a number that is not finite, or an integer of more than 30 digits.
+    """
     level, depth = [content], 0
     while level:
         depth += 1
@@ -195,17 +213,6 @@ def _check_depth(content: Any) -> None:
 def _check_digits(number: int) -> None:
     if number.bit_length() > 100 and abs(number) >= 10**MOST_DIGITS:
         raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits")
-
-
-def short_integer(text: str) -> int:
-    """The integer that a text of at most 30 digits is.
-
-    Raises:
-        ValueError: it has more.
-    """
-    if len(text) > MOST_DIGITS + 1:
-        raise ValueError(f"holds an integer of more than {MOST_DIGITS} digits")
-    return int(text)
 
 
 def _finite(text: str) -> float:

@@ -8,8 +8,8 @@ import numpy as np
 
 from anchorlens.foreign import shown
 
-Stream = Literal["initialisation", "data", "order", "evaluation", "probe"]
-_STREAMS: tuple[Stream, ...] = ("initialisation", "data", "order", "evaluation", "probe")
+Stream = Literal["initialisation", "data", "order", "evaluation", "probe", "loss"]
+_STREAMS: tuple[Stream, ...] = ("initialisation", "data", "order", "evaluation", "probe", "loss")
 
 
 def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSequence:

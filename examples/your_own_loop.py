@@ -3,8 +3,8 @@
     python examples/your_own_loop.py [--steps 400]
 
 A model of one's own differs from the papers' in everything but the task: here TransformerLens's default
-initialisation, and Adam without a schedule. The behaviour verdict needs nothing else; the mechanism verdict
-says in its warnings how far the model is from those it was calibrated on.
+initialisation, and Adam without a schedule. The behaviour verdict needs what it was trained on and nothing
+else; the mechanism verdict says in its warnings how far the model is from those it was calibrated on.
 """
 
 from __future__ import annotations
@@ -35,15 +35,19 @@ def main(steps: int = 400, batch_size: int = 256) -> Verdict:
         )
     )  # fmt: skip
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    seen = []
     for step in range(steps):
         batch = task.sample(batch_size, seed=step)
+        seen.append(batch)
         loss = cross_entropy(model(batch.tokens)[:, -1], batch.targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         if step % 50 == 0:
             print(f"step {step:4d}  loss {loss.item():.3f}")
-    verdict = classify(model, task)
+    tokens = torch.cat([batch.tokens for batch in seen])  # [batch, pos]
+    targets = torch.cat([batch.targets for batch in seen])  # [batch]
+    verdict = classify(model, task, training_set=(tokens, targets))
     print(verdict)
     print(verdict.explanation)
     for warning in verdict.warnings:

@@ -50,7 +50,7 @@ def subject(config, name, *, with_checkpoint=True, **fields):
 
 def verdict(of, **fields):
     """Both verdicts on a subject; what it answers is measured, the rest is made up."""
-    behaviour = evaluate(of.model, of.task, n_noise=2)
+    behaviour = evaluate(of.model, of.task, training_set=of.task.sample(64, seed=0), n_noise=2)
     known = {
         "by_behaviour": behaviour.phase,
         "mechanism": mechanism(),

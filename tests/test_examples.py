@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from browser import needs_chromium
+from quick_tsne import quick_tsne
 
 from anchorlens import Checkpoint, build_model, checkpoints, load_checkpoint, preset, train_many
 from anchorlens.probes import PROBES
@@ -86,7 +87,8 @@ def test_probe_benchmark_measures_every_probe():
     benchmark = example("benchmarks/probes")
     run = preset("quick", **TINY)
     checkpoint = Checkpoint.from_model(build_model(run.model), run.model, run.task, train=run.train)
-    rows = benchmark.measure(checkpoint, "cpu", patches=True)
+    with quick_tsne():
+        rows = benchmark.measure(checkpoint, "cpu", patches=True)
     assert [row["probe"] for row in rows[1:-1]] == [probe.__name__ for probe in PROBES]
     assert rows[-1]["probe"] == "activation patches" and json.dumps(rows)
     assert benchmark.table(rows).row_count == len(PROBES) + 3

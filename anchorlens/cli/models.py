@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.options import ConfigOfBare, OwnProbes, check_can_write, check_config
+from anchorlens.cli.options import ConfigOfBare, OwnProbes, TrainData, check_can_write, check_config
+from anchorlens.cli.train_data import training_sets
 from anchorlens.cli.unreadable import reading_checkpoint
 from anchorlens.configuration import check_number
 from anchorlens.foreign import read_json, shown
@@ -25,28 +26,31 @@ def evaluate_command(
         Path, typer.Argument(help="A checkpoint file, .pt or .safetensors.", readable=False)
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
-    n_noise: Annotated[int, typer.Option(help="Noise draws for every (pair, key, position).")] = 8,
+    n_noise: Annotated[
+        int | None, typer.Option(help="Noise draws for every (pair, key, position). Default 8.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    train_data: TrainData = None,
 ) -> None:
     """Measure what a checkpoint answers, and name its phase by definition."""
     from anchorlens.files.checkpoint import load_checkpoint
 
-    check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True)
+    if n_noise is not None:
+        check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True)
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
         loaded = load_checkpoint(checkpoint)
+    given = training_sets([checkpoint], train_data)
     from anchorlens.show.terminal.training import print_behaviour
-    from anchorlens.tasks.two_anchor.behaviour import evaluate
+    from anchorlens.tasks.kinds import TASKS
     from anchorlens.training.numerics import choose_device
 
-    behaviour = evaluate(
-        loaded.last_position_model(choose_device(device)),
-        loaded.task,
-        training_set=loaded.training_drawing(),
-        n_noise=n_noise,
-        seed=seed,
-    )
+    own = {} if n_noise is None else {"n_noise": n_noise}
+    if own and loaded.task.kind != TASKS[0].kind:
+        raise ValueError(f"the task {loaded.task.kind} has no noise to draw; leave --n-noise out")
+    training_set = given.get(checkpoint, loaded.training_drawing())
+    behaviour = loaded.evaluate(device=choose_device(device), training_set=training_set, seed=seed, **own)
     print_behaviour(checkpoint, loaded, behaviour, as_json)
 
 

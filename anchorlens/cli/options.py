@@ -34,6 +34,18 @@ ConfigOfBare = Annotated[
 ]
 
 
+TrainData = Annotated[
+    Path | None,
+    typer.Option(
+        help="What the checkpoints were trained on that do not carry their own training data: tokens and "
+        "targets in a .pt, .safetensors, .npz or CSV file.",
+        exists=True,
+        dir_okay=False,
+        readable=False,
+    ),
+]
+
+
 def with_field_options(
     command: Callable[..., None], *, axes: bool = False, short: Mapping[str, str] | None = None
 ) -> Callable[..., None]:
@@ -54,15 +66,26 @@ def with_field_options(
 
 
 def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
-    """A command line option for every field of AnchorTask, ModelConfig and TrainConfig."""
+    """A command line option for every field of the tasks, of ModelConfig and of TrainConfig, and the task."""
     from anchorlens.runs.run_config import PART_CLASSES
+    from anchorlens.tasks.kinds import TASKS
 
-    parameters = []
-    for part, cls in PART_CLASSES.items():
-        docs = field_docs(cls)
+    kinds = ", ".join(task.kind for task in TASKS)
+    text = f"What is asked: {kinds}. Default {TASKS[0].kind}."
+    option = typer.Option("--task", help=text, rich_help_panel="task", show_default=False)
+    parameters = [
+        inspect.Parameter("kind", _KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option])
+    ]
+    for part, cls in PART_CLASSES:
+        docs, given = field_docs(cls), {parameter.name for parameter in parameters}
+        dataclass_fields = vars(cls)["__dataclass_fields__"]
+        if part == "task":
+            part = f"task {cls.kind}"  # pyright: ignore[reportAttributeAccessIssue]
         for name, types in field_types(cls).items():
+            if name in given:  # of another task too, and read as its class asks
+                continue
             text = docs[name] + (" As JSON." if _is_json(types) else "")
-            default = cls.__dataclass_fields__[name].default
+            default = dataclass_fields[name].default
             if isinstance(default, int | float | str) and not isinstance(default, bool):
                 text += f" Default {default}."
             names = [name, *(other for other in short if short[other] == name)]
@@ -93,7 +116,8 @@ def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, with JSON read where a field is no plain value."""
     from anchorlens.runs.run_config import PART_CLASSES
 
-    types = {name: kinds for cls in PART_CLASSES.values() for name, kinds in field_types(cls).items()}
+    types = {"kind": (str,)}
+    types |= {name: kinds for _, cls in PART_CLASSES for name, kinds in field_types(cls).items()}
     return {
         name: read_json(name, value) if isinstance(value, str) and _is_json(types[name]) else value
         for name, value in fields.items()

@@ -18,7 +18,8 @@ def train_command(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="quick (default), paper-2l1h, paper-gpt2, phase1, phase2, phase2-commutative or phase3."
+            help="quick (default), paper-2l1h, paper-gpt2, phase1, phase2, phase2-commutative, phase3, "
+            "addition or addition-reversed."
         ),
     ] = None,
     config: Annotated[
@@ -43,7 +44,7 @@ def train_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
     **fields: Any,
 ) -> None:
-    """Train a HookedTransformer on a two-anchor task, save it and measure it.
+    """Train a HookedTransformer on a task, the two-anchor task unless --task says another, and measure it.
 
     A flag beats the TOML file, which beats the preset.
     """

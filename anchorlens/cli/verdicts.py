@@ -16,7 +16,8 @@ from anchorlens.cli.errors import (
     one_line_errors,
     say,
 )
-from anchorlens.cli.options import ConfigOfBare, OwnProbes, check_can_write, check_config
+from anchorlens.cli.options import ConfigOfBare, OwnProbes, TrainData, check_can_write, check_config
+from anchorlens.cli.train_data import training_sets
 from anchorlens.cli.unreadable import unreadable_message
 from anchorlens.configuration import check_number
 
@@ -32,6 +33,7 @@ def classify_command(
         ),
     ],
     config: ConfigOfBare = None,
+    train_data: TrainData = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object for each checkpoint, a line each.")
     ] = False,
@@ -62,6 +64,7 @@ def classify_command(
     from anchorlens.probes import with_own
 
     probes = with_own(own or [])
+    given = training_sets(checkpoints, train_data, config)
     from anchorlens.show.terminal import verdict as printing
     from anchorlens.show.terminal.console import print_json
     from anchorlens.verdict import classify
@@ -69,7 +72,7 @@ def classify_command(
     verdicts, unreadable = [], 0
     for path in checkpoints:
         try:
-            verdict = classify(path, config=config, device=device, seed=seed)
+            verdict = classify(path, config=config, training_set=given.get(path), device=device, seed=seed)
         except (ValueError, OSError, MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and not is_out_of_memory(error):
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,16 +10,16 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
+from anchorlens.tasks.kinds import logged_metrics
 from anchorlens.tasks.phases import COLOURS
 
 Log = Sequence[Mapping[str, Any]]
-"""Lines with `step` and, as far as they were measured, `loss`, `train_accuracy`, `id_accuracy` and
-`ood_accuracy`."""
+"""Lines with `step` and, as far as they were measured, `loss` and the task's metrics."""
 
 LOSS = COLOURS["Phase 3"]
 """Colour of the loss."""
 
-ACCURACIES = {
+_STYLES = {
     name: {"line": {"color": colour, "dash": dash}, "marker": {"symbol": symbol, "color": colour}}
     for name, colour, dash, symbol in (
         ("train", GREY, "dot", "circle"),
@@ -26,7 +27,22 @@ ACCURACIES = {
         ("OOD", ORANGE, "solid", "diamond"),
     )
 }
-"""Name -> how its line is drawn, told apart without colour too."""
+"""Title of a metric -> how its line is drawn, told apart without colour too."""
+_OTHERS = [
+    {"line": {"color": colour, "dash": "dashdot"}, "marker": {"symbol": symbol, "color": colour}}
+    for colour, symbol in zip(list(COLOURS.values())[:3], ("triangle-up", "cross", "star"), strict=True)
+]
+
+
+def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Name in a log -> title, and how its line is drawn, of the metrics that it holds.
+
+    Train, ID and OOD accuracy are among them in any case, so that all curves have their place for them.
+    """
+    names = {name for line in log for name in line}
+    shown = {n: m.title for n, m in logged_metrics().items() if n in names or m.title in _STYLES}
+    others = itertools.cycle(_OTHERS)
+    return {name: (title, _STYLES.get(title) or next(others)) for name, title in shown.items()}
 
 
 def training_curve(log: Log) -> go.Figure:
@@ -43,7 +59,8 @@ def training_curve(log: Log) -> go.Figure:
 
 def training_traces(log: Log) -> list[dict[str, Any]]:
     """The lines of a training curve, as plotly.js reads them; `training_curve` draws them."""
-    traces = [accuracy_line(name, *known(log, f"{name.lower()}_accuracy")) for name in ACCURACIES]
+    styles = metric_styles(log).items()
+    traces = [accuracy_line(title, *known(log, name), style) for name, (title, style) in styles]
     steps, losses = known(log, "loss")
     loss = {"type": "scatter", "x": steps, "y": losses, "mode": "lines", "name": "loss"}
     return [*traces, {**loss, "line": {"color": LOSS}, "xaxis": "x2", "yaxis": "y2"}]
@@ -62,10 +79,12 @@ def two_rows(above: str, below: str) -> go.Figure:
     return figure.update_yaxes(title=below, row=2, col=1)
 
 
-def accuracy_line(name: str, steps: Sequence[Any], values: Sequence[Any]) -> dict[str, Any]:
-    """One accuracy in the upper row."""
+def accuracy_line(
+    name: str, steps: Sequence[Any], values: Sequence[Any], style: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One metric in the upper row."""
     line = {"type": "scatter", "x": steps, "y": values, "name": name, "xaxis": "x", "yaxis": "y"}
-    return {**line, "mode": "lines+markers" if len(steps) <= 40 else "lines", **ACCURACIES[name]}
+    return {**line, "mode": "lines+markers" if len(steps) <= 40 else "lines", **style}
 
 
 def finished(figure: go.Figure, title: str) -> go.Figure:

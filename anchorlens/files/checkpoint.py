@@ -20,13 +20,14 @@ from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig, sizes
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.hooked import build_model
-from anchorlens.models.stacked.forward import LastPosition
+from anchorlens.models.stacked.forward import FastModel
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.randomness import generator
 from anchorlens.runs.costs import check_cost
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.two_anchor.drawing import Drawing
-from anchorlens.tasks.two_anchor.task import AnchorBatch, AnchorTask
+from anchorlens.tasks.base import Batch, Task
+from anchorlens.tasks.evaluation import Evaluation
+from anchorlens.tasks.kinds import read_task
 from anchorlens.views import drawn
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Checkpoint:
     """The weights of one moment and what they are; what `save_checkpoint` writes.
 
     Example:
-        >>> task, config = AnchorTask(), ModelConfig(gamma=0.5)
+        >>> from anchorlens import preset
+        >>> task, config, _ = preset("quick", gamma=0.5)
         >>> checkpoint = Checkpoint.from_model(build_model(config), config, task)
         >>> checkpoint
         Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
@@ -58,8 +60,8 @@ class Checkpoint:
 
     model: ModelConfig
     """Architecture and initialisation."""
-    task: AnchorTask
-    """What it was trained on."""
+    task: Any
+    """What it was trained on: a `Task`, such as AnchorTask."""
     weights: Mapping[str, Tensor]
     """Parameter name (HookedTransformer's) -> tensor on the CPU."""
     train: TrainConfig | None = None
@@ -76,7 +78,7 @@ class Checkpoint:
         cls,
         model: HookedTransformer,
         config: ModelConfig,
-        task: AnchorTask,
+        task: Task,
         *,
         train: TrainConfig | None = None,
         step: int = 0,
@@ -127,7 +129,7 @@ class Checkpoint:
     def _dtype(self) -> Literal["float32", "float64"]:
         return "float64" if self.weights["embed.W_E"].dtype == torch.float64 else "float32"
 
-    def last_position_model(self, device: str | torch.device = "cpu") -> LastPosition:
+    def last_position_model(self, device: str | torch.device = "cpu") -> FastModel:
         """These weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
 
         They are HookedTransformer's logits at the last position, sooner and without importing it.
@@ -135,17 +137,39 @@ class Checkpoint:
         Args:
             device: where it computes.
         """
+        return self.fast_model(device).at_end(1)
+
+    def fast_model(self, device: str | torch.device = "cpu") -> FastModel:
+        """These weights as a function from tokens [batch, pos] to logits [batch, pos, d_vocab].
+
+        They are HookedTransformer's logits, sooner and without importing it.
+
+        Args:
+            device: where it computes.
+        """
         layout = Layout(self.model)
-        return LastPosition(self.model, layout.merged(layout.row(self.weights).to(device).unsqueeze(0)))
+        parameters = layout.merged(layout.row(self.weights).to(device).unsqueeze(0))
+        return FastModel(self.model, parameters, n_last=None)
 
-    def training_set(self) -> AnchorBatch | None:
+    def evaluate(self, *, device: str | torch.device = "cpu", **options: Any) -> Evaluation:
+        """What these weights answer to their task, on the training data that they had.
+
+        Args:
+            device: where it is computed.
+            **options: of the task's `evaluate`: `seed`, and its own.
+        """
+        options = {"training_set": self.training_drawing(), **options}
+        return self.task.evaluate(self.fast_model(device), **options)
+
+    def training_set(self) -> Any:
         """The sequences it was trained on, drawn again from the seed; None without a train config."""
-        drawn = self.training_drawing()
-        return None if drawn is None else drawn.all()
+        return None if self.train is None else training_set(self.task, self.train)
 
-    def training_drawing(self) -> Drawing | None:
+    def training_drawing(self) -> Batch | None:
         """The same, not yet drawn: for `evaluate`, which asks some of them alone."""
-        return None if self.train is None else _training_drawing(self.task, self.train)
+        if self.train is None:
+            return None
+        return self.task.training_drawing(self.train.n_samples, generator(self.train.seed, "data"))
 
     @property
     def outline(self) -> str:
@@ -161,13 +185,9 @@ class Checkpoint:
         return f"Checkpoint({self.model.variant}, {layers}, gamma {self.model.gamma}, step {self.step})"
 
 
-def training_set(task: AnchorTask, config: TrainConfig) -> AnchorBatch:
+def training_set(task: Task, config: TrainConfig) -> Any:
     """The training sequences of a run: a function of the task, the seed and their number alone."""
-    return _training_drawing(task, config).all()
-
-
-def _training_drawing(task: AnchorTask, config: TrainConfig) -> Drawing:
-    return task.drawing(config.n_samples, split="train", seed=generator(config.seed, "data"))
+    return task.training_set(config.n_samples, generator(config.seed, "data"))
 
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
@@ -184,9 +204,10 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
 
     Example:
         >>> import tempfile, pathlib
-        >>> config = ModelConfig(gamma=0.5)
+        >>> from anchorlens import preset
+        >>> task, config, _ = preset("quick", gamma=0.5)
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "ckpt.safetensors"
-        >>> save_checkpoint(path, Checkpoint.from_model(build_model(config), config, AnchorTask()))
+        >>> save_checkpoint(path, Checkpoint.from_model(build_model(config), config, task))
         >>> load_checkpoint(path)
         Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
     """
@@ -233,7 +254,7 @@ def from_contents(path: str | os.PathLike[str], content: Mapping[str, Any]) -> C
         config = ModelConfig.from_dict(header["model"])
         checkpoint = Checkpoint(
             model=config,
-            task=AnchorTask.from_dict(header["task"]),
+            task=read_task(header["task"]),
             weights=weights,
             train=None if header["train"] is None else TrainConfig.from_dict(header["train"]),
             step=header["step"],

@@ -15,8 +15,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks.base import Task
 
 FACTOR = "ANCHORLENS_COST_FACTOR"
 """Environment variable: so many times as much may be taken."""
@@ -44,7 +43,7 @@ class AskingCost:
     """Floating-point operations of the matrix products, and what else takes as long as so many."""
 
 
-def check_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None = None) -> None:
+def check_cost(model: ModelConfig, task: Task, train: TrainConfig | None = None) -> None:
     """Refuse what costs far more than its size lets expect.
 
     Raises:
@@ -71,18 +70,15 @@ def check_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None =
             )
 
 
-def asking_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None = None) -> AskingCost:
+def asking_cost(model: ModelConfig, task: Task, train: TrainConfig | None = None) -> AskingCost:
     """What building a model, drawing its questions and answering them takes.
 
     Args:
         model: its shape.
-        task: what it is asked: up to 20,000 (pair, key, position) of each split, as by `evaluate`.
+        task: what it is asked, as by `evaluate`.
         train: how many training sequences are drawn again; None for none.
     """
-    n_pos, n_places = task.seq_len, len(task.keys) * len(task.positions)
-    trials = [n_pairs * n_places for n_pairs in (len(task.seen_pairs), len(task.ood_pairs))]
-    seen, unseen = (min(n, 20_000) for n in trials)
-    n_sequences = 2 * seen + 8 * min(seen, math.ceil(2 * trials[0] / task.modulus)) + 16 * unseen + 4096
+    n_pos, n_sequences = task.seq_len, task.sequences_asked(4096, quickly=False)
     heads = model.n_heads * model.d_head
     patterns = model.n_heads * n_pos
     width = 6 * model.d_model + 4 * heads + 2 * model.d_mlp + 3 * patterns
@@ -99,9 +95,7 @@ def asking_cost(model: ModelConfig, task: AnchorTask, train: TrainConfig | None 
         bytes=4 * _weight_bytes(model)
         + model.n_layers * (_LAYER_BYTES + model.n_ctx**2)  # each block has a mask of its own
         + 4 * model.n_ctx**2
-        + 2 * 8 * (task.chain_length + 2) * sum(trials)
-        + 3 * 8 * n_pos * max(seen, unseen)
-        + (0 if train is None else 6 * 8 * min(train.n_samples * n_pos, DRAWN_AT_ONCE))
+        + task.bytes_to_ask(0 if train is None else train.n_samples)
         + asked,
         operations=n_sequences * each + _DRAW * drawn + _LAYER_OPERATIONS * model.n_layers,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.kinds import TASKS
 
 EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_every", "eval_every")
 """Fields of TrainConfig that say where a run is carried out and what it records."""
@@ -26,7 +27,7 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
     return frozenset(EXECUTION) - decisive
 
 
-def recipe(run: RunConfig) -> dict[str, dict[str, Any]]:
+def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     """Part (task, model, train) -> the fields that decide the weights, JSON-ready."""
     return _without(run.to_dict(), execution_fields(run.train))
 
@@ -46,7 +47,7 @@ def same_value(value: Any) -> str:
 
 def cell_id_of_before(values: Mapping[str, Any]) -> str:
     """What a cell was called in a sweep's folder of format 1: by its whole configuration, as it is stored."""
-    return _sha256(same_value(values))[:16]
+    return _sha256(same_value(_without(values, frozenset())))[:16]
 
 
 def state_id_of_before(run: RunConfig) -> str:
@@ -55,9 +56,14 @@ def state_id_of_before(run: RunConfig) -> str:
     return _sha256(json.dumps(values, sort_keys=True))
 
 
-def _without(values: dict[str, dict[str, Any]], left_out: frozenset[str]) -> dict[str, dict[str, Any]]:
+def _without(
+    values: Mapping[str, Mapping[str, Any]], left_out: frozenset[str]
+) -> dict[str, Mapping[str, Any]]:
+    """The parts without some fields of `train`, and without the kind of task where it was not yet named."""
     train = {name: value for name, value in values["train"].items() if name not in left_out}
-    return values | {"train": train}
+    unnamed = values["task"].get("kind") == TASKS[0].kind
+    task = {name: value for name, value in values["task"].items() if not (unnamed and name == "kind")}
+    return {**values, "task": task, "train": train}
 
 
 def _canonical(value: Any) -> Any:

@@ -21,6 +21,9 @@ _PAPER = {
 }
 """The recipe of 2501.08537: 1e-5, warmed up to 15x, and back; 2405.05409 goes to 25x."""
 
+_ADDITION = {"batch_size": 256, "steps": 2000}
+"""Our own, for figure 7C of 2501.08537, which gives none."""
+
 PRESETS: dict[str, Parts] = {
     "quick": {},
     "paper-2l1h": {
@@ -46,6 +49,16 @@ PRESETS: dict[str, Parts] = {
         "train": {"steps": 700},
     },
     "phase3": {"model": {"gamma": 0.7}, "train": {"steps": 1000}},
+    "addition": {
+        "task": {"kind": "addition", "mode": "number"},
+        "model": {"gamma": 0.8, "d_head": 128, "d_mlp": 256},
+        "train": _ADDITION,
+    },
+    "addition-reversed": {
+        "task": {"kind": "addition", "mode": "reversed"},
+        "model": {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256},
+        "train": _ADDITION,
+    },
 }
 """Preset -> what it changes. An unnamed field has its default, which is the `quick` preset's value."""
 
@@ -55,7 +68,7 @@ def preset(name: str = "quick", **fields: Any) -> RunConfig:
 
     Args:
         name: one of `PRESETS`.
-        **fields: any field of AnchorTask, ModelConfig or TrainConfig by its name.
+        **fields: any field of the task, of ModelConfig or of TrainConfig by its name, and the task's `kind`.
 
     Returns:
         Task, model and training configuration; it unpacks into the arguments of `train`.

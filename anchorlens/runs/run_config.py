@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from anchorlens.configuration import check_choice, settings, suggestion
+from anchorlens.configuration import Config, check_choice, field_types, settings, suggestion
 from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig, sizes
 from anchorlens.runs.train_config import DURATIONS, TrainConfig
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks.base import Task
+from anchorlens.tasks.kinds import TASKS, read_task
 from anchorlens.views import view
 
 Parts = Mapping[str, Mapping[str, Any]]
@@ -22,8 +23,8 @@ class RunConfig(NamedTuple):
     It unpacks into the arguments of `train`: `train(*preset("phase3"), out="runs/phase3")`.
     """
 
-    task: AnchorTask
-    """What is asked."""
+    task: Any
+    """What is asked: a `Task`, such as AnchorTask."""
     model: ModelConfig
     """Of which model."""
     train: TrainConfig
@@ -34,7 +35,7 @@ class RunConfig(NamedTuple):
         return {part: config.to_dict() for part, config in zip(self._fields, self, strict=True)}
 
     @classmethod
-    def from_dict(cls, values: Parts, task: AnchorTask | None = None) -> RunConfig:
+    def from_dict(cls, values: Parts, task: Task | None = None) -> RunConfig:
         """Read a run from JSON or TOML data; what is left out takes its default.
 
         The vocabulary and the context fit the task where they are not given.
@@ -51,7 +52,7 @@ class RunConfig(NamedTuple):
             if not isinstance(values[part], Mapping):
                 raise ValueError(f"{part} must be a table of fields, got {shown(values[part])}")
         if task is None:
-            task = AnchorTask.from_dict(values.get("task", {}))
+            task = read_task(values.get("task", {}))
         return cls(
             task,
             ModelConfig.for_task(task, **values.get("model", {})),
@@ -74,7 +75,7 @@ class RunConfig(NamedTuple):
 
     def _repr_html_(self) -> str:
         parts = [
-            (part, [row for row in settings(config) if row.changed])
+            (part, [row for row in settings(cast("Config", config)) if row.changed])
             for part, config in zip(self._fields, self, strict=True)
         ]
         return view("run.html", outline=self.outline, lines=self.task.describe().split("\n"), parts=parts)
@@ -84,18 +85,19 @@ _SAME_DURATION = {one: other for pair in DURATIONS for one, other in (pair, pair
 
 
 def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Put each field under the part whose configuration has it; no two parts share a name.
+    """Put each field, or the task's `kind`, under the part whose configuration has it.
 
     Raises:
         ValueError: no part has it.
     """
     parts: dict[str, dict[str, Any]] = {}
     for name, value in fields.items():
-        owner = next((p for p, cls in PART_CLASSES.items() if name in cls.__dataclass_fields__), None)
-        if owner is None:
-            known = [field for cls in PART_CLASSES.values() for field in cls.__dataclass_fields__]
+        owners = field_owners(name)
+        if not owners and name != "kind":
+            known = [field for _, cls in PART_CLASSES for field in field_types(cls)]
             raise ValueError(f"no configuration has a field {shown(name)}; {suggestion(name, known)}")
-        parts.setdefault(owner, {})[name] = value
+        part = owners[0][0] if owners else "task"
+        parts.setdefault(part, {})[name] = value
     return parts
 
 
@@ -112,5 +114,10 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
     return result
 
 
-PART_CLASSES = {"task": AnchorTask, "model": ModelConfig, "train": TrainConfig}
-"""Part of a run -> the configuration class it is read into."""
+PART_CLASSES = (*(("task", task) for task in TASKS), ("model", ModelConfig), ("train", TrainConfig))
+"""Part of a run, and a configuration class that it is read into: of a task one for every kind."""
+
+
+def field_owners(name: str) -> list[tuple[str, type]]:
+    """Those of `PART_CLASSES` that have a field; of one part, as no two parts share a name."""
+    return [(part, cls) for part, cls in PART_CLASSES if name in field_types(cls)]

@@ -1,9 +1,11 @@
-"""Where a reading lies among the ranges of the phases, as numbers for a small drawing."""
+"""Where a reading lies among the ranges of the phases: a small drawing, and its numbers."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, NamedTuple
+
+from markupsafe import Markup, escape
 
 from anchorlens.tasks.phases import COLOURS, LABELS, SHORT
 
@@ -74,3 +76,36 @@ def range_bar(evidence: Evidence) -> RangeBar:
             words.append(f"{label} {start:.3g} to {end:.3g}")
         bands.append(Band(SHORT[label], COLOURS[label], left, width))
     return RangeBar(tuple(bands), None if value is None else place(value), "; ".join(words))
+
+
+_GROUND = "".join(
+    f'  <text x="52" y="{y + 9}" text-anchor="end" font-size="10" fill="currentColor">{short}</text>\n'
+    f'  <line x1="60" x2="220" y1="{y + 5.5}" y2="{y + 5.5}" '
+    'stroke="currentColor" stroke-opacity="0.18"></line>\n'
+    for y, short in zip(range(8, 60, 13), SHORT.values(), strict=True)
+)
+
+
+def range_svg(evidence: Evidence) -> Markup:
+    """The drawing of a `range_bar`: bands, and a line with an arrowhead at the value.
+
+    Not a template, as a page of many cells has tens of thousands of them.
+    """
+    bar = range_bar(evidence)
+    parts = [
+        '<svg class="al-range" viewBox="0 0 224 62" width="224" height="62" role="img" '
+        f'aria-label="{escape(bar.words)}">\n  {_GROUND}\n'
+    ]
+    parts += [
+        f'  <rect x="{round(60 + 1.6 * band.start, 2)}" y="{9.5 + 13 * k}" '
+        f'width="{round(1.6 * band.width, 2)}" height="8" rx="2" fill="{band.colour}"></rect>\n'
+        for k, band in enumerate(bar.bands)
+        if band.start is not None
+    ]
+    if bar.value is not None:
+        x = round(60 + 1.6 * bar.value, 2)
+        parts.append(
+            f'  <line x1="{x}" x2="{x}" y1="5" y2="61" stroke="currentColor" stroke-width="1.6"></line>\n'
+            f'  <path d="M{x - 4} 0 h8 l-4 6 z" fill="currentColor"></path>\n'
+        )
+    return Markup("".join([*parts, "</svg>\n"]))

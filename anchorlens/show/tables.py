@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anchorlens.show.formats import number, short
 from anchorlens.show.words import AGREEMENT
+from anchorlens.tasks.two_anchor.behaviour import Behaviour
 
 if TYPE_CHECKING:
+    from anchorlens.tasks.evaluation import Evaluation
     from anchorlens.tasks.phases import Phase
-    from anchorlens.tasks.two_anchor.behaviour import Behaviour, PairAccuracy
+    from anchorlens.tasks.two_anchor.questions import PairAccuracy
     from anchorlens.verdict.forecast import TrajectoryPoint
     from anchorlens.verdict.verdict import Verdict
 
@@ -56,7 +58,7 @@ def text_of(item: str | Item) -> str:
     return item if isinstance(item, str) else item.text
 
 
-def accuracy_table(behaviour: Behaviour) -> Table:
+def accuracy_table(behaviour: Evaluation) -> Table:
     """A row for every accuracy that was measured."""
     rows = [
         (name, number(one.value, ".3f"), number(one.standard_error, ".3f"), f"{one.n_sequences:,}", meaning)
@@ -67,9 +69,9 @@ def accuracy_table(behaviour: Behaviour) -> Table:
     return Table(columns, rows, title, (1, 2, 3), meanings=True)
 
 
-def pair_grid(behaviour: Behaviour) -> Table | None:
-    """Accuracy of every pair of two anchors; None for longer chains."""
-    pairs = behaviour.by_pair()
+def pair_grid(behaviour: Evaluation) -> Table | None:
+    """Accuracy of every pair of two anchors; None for longer chains, and for other tasks."""
+    pairs = behaviour.by_pair() if isinstance(behaviour, Behaviour) else {}
     if not pairs or {len(pair) for pair in pairs} != {2}:
         return None
     anchors = list(dict.fromkeys(first for first, _ in pairs))
@@ -80,7 +82,7 @@ def pair_grid(behaviour: Behaviour) -> Table | None:
     return Table(("pair", *(f".., {anchor}" for anchor in anchors)), rows, title, range(1, len(anchors) + 1))
 
 
-def small_pair_grid(behaviour: Behaviour) -> Table | None:
+def small_pair_grid(behaviour: Evaluation) -> Table | None:
     """The same where it fits beside other things."""
     grid = pair_grid(behaviour)
     return grid if grid is not None and len(grid.rows) <= MOST_ANCHORS else None
@@ -96,14 +98,16 @@ def _accuracy(pair: PairAccuracy | None) -> str:
     return "-" if pair is None else number(pair.accuracy.value, ".3f") + ("*" if pair.split == "ood" else " ")
 
 
-def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], *accuracies: str) -> Table:
-    """A row for every model: both verdicts, whether they agree, and some of its accuracies.
+def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int | None = None) -> Table:
+    """A row for every model: both verdicts, whether they agree, and its metrics.
 
     Args:
         verdicts: on the models.
         names: of the models.
-        *accuracies: `train`, `id`, `ood`, `commutativity`.
+        most: metrics that are shown, the first ones of the tasks; None for all that stand in tables.
     """
+    declared = {metric.name: metric for verdict in verdicts for metric in verdict.behaviour.metrics}
+    metrics = [metric for metric in declared.values() if metric.in_tables][:most]
     rows = []
     for name, verdict in zip(names, verdicts, strict=True):
         mechanism, behaviour = verdict.mechanism, verdict.behaviour
@@ -111,11 +115,11 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], *accuracies
         if mechanism.phase.phase is not None and mechanism.probabilities is not None:
             label = f"{label} ({max(mechanism.probabilities.values()):.2f})"
         phases = (dotted(verdict.by_behaviour), dotted(mechanism.phase, label))
-        measured = [getattr(behaviour, accuracy) for accuracy in accuracies]
+        own = {metric.name for metric in behaviour.metrics}
+        measured = (behaviour.measure(m.name) if m.name in own else None for m in metrics)
         texts = ("-" if one is None else number(one.value, ".3f") for one in measured)
         rows.append((name, *phases, AGREEMENT[verdict.agreement].word, *texts))
-    shown = [{"id": "ID", "ood": "OOD", "commutativity": "commut."}.get(name, name) for name in accuracies]
-    columns = ("model", "by behaviour", "by mechanism", "agree", *shown)
+    columns = ("model", "by behaviour", "by mechanism", "agree", *(metric.title for metric in metrics))
     return Table(columns, rows, "", range(4, len(columns)))
 
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from anchorlens.foreign import printable
 from anchorlens.show import tables, words
 from anchorlens.show.formats import heading, number, plain, short, ticks
-from anchorlens.show.range_bar import range_bar
+from anchorlens.show.range_bar import range_svg
 from anchorlens.tasks import phases
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -37,7 +37,7 @@ def environment() -> Environment:
         finalize=_printable_lines,
     )
     made.filters |= {"number": number, "plain": plain, "short": short, "ticks": ticks, "heading": heading}
-    made.globals |= {"range_bar": range_bar, "words": words, "phases": phases, "built": tables}
+    made.globals |= {"range_svg": range_svg, "words": words, "phases": phases, "built": tables}
     return made
 
 

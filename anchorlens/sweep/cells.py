@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Literal
 from anchorlens.configuration import documented
 from anchorlens.runs.identity import execution_fields, identity, same_value
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.base import Metric
 from anchorlens.tasks.phases import Phase
 from anchorlens.views import drawn
 
@@ -21,9 +22,6 @@ CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged
 cannot be read; `missing`: not trained yet."""
 TROUBLES = ("failed", "damaged", "diverged")
 """What a cell that has no model to speak of can come to."""
-
-ACCURACIES = ("train", "id", "ood", "symmetric", "commutativity")
-"""Numbers of a cell's behaviour, 0..1 or None; each has a standard error beside it, `<name>_error`."""
 
 
 def cell_id(run: RunConfig) -> str:
@@ -105,8 +103,8 @@ class Cell:
     def numbers(self) -> dict[str, Any]:
         """What was measured, flat; empty for a cell that is not done.
 
-        `step`, `seconds`, `loss` (nats, of the last batch); `train`, `id`, `ood`, `symmetric`,
-        `commutativity` (0..1 or None) and their standard errors `<name>_error`; `phase` (1, 2, 3 or None),
+        `step`, `seconds`, `loss` (nats, of the last batch); the metrics of the task by name (None: not
+        defined) and their standard errors `<name>_error`; `phase` (1, 2, 3 or None),
         `commutative` and `label` by behaviour; the same by mechanism as `mechanism_phase`,
         `mechanism_commutative`, `mechanism_label` and its `probability <label>`; `agreement`; every number of
         the probes of weights as `<probe>.<reading>`, among them `stable_rank.w_q`; every reading of the
@@ -116,10 +114,11 @@ class Cell:
         if verdict is None:
             return {}
         numbers: dict[str, Any] = {name: self.content.get(name) for name in ("step", "seconds", "loss")}
-        for name in ACCURACIES:
-            accuracy = verdict["behaviour"].get(name) or {}
-            numbers[name] = accuracy.get("value")
-            numbers[f"{name}_error"] = accuracy.get("standard_error")
+        measures = verdict["behaviour"].get("measures", verdict["behaviour"])
+        for metric in self.run.task.metrics:
+            accuracy = measures.get(metric.name) or {}
+            numbers[metric.name] = accuracy.get("value")
+            numbers[f"{metric.name}_error"] = accuracy.get("standard_error")
         numbers |= {name: verdict[name] for name in ("phase", "commutative", "label")}
         mechanism = verdict["mechanism"]
         numbers |= {f"mechanism_{name}": mechanism[name] for name in ("phase", "commutative", "label")}
@@ -221,6 +220,12 @@ class SweepResult:
 
     def _repr_html_(self) -> str:
         return drawn("sweep_html")(self)
+
+
+def metrics_of(cells: Iterable[Cell]) -> tuple[Metric, ...]:
+    """The metrics of the tasks of these cells, each once."""
+    of_tasks = {cell.run.task.kind: cell.run.task.metrics for cell in cells}
+    return tuple({metric.name: metric for metrics in of_tasks.values() for metric in metrics}.values())
 
 
 def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:

@@ -9,11 +9,12 @@ from decimal import Decimal, InvalidOperation
 from itertools import product
 from typing import Any, Literal
 
+from anchorlens.configuration import field_types
 from anchorlens.foreign import printable, read_json, shown
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.presets import preset_parts
-from anchorlens.runs.run_config import PART_CLASSES, Parts, RunConfig, merged, sorted_by_part
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
+from anchorlens.tasks.base import Task
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}
 """Short names of fields that are swept often, on the command line and of a map's axes."""
@@ -33,7 +34,7 @@ def grid(
 
     Args:
         base: a preset's name, or the parts of a run's configuration.
-        axes: field of AnchorTask, ModelConfig or TrainConfig -> its values: a sequence, or text as on the
+        axes: field of the task, of ModelConfig or of TrainConfig -> its values: a sequence, or text as on the
             command line (`axis_values`). The last axis varies fastest.
         **fields: fields with one value for all.
 
@@ -63,7 +64,7 @@ def grid(
         raise ValueError(
             f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values"
         )
-    tasks: dict[Any, AnchorTask] = {}  # cells of one task share it: its tables are made once
+    tasks: dict[Any, Task] = {}  # cells of one task share it: its tables are made once
     runs = []
     for cell in product(*values.values()):
         each = merged(parts, sorted_by_part(dict(zip(values, cell, strict=True))))
@@ -208,8 +209,8 @@ def _is_number(field: str) -> bool:
 @functools.cache
 def _kinds(field: str) -> frozenset[Any]:
     """The types that a field's hint names."""
-    owner = next(cls for cls in PART_CLASSES.values() if field in cls.__dataclass_fields__)
-    hint = typing.get_type_hints(owner)[field]
-    kinds = set(typing.get_args(hint) or (hint,))
+    if field == "kind":
+        return frozenset({"kind"})
+    kinds = {kind for _, owner in field_owners(field) for kind in field_types(owner)[field]}
     words = {word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)}
     return frozenset({kind for kind in kinds if typing.get_origin(kind) is not Literal} | words)

@@ -2,27 +2,64 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
-from anchorlens.foreign import printable
+from anchorlens.foreign import check_values, may_be_refused, printable
+from anchorlens.tasks.kinds import TASKS
 from anchorlens.tasks.phases import Cause
+
+
+def _line(text: str) -> str:
+    """A text as one printable line, whole; one without a space is left as it is without looking further."""
+    return text if text.isprintable() and " " not in text else printable(text, None)
+
+
+def _lines(text: str) -> str:
+    """A text whose line breaks stay."""
+    return "\n".join(map(_line, text.split("\n")))
+
+
+_Line = AfterValidator(functools.lru_cache(maxsize=4096)(_line))
+"""Of a short text; most are the same in every cell."""
+
+
+class _Number:
+    """A finite number; what is written as an integer stays one."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
+        integer = core_schema.int_schema(strict=True)
+        decimal = core_schema.float_schema(strict=True, allow_inf_nan=False)
+        return core_schema.union_schema(
+            [integer, decimal], custom_error_type="float_type", mode="left_to_right"
+        )
+
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=10**15)]
-Text = Annotated[str, Field(max_length=2000)]
-Name = Annotated[str, Field(max_length=200)]
+Text = Annotated[str, Field(max_length=2000), _Line]
+Name = Annotated[str, Field(max_length=200), _Line]
 Reading = Annotated[str, Field(pattern=r"^\w{1,100}\.\w{1,100}$")]
 """`probe.number`, as no other column of a sweep's table is called."""
-Label = Annotated[str, Field(max_length=100)]
+Label = Annotated[str, Field(max_length=100), _Line]
 
 
 class _Loose(TypedDict):
     """A table that may hold more."""
 
-    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")  # type: ignore[misc]
+
+
+class _Closed(TypedDict):
+    """A table that holds nothing else."""
+
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")  # type: ignore[misc]
 
 
 class _Phase(_Loose):
@@ -33,22 +70,19 @@ class _Phase(_Loose):
     cause: NotRequired[Cause | None]
 
 
-class _Accuracy(TypedDict):
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
+class _Accuracy(_Closed):
     value: Share
     standard_error: Annotated[float, Field(ge=0)]
     n_sequences: Count
 
 
-class _Pair(TypedDict):
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
+class _Pair(_Closed):
     pair: list[int]
     split: Literal["id", "ood"]
     accuracy: _Accuracy
 
 
-class _Behaviour(TypedDict):
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
+class _Behaviour(_Closed):
     train: _Accuracy
     train_source: Literal["training set", "fresh noise"]
     train_fresh: _Accuracy
@@ -63,12 +97,55 @@ class _Behaviour(TypedDict):
     options: dict[Name, Any]
 
 
-class _Reading(TypedDict):
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
+class _Grid(_Closed):
+    sketch: Literal["Grid"]
+    title: Name
+    caption: Text
+    x_title: Name
+    y_title: Name
+    x: list[_Number]
+    y: list[_Number]
+    values: list[list[Share | None]]
+    frame: Annotated[list[_Number], Field(min_length=4, max_length=4)] | None
+
+
+class _Curve(_Closed):
+    sketch: Literal["Curve"]
+    title: Name
+    caption: Text
+    x_title: Name
+    y_title: Name
+    x: list[_Number]
+    y: list[Share]
+    errors: list[Annotated[float, Field(ge=0)]]
+    mark: _Number | None
+
+
+class _Measured(_Closed):
+    """The evaluation of a task other than the two-anchor task."""
+
+    kind: Literal[tuple(task.kind for task in TASKS[1:])]  # pyright: ignore[reportInvalidTypeForm]
+    measures: dict[Name, _Accuracy | None]
+    finite: bool
+    options: dict[Name, Any]
+    sketches: Annotated[list[Annotated[_Grid | _Curve, Field(discriminator="sketch")]], Field(max_length=20)]
+    phase: _Phase
+
+
+def _which(behaviour: Any) -> str:
+    return "measured" if isinstance(behaviour, dict) and "measures" in behaviour else "two_anchor"
+
+
+_Answers = Annotated[
+    Annotated[_Behaviour, Tag("two_anchor")] | Annotated[_Measured, Tag("measured")], Discriminator(_which)
+]
+
+
+class _Reading(_Closed):
     reading: Name
     probe: Name
     meaning: Text
-    value: float | None
+    value: _Number | None
     ranges: dict[Label, Annotated[list[float], Field(min_length=2, max_length=2)]]
     vote: Label | None
     weight: float
@@ -89,7 +166,7 @@ class _Verdict(_Phase):
     agreement: bool | None
     explanation: Text
     warnings: list[Text]
-    behaviour: _Behaviour
+    behaviour: _Answers
     mechanism: _Mechanism
     checkpoint: _Checkpoint
     trajectory: Annotated[list[Any], Field(max_length=0)]
@@ -99,68 +176,77 @@ class _Cell(_Loose):
     status: Literal["finished", "stopped early", "diverged"]
     error: Text | None
     step: Count
-    seconds: float | None
-    loss: float | None
-    probes: dict[Reading, float | None]
+    seconds: _Number | None
+    loss: _Number | None
+    probes: dict[Reading, _Number | None]
     verdict: _Verdict
 
 
 class _Failure(_Loose):
-    error: Annotated[str, Field(max_length=100_000)]
-    details: Annotated[str, Field(max_length=1_000_000)] | None
+    error: Annotated[str, Field(max_length=100_000), AfterValidator(_line)]
+    details: Annotated[str, Field(max_length=1_000_000), AfterValidator(_lines)] | None
 
 
-_CELL, _FAILURE = TypeAdapter(_Cell), TypeAdapter(_Failure)
+Kind = TypeAdapter[_Cell] | TypeAdapter[_Failure]
+CELL: Kind = TypeAdapter(_Cell)
+"""What `cell.json` holds."""
+FAILURE: Kind = TypeAdapter(_Failure)
+"""What `failed/ID.json` holds; `details` keeps its line breaks."""
 
 
-def checked_cell(content: dict[str, Any]) -> dict[str, Any]:
-    """What `cell.json` holds, its texts printable.
-
-    Raises:
-        ValueError: something is missing, or of another kind; the message names the first such place.
-    """
-    _check(_CELL, content)
-    behaviour = content["verdict"]["behaviour"]
-    numbers = {name: behaviour.pop(name) for name in ("pairs", "deviations")}  # most of it, and no text
-    content = _printable(content)
-    content["verdict"]["behaviour"] |= numbers
-    return content
-
-
-def checked_failure(content: dict[str, Any]) -> dict[str, Any]:
-    """What `failed/ID.json` holds; `details` keeps its line breaks.
-
-    Raises:
-        ValueError: something is missing, or of another kind; the message names the first such place.
-    """
-    _check(_FAILURE, content)
-    return _printable(content)
-
-
-def _check(kind: TypeAdapter[Any], content: dict[str, Any]) -> None:
+def quickly_read(kind: Kind, data: bytes) -> dict[str, Any] | None:
+    """What `checked` gives of a file's bytes; None where anything is unusual, which `read_json` looks at."""
+    if may_be_refused(data):
+        return None
     try:
-        kind.validate_python(content, strict=True)
+        return _with_printable_rest(kind.validate_json(data))
+    except ValueError:
+        return None
+
+
+def checked(kind: Kind, content: dict[str, Any]) -> dict[str, Any]:
+    """What a file holds that `read_json` has read, its texts printable.
+
+    Raises:
+        ValueError: something is missing, or of another kind; the message names the first such place.
+    """
+    try:
+        return _with_printable_rest(kind.validate_python(content))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(printable(part, 40) for part in first["loc"])
         raise ValueError(f"{place}: {printable(first['msg'])}") from None
 
 
+def _with_printable_rest(content: Any) -> dict[str, Any]:
+    """What was checked, and whatever else is there as printable data."""
+    for table, kind in _loose_tables(content):
+        rest = {name: value for name, value in table.items() if name not in kind.__annotations__}
+        check_values(rest)
+        for name in rest:
+            del table[name]
+        table |= _printable(rest) | table
+    return content
+
+
+def _loose_tables(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], type]]:
+    """Each table that may hold more, and what was checked of it."""
+    if "verdict" not in content:
+        yield content, _Failure
+        return
+    verdict = content["verdict"]
+    yield from ((content, _Cell), (verdict, _Verdict), (verdict["mechanism"], _Mechanism))
+    yield from ((verdict["checkpoint"], _Checkpoint), (verdict["behaviour"]["phase"], _Phase))
+    yield verdict["behaviour"]["options"], _Loose
+
+
 _MULTILINE = ("details", "task")
-"""A traceback, and what `AnchorTask.describe` says."""
+"""A traceback, and a task in words."""
 
 
 def _printable(value: Any, *, lines: bool = False) -> Any:
     if isinstance(value, dict):
-        return {
-            _line(name): item if isinstance(item, float) else _printable(item, lines=name in _MULTILINE)
-            for name, item in value.items()
-        }
+        return {_line(name): _printable(item, lines=name in _MULTILINE) for name, item in value.items()}
     if isinstance(value, str):
-        return "\n".join(map(_line, value.split("\n"))) if lines else _line(value)
+        return _lines(value) if lines else _line(value)
     return [_printable(item) for item in value] if isinstance(value, list) else value
-
-
-def _line(text: str) -> str:
-    """A text as `printable` gives it; one without a space is left as it is without looking further."""
-    return text if text.isprintable() and " " not in text else printable(text, None)

@@ -23,7 +23,7 @@ class Accuracy:
     value: float
     """0..1."""
     standard_error: float
-    """Of the noise draws (0 where every sequence there is was asked)."""
+    """Of the noise draws, or of the choice of sequences (0 where every sequence there is was asked)."""
     n_sequences: int
     """Sequences asked."""
 
@@ -49,6 +49,17 @@ class Accuracy:
             variance = share * (1 - share) * n_draws / (n_draws - 1)  # of one draw, unbiased, per question
             error = math.sqrt(variance.sum() / n_draws) / n_questions
         return cls(float(share.mean()), error, right.size)
+
+    @classmethod
+    def of_some(cls, right: Bool[np.ndarray, " sequence"], *, of: int) -> Accuracy:
+        """The share of right answers among sequences that were drawn, none twice, from so many.
+
+        Args:
+            right: whether each answer is right.
+            of: sequences that there are, those that were asked among them.
+        """
+        share, n = float(right.mean()), len(right)
+        return cls(share, math.sqrt(share * (1 - share) / n * (1 - n / of)), n)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Accuracy:

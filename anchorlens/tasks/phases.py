@@ -34,14 +34,16 @@ _ROUNDING = 1e-9
 Cause = Literal[
     "not finite",
     "underfit",
+    "training data unknown",
     "no unseen pair",
     "inconsistent",
     "borderline",
+    "not defined",
     "no readings",
     "outside the calibration",
     "torn",
 ]
-"""Why no phase is named: the first five by behaviour; by mechanism the first two and the last three."""
+"""Why no phase is named: the first six by behaviour; by mechanism the first two and the last three."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 1": (1, None),
@@ -129,6 +131,7 @@ def phase_by_definition(
     commutativity: Accuracy | float | None,
     *,
     standard_errors: int | float | None = None,
+    training_data_known: bool = True,
 ) -> Phase:
     """The phase that four accuracies stand for.
 
@@ -139,13 +142,15 @@ def phase_by_definition(
         commutativity: share of mirrored sequences answered alike, 0..1; None without such pairs.
         standard_errors: how many of them must lie between an accuracy and its threshold, >= 0; a plain
             number has none of its own. None: any accuracy is taken at its value.
+        training_data_known: whether `train` is on the training data themselves; if not, it is on the same
+            (pair, key, position) with fresh noise, which a model that memorised its data gets wrong.
 
     Returns:
         Phase 1: ID < .90. Phase 2: ID >= .90 and OOD <= .50, with commutativity if that is >= .70.
-        Phase 3: ID >= .90 and OOD > .50. No phase for train < .90 (underfit), for ID < .90 with
-        OOD > .50 (inconsistent, no phase of the papers), for numbers that are not finite, or without unseen
-        pairs. With `standard_errors` no phase either where a number that decides is too near to its threshold
-        (borderline), and Phase 2 with `commutative` None where only commutativity is.
+        Phase 3: ID >= .90 and OOD > .50. No phase for train < .90 (underfit, or training data unknown),
+        for ID < .90 with OOD > .50 (inconsistent, no phase of the papers), for numbers that are not finite,
+        or without unseen pairs. With `standard_errors` no phase either where a number that decides is too
+        near to its threshold (borderline), and Phase 2 with `commutative` None where only commutativity is.
 
     >>> phase_by_definition(train=1.0, id=0.99, ood=0.10, commutativity=0.88).label
     'Phase 2 with commutativity'
@@ -165,8 +170,8 @@ def phase_by_definition(
     values = {name: one.value for name, one in measured.items()}
     if not all(map(math.isfinite, values.values())):
         return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
-    phase = _phase_of(values)
-    if standard_errors is None:
+    phase = _phase_of(values, training_data_known)
+    if standard_errors is None or phase.cause == "training data unknown":
         return phase
     deciding = ("train", "ID", "OOD") if values["train"] >= FIT_THRESHOLD and "OOD" in values else ("train",)
     near = {
@@ -181,10 +186,17 @@ def phase_by_definition(
     return phase
 
 
-def _phase_of(values: Mapping[str, float]) -> Phase:
+def _phase_of(values: Mapping[str, float], training_data_known: bool) -> Phase:
     """The definition itself, for finite numbers; those that are not there are left out."""
     train, id, ood, commutativity = map(values.get, _THRESHOLDS)
     assert train is not None and id is not None
+    if train < FIT_THRESHOLD and not training_data_known:
+        return Phase.undecided(
+            "training data unknown",
+            f"train accuracy {train:.3f} on fresh noise is below {FIT_THRESHOLD:.2f}, as it is too for a "
+            "model that memorised its training data; give them: training_set=(tokens, targets) in Python, "
+            "--train-data FILE on the command line",
+        )
     if train < FIT_THRESHOLD:
         return Phase.undecided(
             "underfit", f"train accuracy {train:.3f} is below {FIT_THRESHOLD:.2f}; train longer"

@@ -35,7 +35,7 @@
     const k = ids.indexOf(id);
     const pack = packs[Math.floor(k / packSize)];
     pack.texts ??= textsOf(pack);
-    const text = (await pack.texts)[k % packSize];
+    const text = (await pack.texts)[k % packSize].replaceAll("\x1a", id); // its own id, as panel.py packs it
     const end = text.lastIndexOf("\n");
     return { html: text.slice(0, end), curve: JSON.parse(text.slice(end + 1)) };
   }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from anchorlens.training.schedule import learning_rate
 
@@ -22,32 +23,23 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 class StackedAdamW:
     """torch's fused AdamW on each row of a matrix of weights, with the recipe of that row.
 
-    On CUDA the learning rates lie on the device, so that a step can be captured in a graph.
+    On CUDA the learning rates lie on the device, so that a step can be captured in a graph. It is torch's
+    function, since making one of torch's optimizer objects imports torch's compiler: 2 s of a process.
     """
 
     def __init__(self, rows: Float[Tensor, "member parameter"], recipes: Sequence[TrainConfig]) -> None:
         """Moments of zero for these weights, which `step` changes in place."""
         self._rows, self._recipes = rows.detach(), recipes
         self._captured = rows.is_cuda
-        self._optimizers = [self._optimizer(*each) for each in zip(self._rows, recipes, strict=True)]
+        self._moments = [{name: torch.zeros_like(row) for name in MOMENTS} for row in self._rows]
+        self._steps = [torch.zeros((), dtype=torch.float32, device=rows.device) for _ in recipes]
         clip = [train.clip_norm or torch.inf for train in recipes]
         self._clip = torch.tensor(clip, dtype=rows.dtype, device=rows.device)
         if self._captured:
             schedule = [[learning_rate(r, step) for r in recipes] for step in range(recipes[0].total_steps)]
             self._lrs = torch.tensor(schedule, dtype=torch.float32, device=rows.device)  # [step, member]
 
-    def _optimizer(self, row: Tensor, train: TrainConfig) -> torch.optim.AdamW:
-        row.grad = torch.zeros_like(row)
-        return torch.optim.AdamW(
-            [row],
-            lr=torch.tensor(train.lr, device=row.device) if self._captured else train.lr,
-            betas=(float(train.beta1), float(train.beta2)),
-            eps=train.eps,
-            weight_decay=train.weight_decay,
-            fused=True,
-            capturable=self._captured,
-        )
-
+    @torch.no_grad()
     def step(
         self,
         grads: Float[Tensor, "member parameter"],
@@ -66,27 +58,32 @@ class StackedAdamW:
         skipped = (~taken).float()
         grads *= (self._clip / (norms + 1e-6)).clamp(max=1).unsqueeze(1)  # as torch's clip_grad_norm_
         lrs = self._lrs.index_select(0, step).squeeze(0) if self._captured else None
-        for k, optimizer in enumerate(self._optimizers):
-            (group,) = optimizer.param_groups
-            (row,) = group["params"]
-            row.grad = grads[k]
-            if lrs is None:
-                group["lr"] = learning_rate(self._recipes[k], int(step))
-            else:
-                group["lr"].copy_(lrs[k])
-            optimizer.found_inf = skipped[k]  # pyright: ignore - as torch's GradScaler has it do nothing
-            optimizer.step()
+        for k, train in enumerate(self._recipes):
+            adamw(
+                [self._rows[k]],
+                [grads[k]],
+                [self._moments[k]["exp_avg"]],
+                [self._moments[k]["exp_avg_sq"]],
+                [],
+                [self._steps[k]],
+                fused=True,
+                capturable=self._captured,
+                found_inf=skipped[k],  # as torch's GradScaler has it do nothing
+                amsgrad=False,
+                beta1=float(train.beta1),
+                beta2=float(train.beta2),
+                lr=learning_rate(train, int(step)) if lrs is None else lrs[k],
+                weight_decay=train.weight_decay,
+                eps=train.eps,
+                maximize=False,
+            )
 
     def moments(self, member: int) -> dict[str, Float[Tensor, " parameter"]]:
         """The moments of a member by their names; zeros before its first step."""
-        optimizer = self._optimizers[member]
-        (row,) = optimizer.param_groups[0]["params"]
-        saved = optimizer.state.get(row, {})
-        return {name: saved.get(name, torch.zeros_like(row)) for name in MOMENTS}
+        return dict(self._moments[member])
 
     def restore(self, member: int, step: int, moments: Mapping[str, Tensor]) -> None:
         """Go on from the moments of a member after `step` updates."""
-        device = self._rows.device if self._captured else "cpu"
-        saved = {**moments, "step": torch.tensor(float(step), device=device)}
-        optimizer = self._optimizers[member]
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": {0: saved}})
+        self._steps[member].fill_(step)
+        for name, moment in moments.items():
+            self._moments[member][name].copy_(moment)

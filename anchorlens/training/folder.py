@@ -21,21 +21,24 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import filelock
+from pydantic_core import from_json
 from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
 from anchorlens.files.headers import SENSELESS, cause, check_format
-from anchorlens.foreign import LONGEST, ordinary_file, read_bytes, read_json, short_integer, shown
+from anchorlens.foreign import LONGEST, MOST_DIGITS, ordinary_file, read_bytes, read_json, shown
 from anchorlens.runs.identity import execution_fields, identity, state_id_of_before
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.kinds import logged_metrics
 
 STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1
 ENDED = ("finished", "stopped early", "diverged")
 """How a run can end."""
 _LARGEST_LOG, _LONGEST_LINE, _MOST_LINES = 256 * 2**20, 2**16, 500_000
+_TOO_LARGE = 10**MOST_DIGITS
 
 
 class RunFolder:
@@ -233,22 +236,23 @@ def readable_log(path: Path) -> list[dict[str, Any]]:
         return []
 
 
-_LOG_LINES = json.JSONDecoder(parse_int=short_integer)
-
-
 def _log_line(text: bytes) -> dict[str, Any] | None:
     """A line of a log, all of whose values are finite numbers or unknown; None for anything else."""
     try:
-        line = _LOG_LINES.decode(text.decode())
-    except (ValueError, RecursionError):
+        line = from_json(text)
+    except ValueError:
         return None
     step = line.get("step") if isinstance(line, dict) else None
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
         return None
-    known = all(
-        value is None or (isinstance(value, int | float) and math.isfinite(value)) for value in line.values()
-    )
-    return line if known and all(len(name) <= LONGEST for name in line) else None
+    for name, value in line.items():
+        if isinstance(value, float):
+            known = math.isfinite(value)
+        else:
+            known = value is None or (isinstance(value, int) and abs(value) < _TOO_LARGE)
+        if not known or len(name) > LONGEST:
+            return None
+    return line
 
 
 def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
@@ -287,5 +291,6 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
 
 
 def evaluations(log: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The log lines that hold accuracies."""
-    return [line for line in log if "train_accuracy" in line]
+    """The log lines that hold a task's metrics."""
+    names = logged_metrics().keys()
+    return [line for line in log if not names.isdisjoint(line)]

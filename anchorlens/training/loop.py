@@ -13,15 +13,15 @@ import torch
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.runs.identity import EXECUTION
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.tasks.two_anchor.behaviour import evaluate, quick_accuracies
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.tasks.base import Batch
+from anchorlens.tasks.kinds import logged_metrics
+from anchorlens.training.engine import Engine, Update, stack_key
+from anchorlens.training.engines import engine_of
 from anchorlens.training.folder import RunFolder, evaluations
 from anchorlens.training.result import Status, TrainResult
 from anchorlens.training.schedule import LOSS_LINES, has_settled, loss_reached, trajectory_steps
-from anchorlens.training.stack import Stack, Update, stack_key
 
 _SHARED = (*EXECUTION, "early_stop_evaluations", "stop_at_loss")
-_ACCURACIES = ("train", "id", "ood")
 
 Show = Callable[[int, str], None]
 """Called with the updates made so far, over all members, and a short text."""
@@ -33,7 +33,7 @@ class Member:
 
     run: RunConfig
     """What is trained."""
-    data: AnchorBatch
+    data: Batch
     """Its training set."""
     folder: RunFolder | None
     """Where it is written."""
@@ -74,8 +74,8 @@ class Loop:
         self.state_saved = now
         self.seconds_per_update = math.inf
 
-    def _stack(self, members: Sequence[Member], step: int, states: Sequence[Any]) -> Stack:
-        stack = Stack([m.run for m in members], [m.data for m in members], self.device)
+    def _stack(self, members: Sequence[Member], step: int, states: Sequence[Any]) -> Engine:
+        stack = engine_of(members[0].run)([m.run for m in members], [m.data for m in members], self.device)
         if step > 0:
             stack.restore(step, states)
         return stack
@@ -154,7 +154,7 @@ class Loop:
         """Add what is measured now to the line, and the line to the log."""
         if evaluate_now:
             run = member.run
-            line |= quick_accuracies(self.stack.model(k), run.task, member.data, seed=run.train.seed)
+            line |= run.task.measure(self.stack.model(k), member.data, seed=run.train.seed)
         line["seconds"] = round(time.monotonic() - self.started[k], 3)
         member.log.append(line)
         if member.folder is not None:
@@ -165,7 +165,7 @@ class Loop:
         if not member.log or member.log[-1]["step"] != member.step:
             return False
         patience, loss = self.train.early_stop_evaluations, self.train.stop_at_loss
-        if patience is not None and has_settled(evaluations(member.log), patience):
+        if patience is not None and has_settled(evaluations(member.log), patience, member.run.task.metrics):
             return True
         return loss is not None and loss_reached(member.log[-LOSS_LINES:], loss) is not None
 
@@ -183,7 +183,7 @@ class Loop:
 
     def _end(self, k: int, member: Member, status: Status) -> None:
         self.stack.stop(k)
-        behaviour = evaluate(self.stack.model(k), member.run.task, training_set=member.data)
+        behaviour = member.run.task.evaluate(self.stack.model(k), training_set=member.data)
         metrics = {**(member.log[-1] if member.log else {}), "status": status, **behaviour.headline()}
         checkpoint = member.checkpoint(self.stack.weights(k), member.step, metrics)
         out = None if member.folder is None else member.folder.save_final(checkpoint).parent
@@ -200,7 +200,7 @@ class Loop:
             path, out = member.folder.save_final(last), member.folder.path
             what = "last good weights" if member.good else "weights it began from"
             message += f"; the {what} (step {last.step}) are in {path}"
-        behaviour = evaluate(last.last_position_model(self.device), member.run.task, training_set=member.data)
+        behaviour = last.evaluate(device=self.device, training_set=member.data)
         member.result = TrainResult(last, behaviour, tuple(member.log), "diverged", out, message)
 
     def _shrink(self) -> None:
@@ -216,6 +216,7 @@ class Loop:
 def _summary(log: Sequence[Mapping[str, Any]]) -> str:
     """The last accuracies and the last loss of a log; where a terminal is narrow, the loss is cut."""
     measured = evaluations(log)
-    numbers = [(name, measured[-1].get(f"{name}_accuracy") if measured else None) for name in _ACCURACIES]
+    known = measured[-1] if measured else {}
+    numbers = [(metric.name, known.get(name)) for name, metric in logged_metrics().items()]
     parts = [f"{name} {value:.2f}" for name, value in numbers if value is not None]
     return "  ".join([*parts, *([f"loss {log[-1]['loss']:.3g}"] if log else [])])

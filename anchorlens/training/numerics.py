@@ -81,12 +81,9 @@ def _changed(deterministic: bool, tf32: bool) -> contextlib.ExitStack:
     found.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     if deterministic:
-        found.callback(
-            torch.use_deterministic_algorithms,
-            torch.are_deterministic_algorithms_enabled(),
-            warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
-        )
-        torch.use_deterministic_algorithms(True)
+        # not use_deterministic_algorithms, which imports torch's compiler (2 s) to set an option of it
+        found.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
+        torch.set_deterministic_debug_mode("error")
         found.callback(setattr, _MEMORY, "fill_uninitialized_memory", _MEMORY.fill_uninitialized_memory)
         _MEMORY.fill_uninitialized_memory = False  # costs time, finds no error here
         found.callback(_keep_freed_memory, False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,12 +23,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import training_set
-from anchorlens.models.stacked.forward import last_logits
+from anchorlens.models.stacked.forward import logits_at_end
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.training.adamw import MOMENTS
+from anchorlens.training.engine import Engine
+from anchorlens.training.engines import engine_of
 from anchorlens.training.numerics import choose_device, numeric_settings
-from anchorlens.training.stack import Stack
+from anchorlens.training.stack import Stack, n_last_scored
 
 MOST_WORKERS = 1024
 """Processes that may be asked for."""
@@ -166,7 +168,7 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
     n_samples = min(train.n_samples, max(train.batch_size, 10_000))
     runs = [r._replace(train=replace(r.train, n_samples=n_samples, steps=10_000, epochs=None)) for r in runs]
     data = training_set(runs[0].task, runs[0].train)
-    stack = Stack(runs, [data] * len(runs), device)
+    stack = engine_of(runs[0])(runs, [data] * len(runs), device)
     started, first = time.perf_counter(), 0.0
     while (elapsed := time.perf_counter() - started) < seconds + first or stack.step < 1:
         stack.advance(stack.step + 1)
@@ -177,7 +179,7 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
     return (elapsed - first) / (stack.step - 1), _per_sequence(stack, data.tokens[:1024])
 
 
-def _per_sequence(stack: Stack, tokens: Tensor) -> float:
+def _per_sequence(stack: Engine, tokens: Tensor) -> float:
     model = stack.model(0)
     with torch.inference_mode():
         model(tokens[:8]).sum().item()
@@ -187,23 +189,16 @@ def _per_sequence(stack: Stack, tokens: Tensor) -> float:
 
 
 def _sequences_asked(run: RunConfig) -> int:
-    """Sequences that the evaluations of one run answer, as `quick_accuracies` and `evaluate` ask them."""
-    n_train, n_id, n_ood = (run.task.n_trials(split) for split in ("train", "id", "ood"))
-    quick = min(1024, run.train.n_samples) + min(2048, n_id) + min(2048, n_ood)
-    final = min(4096, run.train.n_samples) + 2 * n_train + 8 * (n_id + 2 * n_ood)
+    """Sequences that the evaluations of one run answer, on its way and at its end."""
+    quick, final = (run.task.sequences_asked(run.train.n_samples, quickly=how) for how in (True, False))
     return quick * math.ceil(run.train.total_steps / run.train.eval_every) + final
 
 
 def count_cost(run: RunConfig) -> Cost:
     """Trace one update of one model on the `meta` device and count."""
     train, task = run.train, run.task
-    layout, dtype = Layout(run.model), getattr(torch, run.train.dtype)
-    parameters = layout.merged(torch.empty(1, layout.size, dtype=dtype, device="meta"))
-    leaves = [leaf.requires_grad_() for leaf in parameters.values()]
     few = replace(train, n_samples=min(train.n_samples, max(train.batch_size, 10_000)))
-    vocabulary = training_set(task, few).tokens.unique().to("meta")
-    batch = torch.empty(1, train.batch_size, task.seq_len, dtype=torch.int64, device="meta")
-    targets = torch.empty(train.batch_size, dtype=torch.int64, device="meta")
+    loss_of_batch, leaves = _traced(run._replace(train=few), training_set(task, few))
     kept: dict[int, int] = {}
     largest = 0
 
@@ -216,19 +211,42 @@ def count_cost(run: RunConfig) -> Cost:
 
     with FlopCounterMode(display=False) as flops:
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            logits = last_logits(parameters, run.model, batch, vocabulary)
-            loss = functional.cross_entropy(logits.flatten(0, 1), targets)
+            loss = loss_of_batch()
         torch.autograd.grad(loss, leaves)
     for leaf in leaves:
         kept.pop(leaf.untyped_storage()._cdata, None)
-    itemsize = torch.empty(0, dtype=dtype).itemsize
+    size, itemsize = sum(leaf.numel() for leaf in leaves), leaves[0].itemsize
     return Cost(
-        parameters=layout.size,
+        parameters=size,
         flops=flops.get_total_flops(),
-        state_bytes=_ROW_COPIES * layout.size * itemsize,
+        state_bytes=_ROW_COPIES * size * itemsize,
         data_bytes=8 * train.n_samples * (task.seq_len + 2),  # tokens, target and order, as int64
         activation_bytes=sum(kept.values()) + _TRANSIENT * largest,
     )
+
+
+def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tensor]]:
+    """A function that gives the loss of one batch of one model, and the parameters that it is a function of.
+
+    Of a loss of a task's own nothing is known, so it is computed; every other is traced without data.
+    """
+    if engine_of(run) is not Stack:
+        engine = engine_of(run)([run], [data], torch.device("cpu"))
+        return engine.first_loss, engine.leaves
+    layout, dtype = Layout(run.model), getattr(torch, run.train.dtype)
+    parameters = layout.merged(torch.empty(1, layout.size, dtype=dtype, device="meta"))
+    leaves = [leaf.requires_grad_() for leaf in parameters.values()]
+    vocabulary = data.tokens.unique().to("meta")
+    n_last = n_last_scored(data.targets) if data.targets.dim() == 2 else 1
+    n_sequences = run.train.batch_size
+    batch = torch.empty(1, n_sequences, run.task.seq_len, dtype=torch.int64, device="meta")
+    targets = torch.empty(n_sequences * n_last, dtype=torch.int64, device="meta")
+
+    def loss_of_batch() -> Tensor:
+        logits = logits_at_end(parameters, run.model, batch, vocabulary, n_last=n_last)
+        return functional.cross_entropy(logits.flatten(0, 2), targets)
+
+    return loss_of_batch, leaves
 
 
 def available_bytes(device: torch.device) -> int:

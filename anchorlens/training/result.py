@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.training.numerics import choose_device
 from anchorlens.views import drawn
 
@@ -32,12 +31,12 @@ class TrainResult:
 
     checkpoint: Checkpoint
     """Its weights and configurations, for `save_checkpoint`."""
-    behaviour: Behaviour
-    """Accuracies and phase of these weights."""
+    behaviour: Any
+    """Metrics and phase of these weights: the task's `Evaluation`, a Behaviour for AnchorTask."""
     log: Sequence[Mapping[str, Any]]
     """Log lines: `step`, `loss` (nats, of the last batch), `lr`, `grad_norm` (before clipping),
-    `weight_norm`, `seconds`; every `eval_every` steps also `train_accuracy`, `id_accuracy` and
-    `ood_accuracy` (0..1, one noise draw)."""
+    `weight_norm`, `seconds`; every `eval_every` steps also the task's metrics: of the two-anchor task
+    `train_accuracy`, `id_accuracy` and `ood_accuracy` (0..1, one noise draw)."""
     status: Status
     """`finished`, `stopped early`, or `diverged`: then the weights are the last that are known to be good."""
     out: Path | None

@@ -16,8 +16,8 @@ from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.two_anchor.behaviour import evaluate
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks.base import Task
+from anchorlens.tasks.kinds import task_class
 from anchorlens.training.folder import RunFolder, read_log, stored_run
 from anchorlens.training.jobs import train_in_jobs
 from anchorlens.training.loop import Loop, Member, Show
@@ -29,7 +29,7 @@ Folder = str | os.PathLike[str]
 
 
 def train(
-    task: AnchorTask | None = None,
+    task: Task | None = None,
     model: ModelConfig | None = None,
     config: TrainConfig | None = None,
     *,
@@ -37,10 +37,10 @@ def train(
     resume: bool = False,
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train a HookedTransformer on a two-anchor task and measure what it learnt.
+    """Train a HookedTransformer on a task and measure what it learnt.
 
     Args:
-        task: what is asked; the papers' task if left out.
+        task: what is asked; the papers' two-anchor task if left out.
         model: its shape and gamma; the `quick` preset's, fitted to the task, if left out.
         config: the recipe; the `quick` preset's if left out.
         out: a new or empty folder for log, checkpoints and the state to resume from; without it
@@ -63,12 +63,12 @@ def train(
         >>> train(model=tiny, config=TrainConfig(steps=2, n_samples=512, n_checkpoints=0)).status
         'finished'
 
-    Source: cross-entropy at the last position, the training recipe of arXiv 2405.05409 and 2501.08537.
+    Source: cross-entropy where a target stands, the training recipe of arXiv 2405.05409 and 2501.08537.
     """
     stored = stored_run(out) if resume and out is not None else None
     if stored is not None:
         task, model, config = task or stored.task, model or stored.model, config or stored.train
-    task = task or AnchorTask()
+    task = task or task_class()()
     run = RunConfig(task, model or ModelConfig.for_task(task), config or TrainConfig())
     outs = None if out is None else [out]
     (result,) = train_many([run], outs=outs, resume=resume, progress=progress)
@@ -216,7 +216,6 @@ def _finished(folder: RunFolder, device: torch.device) -> TrainResult:
             f"training diverged after step {checkpoint.step}; the weights of that step are in "
             f"{folder.path / 'ckpt.pt'}; start anew in another folder with a smaller lr or a larger gamma"
         )
-    model = checkpoint.last_position_model(device)
-    behaviour = evaluate(model, checkpoint.task, training_set=checkpoint.training_drawing())
+    behaviour = checkpoint.evaluate(device=device)
     log = read_log(folder.path / "log.jsonl")
     return TrainResult(checkpoint, behaviour, tuple(log), status, folder.path, message)

@@ -10,6 +10,7 @@ import numpy as np
 
 from anchorlens.randomness import generator
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.base import Metric
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -59,17 +60,20 @@ def trajectory_steps(config: TrainConfig) -> list[int]:
     return sorted({0, config.total_steps, *(int(round(step)) for step in spaced)})
 
 
-def has_settled(evaluations: Sequence[Mapping[str, Any]], patience: int) -> bool:
-    """Whether the training data are fit and no accuracy has moved over `patience` evaluations.
+def has_settled(evaluations: Sequence[Mapping[str, Any]], patience: int, metrics: Sequence[Metric]) -> bool:
+    """Whether the training data are fit and no metric has moved over `patience` evaluations.
 
     Args:
-        evaluations: the log lines that hold accuracies, oldest first.
+        evaluations: the log lines that hold the task's metrics, oldest first.
         patience: evaluations in a row, >= 1.
+        metrics: of the task; the one named `train` says how well the training data are fit.
     """
     recent = evaluations[-(patience + 1) :]
-    if len(recent) <= patience or any(line["train_accuracy"] < FIT for line in recent):
+    names = {metric.name: metric.logged_as for metric in metrics if metric.logged_as}
+    train = names.get("train")
+    if len(recent) <= patience or train is None or any(line[train] < FIT for line in recent):
         return False
-    for name in ("train_accuracy", "id_accuracy", "ood_accuracy"):
+    for name in names.values():
         values = [line[name] for line in recent if line.get(name) is not None]
         if values and max(values) - min(values) > STILL:
             return False

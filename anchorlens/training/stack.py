@@ -1,289 +1,74 @@
-"""K models of equal shape trained in lockstep: the update from step to step + 1, and its exact state.
-
-Every member has its own weights, data, order of the data, gamma, learning rate, weight decay and
-clipping; they share shapes and the number of steps. A member whose loss or gradient is not finite is
-left as it was before that update and takes part in no other. On CUDA the whole update is one captured
-graph and the host waits for the device only when it asks for a report.
-"""
+"""The engine of token tasks: cross-entropy where a target stands, of K models in one set of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from anchorlens.models.gamma import initial_weights
-from anchorlens.models.stacked.forward import LastPosition, last_logits, table_rows
-from anchorlens.models.stacked.layout import Layout
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch
-from anchorlens.training.adamw import MOMENTS, StackedAdamW
-from anchorlens.training.schedule import epoch_order, learning_rate
+from anchorlens.models.stacked.forward import FastModel, logits_at_end, table_rows
+from anchorlens.tasks.batch import IGNORE
+from anchorlens.training.engine import Engine
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-    from anchorlens.runs.run_config import RunConfig
 
-_FREE_MODEL = ("init_distribution", "scale_residual_writers")
-_SHARED_TRAIN = ("n_samples", "batch_size", "dtype", "matmul")
+class Stack(Engine):
+    """Trains models to give the tokens that are asked for, computing nothing that is not scored.
 
-
-class Update(NamedTuple):
-    """What the last update of a member looked like from outside."""
-
-    loss: float
-    """Cross-entropy of its batch at the last position, in nats, before the update."""
-    lr: float
-    """Learning rate it was made with."""
-    grad_norm: float
-    """Global gradient norm before clipping."""
-    failed_at: int | None
-    """The step whose loss or gradient was not finite, so that its update was not made; else None."""
-
-
-def stack_key(run: RunConfig) -> tuple[object, ...]:
-    """What runs must have in common to be members of one stack: shapes and durations."""
-    model = {
-        name: value
-        for name, value in run.model.to_dict().items()
-        if not name.startswith("gamma") and name not in _FREE_MODEL
-    }
-    model["act_fn"] = run.model.activation
-    train = run.train
-    shared = tuple(getattr(train, name) for name in _SHARED_TRAIN)
-    return (*model.items(), run.task.seq_len, *shared, train.total_steps)
-
-
-class Stack:
-    """Trains K >= 1 models in lockstep.
-
-    Batches, their order and the learning rates are functions of the step, so parameters and optimizer
-    moments are the whole state.
+    Where only the token after a sequence is asked for, the last layer and the unembedding are computed at the
+    last position alone; else from the first scored position on.
     """
 
-    def __init__(self, runs: Sequence[RunConfig], data: Sequence[AnchorBatch], device: torch.device) -> None:
-        """Draw the initial weights; step 0.
-
-        Args:
-            runs: one for each member, equal in `stack_key`.
-            data: the training set of each member; members may share one.
-            device: where everything lives.
-
-        Raises:
-            ValueError: no runs, or runs of different shapes.
-        """
-        if not runs or any(stack_key(run) != stack_key(runs[0]) for run in runs):
-            raise ValueError("the members of a stack must be at least one, and of equal shape and duration")
-        self.runs = tuple(runs)
-        self.device = device
-        self.step = 0
-        self.layout = Layout(runs[0].model)
-        self._train = runs[0].train
-        dtype = getattr(torch, self._train.dtype)
-        weights = [self.layout.row(initial_weights(r.model, r.train.seed, dtype)) for r in runs]
-        self._rows = torch.stack(weights).to(device)  # [member, parameter]
-        self._merged = self.layout.merged(self._rows)
-        self._leaves = list(self._merged.values())
-        for leaf in self._leaves:
-            leaf.requires_grad_()
-        self._adamw = StackedAdamW(self._rows, [run.train for run in runs])
-        self._place_data(data)
-        self._make_cursors()
-        self._graph: torch.cuda.CUDAGraph | None = None
-
-    def __len__(self) -> int:
-        """Number of members."""
-        return len(self.runs)
-
-    # -- what is on the device -----------------------------------------------------------------------
-
-    def _place_data(self, data: Sequence[AnchorBatch]) -> None:
-        """Sequences as rows of the first layer's table, each distinct training set once."""
-        sets = list({id(batch): batch for batch in data}.values())
-        starts = dict(
-            zip((id(batch) for batch in sets), range(0, len(sets) * len(sets[0]), len(sets[0])), strict=True)
-        )
+    def _place_data(self, sets: Sequence[Any]) -> None:
+        """Sequences (TokenBatch) as rows of the first layer's table, and targets of the scored positions."""
         tokens = torch.cat([batch.tokens for batch in sets])
         vocabulary, places = tokens.unique(return_inverse=True)
         self.vocabulary = vocabulary.to(self.device)
         self._table_rows = table_rows(places).to(self.device)  # [sequence, pos]
-        self._targets = torch.cat([batch.targets for batch in sets]).to(self.device)
-        self._starts = [starts[id(batch)] for batch in data]
-
-    def _make_cursors(self) -> None:
-        """What the update reads to know where it is, and what it leaves behind, on the device."""
-        n_members, batch, per_epoch = len(self), self._train.batch_size, self._train.steps_per_epoch
-        device, dtype = self.device, self._rows.dtype
-        self._epoch = -1
-        self._order = torch.zeros(n_members, per_epoch, batch, dtype=torch.int64, device=device)
-        self._within = torch.zeros(1, dtype=torch.int64, device=device)  # batch of the epoch
-        self._step = torch.zeros(1, dtype=torch.int64, device=device)
-        self._active = torch.ones(n_members, dtype=torch.bool, device=device)
-        self._losses, self._norms = torch.zeros(2, n_members, dtype=dtype, device=device)
-        self._failed_at = torch.full((n_members,), -1, dtype=torch.int64, device=device)
-
-    # -- updates -------------------------------------------------------------------------------------
-
-    def advance(self, stop: int) -> list[Update]:
-        """Make the updates up to step `stop`; what the last one of each member looked like."""
-        per_epoch = self._train.steps_per_epoch
-        while self.step < stop:
-            epoch, within = divmod(self.step, per_epoch)
-            if epoch != self._epoch:
-                self._begin_epoch(epoch)
-            self._within.fill_(within)
-            self._step.fill_(self.step)
-            n_updates = min(stop - self.step, per_epoch - within)
-            for _ in range(n_updates):
-                self._update_once()
-            self.step += n_updates
-        return self._report()
-
-    def stop(self, member: int) -> None:
-        """Let a member take part in no further update."""
-        self._active[member] = False
-
-    def _update_once(self) -> None:
-        if self.device.type != "cuda":
-            self._update()
-            return
-        if self._graph is None:
-            self._capture()
-        assert self._graph is not None
-        self._graph.replay()
-
-    def _capture(self) -> None:
-        """Record the update as a graph; the runs before it, which CUDA asks for, change nothing."""
-        cursors = (self._active, self._within, self._step, self._losses, self._norms, self._failed_at)
-        kept = [cursor.clone() for cursor in cursors]
-        self._active.fill_(False)
-        with torch.cuda.device(self.device):
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    self._update()
-                    self._within.copy_(kept[1])
-                    self._step.copy_(kept[2])
-            torch.cuda.current_stream().wait_stream(side)
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
-                self._update()
-        for cursor, value in zip(cursors, kept, strict=True):
-            cursor.copy_(value)
-
-    def _update(self) -> None:
-        """One update of every active member, without a wait for the device."""
-        rows = self._order.index_select(1, self._within).squeeze(1)  # [member, batch]
-        loss = self._loss(rows)
-        grads = torch.autograd.grad(loss.sum(), self._leaves)
-        flat = torch.cat([grad.flatten(1) for grad in grads], dim=1)  # [member, parameter]
-        norm = torch.linalg.vector_norm(flat, dim=1)
-        self._apply(flat, loss.detach(), norm)
-        self._within += 1
-        self._step += 1
+        targets = torch.cat([batch.targets for batch in sets])
+        self.n_last, self._every_position = 1, targets.dim() == 2
+        if self._every_position:
+            self.n_last = n_last_scored(targets)
+            targets = targets[:, -self.n_last :]
+        self._has_gaps = bool((targets == IGNORE).any())
+        self._targets = targets.contiguous().to(self.device)  # [sequence], or [sequence, n_last]
 
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
-        """Cross-entropy of each member's batch at the last position, in nats."""
+        """Mean cross-entropy of each member's batch over the scored positions, in nats."""
         bf16 = self._train.matmul == "bf16"
-        logits = last_logits(
-            self._merged, self.runs[0].model, self._table_rows[rows], self.vocabulary, bf16=bf16
-        )
-        each = functional.cross_entropy(logits.flatten(0, 1), self._targets[rows].flatten(), reduction="none")
-        return each.view(len(self), -1).mean(dim=1)
+        config, places = self.runs[0].model, self._table_rows[rows]
+        logits = logits_at_end(
+            self._merged, config, places, self.vocabulary, n_last=self.n_last, bf16=bf16
+        )  # [member, batch, n_last, d_vocab]
+        targets = self._targets[rows].flatten()
+        each = functional.cross_entropy(logits.flatten(0, 2), targets, reduction="none", ignore_index=IGNORE)
+        each = each.view(len(self), -1)
+        if not self._has_gaps:
+            return each.mean(dim=1)
+        return each.sum(dim=1) / (targets != IGNORE).view(len(self), -1).sum(dim=1)
 
-    def _apply(self, grads: Tensor, loss: Tensor, norm: Tensor) -> None:
-        """Step the members that are active and finite; note what happened."""
-        finite = loss.isfinite() & norm.isfinite()
-        self._adamw.step(grads, norm, self._active & finite, self._step)
-        self._losses.copy_(torch.where(self._active, loss, self._losses))
-        self._norms.copy_(torch.where(self._active, norm, self._norms))
-        failed = self._active & ~finite
-        self._failed_at.copy_(torch.where(failed, self._step, self._failed_at))
-        self._active &= finite
-
-    def _begin_epoch(self, epoch: int) -> None:
-        n_used = self._train.steps_per_epoch * self._train.batch_size
-        orders = {}
-        for k, (run, start) in enumerate(zip(self.runs, self._starts, strict=True)):
-            if run.train.seed not in orders:
-                orders[run.train.seed] = torch.from_numpy(epoch_order(run.train, epoch)[:n_used])
-            self._order[k].view(-1).copy_(orders[run.train.seed] + start)
-        self._epoch = epoch
-
-    def _report(self) -> list[Update]:
-        """What the last update of each member looked like; the one place that waits for the device."""
-        losses, norms, failed = self._losses.tolist(), self._norms.tolist(), self._failed_at.tolist()
-        lrs = [learning_rate(run.train, max(0, self.step - 1)) for run in self.runs]
-        return [
-            Update(loss, lr, norm, None if step < 0 else step)
-            for loss, norm, lr, step in zip(losses, norms, lrs, failed, strict=True)
-        ]
-
-    # -- what comes out ------------------------------------------------------------------------------
-
-    @property
-    def parameters(self) -> dict[str, Tensor]:
-        """Every trained parameter by HookedTransformer's name, [member, ...], in the stack's memory."""
-        return self.layout.views(self._rows)
-
-    def weights(self, member: int) -> dict[str, Tensor]:
-        """A copy of every parameter of a member as it is now, by HookedTransformer's names."""
-        return self.layout.weights(self._rows[member])
-
-    def snapshot(self) -> Float[Tensor, "member parameter"]:
-        """A copy of all weights; `layout.weights` reads a row of it."""
-        return self._rows.detach().clone()
-
-    def weight_norms(self) -> list[float]:
-        """Global L2 norm of all parameters of each member; NaN or infinite if one of them is."""
-        return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
-
-    def model(self, member: int) -> LastPosition:
-        """A member as it is now and will be, for its logits at the last position."""
+    def model(self, member: int) -> FastModel:
+        """A member as it is now and will be; for every position where more than the last is scored."""
         rows = self._rows[member : member + 1].detach()
-        return LastPosition(self.runs[member].model, self.layout.merged(rows))
-
-    def state(self, member: int) -> dict[str, Tensor]:
-        """Everything a resumed member needs besides the step, as named tensors."""
-        tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
-        for moment, row in self._adamw.moments(member).items():
-            views = self.layout.views(row.unsqueeze(0))
-            tensors |= {f"{moment}.{name}": view[0].contiguous() for name, view in views.items()}
-        return tensors
-
-    def restore(self, step: int, states: Sequence[Mapping[str, Tensor]]) -> None:
-        """Continue from what `state` gave for each member at `step`.
-
-        Raises:
-            ValueError: the tensors are not the states of these members, or there is no such step.
-        """
-        if len(states) != len(self) or not 0 < step <= self._train.total_steps:
-            raise ValueError(
-                f"there must be {len(self)} states of a step in 1..{self._train.total_steps}, "
-                f"got {len(states)} of step {step}; start the run anew in another folder"
-            )
-        trained = self.layout.views(self._rows)
-        for k, tensors in enumerate(states):
-            expected = {f"weight.{name}": shape for name, shape in self.layout.shapes.items()}
-            expected |= {f"{m}.{name}": tuple(v.shape[1:]) for m in MOMENTS for name, v in trained.items()}
-            if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != expected or any(
-                tensor.dtype != self._rows.dtype for tensor in tensors.values()
-            ):
-                raise ValueError("the saved state is of another model; start the run anew in another folder")
-            weights, *moments = (
-                self.layout.row(_strip(tensors, kind)).to(self.device) for kind in ("weight", *MOMENTS)
-            )
-            with torch.no_grad():
-                self._rows[k].copy_(weights)
-            self._adamw.restore(k, step, dict(zip(MOMENTS, moments, strict=True)))
-        self.step = step
-        self._make_cursors()
-        self._graph = None
+        n_last = None if self._every_position else 1
+        return FastModel(self.runs[member].model, self.layout.merged(rows), n_last)
 
 
-def _strip(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
-    return {name.removeprefix(f"{kind}."): t for name, t in tensors.items() if name.startswith(f"{kind}.")}
+def n_last_scored(targets: Tensor) -> int:
+    """Positions from the first one that is scored in any sequence to the end.
+
+    Args:
+        targets: [batch, pos], `IGNORE` where nothing is scored.
+
+    Raises:
+        ValueError: nothing is scored at all.
+    """
+    scored = (targets != IGNORE).any(dim=0)
+    if not scored.any():
+        raise ValueError("a training set must have a target at some position, got none; mend the task")
+    return len(scored) - int(scored.int().argmax())

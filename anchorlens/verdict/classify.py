@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.probes.shared.checks import check_task
-from anchorlens.tasks.two_anchor.behaviour import evaluate
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.files.importers.source import UNKNOWN_DATA
+from anchorlens.tasks.base import Task
+from anchorlens.tasks.kinds import task_class
 from anchorlens.training.folder import read_log
 from anchorlens.training.numerics import choose_device
 from anchorlens.training.result import TrainResult
@@ -22,17 +22,13 @@ from anchorlens.verdict.verdict import Subject, Verdict
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
-_UNKNOWN_TRAINING_DATA = (
-    "the training data are not known: train accuracy was asked with fresh noise, which a model that "
-    "memorised a small training set gets wrong"
-)
-
 
 def classify(
     model_or_checkpoint: HookedTransformer | Checkpoint | TrainResult | str | os.PathLike[str],
-    task: AnchorTask | None = None,
+    task: Task | None = None,
     *,
     config: str | os.PathLike[str] | None = None,
+    training_set: Any = None,
     device: str = "cpu",
     seed: int = 0,
 ) -> Verdict:
@@ -45,9 +41,13 @@ def classify(
         model_or_checkpoint: a HookedTransformer; a `Checkpoint`; what `train` gives; or the path of a file
             or folder, in any format of `anchorlens.files.importers`. A run's folder is classified with its
             trajectory.
-        task: what a HookedTransformer was trained on; the papers' task if left out. A checkpoint
+        task: what a HookedTransformer was trained on; the papers' two-anchor task if left out. A checkpoint
             knows its own.
         config: TOML or JSON file that says what a bare state dict is.
+        training_set: the sequences that it was trained on, as `evaluate` takes them: tokens [batch, seq_len]
+            and targets [batch], or [batch, seq_len] where more than the last position is asked. A checkpoint
+            that says how it was trained knows its own. Without it a model that is below .90 on fresh noise
+            has no phase by behaviour, since it may have memorised its data.
         device: where the model is measured: cpu, cuda, cuda:N or auto. A HookedTransformer stays where
             it is.
         seed: of the noise of the behaviour.
@@ -56,17 +56,18 @@ def classify(
         Both verdicts with numbers and reasons, whether they agree and what that means.
 
     Raises:
-        ValueError: neither a model nor a checkpoint, or a task that does not fit it.
+        ValueError: neither a model nor a checkpoint, or a task or training set that does not fit it.
         CheckpointError: a file that cannot be read safely and whole.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> classify(build_model(ModelConfig(gamma=0.5)))
-        Verdict(model: undecided: underfit; mechanism is no comparison: undecided: underfit)
+        Verdict(model: undecided: training data unknown; mechanism is no comparison: Phase 1)
 
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """
     checkpoint = behaviour = None
+    asked: Any = task
     notes, points = (), ()
     about: dict[str, Any] = {}  # the subject's fields
     given = model_or_checkpoint
@@ -89,27 +90,37 @@ def classify(
         checkpoint = given
 
     if checkpoint is None:
-        task = AnchorTask() if task is None else task
-        check_task(task)
+        asked = task_class()() if task is None else task
+        if not isinstance(asked, Task):
+            raise ValueError(f"task must be a task, AnchorTask() for example, got {type(task).__name__}")
         model, shape = _checked_model(given), None
         about = {"name": "model"}
-        behaviour = evaluate(model, task, seed=seed)
+        behaviour = asked.evaluate(model, training_set=training_set, seed=seed)
     else:
         if task is not None and task != checkpoint.task:
             raise ValueError(
                 "a checkpoint knows its own task, and it is another than the one given; leave task out, or "
                 "give checkpoint.build_model() with your task"
             )
+        if checkpoint.train is not None and training_set is not None:
+            raise ValueError(
+                "a checkpoint that says how it was trained knows its own training set; leave training_set "
+                "out, or give checkpoint.build_model() with your training set"
+            )
         where = choose_device(device)
-        task, model, shape = checkpoint.task, checkpoint.build_model(where), shape_of(checkpoint.model)
+        asked, model, shape = checkpoint.task, checkpoint.build_model(where), shape_of(checkpoint.model)
         about = {"name": repr(checkpoint), "checkpoint": checkpoint, **about}
         if behaviour is None:
-            asked, training_set = checkpoint.last_position_model(where), checkpoint.training_drawing()
-            behaviour = evaluate(asked, task, training_set=training_set, seed=seed)
-    if behaviour.train_source == "fresh noise" and behaviour.train.value < 1:
-        notes = (*notes, _UNKNOWN_TRAINING_DATA)
+            if checkpoint.train is not None:
+                training_set = checkpoint.training_drawing()
+            behaviour = checkpoint.evaluate(device=where, training_set=training_set, seed=seed)
     by_behaviour = behaviour.phase_if_clear()
-    mechanism = phase_by_mechanism(model, task, behaviour.train, shape)
+    train, data_known = behaviour.measure("train"), behaviour.train_is_known
+    if not data_known and train is not None and train.value < 1:
+        notes = (*notes, UNKNOWN_DATA)
+    if data_known or by_behaviour.cause == "training data unknown":  # whose reason says so already
+        notes = (note for note in notes if note != UNKNOWN_DATA)
+    mechanism = phase_by_mechanism(model, asked, train if data_known else None, shape)
     agreement, explanation = explain(by_behaviour, mechanism)
     return Verdict(
         by_behaviour=by_behaviour,
@@ -118,7 +129,7 @@ def classify(
         agreement=agreement,
         explanation=explanation,
         warnings=tuple(dict.fromkeys(notes)),
-        subject=Subject(model=model, task=task, **about),
+        subject=Subject(model=model, task=asked, **about),
         trajectory=tuple(points),
     )
 

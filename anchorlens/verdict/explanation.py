@@ -42,7 +42,11 @@ def explain(behaviour: Phase, mechanism: Mechanism) -> tuple[bool | None, str]:
             for name, phase in (("behaviour", behaviour), ("mechanism", inside))
             if phase.phase is None
         ]
-        return None, f"No comparison: {' and '.join(which)}."
+        text = f"No comparison: {' and '.join(which)}."
+        if behaviour.cause == "training data unknown" and inside.phase is not None:
+            likeness = f"Its inside looks like that of {_INSIDE[inside.phase]}"
+            text = f"{text} {likeness}, if it has fit its training data; only they can tell."
+        return None, text
     looks = f"its inside looks like that of {_INSIDE[inside.phase]}"
     if behaviour.phase != inside.phase:
         because = _BECAUSE[behaviour.phase, inside.phase]

@@ -9,7 +9,8 @@ from typing import Any
 
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
-from anchorlens.tasks.two_anchor.behaviour import Behaviour, evaluate
+from anchorlens.tasks.evaluation import Evaluation
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.mechanism import is_of_the_papers, shape_of
 from anchorlens.verdict.readings import take_readings
@@ -81,31 +82,31 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
     if checkpoint.train is None:
         raise ValueError("a forecast needs the length of the run, but the checkpoint has no train config")
     behaviour = sampled_behaviour(checkpoint)
+    train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
+    assert train is not None and id is not None
     fraction = checkpoint.step / checkpoint.train.total_steps
     return TrajectoryPoint(
         step=checkpoint.step,
         fraction=fraction,
-        train=behaviour.train.value,
-        id=behaviour.id.value,
-        ood=None if behaviour.ood is None else behaviour.ood.value,
+        train=train.value,
+        id=id.value,
+        ood=None if ood is None else ood.value,
         now=behaviour.phase.label,
         forecast=_forecast(checkpoint, fraction),
     )
 
 
-def sampled_behaviour(checkpoint: Checkpoint) -> Behaviour:
+def sampled_behaviour(checkpoint: Checkpoint) -> Evaluation:
     """What a checkpoint answers, from a sample that costs little."""
-    return evaluate(
-        checkpoint.last_position_model(),
-        checkpoint.task,
-        training_set=checkpoint.training_drawing(),
-        n_noise=2,
-        max_cells=_MOST_CELLS,
-        max_train=_MOST_TRAIN,
-    )
+    own: dict[str, Any] = {}
+    if isinstance(checkpoint.task, AnchorTask):
+        own = {"n_noise": 2, "max_cells": _MOST_CELLS, "max_train": _MOST_TRAIN}
+    return checkpoint.evaluate(**own)
 
 
 def _forecast(checkpoint: Checkpoint, fraction: float) -> dict[str, float] | None:
+    if not isinstance(checkpoint.task, AnchorTask):
+        return None
     fitted = calibration().early_model(fraction) if fraction < 1 else None
     unlike_the_zoo = calibration().outside(shape_of(checkpoint.model))
     if fitted is None or unlike_the_zoo or not is_of_the_papers(checkpoint.task):

@@ -15,6 +15,7 @@ import numpy as np
 from anchorlens.configuration import documented
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.accuracy import Accuracy
+from anchorlens.tasks.base import Task
 from anchorlens.tasks.phases import FIT_THRESHOLD, PHASES, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import LogisticModel, calibration
@@ -93,14 +94,18 @@ class Mechanism:
 
 
 def phase_by_mechanism(
-    model: HookedTransformer, task: AnchorTask, train: Accuracy, shape: Mapping[str, Any] | None = None
+    model: HookedTransformer,
+    task: Task,
+    train: Accuracy | None,
+    shape: Mapping[str, Any] | None = None,
 ) -> Mechanism:
     """The phase that a model's readings speak for.
 
     Args:
         model: any HookedTransformer.
-        task: what it was trained on.
-        train: accuracy on its training data; below .90 the phases do not describe it.
+        task: what it was trained on; of another kind than AnchorTask there is no such verdict.
+        train: accuracy on its training data; below .90 the phases do not describe it. None where these are
+            not known: the phase is then that of a model which has fit them.
         shape: `variant`, as far as it is known; the rest is read from the model.
 
     Returns:
@@ -108,6 +113,9 @@ def phase_by_mechanism(
         are not finite, underfit, a model or task unlike those of the calibration, or no phase with a
         probability of .5. Readings are listed in any case, if they can be taken.
     """
+    if not isinstance(task, AnchorTask):
+        why = f"the mechanism verdict is the two-anchor task's own, and this one is {task.kind}"
+        return Mechanism(Phase.undecided("outside the calibration", why), None, ())
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return Mechanism(Phase.undecided("not finite", "the weights hold NaN or infinity"), None, ())
     try:
@@ -123,7 +131,7 @@ def phase_by_mechanism(
         outside.append("the task is not that of the papers")
     outside += fitted.final.unfamiliar(values)
     label = named(probabilities)
-    if train.value < FIT_THRESHOLD:
+    if train is not None and train.value < FIT_THRESHOLD:
         phase = Phase.undecided(
             "underfit", f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
         )

@@ -12,9 +12,11 @@ from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
+from anchorlens.tasks.base import Task
+from anchorlens.tasks.evaluation import Evaluation, Measured
+from anchorlens.tasks.kinds import task_class
 from anchorlens.tasks.phases import Phase
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
-from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.forecast import TrajectoryPoint
 from anchorlens.verdict.mechanism import Mechanism
 from anchorlens.views import drawn
@@ -36,7 +38,7 @@ class Subject:
     """What it is called, for people: the file's or the model's name."""
     model: HookedTransformer | None = None
     """The model, for pictures; None in a verdict that was read back."""
-    task: AnchorTask | None = None
+    task: Task | None = None
     """What it was trained on; likewise."""
     checkpoint: Checkpoint | None = None
     """Where it came from a checkpoint: weights, configurations, versions; likewise."""
@@ -59,7 +61,7 @@ class Subject:
         """Optimizer steps taken, as far as it is known."""
         return self.stored["step"] if self.checkpoint is None else self.checkpoint.step
 
-    def model_and_task(self) -> tuple[HookedTransformer, AnchorTask]:
+    def model_and_task(self) -> tuple[HookedTransformer, Any]:
         """The model and what it was trained on.
 
         Raises:
@@ -99,8 +101,8 @@ class Verdict:
     """The phase by definition; `undecided` where a number is within two standard errors of a threshold."""
     mechanism: Mechanism
     """The phase that the inside speaks for."""
-    behaviour: Behaviour
-    """Everything that was measured on answers."""
+    behaviour: Any
+    """Everything that was measured on answers: the task's `Evaluation`, a Behaviour for AnchorTask."""
     agreement: bool | None
     """Whether both name the same phase; None where one of them names none."""
     explanation: str
@@ -152,7 +154,7 @@ class Verdict:
         return cls(
             by_behaviour=Phase.from_dict(values),
             mechanism=Mechanism.from_dict(values["mechanism"]),
-            behaviour=Behaviour.from_dict(values["behaviour"]),
+            behaviour=_evaluation(values["behaviour"]),
             agreement=values["agreement"],
             explanation=values["explanation"],
             warnings=tuple(values["warnings"]),
@@ -188,3 +190,10 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         return drawn("verdict_html")(self)
+
+
+def _evaluation(values: Mapping[str, Any]) -> Evaluation:
+    """An evaluation from JSON data; that of the two-anchor task has a form of its own."""
+    if "measures" not in values:
+        return Behaviour.from_dict(values)
+    return Measured.from_dict(values, task_class(values["kind"]).metrics)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from quick_tsne import quick_tsne
 from sweeping import finished
 
 from anchorlens import classify, load_checkpoint, train
@@ -124,14 +125,16 @@ class TestASweep:
         assert not path.exists() and open_sweep(copied).counts == {"finished": 4}
 
     def test_draws(self, copied, tmp_path):
-        open_sweep(copied).diagram(tmp_path / "diagram.html", reports=True)
+        with quick_tsne():
+            open_sweep(copied).diagram(tmp_path / "diagram.html", reports=True)
         assert (tmp_path / "diagram.html").stat().st_size > 10_000
 
 
 class TestARun:
     def test_loads_and_is_reported(self, tmp_path):
         verdict = classify(BEFORE / "finished")
-        verdict.report(tmp_path / "report.html")
+        with quick_tsne():
+            verdict.report(tmp_path / "report.html")
         assert "<html" in (tmp_path / "report.html").read_text()[:500]
         copy = shutil.copytree(BEFORE / "finished", tmp_path / "finished")
         result = train(out=copy, resume=True)

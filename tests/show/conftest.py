@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from known_verdicts import HOSTILE, bare_verdict, whole_verdict
+from quick_tsne import quick_tsne
 
 from anchorlens.show import write_report
 
@@ -28,7 +29,8 @@ def hostile_verdict():
 def one(tmp_path_factory):
     """The page of one verdict with everything there is."""
     path = tmp_path_factory.mktemp("one") / "report.html"
-    whole_verdict().report(path)
+    with quick_tsne():
+        whole_verdict().report(path)
     return path
 
 
@@ -36,5 +38,6 @@ def one(tmp_path_factory):
 def several(tmp_path_factory):
     """The page of two: one full of markup, one with nothing but a model."""
     path = tmp_path_factory.mktemp("several") / "report.html"
-    write_report([hostile_verdict(), bare_verdict()], path)
+    with quick_tsne():
+        write_report([hostile_verdict(), bare_verdict()], path)
     return path

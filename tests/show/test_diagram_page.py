@@ -16,7 +16,7 @@ import anchorlens.sweep
 from anchorlens.runs.presets import preset
 from anchorlens.show import write_diagram, write_report
 from anchorlens.show.diagram.page import diagram_html
-from anchorlens.show.diagram.panel import columns, panel_text
+from anchorlens.show.diagram.panel import THIS_ID, columns, panel_text
 from anchorlens.sweep import open_sweep, sweep
 from anchorlens.sweep.cells import axes_of
 
@@ -82,7 +82,7 @@ def report_of(html, identity):
     """The report of one cell and the traces of its training curve."""
     ids = json.loads(re.search(r'id="cell-ids">(.*?)</script>', html).group(1))
     texts = [text for pack in unpacked(html, "pack") for text in texts_of(pack)]
-    report, curve = texts[ids.index(identity)].rsplit("\n", 1)
+    report, curve = texts[ids.index(identity)].replace(THIS_ID, identity).rsplit("\n", 1)
     return {"html": report, "curve": json.loads(curve)}
 
 

@@ -51,7 +51,8 @@ def test_it_follows_the_colour_scheme(browser, one):
     ink = "document.querySelector('.plot').layout.font.color"
     ground = "getComputedStyle(document.body).backgroundColor"
     browser.open(one, dark=True)
-    browser.evaluate(VISIT)
+    browser.evaluate("document.querySelector('.plot').scrollIntoView()")
+    browser.wait("document.querySelector('.plot .main-svg')")
     dark = browser.evaluate(f"[{ink}, {ground}]")
     browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
     browser.wait(f"{ink} !== {json.dumps(dark[0])}")

@@ -113,7 +113,7 @@ class TestWhichRunACellIs:
 
     def test_cells_that_were_added_elsewhere_make_no_axis(self, done, tmp_path):
         shutil.copytree(done.out, tmp_path / "a")
-        sweep(tiny({"gamma": "0.7", "seed": "0:2"}, threads=2), tmp_path / "a", engine="serial")
+        sweep(tiny({"gamma": "0.7", "seed": "0:2"}, log_every=7), tmp_path / "a", engine="serial")
         assert list(open_sweep(tmp_path / "a").axes) == ["gamma", "seed"]
 
     def test_one_run_carried_out_twice_is_refused(self, tmp_path):

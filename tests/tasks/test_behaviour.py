@@ -65,7 +65,7 @@ def inconsistent(x, a, b, i, tokens):
         (two_ways, "Phase 2 without commutativity", (1, 1, 0, 0)),
         (memoriser, "Phase 1", (1, 0, 0, 1)),
         (inconsistent, "undecided: inconsistent", (1, 0.8, 1, 1)),
-        (lambda *_: 0, "undecided: underfit", (0, 0, 0, 1)),
+        (lambda *_: 0, "undecided: training data unknown", (0, 0, 0, 1)),
     ],
 )
 def test_known_solutions_get_their_phase(answer, label, numbers):
@@ -211,7 +211,9 @@ def test_train_accuracy_is_on_the_training_set_when_it_is_known():
     assert result.train_fresh.value == 0.0
     assert result.phase.label == "Phase 1"
     fresh = evaluate(oracle(by_heart), task, n_noise=2)
-    assert fresh.train_source == "fresh noise" and fresh.phase.label == "undecided: underfit"
+    assert fresh.train_source == "fresh noise" and fresh.phase.cause == "training data unknown"
+    nothing = evaluate(oracle(lambda *_: 0), task, training_set=data, n_noise=2)
+    assert nothing.train_source == "training set" and nothing.phase.label == "undecided: underfit"
 
 
 def test_a_task_without_unseen_pairs_has_no_phase():
@@ -302,6 +304,8 @@ def test_quick_accuracies_are_the_same_numbers():
 )
 def test_the_definition_at_its_thresholds(train, id, ood, commutativity, label):
     assert phase_by_definition(train, id, ood, commutativity).label == label
+    unknown = phase_by_definition(train, id, ood, commutativity, training_data_known=False)
+    assert unknown.label == label.replace("underfit", "training data unknown")
 
 
 @pytest.mark.parametrize(

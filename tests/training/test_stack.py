@@ -15,7 +15,7 @@ from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.hooked import build_model
 from anchorlens.models.stacked import attention as attention_module
 from anchorlens.models.stacked.attention import attention
-from anchorlens.models.stacked.forward import last_logits, table_rows
+from anchorlens.models.stacked.forward import logits_at_end, table_rows
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.models.stacked.linear import linear
 from anchorlens.runs.run_config import RunConfig
@@ -74,7 +74,7 @@ def test_logits_and_gradients_are_hooked_transformers(variant, n_heads, n_layers
     leaves = {name: leaf.requires_grad_() for name, leaf in layout.merged(rows).items()}
     batches = [TASK.sample(48, seed=seed) for seed in range(2)]
     vocabulary, places = torch.stack([batch.tokens for batch in batches]).unique(return_inverse=True)
-    ours = last_logits(leaves, configs[0], table_rows(places), vocabulary)
+    ours = logits_at_end(leaves, configs[0], table_rows(places), vocabulary)[:, :, 0]
     theirs = torch.stack([m(b.tokens)[:, -1] for m, b in zip(models, batches, strict=True)])
     assert ours.dtype == getattr(torch, dtype)
     assert (ours - theirs).abs().max() < tolerance * max(1, theirs.abs().max())
@@ -97,8 +97,9 @@ def test_every_activation(act_fn):
     layout = Layout(config)
     tokens = TASK.sample(16).tokens
     parameters = layout.merged(layout.row(dict(model.named_parameters())).unsqueeze(0))
-    ours = last_logits(parameters, config, table_rows(tokens).unsqueeze(0), torch.arange(config.d_vocab))
-    assert (ours[0] - model(tokens)[:, -1]).abs().max() < 1e-12
+    vocabulary = torch.arange(config.d_vocab)
+    ours = logits_at_end(parameters, config, table_rows(tokens).unsqueeze(0), vocabulary)
+    assert (ours[0, :, 0] - model(tokens)[:, -1]).abs().max() < 1e-12
 
 
 def hooked_transformer_loop(run):
@@ -303,11 +304,11 @@ def test_bf16_rounds_and_float32_does_not():
     assert errors[0] < 1e-6 < 1e-4 < errors[1] < 2e-2
 
 
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("n_queries", [9, 4, 1])
 @pytest.mark.parametrize("n_heads", [1, 3])
-def test_attention_is_torchs(causal, n_heads):
+def test_attention_is_torchs(n_queries, n_heads):
+    """The queries are those of the last positions, and each sees what stands before it."""
     generator = torch.Generator().manual_seed(0)
-    n_queries = 9 if causal else 1
     q = torch.randn(5, n_queries, n_heads, 8, generator=generator, dtype=torch.float64) * 9
     kv = torch.randn(5, 9, 2, n_heads, 8, generator=generator, dtype=torch.float64)
     mix = torch.randn(5, n_queries, n_heads, 8, generator=generator, dtype=torch.float64)
@@ -315,10 +316,11 @@ def test_attention_is_torchs(causal, n_heads):
     for own in (True, False):
         operands = [q.clone().requires_grad_(), kv.clone().requires_grad_()]
         if own:
-            z = attention(*operands, causal=causal)
+            z = attention(*operands)
         else:
             heads = (t.transpose(1, 2) for t in (operands[0], *operands[1].unbind(2)))
-            z = functional.scaled_dot_product_attention(*heads, is_causal=causal).transpose(1, 2)
+            seen = torch.ones(9, 9, dtype=torch.bool).tril()[-n_queries:]
+            z = functional.scaled_dot_product_attention(*heads, attn_mask=seen).transpose(1, 2)
         results.append([z, *torch.autograd.grad((z * mix).sum(), operands)])
     for ours, theirs in zip(*results, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-12)
@@ -327,15 +329,16 @@ def test_attention_is_torchs(causal, n_heads):
 def test_torchs_fused_attention_in_parts_is_ours(monkeypatch):
     """The way taken on CUDA, where a kernel takes so many sequences at once."""
     monkeypatch.setattr(attention_module, "_LARGEST_GRID", 4)
-    q, kv = torch.randn(5, 9, 2, 8), torch.randn(5, 9, 2, 2, 8)
-    parts = zip(q.split(2), kv.split(2), strict=True)
-    fused = torch.cat([attention_module._fused(*part, causal=True) for part in parts])
-    assert torch.allclose(fused, attention(q, kv, causal=True), atol=1e-6)
+    for n_queries in (9, 4, 1):
+        q, kv = torch.randn(5, n_queries, 2, 8), torch.randn(5, 9, 2, 2, 8)
+        parts = zip(q.split(2), kv.split(2), strict=True)
+        fused = torch.cat([attention_module._fused(*part) for part in parts])
+        assert torch.allclose(fused, attention(q, kv), atol=1e-6)
 
 
 def test_attention_survives_scores_of_any_size():
     q, kv = torch.full((1, 9, 1, 4), 1e15), torch.full((1, 9, 2, 1, 4), 1e15)
-    assert torch.allclose(attention(q, kv, causal=True), kv[:, :, 1])
+    assert torch.allclose(attention(q, kv), kv[:, :, 1])
 
 
 BARE = """
@@ -413,5 +416,5 @@ class TestOnAGpu:
 
     def test_attention_on_both_devices(self):
         q, kv = torch.randn(4, 9, 2, 8), torch.randn(4, 9, 2, 2, 8)
-        ours = attention(q.cuda(), kv.cuda(), causal=True).cpu()
-        assert np.allclose(ours, attention(q, kv, causal=True), atol=1e-5)
+        ours = attention(q.cuda(), kv.cuda()).cpu()
+        assert np.allclose(ours, attention(q, kv), atol=1e-5)

@@ -12,7 +12,8 @@ from anchorlens.tasks.phases import phase_by_definition
 @pytest.fixture(scope="module")
 def measured():
     tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)
-    return evaluate(build_model(tiny), AnchorTask(), n_noise=2, max_cells=64)
+    task = AnchorTask()
+    return evaluate(build_model(tiny), task, training_set=task.sample(8, seed=0), n_noise=2, max_cells=64)
 
 
 def behaviour(measured, train=1.0, id=1.0, ood=0.0, commutativity=0.2, error=0.01):
@@ -63,6 +64,24 @@ def test_commutativity_alone_leaves_phase_2(measured):
     assert "commutativity 0.690 ± 0.010 is within 2 standard errors of 0.70" in phase.reason
     # in Phase 3 it decides nothing
     assert behaviour(measured, ood=0.9, commutativity=0.69).phase_if_clear().phase == 3
+
+
+@pytest.mark.parametrize(
+    ("train", "label"),
+    [
+        (0.5, "undecided: training data unknown"),
+        (0.89, "undecided: training data unknown"),  # within a standard error
+        (0.9, "undecided: borderline"),
+        (0.95, "Phase 1"),
+    ],
+)
+def test_with_fresh_noise_it_is_not_known_below_the_threshold_and_as_ever_above(measured, train, label):
+    given = replace(behaviour(measured, train=train, id=0.5), train_source="fresh noise")
+    phase = given.phase_if_clear()
+    assert phase.label == label
+    if phase.cause == "training data unknown":
+        assert phase == given.phase and "train longer" not in phase.reason
+        assert "training_set=(tokens, targets)" in phase.reason and "--train-data FILE" in phase.reason
 
 
 def test_underfit_is_not_borderline_for_what_underfit_models_answer(measured):

@@ -1,7 +1,7 @@
-"""The forward pass of K models of equal shape, for the logits at the last position alone.
+"""The forward pass of K models of equal shape, for the logits at the last positions, where they are scored.
 
 The arithmetic is HookedTransformer's. What is left out is what the loss does not read: the queries, MLP
-and norms of the last layer, and the unembedding, at every position but the last. What is shared is what
+and norms of the last layer, and the unembedding, at every position before those. What is shared is what
 repeats: before the first attention the residual stream depends on (token, position) alone, so norms,
 queries, keys and values of the first layer are computed once for each such pair and looked up.
 """
@@ -28,29 +28,30 @@ _EPS = 1e-5
 """HookedTransformer's LayerNorm epsilon."""
 
 
-def last_logits(
+def logits_at_end(
     parameters: Parameters,
     config: ModelConfig,
     table_rows: Int[Tensor, "member batch pos"],
     vocabulary: Int[Tensor, " token"],
     *,
+    n_last: int = 1,
     bf16: bool = False,
-) -> Float[Tensor, "member batch d_vocab"]:
-    """Logits at the last position.
+) -> Float[Tensor, "member batch n_last d_vocab"]:
+    """Logits at the last positions.
 
     Args:
         parameters: as `Layout.merged` gives them.
         config: shape and variant; gamma plays no part here.
         table_rows: the sequences as `table_rows` gives them.
         vocabulary: the tokens that may occur; fewer make the first layer cheaper.
+        n_last: positions at the end of each sequence whose logits are computed, 1..pos.
         bf16: round operands and results of the products with weights to bfloat16.
 
     Returns:
-        [member, batch, d_vocab].
+        [member, batch, n_last, d_vocab].
     """
-    return _Forward(parameters, config, table_rows.shape[2], bf16).last_logits(
-        table_rows.flatten(1), vocabulary
-    )
+    forward = _Forward(parameters, config, table_rows.shape[2], n_last, bf16)
+    return forward.logits(table_rows.flatten(1), vocabulary).unflatten(1, (-1, n_last))
 
 
 def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
@@ -63,38 +64,55 @@ def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
     return places * n_pos + torch.arange(n_pos, device=places.device)
 
 
-class LastPosition:
-    """One model as a function of tokens that gives its logits at the last position alone."""
+class FastModel:
+    """One model as a function of tokens, sooner than HookedTransformer and without importing it.
 
-    def __init__(self, config: ModelConfig, parameters: Parameters) -> None:
-        """Take parameters with one member, as `Layout.merged` gives them; they are not copied."""
-        self.config = config
+    It gives HookedTransformer's logits at the last `n_last` positions alone, or at all.
+    """
+
+    def __init__(self, config: ModelConfig, parameters: Parameters, n_last: int | None = 1) -> None:
+        """Take parameters with one member, as `Layout.merged` gives them; they are not copied.
+
+        Args:
+            config: shape and variant.
+            parameters: of one model.
+            n_last: positions at the end of a sequence whose logits are given; None for all.
+        """
+        self.config, self.n_last = config, n_last
         self._parameters = parameters
         self.device = parameters["embed.W_E"].device
 
-    def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch 1 d_vocab"]:
-        """Logits at the last position of each sequence; the first layer is computed for tokens that occur."""
+    def at_end(self, n_last: int | None) -> FastModel:
+        """The same model for so many positions at the end of a sequence; None for all."""
+        return FastModel(self.config, self._parameters, n_last)
+
+    def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch n_last d_vocab"]:
+        """Logits of each sequence; the first layer is computed for tokens that occur."""
         vocabulary, places = tokens.to(self.device).unique(return_inverse=True)
-        places = table_rows(places).unsqueeze(0)
-        return last_logits(self._parameters, self.config, places, vocabulary).movedim(0, 1)
+        n_last = tokens.shape[1] if self.n_last is None else self.n_last
+        rows = table_rows(places).unsqueeze(0)
+        return logits_at_end(self._parameters, self.config, rows, vocabulary, n_last=n_last)[0]
 
 
 class _Forward:
-    def __init__(self, parameters: Parameters, config: ModelConfig, n_pos: int, bf16: bool) -> None:
-        self.parameters, self.config, self.n_pos, self.bf16 = parameters, config, n_pos, bf16
+    def __init__(
+        self, parameters: Parameters, config: ModelConfig, n_pos: int, n_last: int, bf16: bool
+    ) -> None:
+        self.parameters, self.config, self.bf16 = parameters, config, bf16
+        self.n_pos, self.n_last = n_pos, n_last
 
-    def last_logits(self, table_rows: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
+    def logits(self, table_rows: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
         x, q, kv = self._first_inputs(vocabulary)
         last = self.config.n_layers - 1
         for layer in range(self.config.n_layers):
             if layer > 0:
-                q, kv = self._attention_inputs(layer, x, last_query=layer == last)
+                q, kv = self._attention_inputs(layer, x, at_end=layer == last)
             else:
-                ends = table_rows.unflatten(1, (-1, self.n_pos))[:, :, -1] if last == 0 else table_rows
+                ends = self._ends(table_rows) if last == 0 else table_rows
                 x, q, kv = _look_up(x, ends), _look_up(q, ends), _look_up(kv, table_rows)
             if layer == last and layer > 0:
                 x = self._ends(x)
-            x = self._after_attention(layer, x, self._attend(q, kv, causal=layer < last))
+            x = self._after_attention(layer, x, self._attend(q, kv))
         if self.config.variant != "postnorm":
             x = self._norm("ln_final", x)
         return self._linear("unembed", "U", x)
@@ -106,24 +124,21 @@ class _Forward:
         x = (tokens.unsqueeze(2) + positions.unsqueeze(1)).flatten(1, 2)
         return x, *self._attention_inputs(0, x)
 
-    def _attention_inputs(
-        self, layer: int, x: Residual, *, last_query: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def _attention_inputs(self, layer: int, x: Residual, *, at_end: bool = False) -> tuple[Tensor, Tensor]:
         """Queries [member, row, d_z], and keys beside values [member, row, 2 d_z]."""
         block, variant = f"blocks.{layer}", self.config.variant
         if variant == "released":
-            q_in, kv_in = self._norm(f"{block}.ln1", self._ends(x) if last_query else x), x
+            q_in, kv_in = self._norm(f"{block}.ln1", self._ends(x) if at_end else x), x
         else:
             kv_in = x if variant == "postnorm" else self._norm(f"{block}.ln1", x)
-            q_in = self._ends(kv_in) if last_query else kv_in
+            q_in = self._ends(kv_in) if at_end else kv_in
         return self._linear(f"{block}.attn", "Q", q_in), self._linear(f"{block}.attn", "KV", kv_in)
 
-    def _attend(self, q: Tensor, kv: Tensor, *, causal: bool) -> Tensor:
+    def _attend(self, q: Tensor, kv: Tensor) -> Tensor:
         """The mixed values of all heads, [member, row, d_z]."""
         n_members, heads, d_head = len(q), self.config.n_heads, self.config.d_head
-        n_queries = self.n_pos if causal else 1
-        q, kv = q.view(-1, n_queries, heads, d_head), kv.view(-1, self.n_pos, 2, heads, d_head)
-        mixed = attention(q, kv, causal=causal)
+        kv = kv.view(-1, self.n_pos, 2, heads, d_head)
+        mixed = attention(q.view(len(kv), -1, heads, d_head), kv)
         return mixed.reshape(n_members, -1, heads * d_head)
 
     def _after_attention(self, layer: int, x: Residual, mixed: Tensor) -> Residual:
@@ -156,9 +171,9 @@ class _Forward:
         normalized = functional.layer_norm(x, shape, eps=_EPS)
         return torch.addcmul(bias.unsqueeze(1), normalized, weight.unsqueeze(1))
 
-    def _ends(self, x: Residual) -> Residual:
-        """The last position of each sequence."""
-        return x.view(len(x), -1, self.n_pos, x.shape[-1])[:, :, -1]
+    def _ends(self, x: Tensor) -> Tensor:
+        """Of what is there for every row, [member, row, ...], that of the last positions of each sequence."""
+        return x.unflatten(1, (-1, self.n_pos))[:, :, -self.n_last :].flatten(1, 2)
 
 
 def _look_up(table: Float[Tensor, "member entry width"], rows: Int[Tensor, "member row"]) -> Tensor:

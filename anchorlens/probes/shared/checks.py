@@ -10,7 +10,7 @@ from torch import nn
 
 from anchorlens.configuration import check_number
 from anchorlens.foreign import shown
-from anchorlens.tasks.two_anchor.questions import check_capacity
+from anchorlens.tasks.asking import check_capacity
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def check_task(task: Any) -> None:
         ValueError: it is something else.
     """
     if not isinstance(task, AnchorTask):
-        raise ValueError(f"task must be an AnchorTask, got {type(task).__name__}")
+        raise ValueError(
+            f"task must be an AnchorTask, got {type(task).__name__}; what needs anchors has no other task"
+        )
 
 
 def two_anchor_task(task: Any) -> AnchorTask | None:

@@ -23,21 +23,10 @@ from anchorlens.show.diagram.outcomes import (
     trouble,
 )
 from anchorlens.show.words import Caption
-from anchorlens.sweep.cells import Cell
+from anchorlens.sweep.cells import Cell, metrics_of
+from anchorlens.tasks.base import Metric
 
 SCALE = SHARE["colorscale"]
-NUMBERS = {
-    "id": ("ID accuracy", "no trained cell has one"),
-    "ood": ("OOD accuracy", "every pair of the task is trained"),
-    "symmetric": (
-        "Symmetric accuracy",
-        "it is defined only where the mirror of an unseen pair is trained on another target than the "
-        "composition (regime 'conflict')",
-    ),
-    "commutativity": ("Commutativity", "no unseen pair of the task has a mirror"),
-}
-"""Share of a cell -> its name, and why it may be defined nowhere."""
-
 RANK = "stable_rank.w_q"
 LARGEST = 26
 """Pixels across of the bubble of Phase 3, where there is room."""
@@ -102,7 +91,7 @@ def number_map(
 
     Args:
         cells: at least one; they differ in x, y, the seed and what goes with x or y.
-        number: `id`, `ood`, `symmetric` or `commutativity`.
+        number: a metric of the task: `id`, `ood`, ...
         x: field of the configurations, across.
         y: another, up; None for one row.
 
@@ -116,9 +105,10 @@ def number_map(
 
     Source: the accuracies over gamma and weight decay of arXiv 2405.05409 and 2501.08537.
     """
-    if number not in NUMBERS:
-        raise ValueError(f"number must be one of {', '.join(NUMBERS)}, got {number!r}")
-    return Picture(_numbers(number, arranged(cells, x, y)))
+    layout, metrics = arranged(cells, x, y), {metric.name: metric for metric in metrics_of(cells)}
+    if number not in metrics:
+        raise ValueError(f"number must be one of {', '.join(metrics)}, got {number!r}")
+    return Picture(_numbers(metrics[number], layout))
 
 
 def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
@@ -166,9 +156,9 @@ def _map_of_categories(
     return drawing.figure(layout, title, data, annotations=texts)
 
 
-def _numbers(number: str, layout: Layout) -> dict[str, Any]:
-    title, why = NUMBERS[number]
-    outcomes.check_measured(layout.cells, number, title, why)
+def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
+    number = metric.name
+    outcomes.check_measured(layout.cells, number, metric.heading, metric.absent)
     fit = Category("fit", "", "")  # no trouble: it stands in no legend
 
     def category_of(cell: Cell) -> Category:
@@ -192,7 +182,7 @@ def _numbers(number: str, layout: Layout) -> dict[str, Any]:
     texts = drawing.written(layout, lambda square: mean(square.cells, number))
     scale = {"colorscale": get_colorscale(SCALE), "cmin": 0, "cmax": 1, "color": [0], "showscale": True}
     data.append(_no_points(marker=scale, showlegend=False))
-    return drawing.figure(layout, title, data, scale=True, annotations=texts)
+    return drawing.figure(layout, metric.heading, data, scale=True, annotations=texts)
 
 
 def _ranks(layout: Layout) -> dict[str, Any]:
@@ -256,46 +246,41 @@ class Map(NamedTuple):
     """Heading and how to read it."""
 
 
-def _number(name: str, how_to_read: str) -> Map:
-    caption = Caption(NUMBERS[name][0], f"{how_to_read} Written is the mean over the seeds.")
-    return Map(name, partial(_numbers, name), caption)
+def _number(metric: Metric) -> Map:
+    how_to_read = f"{metric.map_caption} Written is the mean over the seeds."
+    return Map(metric.name, partial(_numbers, metric), Caption(metric.heading, how_to_read))
 
 
-MAPS = (
-    Map(
-        "phase",
-        _phases,
-        Caption(
-            "Phase by behaviour",
-            "Each square holds one band for each seed, the lowest at its left, in the colour of its phase. "
-            "Written are the phase and how many seeds come to it, or each seed's own sign where they differ.",
-        ),
-    ),
-    _number("id", "Seen pairs at held-out (key, position): below .90 it is Phase 1."),
-    _number("ood", "Unseen pairs against the composition of the rules: above .50 it is Phase 3."),
-    _number("symmetric", "Unseen pairs answered as their mirrored pair was trained, not as the rules say."),
-    _number(
-        "commutativity",
-        "Share of sequences that get the same answer with the two anchors in either order: from .70 on "
-        "Phase 2 is called with commutativity.",
-    ),
-    Map(
-        "stable_rank",
-        _ranks,
-        Caption(
-            "Stable rank and phase",
-            "A bubble is a seed: the larger, the later its phase; its colour is the stable rank of the first "
-            "layer's W_Q, that is how many directions its neurons use. Written is the mean rank.",
-        ),
-    ),
-    Map(
-        "agreement",
-        _agreements,
-        Caption(
-            "Behaviour against mechanism",
-            "Whether the mechanism verdict, which never sees an answer to an unseen pair, names the phase "
-            "that the behaviour verdict names; with or without commutativity is not compared.",
-        ),
+def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
+    """Every map of a page about these cells, in order: phase, the metrics of their tasks, and two more."""
+    numbers = (_number(metric) for metric in metrics_of(cells) if metric.map_caption)
+    return (_PHASE, *numbers, _STABLE_RANK, _AGREEMENT)
+
+
+_PHASE = Map(
+    "phase",
+    _phases,
+    Caption(
+        "Phase by behaviour",
+        "Each square holds one band for each seed, the lowest at its left, in the colour of its phase. "
+        "Written are the phase and how many seeds come to it, or each seed's own sign where they differ.",
     ),
 )
-"""Every map of the page, in order."""
+_STABLE_RANK = Map(
+    "stable_rank",
+    _ranks,
+    Caption(
+        "Stable rank and phase",
+        "A bubble is a seed: the larger, the later its phase; its colour is the stable rank of the first "
+        "layer's W_Q, that is how many directions its neurons use. Written is the mean rank.",
+    ),
+)
+_AGREEMENT = Map(
+    "agreement",
+    _agreements,
+    Caption(
+        "Behaviour against mechanism",
+        "Whether the mechanism verdict, which never sees an answer to an unseen pair, names the phase "
+        "that the behaviour verdict names; with or without commutativity is not compared.",
+    ),
+)

@@ -10,11 +10,8 @@ from textwrap import wrap
 from anchorlens.figures import BLUE, GREY, ORANGE
 from anchorlens.figures.picture import plotly_text
 from anchorlens.show.diagram.axes import value_label
-from anchorlens.sweep.cells import ACCURACIES, TROUBLES, Cell
+from anchorlens.sweep.cells import TROUBLES, Cell
 from anchorlens.tasks.phases import COLOURS, LABELS
-
-ACCURACY_NAMES = {name: name.upper() if name in ("id", "ood") else name for name in ACCURACIES}
-"""Accuracy -> as it is written."""
 
 CLEAR = "rgba(0,0,0,0)"
 INK = "#808080"
@@ -156,7 +153,8 @@ def description(cell: Cell, fields: Sequence[str]) -> str:
     if numbers:
         lines.append(f"behaviour: {numbers['label']}")
         lines.append(f"mechanism: {numbers['mechanism_label']}")
-        named = [(ACCURACY_NAMES[name], numbers[name]) for name in ACCURACIES if numbers[name] is not None]
+        measures = ((metric.title, numbers[metric.name]) for metric in cell.run.task.metrics)
+        named = [(title, value) for title, value in measures if value is not None]
         lines += wrap(", ".join(f"{name} {value:.3f}" for name, value in named), 60)
         if numbers.get("stable_rank.w_q") is not None:
             lines.append(f"stable rank of W_Q {numbers['stable_rank.w_q']:.2f}")

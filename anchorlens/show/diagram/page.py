@@ -19,12 +19,13 @@ from anchorlens.figures.picture import script_json
 from anchorlens.files.container import atomic_write
 from anchorlens.show.diagram import axes
 from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
-from anchorlens.show.diagram.maps import MAPS
-from anchorlens.show.diagram.outcomes import ACCURACY_NAMES, OUTCOMES, outcome
-from anchorlens.show.diagram.panel import cell_name, columns, curve_layout, packed, panel_text
+from anchorlens.show.diagram.maps import Map, maps_of
+from anchorlens.show.diagram.outcomes import OUTCOMES, outcome
+from anchorlens.show.diagram.panel import THIS_ID, cell_name, columns, curve_layout, packed, panel_text
 from anchorlens.show.frame import framed
 from anchorlens.show.report.page import write_report
-from anchorlens.sweep.cells import ACCURACIES, Cell, SweepResult, axes_of
+from anchorlens.sweep.cells import Cell, SweepResult, axes_of, metrics_of
+from anchorlens.tasks.base import Metric
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict.classify import classify
 
@@ -48,21 +49,23 @@ class ShownSlice:
     """Its cells in their squares."""
     summary: Summary
     """What they come to."""
+    maps: Sequence[Map]
+    """The maps of the page."""
 
     @cached_property
-    def accuracies(self) -> list[str]:
+    def metrics(self) -> list[Metric]:
         """Those that some cell has."""
         return [
-            name
-            for name in ACCURACIES
-            if any(cell.numbers.get(name) is not None for cell in self.layout.cells)
+            metric
+            for metric in metrics_of(self.layout.cells)
+            if any(cell.numbers.get(metric.name) is not None for cell in self.layout.cells)
         ]
 
     @cached_property
     def figures(self) -> dict[str, dict[str, Any] | str]:
         """Name of a map -> the figure, or why there is none."""
         found: dict[str, dict[str, Any] | str] = {}
-        for map in MAPS:
+        for map in self.maps:
             try:
                 figure = map.draw(self.layout)
             except ValueError as error:
@@ -176,10 +179,14 @@ def diagram_html(
     x, y = axes.choose_axes(cells, x, y)
     fields = [name for name in (x, y, "seed") if name is not None]
     layouts = {one.label: arranged(one.cells, x, y) for one in axes.slices(cells, x, y)}
-    slices = [ShownSlice(label, layout, summary(layout)) for label, layout in layouts.items()]
+    maps = maps_of(cells)
+    slices = [ShownSlice(label, layout, summary(layout), maps) for label, layout in layouts.items()]
     varying = axes_of(cells)
     cells = [cell for one in slices for cell in one.layout.cells]
-    panels = (panel_text(cell, fields, list(varying), (links or {}).get(cell.id)) for cell in cells)
+    panels = (
+        panel_text(cell, fields, list(varying), (links or {}).get(cell.id)).replace(cell.id, THIS_ID)
+        for cell in cells
+    )
     packs = [packed(columns(texts)) for texts in iter(lambda: list(islice(panels, CELLS_A_PACK)), [])]
     return framed(
         "diagram.html",
@@ -192,7 +199,7 @@ def diagram_html(
         slices=slices,
         categories=[one for one in OUTCOMES if any(one in shown.summary.outcomes for shown in slices)],
         signs=SIGNS,
-        maps=MAPS,
+        maps=maps,
         fields=fields,
         cells=Markup(script_json(json.dumps([cell.id for cell in cells]))),
         packs=packs,
@@ -202,7 +209,6 @@ def diagram_html(
         cell_name=cell_name,
         value_label=axes.value_label,
         outcome=outcome,
-        accuracy_names=ACCURACY_NAMES,
     )
 
 

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from anchorlens.figures.training_curve import training_curve, training_traces
@@ -21,14 +22,18 @@ DIGITS = 4
 """Significant digits of the numbers of a training curve."""
 
 
-_VALUE = re.compile(r"(\b[0-9a-f]{16}\b|[0-9]+(?:\.[0-9]+)?)")
-"""What differs from cell to cell in texts that are alike: numbers, and identities."""
+THIS_ID = "\x1a"
+"""Stands for the id of the cell itself in a text that is packed; no text shown has a control character."""
+_VALUE = re.compile("([0-9][0-9.]*)")
+"""What differs from cell to cell in texts that are alike: numbers."""
+_LEVEL = 6
+"""Of gzip: 9 takes five times as long, and 2 % fewer bytes."""
 
 
 def packed(content: Any) -> str:
     """Base64 of gzipped JSON, which a page unpacks with its browser's own means."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(gzip.compress(text.encode(errors="replace"), mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode(errors="replace"), _LEVEL, mtime=0)).decode()
 
 
 def columns(texts: Iterable[str]) -> dict[str, Any]:
@@ -47,24 +52,22 @@ def columns(texts: Iterable[str]) -> dict[str, Any]:
     {'lines': [['a ', '']], 'values': [['1 22']], 'texts': [[0], [0]]}
     """
     split = [text.split("\n") for text in texts]
-    counts = Counter(line for lines in split for line in lines)
     kinds: dict[tuple[str, ...], int] = {}
-    values: list[list[list[str]]] = []
-    parts_of: dict[str, tuple[int, list[str]]] = {}
-    for line, n in counts.items():
+    kind_of: dict[str, int] = {}
+    values_of: dict[str, list[str]] = {}  # of the lines that have some
+    for line, n in Counter(chain.from_iterable(split)).items():
         parts = [line] if n >= len(split) else _VALUE.split(line)
-        kind = kinds.setdefault(tuple(parts[::2]), len(kinds))
-        parts_of[line] = kind, parts[1::2]
-        if kind == len(values):
-            values.append([[] for _ in parts[1::2]])
-    for lines in split:
-        for line in lines:
-            kind, own = parts_of[line]
-            for column, value in zip(values[kind], own, strict=True):
-                column.append(value)
-    found = [[parts_of[line][0] for line in lines] for lines in split]
-    joined = [[" ".join(column) for column in of_line] for of_line in values]
-    return {"lines": list(map(list, kinds)), "values": joined, "texts": found}
+        kind_of[line] = kinds.setdefault(tuple(parts[::2]), len(kinds))
+        if len(parts) > 1:
+            values_of[line] = parts[1::2]
+    found: list[list[list[str]]] = [[] for _ in kinds]  # of each kind, line by line
+    for line in filter(values_of.__contains__, chain.from_iterable(split)):
+        found[kind_of[line]].append(values_of[line])
+    return {
+        "lines": list(map(list, kinds)),
+        "values": [[" ".join(column) for column in zip(*of_kind, strict=True)] for of_kind in found],
+        "texts": [[kind_of[line] for line in lines] for lines in split],
+    }
 
 
 def panel_text(cell: Cell, fields: Sequence[str], varying: Sequence[str], link: str | None = None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import settings
-from anchorlens.figures.training_curve import ACCURACIES, LOSS, known
+from anchorlens.figures.training_curve import LOSS, known, metric_styles
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.foreign import printable
 from anchorlens.show.formats import number
@@ -104,9 +104,9 @@ def small_curve(log: Sequence[Mapping[str, Any]]) -> SmallCurve | None:
     if len(steps) < 2 or steps[0] == steps[-1]:
         return None
     lines = []
-    for name, style in ACCURACIES.items():
-        points = _points(steps, *known(log, f"{name.lower()}_accuracy"), 0.0, 1.0)
-        lines.append(Line(name, points, style["line"]["color"], DASHES[style["line"]["dash"]]))
+    for name, (title, style) in metric_styles(log).items():
+        points = _points(steps, *known(log, name), 0.0, 1.0)
+        lines.append(Line(title, points, style["line"]["color"], DASHES[style["line"]["dash"]]))
     at, losses = known(log, "loss")
     logs = [math.log10(loss) if loss > 0 else -math.inf for loss in losses]
     ends = [value for value in logs if math.isfinite(value)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from anchorlens.figures.training_curve import ACCURACIES, accuracy_line, finished, two_rows
+from anchorlens.figures.training_curve import accuracy_line, finished, metric_styles, two_rows
 from anchorlens.tasks.phases import COLOURS, SHORT
 from anchorlens.verdict.forecast import TrajectoryPoint
 
@@ -18,9 +18,9 @@ def trajectory(points: Sequence[TrajectoryPoint]) -> go.Figure:
     """Accuracies and the forecast's probabilities against the checkpoints of a run, evenly spaced."""
     figure = two_rows("accuracy", "probability of the end")
     steps = [f"{point.step:,}" for point in points]
-    for name in ACCURACIES:
-        values = [getattr(point, name.lower()) for point in points]
-        figure.add_trace(accuracy_line(name, steps, values))
+    for title, style in metric_styles([]).values():
+        values = [getattr(point, title.lower()) for point in points]
+        figure.add_trace(accuracy_line(title, steps, values, style))
     for (label, colour), symbol in zip(COLOURS.items(), SYMBOLS, strict=True):
         figure.add_scatter(
             x=steps,

@@ -14,7 +14,7 @@ from anchorlens.models.config import sizes
 from anchorlens.probes.registry import PROBES, checked_probes
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.frame import framed
-from anchorlens.show.report.panels import probe_figures, training_figures
+from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import verdict_table
 from anchorlens.verdict.verdict import Verdict
 
@@ -94,8 +94,9 @@ def page_html(
         scripts="page.js",
         heads=any(panel.heads for figure in figures for panel in figure.panels),
         entries=[_entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
-        summary=verdict_table(verdicts, labels, "train", "id", "ood", "commutativity"),
+        summary=verdict_table(verdicts, labels),
         figures=figures,
+        answers=list(answer_figures(verdicts, labels)),
         training=list(training_figures(verdicts, labels)),
     )
 

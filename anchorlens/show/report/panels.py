@@ -13,6 +13,7 @@ from markupsafe import Markup
 from anchorlens.figures import complete, in_words
 from anchorlens.figures.picture import plotly_text, script_json
 from anchorlens.figures.side_by_side import side_by_side
+from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.figures.training_curve import training_curve
 from anchorlens.probes.attention_patterns import AttentionPatterns
 from anchorlens.probes.own import first_sentence, what_went_wrong
@@ -20,6 +21,7 @@ from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
+from anchorlens.tasks.base import Sketch
 from anchorlens.verdict.verdict import Subject, Verdict
 
 LONGEST_LABEL = 30
@@ -88,6 +90,17 @@ def probe_figures(
         else:  # one of your own: its name, and its docstring's first sentence
             caption = Caption(in_words(probe.__name__), first_sentence(probe) or NO_DOCSTRING)
             yield _figure(f"own-{probe.__name__}", caption, panels, share_axes)
+
+
+def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
+    """The pictures of the answers that a task gives, where it gives some."""
+    found: dict[str, list[tuple[str, Sketch]]] = {}
+    for verdict, label in zip(verdicts, labels, strict=True):
+        for sketch in verdict.behaviour.sketches:
+            found.setdefault(sketch.title, []).append((label, sketch))
+    for k, (title, sketches) in enumerate(found.items()):
+        panels = [Panel(label, title, drawn_sketch(sketch)) for label, sketch in sketches]
+        yield _figure(f"answers-{k}", Caption(title, sketches[0][1].caption), panels)
 
 
 def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:

@@ -14,14 +14,13 @@ from anchorlens.foreign import printable
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, PhaseMap, phase_maps, plain_value, where
 from anchorlens.show.terminal.console import Terminal
-from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids
+from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
 from anchorlens.sweep.folder import SweepFolder
 
 SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
 MOST_ROWS = 12
 """Failed cells that are shown; --cells and --json show all."""
-ACCURACIES = ("train", "id", "ood", "commutativity")
 
 
 def outline(runs: Sequence[RunConfig]) -> str:
@@ -107,11 +106,12 @@ def _phase_table(shown: PhaseMap) -> Table:
 
 
 def _cell_table(result: SweepResult) -> Table:
-    columns = ("train", "ID", "OOD", "commutativity", "by behaviour", "by mechanism", "step", "seconds")
-    table = Table("cell", *result.axes, *columns)
+    metrics = [metric for metric in metrics_of(result) if metric.in_tables]
+    columns = ("by behaviour", "by mechanism", "step", "seconds")
+    table = Table("cell", *result.axes, *(metric.title for metric in metrics), *columns)
     for cell in result:
         numbers = cell.numbers
-        accuracies = [numbers.get(name) for name in ACCURACIES]
+        accuracies = [numbers.get(metric.name) for metric in metrics]
         table.add_row(
             cell.id,
             *(plain_value(cell.fields[name]) for name in result.axes),

@@ -7,6 +7,7 @@ from pathlib import Path
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.show.tables import Table, accuracy_table, small_pair_grid
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
+from anchorlens.tasks.evaluation import Evaluation
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.training.plan import Plan
 
@@ -14,7 +15,7 @@ SCHEMA_VERSION = 1
 """Of the JSON objects; it grows by one when a key changes its meaning or goes."""
 
 
-def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Behaviour, as_json: bool) -> None:
+def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, as_json: bool) -> None:
     """Print the task, the accuracies with their meaning, those of each pair, and the phase.
 
     Args:
@@ -36,7 +37,7 @@ def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Behaviour, as
     pairs = small_pair_grid(behaviour)
     if pairs is not None:
         console.print(rich_table(pairs))
-    if "ood" in behaviour.deviations:
+    if isinstance(behaviour, Behaviour) and "ood" in behaviour.deviations:
         console.print(f"OOD answers minus target: {behaviour.deviations_in_words('ood')}")
     phase = behaviour.phase
     console.print(f"{phase.label if phase.phase else 'undecided'}: {phase.reason}", style="bold")

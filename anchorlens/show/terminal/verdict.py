@@ -27,17 +27,14 @@ def print_verdict(verdict: Verdict) -> None:
     """Print one verdict: both phases, what they rest on, and the trajectory where there is one."""
     console = Terminal()
     phase, mechanism, behaviour = verdict.by_behaviour, verdict.mechanism, verdict.behaviour
-    numbers = {"train": behaviour.train, "ID": behaviour.id, "OOD": behaviour.ood}
-    numbers["commutativity"] = behaviour.commutativity
     console.print(f"{_name(verdict)}: {phase.label}", style=_style(phase))
     rests = mechanism.phase.reason
     if mechanism.probabilities is not None and mechanism.phase.phase is not None:
         rests = ", ".join(f"{label} {value:.2f}" for label, value in mechanism.probabilities.items())
-    measured = ", ".join(f"{name} {accuracy}" for name, accuracy in numbers.items() if accuracy is not None)
+    shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
+    measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
     rows = [("behaviour", phase.label, measured), ("mechanism", mechanism.phase.label, rests)]
     console.print(rich_table(Table(("verdict", "phase", "rests on"), rows)))
-    if phase.phase is None:
-        console.print(phase.reason)
     console.print(verdict.explanation)
     for line in _evidence_lines(mechanism.evidence):
         console.print(line)
@@ -50,7 +47,7 @@ def print_verdict(verdict: Verdict) -> None:
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print several verdicts, a row for each."""
     console = Terminal()
-    table = verdict_table(verdicts, _paths(verdicts), "train", "id", "ood")
+    table = verdict_table(verdicts, _paths(verdicts), most=3)
     console.print(rich_table(table, [_style(verdict.by_behaviour) for verdict in verdicts]))
     for verdict in verdicts:
         if verdict.agreement is not True:

@@ -7,43 +7,42 @@ draws for each, so that the standard errors are those of the noise alone. Source
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Int
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.tasks.accuracy import Accuracy
-from anchorlens.tasks.phases import CLEAR, Phase, phase_by_definition
+from anchorlens.tasks.base import Metric
+from anchorlens.tasks.batch import TokenBatch
+from anchorlens.tasks.checked_batch import token_batch
+from anchorlens.tasks.evaluation import Evaluation
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.as_task import METRICS
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.questions import Model, PairAccuracy, Questions
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.splits import Split
-from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.views import view
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.two_anchor.task import AnchorTask
+
+TrainingSet = AnchorBatch | TokenBatch | Drawing | Sequence[Any]
+"""What a model was trained on; the last is (tokens [batch, pos], targets [batch]), as tensors, arrays or
+lists."""
 
 MOST_ASKED = 100_000_000
 """Largest `max_train`, `max_cells` and `batch_size` of `evaluate`."""
 MOST_DRAWS = 10_000
 """Largest `n_noise`."""
 
-MEANING = {
-    "train": "answers to what it was trained on",
-    "id": "seen pairs, held-out (key, position)",
-    "ood": "unseen pairs, asked for the composition",
-    "symmetric": "unseen pairs, answered like their mirror",
-    "commutativity": "same answer for (.., a, b) and (.., b, a)",
-}
-"""Accuracy of a Behaviour -> what it is, in a few words."""
-
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Behaviour:
+class Behaviour(Evaluation):
     """Everything `evaluate` measured: accuracies (0..1) with standard errors, and the phase.
 
     Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
@@ -74,39 +73,29 @@ class Behaviour:
     """Noise draws, seed and the task's words."""
 
     @property
-    def phase(self) -> Phase:
-        """By definition, from the numbers above."""
-        return self._named(None)
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the task measures."""
+        return METRICS
 
-    def phase_if_clear(self) -> Phase:
-        """The phase by definition, or `undecided: borderline`.
+    def measure(self, name: str) -> Accuracy | None:
+        """The value of a metric with its standard error; None where it is not defined."""
+        return getattr(self, name)
 
-        Where a number that decides is within two standard errors of its threshold there is no phase; where
-        only commutativity is, Phase 2 with `commutative` None. The standard errors are those of the draws.
-        """
-        return self._named(CLEAR)
-
-    def _named(self, standard_errors: int | None) -> Phase:
-        train = self.train if self.finite else math.nan
-        return phase_by_definition(
-            train, self.id, self.ood, self.commutativity, standard_errors=standard_errors
-        )
+    @property
+    def train_is_known(self) -> bool:
+        """Whether `train` was asked on the training data themselves."""
+        return self.train_source == "training set"
 
     def __repr__(self) -> str:
         ood = "no unseen pair" if self.ood is None else f"OOD {self.ood.value:.3f}"
         return f"Behaviour({self.phase.label}; train {self.train.value:.3f}, ID {self.id.value:.3f}, {ood})"
 
-    def _repr_html_(self) -> str:
-        return view("behaviour.html", behaviour=self)
-
     def rows(self) -> Iterator[tuple[str, Accuracy, str]]:
         """Name, accuracy and meaning of every accuracy that was measured."""
-        for name, meaning in MEANING.items():
-            accuracy: Accuracy | None = getattr(self, name)
-            if name == "train" and self.train_source == "fresh noise":
+        for title, accuracy, meaning in super().rows():
+            if title == "train" and self.train_source == "fresh noise":
                 meaning = "trained (pair, key, position), fresh noise"
-            if accuracy is not None:
-                yield name.upper() if name in ("id", "ood") else name, accuracy, meaning
+            yield title, accuracy, meaning
 
     def by_pair(self) -> dict[Pair, PairAccuracy]:
         """Pair -> its accuracy."""
@@ -122,12 +111,6 @@ class Behaviour:
         named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
         rest = 1 - sum(share for _, share in ranked[:most])
         return ", ".join(named) + (f", others in {rest:.0%}" if len(ranked) > most else "")
-
-    def headline(self) -> dict[str, Any]:
-        """The few numbers that sum it up, JSON-ready: accuracies (0..1 or None) and the phase."""
-        accuracies = {name: getattr(self, name) for name in MEANING}
-        values = {name: None if one is None else one.value for name, one in accuracies.items()}
-        return {**values, "phase": self.phase.phase, "label": self.phase.label}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
@@ -147,7 +130,7 @@ class Behaviour:
             KeyError: something is missing.
         """
         read = {name: value for name, value in values.items() if name != "phase"}  # it follows from the rest
-        for name in ("train_fresh", *MEANING):
+        for name in ("train_fresh", *(metric.name for metric in METRICS)):
             read[name] = None if values[name] is None else Accuracy.from_dict(values[name])
         read["pairs"] = tuple(map(PairAccuracy.from_dict, values["pairs"]))
         read["deviations"] = {
@@ -161,7 +144,7 @@ def evaluate(
     model: Model,
     task: AnchorTask,
     *,
-    training_set: AnchorBatch | Drawing | None = None,
+    training_set: TrainingSet | None = None,
     n_noise: int = 8,
     max_train: int = 4096,
     max_cells: int = 20_000,
@@ -174,9 +157,10 @@ def evaluate(
         model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
             [batch, pos, d_vocab]. Its training mode and device are left as they are.
         task: what it was trained on.
-        training_set: the sequences it was trained on (`Checkpoint.training_set()`, or for a large one
-            `training_drawing()`), for the train accuracy; without it that is measured on fresh noise, which
-            a model that memorised a small training set gets wrong.
+        training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
+            targets [batch], integers, as tensors, arrays or lists; a TokenBatch; or what a checkpoint draws
+            (`Checkpoint.training_set()`, for a large one `training_drawing()`). Without it that is measured
+            on fresh noise, which a model that memorised a small training set gets wrong.
         n_noise: noise draws for every held-out and unseen (pair, key, position), >= 2 unless the
             task has no noise.
         max_train: sequences of the training set asked at most, >= 1; of a larger one a random choice.
@@ -189,13 +173,15 @@ def evaluate(
         Accuracies (0..1) with standard errors, per pair, deviations, commutativity and the phase.
 
     Raises:
-        ValueError: an unusable option, a vocabulary or context too small for the task, or logits of
-            another shape than [batch, pos, d_vocab] with room for every target.
+        ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
+            model whose vocabulary or context is too small for the task, or logits of another shape than
+            [batch, pos, d_vocab] with room for every target.
 
     Example:
         >>> from anchorlens.models.hooked import ModelConfig, build_model
+        >>> from anchorlens import AnchorTask
         >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
-        'undecided: underfit'
+        'undecided: training data unknown'
 
     Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
     2501.08537.
@@ -208,12 +194,13 @@ def evaluate(
     check_number("n_noise", n_noise, minimum=2 if has_noise else 1, limit=MOST_DRAWS, integer=True)
     n_noise = n_noise if has_noise else 1
     questions = Questions(model, task, seed, batch_size, max_cells)
+    known = None if training_set is None else checked_training_set(training_set, task)
 
     ask = questions.ask
     train_trials = questions.trials("train")
     fresh = ask(train_trials, min(2, n_noise)) == task.targets(train_trials)[:, None]
     train_fresh = questions.accuracy("train", fresh)
-    train = train_fresh if training_set is None else questions.ask_batch(training_set, max_train)
+    train = train_fresh if known is None else questions.ask_batch(known, max_train)
 
     id_trials = questions.trials("id")
     id_deviation = ask(id_trials, n_noise) - task.targets(id_trials)[:, None]
@@ -242,7 +229,7 @@ def evaluate(
     assert train_fresh is not None and train is not None and id_accuracy is not None
     return Behaviour(
         train=train,
-        train_source="fresh noise" if training_set is None else "training set",
+        train_source="fresh noise" if known is None else "training set",
         train_fresh=train_fresh,
         id=id_accuracy,
         ood=ood,
@@ -259,6 +246,22 @@ def evaluate(
             "task": task.describe(),
         },
     )
+
+
+def checked_training_set(training_set: TrainingSet, task: AnchorTask) -> TokenBatch | Drawing:
+    """A model's training data, if they are sequences of this task.
+
+    Raises:
+        ValueError: they are something else, of another shape, or hold tokens that the task does not have.
+    """
+    if not isinstance(training_set, Drawing):
+        return token_batch(training_set, seq_len=task.seq_len, d_vocab=task.d_vocab)
+    if (training_set.task.seq_len, training_set.task.d_vocab) != (task.seq_len, task.d_vocab):
+        raise ValueError(
+            f"training_set must be drawn from a task with seq_len {task.seq_len} and d_vocab {task.d_vocab}, "
+            f"got one with {training_set.task.seq_len} and {training_set.task.d_vocab}; is it of this model?"
+        )
+    return training_set
 
 
 def quick_accuracies(

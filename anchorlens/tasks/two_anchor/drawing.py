@@ -33,7 +33,7 @@ class Drawing:
             ValueError: `n` < 1, an unknown split, or a split with nothing in it.
         """
         check_number("n", n, minimum=1, integer=True)
-        self._task, self._n, self._rng = task, n, rng
+        self.task, self._n, self._rng = task, n, rng
         self._pairs = np.array(task.splits.pairs(split))
         if not len(self._pairs):
             raise ValueError(f"split {split!r} of this task is empty: no pair is in it")
@@ -47,12 +47,12 @@ class Drawing:
         """Every sequence; the generator is advanced."""
         rng = self._rng
         positions, pairs = _some(self._positions, self._n, rng), _some(self._pairs, self._n, rng)
-        keys = choose(rng, self._task.keys, self._allowed, positions)
-        return self._task.sequences(Trials(pairs, keys, positions), rng)
+        keys = choose(rng, self.task.keys, self._allowed, positions)
+        return self.task.sequences(Trials(pairs, keys, positions), rng)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`; the generator stays where it was."""
-        task, trials, noise = self._task, [], []
+        task, trials, noise = self.task, [], []
         of_positions, rng = copy.deepcopy(self._rng), copy.deepcopy(self._rng)
         for n, _ in self._chunks(rows):
             _some(self._positions, n, rng)
@@ -72,7 +72,7 @@ class Drawing:
     def _chunks(self, rows: Int[np.ndarray, " row"]) -> Iterator[tuple[int, Int[np.ndarray, " chosen"]]]:
         """Sequences of each chunk, and which of them are asked for, ascending."""
         ascending = np.sort(rows)
-        at_once = max(1, DRAWN_AT_ONCE // self._task.seq_len)
+        at_once = max(1, DRAWN_AT_ONCE // self.task.seq_len)
         for start in range(0, self._n, at_once):
             n = min(at_once, self._n - start)
             first, last = np.searchsorted(ascending, (start, start + n))

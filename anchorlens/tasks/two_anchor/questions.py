@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,11 +17,15 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.measuring import BATCH_BYTES, device_of, evaluation_mode, sequence_bytes
 from anchorlens.randomness import generator
 from anchorlens.tasks.accuracy import Accuracy
+from anchorlens.tasks.asking import check_capacity
+from anchorlens.tasks.batch import TokenBatch
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.splits import Split
-from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.two_anchor.task import AnchorTask
 
 _MOST_PERMUTED = 10_000_000
 """Sequences of a training set of which a permutation is made, to choose some."""
@@ -104,7 +108,7 @@ class Questions:
                     pair, split, Accuracy.of_draws(right[order[start:end]], whole=self.whole(split))
                 )
 
-    def ask_batch(self, batch: AnchorBatch | Drawing, limit: int) -> Accuracy:
+    def ask_batch(self, batch: AnchorBatch | TokenBatch | Drawing, limit: int) -> Accuracy:
         """Accuracy on a batch, or on a random choice of `limit` of its sequences."""
         n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
         if len(batch) <= _MOST_PERMUTED:
@@ -134,19 +138,4 @@ class Questions:
             raise ValueError(
                 f"model must give logits [batch, pos, d_vocab >= {d_vocab}] for tokens "
                 f"{list(tokens.shape)}, got {list(shape) or type(logits).__name__}; is it of this task?"
-            )
-
-
-def check_capacity(model: Model, task: AnchorTask) -> None:
-    """Check that a HookedTransformer can read a task's sequences; of another model nothing is known.
-
-    Raises:
-        ValueError: its vocabulary or context is too small.
-    """
-    config = getattr(model, "cfg", None)
-    for name, need in (("d_vocab", task.d_vocab), ("n_ctx", task.seq_len)):
-        have = getattr(config, name, None)
-        if isinstance(have, int) and have < need:
-            raise ValueError(
-                f"model must have {name} >= {need} for this task, got {have}; is it of this task?"
             )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import RenamedAttributes, documented
+from anchorlens.tasks.batch import TokenBatch
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.views import view
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
-    from torch import Tensor
 
 
 @documented
@@ -40,20 +40,16 @@ class Trials:
 
 @documented
 @dataclass(frozen=True, eq=False)
-class AnchorBatch(RenamedAttributes):
-    """Sequences ready for a model, with what each of them asks."""
+class AnchorBatch(TokenBatch, RenamedAttributes):
+    """Sequences ready for a model, with what each of them asks.
 
-    tokens: Int[Tensor, "batch pos"]
-    """Token ids, int64."""
-    targets: Int[Tensor, " batch"]
-    """The answers trained on (train, ID) or the inferential answers (OOD), int64."""
+    Targets [batch]: the answers trained on (train, ID) or the inferential answers (OOD).
+    """
+
     trials: Trials
     """Pair, key and position of every sequence."""
 
     _RENAMED = {"cells": "trials"}
-
-    def __len__(self) -> int:
-        return len(self.trials)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`."""

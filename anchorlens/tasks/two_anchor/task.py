@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from anchorlens.configuration import Config, RenamedAttributes, documented, number
-from anchorlens.tasks.two_anchor import description
+from anchorlens.configuration import RenamedAttributes, documented, number
 from anchorlens.tasks.two_anchor.anchor_functions import (
     AnchorFunction,
     FrozenDict,
@@ -26,13 +25,13 @@ from anchorlens.tasks.two_anchor.anchor_functions import (
     distinct_pairs,
     value_of,
 )
+from anchorlens.tasks.two_anchor.as_task import TwoAnchor
 from anchorlens.tasks.two_anchor.composition import Targets, tabulated, tabulated_overrides
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.limits import LARGEST_KEY, LONGEST_CHAIN, LONGEST_SEQUENCE, check_size
 from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose, placed
 from anchorlens.tasks.two_anchor.splits import Split, Splits
-from anchorlens.tasks.two_anchor.task_data import from_data, to_data
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 @documented
 @dataclass(frozen=True)
-class AnchorTask(Config, RenamedAttributes):
+class AnchorTask(TwoAnchor, RenamedAttributes):
     """The papers' task as a user's object; the defaults are the papers' values.
 
     A task is immutable and holds data only: callables are tabulated when it is made, so that it can
@@ -156,9 +155,13 @@ class AnchorTask(Config, RenamedAttributes):
     def _targets(self) -> Targets:
         return Targets(self.anchors, self.trained_overrides, self.keys, self.chain_length)
 
-    @cached_property
+    @property
     def d_vocab(self) -> int:
         """Smallest vocabulary that holds every token and every target."""
+        return self._d_vocab
+
+    @cached_property
+    def _d_vocab(self) -> int:
         tables = self._targets
         return int(max(tables.inferential.max(), tables.trained.max(), self.key_max, *self.anchors)) + 1
 
@@ -275,18 +278,3 @@ class AnchorTask(Config, RenamedAttributes):
         return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), trials)
 
     _RENAMED = {"cells": "trials", "n_cells": "n_trials", "some_cells": "some_trials"}
-    describe = description.describe
-    _repr_html_ = description.task_view
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
-        return to_data(super().to_dict())
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> AnchorTask:
-        """Read a task from JSON or TOML data (anchors and pairs may be keys such as "3" and "3,4").
-
-        Raises:
-            ValueError: an unknown field or an unusable value.
-        """
-        return super().from_dict(from_data(values))

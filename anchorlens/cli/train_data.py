@@ -1,0 +1,49 @@
+"""`--train-data`: training data for the checkpoints that do not carry their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.batch import TokenBatch
+
+
+def training_sets(
+    checkpoints: Sequence[Path], train_data: Path | None, config: Path | None = None
+) -> dict[Path, TokenBatch]:
+    """Checkpoint -> the training data of the file, for those that do not carry their own.
+
+    A checkpoint that cannot be read is left out; whoever reads it next says why.
+
+    Raises:
+        CheckpointError: the file cannot be read, or is not of the task of such a checkpoint.
+        ValueError: every checkpoint carries its own.
+    """
+    if train_data is None:
+        return {}
+    from anchorlens.files.container import CheckpointError
+    from anchorlens.files.importers import open_checkpoint
+    from anchorlens.files.training_data import read_training_data
+    from anchorlens.tasks.two_anchor.behaviour import checked_training_set
+
+    data, sets, unreadable = read_training_data(train_data), {}, False
+    for path in checkpoints:
+        try:
+            checkpoint = open_checkpoint(path, config=config).checkpoint
+        except (ValueError, OSError, MemoryError, RuntimeError):
+            unreadable = True
+            continue
+        if checkpoint.train is None:
+            try:
+                checked_training_set(data, checkpoint.task)
+            except ValueError as error:
+                raise CheckpointError(train_data, str(error)) from None
+            sets[path] = data
+    if not sets and not unreadable:
+        raise ValueError(
+            "--train-data is for checkpoints that do not carry their own training data, and every one given "
+            "here does; leave it out"
+        )
+    return sets

@@ -1,0 +1,59 @@
+"""Pictures that a task gives as data, drawn: a grid of shares, and shares against a number."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from anchorlens.figures.picture import Picture
+from anchorlens.figures.style import BLUE, GREY, ORANGE, SHARE, styled
+from anchorlens.tasks.base import Curve, Grid, Sketch
+
+
+def drawn_sketch(sketch: Sketch) -> Picture:
+    """The picture of a sketch.
+
+    Args:
+        sketch: one of `evaluate(...).sketches`.
+
+    Returns:
+        A figure: of a `Grid` its values, 0 white to 1 dark blue, with its frame in vermilion; of a `Curve`
+        its points with bars of one standard error.
+    """
+    return _grid(sketch) if isinstance(sketch, Grid) else _curve(sketch)
+
+
+def _grid(sketch: Grid) -> Picture:
+    values = [[None if value is None else float(value) for value in row] for row in sketch.values]
+    heatmap = go.Heatmap(
+        x=list(sketch.x),
+        y=list(sketch.y),
+        z=values,
+        **SHARE,
+        hovertemplate=f"{sketch.y_title} %{{y}}, {sketch.x_title} %{{x}}: %{{z}}<extra></extra>",
+    )
+    figure = go.Figure(heatmap)
+    if sketch.frame is not None:
+        x0, y0, x1, y1 = sketch.frame
+        corners = {"x0": x0 - 0.5, "y0": y0 - 0.5, "x1": x1 + 0.5, "y1": y1 + 0.5}
+        figure.add_shape(type="rect", **corners, line={"color": ORANGE, "width": 2})
+    figure.update_xaxes(title=sketch.x_title, constrain="domain")
+    figure.update_yaxes(title=sketch.y_title, scaleanchor="x", constrain="domain")
+    return styled(figure, sketch.title)
+
+
+def _curve(sketch: Curve) -> Picture:
+    figure = go.Figure(
+        go.Scatter(
+            x=list(sketch.x),
+            y=list(sketch.y),
+            error_y={"type": "data", "array": list(sketch.errors), "thickness": 1, "width": 0},
+            mode="lines+markers",
+            line={"color": BLUE},
+            marker={"size": 5},
+        )
+    )
+    if sketch.mark is not None:
+        figure.add_vline(x=sketch.mark, line={"color": GREY, "dash": "dash"})
+    figure.update_xaxes(title=sketch.x_title)
+    figure.update_yaxes(title=sketch.y_title, range=[-0.04, 1.04])
+    return styled(figure, sketch.title)

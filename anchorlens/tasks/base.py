@@ -1,0 +1,245 @@
+"""What a task is: the one door through which everything that trains, asks, stores or draws meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+
+from anchorlens.configuration import Config, documented, settings
+from anchorlens.views import view
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Int
+    from torch import Tensor
+
+    from anchorlens.tasks.evaluation import Evaluation
+
+
+@documented
+@dataclass(frozen=True)
+class Metric:
+    """A number that says how well a model answers: declared once, walked by all that stores or shows it."""
+
+    name: str
+    """For programs: `id`."""
+    title: str
+    """As it is written in tables: `ID`."""
+    heading: str
+    """As it is written above a picture: `ID accuracy`."""
+    meaning: str
+    """In a few words: `seen pairs, held-out (key, position)`."""
+    logged_as: str = ""
+    """Its name in the lines of a run's log; empty where it is not measured while training."""
+    in_tables: bool = True
+    """Whether it stands in tables that have a row for each model."""
+    map_caption: str = ""
+    """How to read its map over a sweep; empty where it has none."""
+    absent: str = "no trained cell has one"
+    """Why it may be defined for no cell of a sweep."""
+    lowest: float | None = 0.0
+    """Its smallest value; None where there is none."""
+    highest: float | None = 1.0
+    """Its largest value; None where there is none."""
+    higher_is_better: bool | None = True
+    """Whether a larger value is better; None where neither is."""
+
+
+@runtime_checkable
+class Batch(Protocol):
+    """Training data of any kind: examples that can be counted, and some of which can be taken."""
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        ...
+
+    def take(self, rows: Int[np.ndarray, " row"]) -> Batch:
+        """Some of the examples, in the order of `rows`."""
+        ...
+
+
+@runtime_checkable
+class Answers(Protocol):
+    """Anything that maps tokens [batch, pos] to logits.
+
+    The logits are those of every position, [batch, pos, d_vocab], as a HookedTransformer gives them, or of
+    the last positions alone, [batch, n_last, d_vocab].
+    """
+
+    def __call__(self, tokens: Tensor, /) -> Tensor:
+        """Logits of each sequence."""
+        ...
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What is trained and asked: a frozen configuration that travels as data.
+
+    A class that has these names, in a file of its own and in the tuple `TASKS`, is trained, stored, measured,
+    swept and drawn like every other. A task with a loss of its own has a method `loss` besides (see
+    `OwnLoss`); every other is trained by cross-entropy where its training set has a target.
+    """
+
+    kind: ClassVar[str]
+    """Its name in files and on the command line: `two_anchor`, `addition`."""
+    metrics: ClassVar[tuple[Metric, ...]]
+    """What it measures. One named `train` says how well the training data are fit; with `id` and `ood` beside
+    it, as accuracies, the phases are defined."""
+
+    @property
+    def d_vocab(self) -> int:
+        """Smallest vocabulary that holds every token and every target."""
+        ...
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens per sequence, as a model reads them."""
+        ...
+
+    def training_set(self, n: int, seed: np.random.Generator) -> Batch:
+        """The training set of a run, `n` examples, a function of the generator alone."""
+        ...
+
+    def training_drawing(self, n: int, seed: np.random.Generator) -> Batch:
+        """The same, of which some can be taken without holding the others, where the task has a way."""
+        ...
+
+    def evaluate(self, model: Answers, *, training_set: Any = None, seed: int = 0) -> Evaluation:
+        """Measure what a model answers; a task may take more options.
+
+        Args:
+            model: whose answers.
+            training_set: what it was trained on, for the metric `train`.
+            seed: of what is drawn at random.
+        """
+        ...
+
+    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+        """The metrics that are logged, by their names in the log, measured quickly while training."""
+        ...
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` examples."""
+        ...
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Memory that `evaluate` takes beside the model's, about, for so many training examples."""
+        ...
+
+    def describe(self) -> str:
+        """In words, a line for each thing: what is trained, and what is held out."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields, `kind` among them; `from_dict` gives an equal task back."""
+        ...
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read a task from JSON or TOML data.
+
+        Raises:
+            ValueError: an unknown field or an unusable value.
+        """
+        ...
+
+
+class TaskConfig(Config):
+    """What tasks have in common as configurations; a base class of theirs that need not be."""
+
+    kind: ClassVar[str]
+
+    def training_set(self, n: int, seed: np.random.Generator) -> Any:
+        """The training set of a run, `n` examples, a function of the generator alone."""
+        raise NotImplementedError
+
+    def training_drawing(self, n: int, seed: np.random.Generator) -> Any:
+        """The same: it is small enough to be held."""
+        return self.training_set(n, seed)
+
+    def describe(self) -> str:
+        """In words, a line for each thing: what is trained, and what is held out."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields, and the kind; `from_dict` gives an equal task back."""
+        return {"kind": self.kind, **super().to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read a task from JSON or TOML data.
+
+        Raises:
+            ValueError: an unknown field or an unusable value.
+        """
+        return super().from_dict({name: value for name, value in values.items() if name != "kind"})
+
+    def _repr_html_(self, /) -> str:
+        lines = self.describe().split("\n")
+        return view("task_in_words.html", title=type(self).__name__, lines=lines, rows=settings(self))
+
+
+@runtime_checkable
+class OwnLoss(Protocol):
+    """A task whose loss is not cross-entropy on tokens, which the functional engine trains."""
+
+    def loss(self, model: Answers, batch: Any, generator: np.random.Generator) -> Tensor:
+        """The loss of a batch, a tensor of one number that can be differentiated.
+
+        Args:
+            model: gives logits at every position.
+            batch: some of the training set.
+            generator: of what the loss draws at random, a function of the seed and the step.
+        """
+        ...
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A picture of numbers over two axes, as data; the room that draws draws it."""
+
+    title: str
+    """Above it."""
+    caption: str
+    """How to read it, in a sentence or two."""
+    x_title: str
+    """Under the axis across."""
+    y_title: str
+    """Beside the axis upwards."""
+    x: Sequence[float]
+    """Values across."""
+    y: Sequence[float]
+    """Values upwards."""
+    values: Sequence[Sequence[float | None]]
+    """0..1, a row for each of `y`, None where there is nothing."""
+    frame: tuple[float, float, float, float] | None = None
+    """A rectangle that is marked: first x, first y, last x, last y."""
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A picture of shares against a number, as data."""
+
+    title: str
+    """Above it."""
+    caption: str
+    """How to read it, in a sentence or two."""
+    x_title: str
+    """Under the axis across."""
+    y_title: str
+    """Beside the axis upwards, which goes from 0 to 1."""
+    x: Sequence[float]
+    """Values across, ascending."""
+    y: Sequence[float]
+    """0..1, one for each of `x`."""
+    errors: Sequence[float]
+    """Standard errors of `y`."""
+    mark: float | None = None
+    """A value of `x` at which a line stands."""
+
+
+Sketch = Grid | Curve
+"""A picture as data."""

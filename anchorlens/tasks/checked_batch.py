@@ -1,0 +1,87 @@
+"""Training data that a caller gives: tokens and targets, checked before a model is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anchorlens.foreign import shown
+from anchorlens.tasks.batch import IGNORE, TokenBatch
+
+_LARGEST = 2**62
+"""Above any token that there is."""
+
+
+def token_batch(
+    given: Any,
+    *,
+    seq_len: int | None = None,
+    d_vocab: int | None = None,
+    every_position: bool = False,
+) -> TokenBatch:
+    """Training data as one batch, whichever way they are given.
+
+    Args:
+        given: something with `tokens` and `targets`, or a pair of them: tensors, arrays or lists of integers.
+        seq_len: tokens that each sequence must have; None: any number.
+        d_vocab: number of tokens there are, which every token and target must be below; None: any number.
+        every_position: whether targets are [batch, pos], `IGNORE` (-100) where nothing is scored, and not
+            [batch].
+
+    Returns:
+        Tokens [batch, pos] and targets, int64, on the CPU.
+
+    Raises:
+        ValueError: not that, no sequence, numbers that are no integers, or another length or vocabulary.
+
+    >>> token_batch(([[23, 1, 2], [31, 2, 1]], [29, 37]), seq_len=3)
+    TokenBatch(2 sequences of 3 tokens with their targets)
+    """
+    pair = (given.tokens, given.targets) if hasattr(given, "tokens") and hasattr(given, "targets") else given
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        got = f"{len(pair)} values" if isinstance(pair, tuple | list) else type(pair).__name__
+        raise ValueError(
+            f"training data must be (tokens, targets), got {got}; give tokens [batch, pos], targets [batch]"
+        )
+    tokens, targets = _array("tokens", pair[0]), _array("targets", pair[1])
+    wanted = f"[batch, {'pos' if seq_len is None else seq_len}]"
+    if tokens.ndim != 2 or not tokens.size or seq_len not in (None, tokens.shape[1]):
+        raise ValueError(
+            f"tokens of the training data must have shape {wanted} with a sequence in each row, got "
+            f"{list(tokens.shape)}; is it the data of this model's task?"
+        )
+    shape = tokens.shape if every_position else tokens.shape[:1]
+    if targets.shape != shape:
+        each = "token" if every_position else "row of tokens"
+        raise ValueError(
+            f"targets of the training data must have shape {list(shape)}, one for each {each}, got "
+            f"{list(targets.shape)}"
+        )
+    limit = _LARGEST if d_vocab is None else d_vocab - 1
+    allowed = "0 or more" if d_vocab is None else f"0 to {limit:,}, the vocabulary of the task"
+    for name, array in (("tokens", tokens), ("targets", targets)):
+        if array.dtype.kind not in "iu":
+            raise ValueError(f"{name} of the training data must be integers, got {array.dtype}")
+        scored = array[array != IGNORE] if every_position and name == "targets" else array
+        if not scored.size:
+            raise ValueError("targets of the training data must ask for something, got -100 everywhere")
+        low, high = int(scored.min()), int(scored.max())
+        if low < 0 or high > limit:
+            raise ValueError(
+                f"{name} of the training data must be {allowed}, got {low if low < 0 else high:,}; is it the "
+                "data of this model's task?"
+            )
+    return TokenBatch(*(torch.from_numpy(np.require(a, np.int64, ["C", "W"])) for a in (tokens, targets)))
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    try:
+        return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(
+            f"{name} of the training data must be integers in rows of equal length, got something else: "
+            f"{shown(str(error).split('.')[0])}"
+        ) from None

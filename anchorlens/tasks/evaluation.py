@@ -1,0 +1,181 @@
+"""Evaluation: what was measured of a model's answers to a task, and the phase that follows from it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from anchorlens.configuration import documented
+from anchorlens.tasks.accuracy import Accuracy
+from anchorlens.tasks.base import Curve, Grid, Metric, Sketch
+from anchorlens.tasks.phases import CLEAR, Phase, phase_by_definition
+from anchorlens.views import view
+
+_DIGITS = 6
+"""Of the numbers of a sketch, in JSON."""
+
+
+class Evaluation(ABC):
+    """What every evaluation offers, whatever was asked: measures with standard errors, and a phase."""
+
+    finite: bool
+    """Whether every logit was finite."""
+    options: dict[str, Any]
+    """What was asked how: the seed, and the task in words."""
+
+    @property
+    @abstractmethod
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the task measures."""
+
+    @abstractmethod
+    def measure(self, name: str) -> Accuracy | None:
+        """The value of a metric with its standard error; None where it is not defined.
+
+        Args:
+            name: of one of `metrics`.
+        """
+
+    @property
+    def train_is_known(self) -> bool:
+        """Whether `train` was asked on the training data themselves."""
+        return True
+
+    @property
+    def sketches(self) -> Sequence[Sketch]:
+        """Pictures of the answers, as data."""
+        return ()
+
+    @property
+    def phase(self) -> Phase:
+        """By definition, from the measures."""
+        return self._named(None)
+
+    def phase_if_clear(self) -> Phase:
+        """The phase by definition, or `undecided: borderline`.
+
+        Where a number that decides is within two standard errors of its threshold there is no phase; where
+        only commutativity is, Phase 2 with `commutative` None. The standard errors are those of the draws.
+        """
+        return self._named(CLEAR)
+
+    def _named(self, standard_errors: int | None) -> Phase:
+        known = {metric.name: self.measure(metric.name) for metric in self.metrics}
+        train, id = known.get("train"), known.get("id")
+        if train is None or id is None or "ood" not in known:
+            return Phase.undecided(
+                "not defined", "the phases are defined by train, ID and OOD accuracy, which this task lacks"
+            )
+        return phase_by_definition(
+            train if self.finite else math.nan,
+            id,
+            known["ood"],
+            known.get("commutativity"),
+            standard_errors=standard_errors,
+            training_data_known=self.train_is_known,
+        )
+
+    def rows(self) -> Iterator[tuple[str, Accuracy, str]]:
+        """Title, value and meaning of every metric that was measured."""
+        for metric in self.metrics:
+            if (value := self.measure(metric.name)) is not None:
+                yield metric.title, value, metric.meaning
+
+    def headline(self) -> dict[str, Any]:
+        """The few numbers that sum it up, JSON-ready: every measure (None: not defined) and the phase."""
+        measures = {metric.name: self.measure(metric.name) for metric in self.metrics}
+        values = {name: None if one is None else one.value for name, one in measures.items()}
+        return {**values, "phase": self.phase.phase, "label": self.phase.label}
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content."""
+
+    def __repr__(self) -> str:
+        numbers = (f"{title} {one.value:.3f}" for title, one, _ in self.rows())
+        return f"{type(self).__name__}({self.phase.label}; {', '.join(numbers)})"
+
+    def _repr_html_(self) -> str:
+        return view("behaviour.html", behaviour=self)
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class Measured(Evaluation):
+    """An evaluation that consists of its measures, and of pictures as data."""
+
+    kind: str
+    """Of the task."""
+    declared: tuple[Metric, ...]
+    """The metrics of the task."""
+    measures: Mapping[str, Accuracy | None]
+    """Metric -> its value; None where it is not defined."""
+    finite: bool
+    """Whether every logit was finite."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What was asked how: the seed, and the task in words."""
+    drawn: Sequence[Sketch] = ()
+    """Pictures of the answers, as data."""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the task measures."""
+        return self.declared
+
+    @property
+    def sketches(self) -> Sequence[Sketch]:
+        """Pictures of the answers, as data."""
+        return self.drawn
+
+    def measure(self, name: str) -> Accuracy | None:
+        """The value of a metric with its standard error; None where it is not defined."""
+        return self.measures[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content."""
+        return {
+            "kind": self.kind,
+            "measures": {name: None if one is None else asdict(one) for name, one in self.measures.items()},
+            "finite": self.finite,
+            "options": dict(self.options),
+            "sketches": [{"sketch": type(one).__name__, **_rounded(asdict(one))} for one in self.drawn],
+            "phase": self.phase.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], metrics: Sequence[Metric]) -> Measured:
+        """Read what `to_dict` gave, also after a way through JSON.
+
+        Args:
+            values: JSON data.
+            metrics: of the task.
+
+        Raises:
+            KeyError: something is missing.
+        """
+        measures = {
+            metric.name: None if (one := values["measures"][metric.name]) is None else Accuracy.from_dict(one)
+            for metric in metrics
+        }
+        sketches = tuple(map(_sketch, values["sketches"]))
+        kind, finite, options = values["kind"], values["finite"], values["options"]
+        return cls(kind, tuple(metrics), measures, finite, options, sketches)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else round(value, _DIGITS)
+    return value
+
+
+def _sketch(values: Mapping[str, Any]) -> Sketch:
+    kinds = {"Grid": Grid, "Curve": Curve}
+    fields = {name: value for name, value in values.items() if name != "sketch"}
+    return kinds[values["sketch"]](**fields)

@@ -1,0 +1,61 @@
+"""TASKS, the tuple of every kind of task, and how a task and its evaluation are read from JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anchorlens.configuration import suggestion
+from anchorlens.foreign import shown
+from anchorlens.tasks.addition import AdditionTask
+from anchorlens.tasks.base import Metric, Task
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+TASKS: tuple[type[Task], ...] = (AnchorTask, AdditionTask)
+"""Every kind of task; the first is that of data which name none."""
+
+
+def task_class(kind: Any = None) -> type[Task]:
+    """The class of a kind of task; the two-anchor task's for None.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    kinds = {task.kind: task for task in TASKS}
+    if kind is None:
+        return TASKS[0]
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ValueError(f"there is no task {shown(kind)}; {suggestion(kind, list(kinds))}")
+    return kinds[kind]
+
+
+def read_task(values: Mapping[str, Any]) -> Task:
+    """Read a task from JSON or TOML data; without `kind` it is the two-anchor task.
+
+    Raises:
+        ValueError: an unknown kind, a field that it does not have, or an unusable value.
+    """
+    owner, own = task_class(values.get("kind")), {n: v for n, v in values.items() if n != "kind"}
+    for name in own:
+        others = [task for task in TASKS if name in task_fields(task)]
+        if others and owner not in others:
+            raise ValueError(
+                f"{name} is a field of the task {others[0].kind}, and this one is {owner.kind}; leave it "
+                f"out, or say which task it is: kind = {others[0].kind!r} (--task {others[0].kind})"
+            )
+    return owner.from_dict(own)
+
+
+def task_fields(task: type[Task]) -> Mapping[str, Any]:
+    """Name -> field of a kind of task."""
+    return task.__dataclass_fields__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def logged_metrics() -> dict[str, Metric]:
+    """Name in a log -> the metric of the first task that logs it."""
+    found: dict[str, Metric] = {}
+    for task in TASKS:
+        for metric in task.metrics:
+            if metric.logged_as:
+                found.setdefault(metric.logged_as, metric)
+    return found

@@ -1,0 +1,129 @@
+"""The two-anchor task as a task like others: its metrics, its training set, and how it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from anchorlens.tasks.base import Answers, Metric, TaskConfig
+from anchorlens.tasks.two_anchor import description
+from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE, Drawing
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.tasks.two_anchor.task_data import from_data, to_data
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.two_anchor.behaviour import Behaviour
+
+METRICS = (
+    Metric("train", "train", "Train accuracy", "answers to what it was trained on", "train_accuracy"),
+    Metric(
+        "id",
+        "ID",
+        "ID accuracy",
+        "seen pairs, held-out (key, position)",
+        "id_accuracy",
+        map_caption="Seen pairs at held-out (key, position): below .90 it is Phase 1.",
+    ),
+    Metric(
+        "ood",
+        "OOD",
+        "OOD accuracy",
+        "unseen pairs, asked for the composition",
+        "ood_accuracy",
+        map_caption="Unseen pairs against the composition of the rules: above .50 it is Phase 3.",
+        absent="every pair of the task is trained",
+    ),
+    Metric(
+        "symmetric",
+        "symmetric",
+        "Symmetric accuracy",
+        "unseen pairs, answered like their mirror",
+        in_tables=False,
+        map_caption="Unseen pairs answered as their mirrored pair was trained, not as the rules say.",
+        absent="it is defined only where the mirror of an unseen pair is trained on another target than the "
+        "composition (regime 'conflict')",
+        higher_is_better=None,
+    ),
+    Metric(
+        "commutativity",
+        "commutativity",
+        "Commutativity",
+        "same answer for (.., a, b) and (.., b, a)",
+        map_caption="Share of sequences that get the same answer with the two anchors in either order: from "
+        ".70 on Phase 2 is called with commutativity.",
+        absent="no unseen pair of the task has a mirror",
+        higher_is_better=None,
+    ),
+)
+"""Sources: ID, OOD and commutativity of arXiv 2501.08537, symmetric accuracy of 2405.05409."""
+
+
+class TwoAnchor(TaskConfig):
+    """What `AnchorTask` offers as a task; `AnchorTask` is the only class of this kind."""
+
+    kind: ClassVar[str] = "two_anchor"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    drawing: Any
+    n_trials: Any
+    seq_len: Any
+    chain_length: Any
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        return description.describe(self)
+
+    def _repr_html_(self) -> str:
+        return description.task_view(self)
+
+    def training_set(self, n: int, seed: np.random.Generator) -> AnchorBatch:
+        """`n` sequences of the train split."""
+        return self.training_drawing(n, seed).all()
+
+    def training_drawing(self, n: int, seed: np.random.Generator) -> Drawing:
+        """The same, not yet drawn."""
+        return self.drawing(n, split="train", seed=seed)
+
+    def evaluate(
+        self, model: Answers, *, training_set: Any = None, seed: int = 0, **options: Any
+    ) -> Behaviour:
+        """Measure what a model answers: `anchorlens.evaluate`, whose options are taken."""
+        from anchorlens.tasks.two_anchor import behaviour
+
+        task: Any = self
+        return behaviour.evaluate(model, task, training_set=training_set, seed=seed, **options)
+
+    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+        """Train, ID and OOD accuracy from one noise draw, by their names in a log."""
+        from anchorlens.tasks.two_anchor import behaviour
+
+        task: Any = self
+        return behaviour.quick_accuracies(model, task, training_set, seed=seed)
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` sequences."""
+        n_trained, n_id, n_ood = (self.n_trials(split) for split in ("train", "id", "ood"))
+        if quickly:
+            return min(1024, n_train) + min(2048, n_id) + min(2048, n_ood)
+        n_trained, n_id, n_ood = (min(n, 20_000) for n in (n_trained, n_id, n_ood))
+        return min(4096, n_train) + 2 * n_trained + 8 * (n_id + 2 * n_ood)
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Of the table of all trials, of the sequences of the largest split, and of a part of the drawing."""
+        trials = [self.n_trials(split) for split in ("train", "id", "ood")]
+        tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), 20_000)
+        return 8 * (tables + 6 * min(n_train * self.seq_len, DRAWN_AT_ONCE))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
+        return to_data(super().to_dict())
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read a task from JSON or TOML data (anchors and pairs may be keys such as "3" and "3,4").
+
+        Raises:
+            ValueError: an unknown field or an unusable value.
+        """
+        return super().from_dict(from_data(values))

@@ -1,0 +1,286 @@
+"""What every engine shares: K models updated in lockstep, from step to step + 1, and their exact state.
+
+Every member has its own weights, data, order of the data, gamma, learning rate, weight decay and
+clipping; they share shapes and the number of steps. A member whose loss or gradient is not finite is
+left as it was before that update and takes part in no other. On CUDA the whole update is one captured
+graph, where the engine allows it, and the host waits for the device only when it asks for a report.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from anchorlens.models.gamma import initial_weights
+from anchorlens.models.stacked.forward import FastModel
+from anchorlens.models.stacked.layout import Layout
+from anchorlens.training.adamw import MOMENTS, StackedAdamW
+from anchorlens.training.schedule import epoch_order, learning_rate
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from anchorlens.runs.run_config import RunConfig
+    from anchorlens.tasks.base import Batch
+
+_FREE_MODEL = ("init_distribution", "scale_residual_writers")
+_SHARED_TRAIN = ("n_samples", "batch_size", "dtype", "matmul")
+
+
+class Update(NamedTuple):
+    """What the last update of a member looked like from outside."""
+
+    loss: float
+    """Of its batch, before the update: mean cross-entropy of what is scored, in nats, or the task's own."""
+    lr: float
+    """Learning rate it was made with."""
+    grad_norm: float
+    """Global gradient norm before clipping."""
+    failed_at: int | None
+    """The step whose loss or gradient was not finite, so that its update was not made; else None."""
+
+
+def stack_key(run: RunConfig) -> tuple[object, ...]:
+    """What runs must have in common to be members of one stack: shapes and durations."""
+    model = {
+        name: value
+        for name, value in run.model.to_dict().items()
+        if not name.startswith("gamma") and name not in _FREE_MODEL
+    }
+    model["act_fn"] = run.model.activation
+    train = run.train
+    shared = tuple(getattr(train, name) for name in _SHARED_TRAIN)
+    return (*model.items(), run.task.kind, run.task.seq_len, *shared, train.total_steps)
+
+
+class Engine(ABC):
+    """Trains K >= 1 models in lockstep.
+
+    Batches, their order and the learning rates are functions of the step, so parameters and optimizer
+    moments are the whole state.
+    """
+
+    captures = True
+    """Whether the update may be captured as a CUDA graph: it runs no Python and waits for nothing."""
+
+    def __init__(self, runs: Sequence[RunConfig], data: Sequence[Batch], device: torch.device) -> None:
+        """Draw the initial weights; step 0.
+
+        Args:
+            runs: one for each member, equal in `stack_key`.
+            data: the training set of each member; members may share one.
+            device: where everything lives.
+
+        Raises:
+            ValueError: no runs, or runs of different shapes.
+        """
+        if not runs or any(stack_key(run) != stack_key(runs[0]) for run in runs):
+            raise ValueError("the members of a stack must be at least one, and of equal shape and duration")
+        self.runs = tuple(runs)
+        self.device = device
+        self.step = 0
+        self.layout = Layout(runs[0].model)
+        self._train = runs[0].train
+        dtype = getattr(torch, self._train.dtype)
+        weights = [self.layout.row(initial_weights(r.model, r.train.seed, dtype)) for r in runs]
+        self._rows = torch.stack(weights).to(device)  # [member, parameter]
+        self._merged = self.layout.merged(self._rows)
+        self.leaves = list(self._merged.values())
+        for leaf in self.leaves:
+            leaf.requires_grad_()
+        self._adamw = StackedAdamW(self._rows, [run.train for run in runs])
+        sets = list({id(batch): batch for batch in data}.values())
+        starts = {id(batch): k * len(sets[0]) for k, batch in enumerate(sets)}
+        self._starts = [starts[id(batch)] for batch in data]
+        self._place_data(sets)
+        self._make_cursors()
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __len__(self) -> int:
+        """Number of members."""
+        return len(self.runs)
+
+    # -- what an engine is -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _place_data(self, sets: Sequence[Any]) -> None:
+        """Put the distinct training sets, all of one length, on the device, one behind the other."""
+
+    @abstractmethod
+    def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
+        """Each member's loss on its batch, `rows` [member, batch] of what `_place_data` placed."""
+
+    @abstractmethod
+    def model(self, member: int) -> FastModel:
+        """A member as it is now and will be, as a function of tokens, for what is scored."""
+
+    # -- what is on the device -----------------------------------------------------------------------
+
+    def _make_cursors(self) -> None:
+        """What the update reads to know where it is, and what it leaves behind, on the device."""
+        n_members, batch, per_epoch = len(self), self._train.batch_size, self._train.steps_per_epoch
+        device, dtype = self.device, self._rows.dtype
+        self._epoch = -1
+        self._order = torch.zeros(n_members, per_epoch, batch, dtype=torch.int64, device=device)
+        self._within = torch.zeros(1, dtype=torch.int64, device=device)  # batch of the epoch
+        self._step = torch.zeros(1, dtype=torch.int64, device=device)
+        self._active = torch.ones(n_members, dtype=torch.bool, device=device)
+        self._losses, self._norms = torch.zeros(2, n_members, dtype=dtype, device=device)
+        self._failed_at = torch.full((n_members,), -1, dtype=torch.int64, device=device)
+
+    # -- updates -------------------------------------------------------------------------------------
+
+    def advance(self, stop: int) -> list[Update]:
+        """Make the updates up to step `stop`; what the last one of each member looked like."""
+        per_epoch = self._train.steps_per_epoch
+        while self.step < stop:
+            epoch, within = divmod(self.step, per_epoch)
+            if epoch != self._epoch:
+                self._begin_epoch(epoch)
+            self._within.fill_(within)
+            self._step.fill_(self.step)
+            n_updates = min(stop - self.step, per_epoch - within)
+            for _ in range(n_updates):
+                self._update_once()
+            self.step += n_updates
+        return self._report()
+
+    def stop(self, member: int) -> None:
+        """Let a member take part in no further update."""
+        self._active[member] = False
+
+    def first_loss(self) -> Tensor:
+        """The loss of one batch of all members together, as an update would compute it; for its cost."""
+        return self._loss(self._order[:, 0]).sum()
+
+    def _update_once(self) -> None:
+        if self.device.type != "cuda" or not self.captures:
+            self._update()
+            return
+        if self._graph is None:
+            self._capture()
+        assert self._graph is not None
+        self._graph.replay()
+
+    def _capture(self) -> None:
+        """Record the update as a graph; the runs before it, which CUDA asks for, change nothing."""
+        cursors = (self._active, self._within, self._step, self._losses, self._norms, self._failed_at)
+        kept = [cursor.clone() for cursor in cursors]
+        self._active.fill_(False)
+        with torch.cuda.device(self.device):
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    self._update()
+                    self._within.copy_(kept[1])
+                    self._step.copy_(kept[2])
+            torch.cuda.current_stream().wait_stream(side)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._update()
+        for cursor, value in zip(cursors, kept, strict=True):
+            cursor.copy_(value)
+
+    def _update(self) -> None:
+        """One update of every active member, without a wait for the device."""
+        rows = self._order.index_select(1, self._within).squeeze(1)  # [member, batch]
+        loss = self._loss(rows)
+        grads = torch.autograd.grad(loss.sum(), self.leaves)
+        flat = torch.cat([grad.flatten(1) for grad in grads], dim=1)  # [member, parameter]
+        norm = torch.linalg.vector_norm(flat, dim=1)
+        self._apply(flat, loss.detach(), norm)
+        self._within += 1
+        self._step += 1
+
+    def _apply(self, grads: Tensor, loss: Tensor, norm: Tensor) -> None:
+        """Step the members that are active and finite; note what happened."""
+        finite = loss.isfinite() & norm.isfinite()
+        self._adamw.step(grads, norm, self._active & finite, self._step)
+        self._losses.copy_(torch.where(self._active, loss, self._losses))
+        self._norms.copy_(torch.where(self._active, norm, self._norms))
+        failed = self._active & ~finite
+        self._failed_at.copy_(torch.where(failed, self._step, self._failed_at))
+        self._active &= finite
+
+    def _begin_epoch(self, epoch: int) -> None:
+        n_used = self._train.steps_per_epoch * self._train.batch_size
+        orders = {}
+        for k, (run, start) in enumerate(zip(self.runs, self._starts, strict=True)):
+            if run.train.seed not in orders:
+                orders[run.train.seed] = torch.from_numpy(epoch_order(run.train, epoch)[:n_used])
+            self._order[k].view(-1).copy_(orders[run.train.seed] + start)
+        self._epoch = epoch
+
+    def _report(self) -> list[Update]:
+        """What the last update of each member looked like; the one place that waits for the device."""
+        losses, norms, failed = self._losses.tolist(), self._norms.tolist(), self._failed_at.tolist()
+        lrs = [learning_rate(run.train, max(0, self.step - 1)) for run in self.runs]
+        return [
+            Update(loss, lr, norm, None if step < 0 else step)
+            for loss, norm, lr, step in zip(losses, norms, lrs, failed, strict=True)
+        ]
+
+    # -- what comes out ------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """Every trained parameter by HookedTransformer's name, [member, ...], in the stack's memory."""
+        return self.layout.views(self._rows)
+
+    def weights(self, member: int) -> dict[str, Tensor]:
+        """A copy of every parameter of a member as it is now, by HookedTransformer's names."""
+        return self.layout.weights(self._rows[member])
+
+    def snapshot(self) -> Float[Tensor, "member parameter"]:
+        """A copy of all weights; `layout.weights` reads a row of it."""
+        return self._rows.detach().clone()
+
+    def weight_norms(self) -> list[float]:
+        """Global L2 norm of all parameters of each member; NaN or infinite if one of them is."""
+        return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
+
+    def state(self, member: int) -> dict[str, Tensor]:
+        """Everything a resumed member needs besides the step, as named tensors."""
+        tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
+        for moment, row in self._adamw.moments(member).items():
+            views = self.layout.views(row.unsqueeze(0))
+            tensors |= {f"{moment}.{name}": view[0].contiguous() for name, view in views.items()}
+        return tensors
+
+    def restore(self, step: int, states: Sequence[Mapping[str, Tensor]]) -> None:
+        """Continue from what `state` gave for each member at `step`.
+
+        Raises:
+            ValueError: the tensors are not the states of these members, or there is no such step.
+        """
+        if len(states) != len(self) or not 0 < step <= self._train.total_steps:
+            raise ValueError(
+                f"there must be {len(self)} states of a step in 1..{self._train.total_steps}, "
+                f"got {len(states)} of step {step}; start the run anew in another folder"
+            )
+        trained = self.layout.views(self._rows)
+        for k, tensors in enumerate(states):
+            expected = {f"weight.{name}": shape for name, shape in self.layout.shapes.items()}
+            expected |= {f"{m}.{name}": tuple(v.shape[1:]) for m in MOMENTS for name, v in trained.items()}
+            if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != expected or any(
+                tensor.dtype != self._rows.dtype for tensor in tensors.values()
+            ):
+                raise ValueError("the saved state is of another model; start the run anew in another folder")
+            weights, *moments = (
+                self.layout.row(_strip(tensors, kind)).to(self.device) for kind in ("weight", *MOMENTS)
+            )
+            with torch.no_grad():
+                self._rows[k].copy_(weights)
+            self._adamw.restore(k, step, dict(zip(MOMENTS, moments, strict=True)))
+        self.step = step
+        self._make_cursors()
+        self._graph = None
+
+
+def _strip(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{kind}."): t for name, t in tensors.items() if name.startswith(f"{kind}.")}

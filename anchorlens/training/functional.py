@@ -1,0 +1,51 @@
+"""The engine of tasks with a loss of their own: one model after another, by `task.loss`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from anchorlens.models.stacked.forward import FastModel
+from anchorlens.randomness import generator
+from anchorlens.training.engine import Engine
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from anchorlens.tasks.base import OwnLoss
+
+
+class FunctionalEngine(Engine):
+    """Trains models by whatever loss their task defines; everything else is as in every engine.
+
+    The loss gets its model as a function of tokens that gives logits at every position, some of the
+    training set, and a generator that is a function of the seed and the step, so that a resumed run draws
+    what an uninterrupted one does.
+    """
+
+    captures = False
+
+    def _place_data(self, sets: Sequence[Any]) -> None:
+        """The training sets stay where they are; each batch is taken from them."""
+        self._sets = sets
+
+    def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
+        """What each member's task says of its batch."""
+        losses, step = [], int(self._step)
+        for k, (run, chosen) in enumerate(zip(self.runs, rows.cpu().numpy(), strict=True)):
+            which, first = divmod(self._starts[k], len(self._sets[0]))
+            assert first == 0
+            batch = self._sets[which].take(chosen - self._starts[k])
+            parameters = {name: leaf[k : k + 1] for name, leaf in self._merged.items()}
+            model = FastModel(run.model, parameters, n_last=None)
+            task = cast("OwnLoss", run.task)
+            losses.append(task.loss(model, batch, generator(run.train.seed, "loss", step)))
+        return torch.stack(losses)
+
+    def model(self, member: int) -> FastModel:
+        """A member as it is now and will be, for logits at every position."""
+        rows = self._rows[member : member + 1].detach()
+        return FastModel(self.runs[member].model, self.layout.merged(rows), n_last=None)

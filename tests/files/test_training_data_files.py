@@ -1,0 +1,196 @@
+"""Training data in files: four formats with the same content, and everything else in one line."""
+
+import io
+import json
+import os
+import random
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from fuzz_checkpoints import damaged
+from malicious_files import touch
+from typer.testing import CliRunner
+
+from anchorlens import AnchorTask, Checkpoint, CheckpointError, ModelConfig, build_model, save_checkpoint
+from anchorlens.cli import app
+from anchorlens.files.training_data import read_training_data
+
+TASK = AnchorTask()
+DATA = TASK.sample(40, seed=0)
+TOKENS, TARGETS = DATA.tokens.numpy(), DATA.targets.numpy()
+ROWS = np.column_stack([TOKENS, TARGETS])
+
+
+def csv(rows=ROWS, header="", end="\n"):
+    return (header + "".join(",".join(map(str, row)) + end for row in rows)).encode()
+
+
+def npz(save=np.savez, tokens=TOKENS, targets=TARGETS, **more):
+    file = io.BytesIO()
+    save(file, tokens=tokens, targets=targets, **more)
+    return file.getvalue()
+
+
+def pt(content):
+    file = io.BytesIO()
+    torch.save(content, file)
+    return file.getvalue()
+
+
+NAMED = {"tokens": DATA.tokens, "targets": DATA.targets}
+VALID = {
+    "data.pt": pt(NAMED),
+    "small.pt": pt({name: tensor.to(torch.int16) for name, tensor in NAMED.items()} | {"seed": 4}),
+    "data.safetensors": safetensors.torch.save(NAMED),
+    "data.npz": npz(),
+    "packed.npz": npz(np.savez_compressed, np.asfortranarray(TOKENS).astype(">i4"), note=np.array("x")),
+    "data.csv": csv(),
+    "named.csv": b"\xef\xbb\xbf" + csv(header="a,b,c,d,e,f,g,h,i,target\r\n", end="\r\n"),
+    "quoted.csv": csv([[f'"{value}"' for value in row] for row in ROWS]),
+}
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_every_format_gives_the_same_whatever_it_is_called(tmp_path, name):
+    for path in (tmp_path / name, tmp_path / "data"):
+        path.write_bytes(VALID[name])
+        read = read_training_data(path)
+        assert torch.equal(read.tokens, DATA.tokens) and torch.equal(read.targets, DATA.targets)
+        assert read.tokens.dtype == read.targets.dtype == torch.int64
+
+
+def test_every_format_on_the_command_line(tmp_path):
+    config = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)
+    save_checkpoint(tmp_path / "a.pt", Checkpoint.from_model(build_model(config), config, TASK))
+    for name, content in VALID.items():
+        (tmp_path / name).write_bytes(content)
+        command = ["evaluate", str(tmp_path / "a.pt"), "--n-noise", "2", "--json", "--train-data"]
+        done = CliRunner().invoke(app, [*command, str(tmp_path / name)])
+        assert done.exit_code == 0, done.stderr
+        behaviour = json.loads(done.stdout)["behaviour"]
+        assert behaviour["train_source"] == "training set" and behaviour["train"]["n_sequences"] == 40
+
+
+def lying_about_its_size():
+    """A compressed array of 80 MB whose directory claims 200 bytes."""
+    data = bytearray(npz(np.savez_compressed, np.zeros((10**6, 10), dtype=np.int64)))
+    entry = data.find(b"PK\x01\x02")
+    data[entry + 24 : entry + 28] = struct.pack("<I", 200)
+    return bytes(data)
+
+
+def npy_that_claims(shape, dtype="<i8"):
+    header = repr({"descr": dtype, "fortran_order": False, "shape": shape}).encode().ljust(118)
+    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(80)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("tokens.npy", array)
+        archive.writestr("targets.npy", array)
+    return file.getvalue()
+
+
+def unknown_compression():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("tokens.npy", bytes(10))
+        archive.writestr("targets.npy", bytes(10))
+    return file.getvalue()
+
+
+def changed(row, column, value):
+    rows = ROWS.astype(object)
+    rows[row, column] = value
+    return csv(rows)
+
+
+REFUSED = {
+    "empty": (b"", "it is empty"),
+    "text": (b"these are no numbers", "nor comma-separated rows of 2 to 10,000 integers, got 1 in the first"),
+    "semicolons": (csv().replace(b",", b";"), "nor comma-separated rows"),
+    "too many columns": (b"1," * 20_000 + b"1\n", "got 20,001 in the first"),
+    "names alone": (b"a,b,c\n", "not rows of integers"),
+    "fewer names than columns": (b"a,b\n1,2,3\n", "its first row has 2 columns, the second 3"),
+    "a float": (changed(3, 2, "1.5"), "invalid value '1.5'"),
+    "a float in the first row": (changed(0, 2, "1.5"), "invalid value '1.5'"),
+    "NaN": (changed(0, 0, "nan"), "invalid value 'nan'"),
+    "nothing": (changed(3, 9, ""), "invalid value ''"),
+    "a word": (changed(3, 9, "\x1b[31mred"), "invalid value '\\x1b[31mred'"),
+    "a huge number": (changed(3, 9, 10**30), "invalid value"),
+    "a negative number": (changed(3, 9, -5), "targets of the training data must be 0 or more, got -5"),
+    "a cut row": (csv()[:-6], "Expected 10 columns"),
+    "an endless line": (b"1,2\n" + b"1" * 3_000_000, "not rows of integers"),
+    "a bare pickle": (b"\x80\x04N.", "bare pickle or array"),
+    "a bare array": (b"\x93NUMPY" + bytes(100), "bare pickle or array"),
+    "a cut .pt": (VALID["data.pt"][:-200], "truncated or damaged"),
+    "a .pt of a pair": (pt((DATA.tokens, DATA.targets)), "must be named tokens and targets, got no names"),
+    "a .pt of other names": (pt({"x": DATA.tokens, "y": DATA.targets}), "got 'x', 'y'; save them as a dict"),
+    "a .pt of floats": (pt(NAMED | {"tokens": DATA.tokens / 1}), "must be integers, got float32"),
+    "a .pt with an array": (pt(NAMED | {"tokens": TOKENS}), "unsafe: it asks to run numpy"),
+    "a cut .safetensors": (VALID["data.safetensors"][:-9], "truncated or damaged"),
+    "a .safetensors of other names": (safetensors.torch.save({"x": DATA.tokens}), "got 'x'"),
+    "a huge header": (struct.pack("<Q", 2**40) + b"{" + bytes(50), "unsafe: its header has more than"),
+    "a cut .npz": (VALID["data.npz"][:-30], "truncated or damaged"),
+    "an .npz of objects": (npz(tokens=TOKENS.astype(object)), "must be integers, got 'object'"),
+    "an .npz of floats": (npz(targets=TARGETS / 2), "must be integers, got 'float64'"),
+    "an .npz without sequences": (npz(tokens=TOKENS[:0], targets=TARGETS[:0]), "got [0, 9]"),
+    "a bomb": (npz(np.savez_compressed, np.zeros((10**6, 9), dtype=int)), "unsafe: its arrays would have"),
+    "a lie": (lying_about_its_size(), "truncated or damaged"),
+    "a huge shape": (npy_that_claims((10**12, 9)), "has not the bytes of (1000000000000, 9)"),
+    "a negative shape": (npy_that_claims((-5, -2)), "has not the bytes of (-5, -2)"),
+    "no shape": (npy_that_claims("x"), "truncated or damaged"),
+    "a strange type": (npy_that_claims((5, 2), "no type"), "truncated or damaged"),
+    "another compression": (unknown_compression(), "compressed in a way that numpy.savez does not know"),
+    "many entries": (npz() + b"PK\x01\x02" * 2000, "unsafe: its zip has more than 1,000 entries"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_everything_else_is_refused_in_one_line(tmp_path, name):
+    content, cause = REFUSED[name]
+    path = tmp_path / "theirs"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError) as error:
+        read_training_data(path)
+    assert cause in str(error.value) and str(error.value).startswith(f"{path}: ")
+    assert str(error.value).isprintable() and len(str(error.value)) < 1200
+
+
+def test_nothing_in_a_file_is_run_or_waited_for(tmp_path):
+    marker = tmp_path / "ran"
+    content = {"tokens": touch(marker), "targets": DATA.targets}
+    (tmp_path / "a.pt").write_bytes(pt(content))
+    np.savez(tmp_path / "a.npz", tokens=np.array([touch(marker)], dtype=object), targets=TARGETS)
+    os.mkfifo(tmp_path / "pipe")
+    for name, cause in [("a.pt", "unsafe"), ("a.npz", "must be integers"), ("pipe", "no ordinary file"),
+                        ("none", "No such file"), (".", "Is a directory")]:  # fmt: skip
+        with pytest.raises(CheckpointError, match=cause):
+            read_training_data(tmp_path / name)
+    assert not marker.exists()
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**30 + 1)
+    with pytest.raises(CheckpointError, match="must have at most 1,073,741,824 bytes"):
+        read_training_data(tmp_path / "large")
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning")  # pickletools' own
+@pytest.mark.parametrize("name", VALID)
+def test_damaged_files_are_refused_or_integers(tmp_path, name):
+    path, refused = tmp_path / name, 0
+    for i in range(150):
+        path.write_bytes(damaged(VALID[name], random.Random(f"{name} {i}")))
+        try:
+            read = read_training_data(path)
+        except CheckpointError as error:
+            assert str(error).isprintable()
+            refused += 1
+        else:
+            assert read.tokens.ndim == 2 and read.targets.shape == (len(read),) and len(read) >= 1
+            assert min(read.tokens.min(), read.targets.min()) >= 0
+    assert refused > 20  # the fuzzer does damage

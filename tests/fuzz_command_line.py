@@ -281,7 +281,7 @@ class Files:
         return rng.choice(self.hostile) if rng.random() < 0.7 else value(rng)
 
 
-PATHS = ("--config", "--out", "--plot", "--report", "--table", "--probes")
+PATHS = ("--config", "--out", "--plot", "--report", "--table", "--probes", "--initial")
 
 
 def command_line(rng: random.Random, files: Files, deep: bool) -> list[str]:

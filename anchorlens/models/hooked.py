@@ -93,6 +93,8 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
     for name in weights:
         if name not in shapes and not name.endswith(_BUFFERS):
             raise ValueError(f"{shown(name)} is no parameter of the model that the configuration describes")
+        if name in shapes and not weights[name].is_floating_point():
+            raise ValueError(f"{name} must hold floating point numbers, got {weights[name].dtype}")
     double = any(weight.dtype == torch.float64 for weight in weights.values())
     model = _hooked(**known, dtype=torch.float64 if double else torch.float32).eval()
     with torch.no_grad():

@@ -22,6 +22,7 @@ from anchorlens import (
 )
 from anchorlens.cli import app
 from anchorlens.probes import PROBES, embedding_pca, q_condensation, stable_rank, training_regime
+from anchorlens.tasks.addition import AdditionTask
 
 CONFIG = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
 LOGITS = '''
@@ -78,6 +79,19 @@ def test_a_probe_prints_one_line_or_one_json_object_and_draws(name, checkpoint, 
     assert json.loads(drawn.stdout)["probe"] == name
     page = (tmp_path / "p.html").read_text()
     assert "Plotly.newPlot" in page and 'src="http' not in page
+
+
+def test_a_checkpoint_of_another_task(tmp_path):
+    """What reads weights alone takes it; what asks for anchors says so."""
+    task = AdditionTask()
+    config = ModelConfig.for_task(task, n_layers=1, d_model=16, d_head=8, d_mlp=16)
+    path, model = tmp_path / "ckpt.pt", build_model(config)
+    save_checkpoint(path, Checkpoint.from_model(model, config, task, train=TrainConfig()))
+    for probe in (stable_rank, q_condensation, embedding_pca):
+        assert call(probe.__name__, str(path)).stdout == f"{probe(model)!r}\n"
+    assert "moved 0.00 times" in call("training_regime", str(path)).stdout
+    refused = call("mask_key_token", str(path))
+    assert refused.exit_code == 2 and "task must be an AnchorTask, got AdditionTask" in refused.stderr
 
 
 def test_options_reach_the_probe(checkpoint):
@@ -196,6 +210,15 @@ class TestAnyHookedTransformer:
         result = call("stable_rank", *write(tmp_path, user_built(), **fields))
         assert result.exit_code == 3 and message in result.stderr and "theirs.json" in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1 and not result.stdout
+
+    def test_weights_that_are_no_floats_or_of_half_precision(self, tmp_path):
+        model = user_built(torch.bfloat16)
+        theirs = write(tmp_path, model)
+        assert json.loads(call("stable_rank", *theirs, "--json").stdout) == stable_rank(model).to_dict()
+        state = model.state_dict()
+        torch.save({**state, "embed.W_E": state["embed.W_E"].to(torch.uint8)}, theirs[0])
+        result = call("stable_rank", *theirs)
+        assert result.exit_code == 3 and "embed.W_E must hold floating point numbers" in result.stderr
 
     def test_what_asks_for_anchors_reads_the_architectures_that_can_be_classified(self, tmp_path):
         odd = write(tmp_path, user_built(gated_mlp=True))

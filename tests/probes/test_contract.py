@@ -25,6 +25,7 @@ from anchorlens.probes import (
     stable_rank,
     v_similarity,
 )
+from anchorlens.tasks.addition import AdditionTask
 
 TASK = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
@@ -141,20 +142,17 @@ class TestEveryProbe:
             run(probe, model)
 
     def test_without_a_two_anchor_task_it_reads_weights_or_says_what_it_needs(self, probe):
-        class Addition:
-            kind = "addition"
-
         model, initial = user_built(), user_built(seed=1)
         if not needs_task(probe):
             result = apply(probe, model, None, lambda: initial)
-            assert apply(probe, model, Addition(), lambda: initial).to_dict() == result.to_dict()
+            assert apply(probe, model, AdditionTask(), lambda: initial).to_dict() == result.to_dict()
             return
         with pytest.raises(ValueError) as error:
             apply(probe, model, None, lambda: initial)
         message = str(error.value)
         assert message.startswith(f"{probe.__name__} needs the two-anchor task of the model, got none")
         assert "embedding_pca, stable_rank, training_regime" in message and "\n" not in message
-        for task, name in ((None, "NoneType"), (Addition(), "Addition")):
+        for task, name in ((None, "NoneType"), (AdditionTask(), "AdditionTask")):
             with pytest.raises(ValueError, match=f"task must be an AnchorTask, got {name}"):
                 probe(model, task)
 

@@ -97,11 +97,17 @@ def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2,
         width: of the line, in pixels.
         subplot: `row` and `col` of the subplot, where there are some.
     """
-    for row, column in cells:
-        corners = {"x0": column - 0.5, "x1": column + size - 0.5, "y0": row - 0.5, "y1": row + size - 0.5}
-        line = {"color": "black", "width": width}
-        figure.add_shape(type="rect", line=line, fillcolor="rgba(0,0,0,0)", **corners, **subplot)
-    return figure
+    style = {"type": "rect", "line": {"color": "black", "width": width}, "fillcolor": "rgba(0,0,0,0)"}
+    if subplot:
+        axes: Any = figure.get_subplot(subplot["row"], subplot["col"])
+        refs = (axis.plotly_name.replace("axis", "") for axis in axes)
+        style |= dict(zip(("xref", "yref"), refs, strict=True))
+    boxes = [
+        {"x0": column - 0.5, "x1": column + size - 0.5, "y0": row - 0.5, "y1": row + size - 0.5, **style}
+        for row, column in cells
+    ]
+    shapes: Any = figure["layout"]["shapes"]
+    return figure.update_layout(shapes=(*shapes, *boxes))  # at once: plotly copies all to add one
 
 
 def save(figure: go.Figure, path: Path) -> None:

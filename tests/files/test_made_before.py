@@ -125,9 +125,15 @@ class TestASweep:
         assert not path.exists() and open_sweep(copied).counts == {"finished": 4}
 
     def test_draws(self, copied, tmp_path):
+        open_sweep(copied).diagram(tmp_path / "diagram.html")
+        first, *others = open_sweep(copied)
+        for cell in others:  # its report is that of every cell
+            shutil.rmtree(cell.path)
         with quick_tsne():
-            open_sweep(copied).diagram(tmp_path / "diagram.html", reports=True)
-        assert (tmp_path / "diagram.html").stat().st_size > 10_000
+            open_sweep(copied).diagram(tmp_path / "reports.html", reports=True)
+        assert all((tmp_path / f"{name}.html").stat().st_size > 10_000 for name in ("diagram", "reports"))
+        (report,) = (tmp_path / "reports-reports").iterdir()
+        assert first.id in report.name and report.stat().st_size > 10_000
 
 
 class TestARun:

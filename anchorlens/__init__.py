@@ -30,7 +30,7 @@ class _RenamedModules:
         "importers": "files.importers",
         "init": "models.gamma",
         "model": "models.hooked",
-        "phases": "tasks.phases",
+        "phases": "tasks.shared.phases",
         "picture": "figures.picture",
         "presets": "runs.presets",
         "report": "show",

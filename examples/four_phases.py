@@ -20,7 +20,7 @@ from anchorlens import Behaviour, Checkpoint, evaluate, figures, load_checkpoint
 from anchorlens.checkpoints import shipped
 from anchorlens.probes import mask_key_token
 from anchorlens.probes.mask_key_token import MaskKeyToken
-from anchorlens.tasks.phases import Phase
+from anchorlens.tasks.shared.phases import Phase
 
 WORDS = {
     "Phase 1": "memorises",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from anchorlens.runs.presets import preset
 from anchorlens.sweep.cells import Cell, SweepResult
-from anchorlens.tasks.phases import LABELS, phase_by_definition
+from anchorlens.tasks.shared.phases import LABELS, phase_by_definition
 
 ANSWERS = {
     "1": (1.0, 0.02, 0.01, 0.3),

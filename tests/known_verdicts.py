@@ -3,7 +3,7 @@
 import math
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, evaluate
-from anchorlens.tasks.phases import LABELS, Phase
+from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict.forecast import TrajectoryPoint
 from anchorlens.verdict.mechanism import Evidence, Mechanism
 from anchorlens.verdict.verdict import Subject, Verdict

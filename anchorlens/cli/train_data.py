@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anchorlens.tasks.batch import TokenBatch
+    from anchorlens.tasks.shared.batch import TokenBatch
 
 
 def training_sets(

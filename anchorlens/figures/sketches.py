@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from anchorlens.figures.picture import Picture
 from anchorlens.figures.style import BLUE, GREY, ORANGE, SHARE, styled
-from anchorlens.tasks.base import Curve, Grid, Sketch
+from anchorlens.tasks.shared.sketch import Curve, Grid, Sketch
 
 
 def drawn_sketch(sketch: Sketch) -> Picture:

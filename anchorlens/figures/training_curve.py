@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
 from anchorlens.tasks.kinds import logged_metrics
-from anchorlens.tasks.phases import COLOURS
+from anchorlens.tasks.shared.phases import COLOURS
 
 Log = Sequence[Mapping[str, Any]]
 """Lines with `step` and, as far as they were measured, `loss` and the task's metrics."""

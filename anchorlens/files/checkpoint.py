@@ -25,9 +25,9 @@ from anchorlens.models.stacked.layout import Layout
 from anchorlens.randomness import generator
 from anchorlens.runs.costs import check_cost
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.base import Batch, Task
-from anchorlens.tasks.evaluation import Evaluation
 from anchorlens.tasks.kinds import read_task
+from anchorlens.tasks.shared.base import Batch, Task
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.views import drawn
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import pyarrow.csv
 
 from anchorlens.files.container import CheckpointError, readable
 from anchorlens.foreign import printable, read_bytes, shown
-from anchorlens.tasks.batch import TokenBatch
-from anchorlens.tasks.checked_batch import token_batch
+from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.checked_batch import token_batch
 
 _MOST_BYTES = 2**30
 """Of a file, and of what a compressed one becomes."""

@@ -15,7 +15,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.base import Task
+from anchorlens.tasks.shared.base import Task
 
 FACTOR = "ANCHORLENS_COST_FACTOR"
 """Environment variable: so many times as much may be taken."""

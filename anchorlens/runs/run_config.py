@@ -9,8 +9,8 @@ from anchorlens.configuration import Config, check_choice, field_types, settings
 from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig, sizes
 from anchorlens.runs.train_config import DURATIONS, TrainConfig
-from anchorlens.tasks.base import Task
 from anchorlens.tasks.kinds import read_task, tasks
+from anchorlens.tasks.shared.base import Task
 from anchorlens.views import view
 
 Parts = Mapping[str, Mapping[str, Any]]

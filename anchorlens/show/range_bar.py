@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup, escape
 
 from anchorlens.show.formats import number, printable_lines
-from anchorlens.tasks.phases import COLOURS, LABELS, SHORT
+from anchorlens.tasks.shared.phases import COLOURS, LABELS, SHORT
 
 if TYPE_CHECKING:
     from anchorlens.verdict.mechanism import Evidence

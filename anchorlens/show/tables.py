@@ -11,8 +11,8 @@ from anchorlens.show.words import AGREEMENT
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
 
 if TYPE_CHECKING:
-    from anchorlens.tasks.evaluation import Evaluation
-    from anchorlens.tasks.phases import Phase
+    from anchorlens.tasks.shared.evaluation import Evaluation
+    from anchorlens.tasks.shared.phases import Phase
     from anchorlens.tasks.two_anchor.questions import PairAccuracy
     from anchorlens.verdict.forecast import TrajectoryPoint
     from anchorlens.verdict.verdict import Verdict

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from anchorlens.show import tables, words
 from anchorlens.show.formats import heading, number, plain, printable_lines, short, ticks
 from anchorlens.show.range_bar import evidence_row
-from anchorlens.tasks import phases
+from anchorlens.tasks.shared import phases
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 VERDICT_SHEETS = ("view.css", "parts.css")

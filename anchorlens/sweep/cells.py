@@ -13,8 +13,8 @@ from typing import Any, Literal
 from anchorlens.configuration import documented
 from anchorlens.runs.identity import execution_fields, identity, same_value
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.tasks.base import Metric
-from anchorlens.tasks.phases import Phase
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.phases import Phase
 from anchorlens.views import drawn
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]

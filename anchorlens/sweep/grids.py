@@ -14,7 +14,7 @@ from anchorlens.foreign import printable, read_json, shown
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
-from anchorlens.tasks.base import Task
+from anchorlens.tasks.shared.base import Task
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}
 """Short names of fields that are swept often, on the command line and of a map's axes."""

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from anchorlens.foreign import check_values, may_be_refused, printable
 from anchorlens.tasks.kinds import task_class
-from anchorlens.tasks.phases import Cause
+from anchorlens.tasks.shared.phases import Cause
 
 
 def _line(text: str) -> str:

@@ -15,15 +15,17 @@ import numpy as np
 
 from anchorlens.configuration import check_number, documented, number
 from anchorlens.randomness import generator
-from anchorlens.tasks.accuracy import Accuracy
-from anchorlens.tasks.asking import Asker
-from anchorlens.tasks.base import Answers, Curve, Grid, Metric, TaskConfig
-from anchorlens.tasks.evaluation import Measured
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.asking import Asker
+from anchorlens.tasks.shared.base import Answers, TaskConfig
+from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.sketch import Curve, Grid
 
 if TYPE_CHECKING:
     from jaxtyping import Int
 
-    from anchorlens.tasks.batch import TokenBatch
+    from anchorlens.tasks.shared.batch import TokenBatch
 
 Split = Literal["train", "id", "ood"]
 _SPLITS: tuple[Split, ...] = ("train", "id", "ood")
@@ -102,8 +104,6 @@ class AdditionTask(TaskConfig):
                 f"and {self.n_held_out:,} held out; take a smaller square or share, or hold out fewer"
             )
 
-    # -- splits --------------------------------------------------------------------------------------
-
     @cached_property
     def _left_out(self) -> np.ndarray:
         """Whether each pair, a * (largest + 1) + b, is OOD."""
@@ -143,8 +143,6 @@ class AdditionTask(TaskConfig):
             raise ValueError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
         return self._sums[split]
 
-    # -- tokens --------------------------------------------------------------------------------------
-
     @property
     def _n_digits(self) -> tuple[int, int]:
         """Digits of an operand, and of an answer."""
@@ -172,7 +170,7 @@ class AdditionTask(TaskConfig):
         """
         import torch
 
-        from anchorlens.tasks.batch import IGNORE, TokenBatch
+        from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
         a, b = sums.T.astype(np.int64)
         if self.mode == "number":
@@ -196,8 +194,6 @@ class AdditionTask(TaskConfig):
             return [f"{a}+{b}={a + b}" for a, b in sums]
         order = slice(None, None, -1 if self.mode == "reversed" else 1)
         return [f"{a:0{operand}}+{b:0{operand}}={f'{a + b:0{answer}}'[order]}" for a, b in sums]
-
-    # -- the door ------------------------------------------------------------------------------------
 
     def training_set(self, n: int, seed: np.random.Generator) -> TokenBatch:
         """`n` sequences: the training sums in random order, again and again; fewer are a random choice."""
@@ -236,7 +232,7 @@ class AdditionTask(TaskConfig):
             split: Accuracy.of_some(found, of=len(found)) for split, found in right.items()
         }
         if training_set is not None:
-            from anchorlens.tasks.checked_batch import token_batch
+            from anchorlens.tasks.shared.checked_batch import token_batch
 
             given = token_batch(
                 training_set,

@@ -8,7 +8,8 @@ from typing import Any
 from anchorlens.configuration import suggestion
 from anchorlens.foreign import shown
 from anchorlens.tasks.addition import AdditionTask
-from anchorlens.tasks.base import Metric, Task
+from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 TASKS: tuple[type[Task], ...] = (AnchorTask, AdditionTask)

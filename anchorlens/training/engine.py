@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from anchorlens.runs.run_config import RunConfig
-    from anchorlens.tasks.base import Batch
+    from anchorlens.tasks.shared.base import Batch
 
 _FREE_MODEL = ("init_distribution", "scale_residual_writers")
 _SHARED_TRAIN = ("n_samples", "batch_size", "dtype", "matmul")

@@ -15,7 +15,7 @@ from anchorlens.training.engine import Engine
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-    from anchorlens.tasks.base import OwnLoss
+    from anchorlens.tasks.shared.base import OwnLoss
 
 
 class FunctionalEngine(Engine):

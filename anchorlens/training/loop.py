@@ -13,8 +13,8 @@ import torch
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.runs.identity import EXECUTION
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.tasks.base import Batch
 from anchorlens.tasks.kinds import logged_metrics
+from anchorlens.tasks.shared.base import Batch
 from anchorlens.training.engine import Engine, Update, stack_key
 from anchorlens.training.engines import engine_of
 from anchorlens.training.folder import RunFolder, evaluations

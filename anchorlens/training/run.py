@@ -16,8 +16,8 @@ from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.base import Task
 from anchorlens.tasks.kinds import task_class
+from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import RunFolder, read_log, stored_run
 from anchorlens.training.jobs import train_in_jobs
 from anchorlens.training.loop import Loop, Member, Show

@@ -10,7 +10,7 @@ import numpy as np
 
 from anchorlens.randomness import generator
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.base import Metric
+from anchorlens.tasks.shared.metric import Metric
 
 if TYPE_CHECKING:
     from jaxtyping import Int

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.models.stacked.forward import FastModel, logits_at_end, table_rows
-from anchorlens.tasks.batch import IGNORE
+from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.training.engine import Engine
 
 if TYPE_CHECKING:

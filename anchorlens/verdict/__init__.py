@@ -1,6 +1,6 @@
 """Both verdicts: what a model's answers are by definition, and what its inside speaks for."""
 
-from anchorlens.tasks.phases import LABELS
+from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.classify import classify
 from anchorlens.verdict.forecast import TrajectoryPoint, trajectory
 from anchorlens.verdict.mechanism import Evidence, Mechanism

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.source import UNKNOWN_DATA
-from anchorlens.tasks.base import Task
 from anchorlens.tasks.kinds import task_class
+from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import read_log
 from anchorlens.training.numerics import choose_device
 from anchorlens.training.result import TrainResult

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anchorlens.tasks.phases import Phase
+from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict.mechanism import Mechanism
 
 _INSIDE = {

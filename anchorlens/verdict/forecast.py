@@ -9,7 +9,7 @@ from typing import Any
 
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
-from anchorlens.tasks.evaluation import Evaluation
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.mechanism import is_of_the_papers, shape_of

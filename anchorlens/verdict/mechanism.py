@@ -14,9 +14,9 @@ import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.models.config import ModelConfig
-from anchorlens.tasks.accuracy import Accuracy
-from anchorlens.tasks.base import Task
-from anchorlens.tasks.phases import FIT_THRESHOLD, PHASES, Phase
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.phases import FIT_THRESHOLD, PHASES, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import LogisticModel, calibration
 from anchorlens.verdict.readings import READINGS, take_readings

@@ -12,10 +12,10 @@ from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
-from anchorlens.tasks.base import Task
-from anchorlens.tasks.evaluation import Evaluation, Measured
 from anchorlens.tasks.kinds import task_class
-from anchorlens.tasks.phases import Phase
+from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.evaluation import Evaluation, Measured
+from anchorlens.tasks.shared.phases import Phase
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.verdict.forecast import TrajectoryPoint
 from anchorlens.verdict.mechanism import Mechanism

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from scipy.stats import binomtest
 
-from anchorlens.tasks.phases import LABELS, PHASES
+from anchorlens.tasks.shared.phases import LABELS, PHASES
 from anchorlens.verdict import READINGS
 from anchorlens.verdict.calibration import LogisticModel
 from anchorlens.verdict.mechanism import named

@@ -21,7 +21,7 @@ import plotly.graph_objects as go
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
 from anchorlens.show.diagram.maps import number_map, phase_map
 from anchorlens.sweep import Cell
-from anchorlens.tasks.phases import ID_THRESHOLD, OOD_THRESHOLD
+from anchorlens.tasks.shared.phases import ID_THRESHOLD, OOD_THRESHOLD
 from common import options, trained, write
 from ordering import Order, order, together
 from phases_grid import SEEDS, cell_numbers, main_runs, rows

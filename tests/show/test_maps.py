@@ -9,7 +9,7 @@ from anchorlens.show.diagram.layout import arranged
 from anchorlens.show.diagram.maps import agreement_map, number_map, phase_map, rank_map
 from anchorlens.show.diagram.outcomes import vote
 from anchorlens.sweep.cells import axes_of
-from anchorlens.tasks.phases import COLOURS
+from anchorlens.tasks.shared.phases import COLOURS
 
 WITHOUT, WITH = "Phase 2 without commutativity", "Phase 2 with commutativity"
 

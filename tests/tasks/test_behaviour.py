@@ -7,8 +7,8 @@ import torch
 
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
-from anchorlens.tasks.accuracy import Accuracy
-from anchorlens.tasks.phases import phase_by_definition
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.phases import phase_by_definition
 from anchorlens.tasks.two_anchor.behaviour import Behaviour, evaluate, quick_accuracies
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from anchorlens import AnchorTask, ModelConfig, build_model, evaluate
-from anchorlens.tasks.accuracy import Accuracy
-from anchorlens.tasks.phases import phase_by_definition
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.phases import phase_by_definition
 
 
 @pytest.fixture(scope="module")

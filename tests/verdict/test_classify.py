@@ -19,7 +19,7 @@ from anchorlens import (
     save_checkpoint,
     train,
 )
-from anchorlens.tasks.phases import Phase
+from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict import LABELS, Mechanism
 from anchorlens.verdict.explanation import explain
 

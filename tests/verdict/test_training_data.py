@@ -21,8 +21,8 @@ from anchorlens import (
     train,
 )
 from anchorlens.cli import app
-from anchorlens.tasks.batch import TokenBatch
-from anchorlens.tasks.phases import Phase
+from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict import Mechanism
 from anchorlens.verdict.explanation import explain
 

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from known_verdicts import bare_verdict, whole_verdict
 
-from anchorlens.tasks.phases import Cause, Phase, phase_by_definition
+from anchorlens.tasks.shared.phases import Cause, Phase, phase_by_definition
 from anchorlens.verdict import Verdict
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from anchorlens.configuration import check_number
 from anchorlens.foreign import shown
-from anchorlens.tasks.asking import check_capacity
+from anchorlens.tasks.shared.asking import check_capacity
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

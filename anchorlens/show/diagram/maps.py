@@ -24,7 +24,7 @@ from anchorlens.show.diagram.outcomes import (
 )
 from anchorlens.show.words import Caption
 from anchorlens.sweep.cells import Cell, metrics_of
-from anchorlens.tasks.base import Metric
+from anchorlens.tasks.shared.metric import Metric
 
 SCALE = SHARE["colorscale"]
 RANK = "stable_rank.w_q"

@@ -11,7 +11,7 @@ from anchorlens.figures import BLUE, GREY, ORANGE
 from anchorlens.figures.picture import plotly_text
 from anchorlens.show.diagram.axes import value_label
 from anchorlens.sweep.cells import TROUBLES, Cell
-from anchorlens.tasks.phases import COLOURS, LABELS
+from anchorlens.tasks.shared.phases import COLOURS, LABELS
 
 CLEAR = "rgba(0,0,0,0)"
 INK = "#808080"

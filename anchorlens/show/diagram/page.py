@@ -25,7 +25,7 @@ from anchorlens.show.diagram.panel import THIS_ID, cell_name, columns, curve_lay
 from anchorlens.show.frame import framed
 from anchorlens.show.report.page import write_report
 from anchorlens.sweep.cells import Cell, SweepResult, axes_of, metrics_of
-from anchorlens.tasks.base import Metric
+from anchorlens.tasks.shared.metric import Metric
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict.classify import classify
 

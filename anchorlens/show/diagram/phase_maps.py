@@ -9,7 +9,7 @@ from typing import Any
 
 from anchorlens.foreign import printable
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, value_key
-from anchorlens.tasks.phases import COLOURS
+from anchorlens.tasks.shared.phases import COLOURS
 
 SIGNS = "1, 2, c (2 with commutativity), 3, ? undecided, x failed, . missing"
 """What the signs mean."""

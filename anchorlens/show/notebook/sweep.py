@@ -6,7 +6,7 @@ from anchorlens.show.diagram.panel import panel_content
 from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, phase_maps, where
 from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
-from anchorlens.tasks.phases import COLOURS
+from anchorlens.tasks.shared.phases import COLOURS
 
 MOST_FAILED = 5
 MOST_COLUMNS, MOST_ROWS = 16, 12

@@ -21,7 +21,7 @@ from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
-from anchorlens.tasks.base import Sketch
+from anchorlens.tasks.shared.sketch import Sketch
 from anchorlens.verdict.verdict import Subject, Verdict
 
 LONGEST_LABEL = 30

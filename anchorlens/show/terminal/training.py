@@ -7,7 +7,7 @@ from pathlib import Path
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.show.tables import Table, accuracy_table, small_pair_grid
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
-from anchorlens.tasks.evaluation import Evaluation
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.training.plan import Plan
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from anchorlens.foreign import printable
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
-from anchorlens.tasks.phases import SHORT, Phase
+from anchorlens.tasks.shared.phases import SHORT, Phase
 from anchorlens.verdict.mechanism import Evidence
 from anchorlens.verdict.verdict import SCHEMA_VERSION, Verdict
 

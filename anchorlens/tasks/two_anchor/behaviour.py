@@ -15,14 +15,14 @@ import numpy as np
 from jaxtyping import Int
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.tasks.accuracy import Accuracy
-from anchorlens.tasks.base import Metric
-from anchorlens.tasks.batch import TokenBatch
-from anchorlens.tasks.checked_batch import token_batch
-from anchorlens.tasks.evaluation import Evaluation
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.checked_batch import token_batch
+from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
-from anchorlens.tasks.two_anchor.as_task import METRICS
 from anchorlens.tasks.two_anchor.drawing import Drawing
+from anchorlens.tasks.two_anchor.metrics import METRICS
 from anchorlens.tasks.two_anchor.questions import Model, PairAccuracy, Questions
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.splits import Split

@@ -16,9 +16,9 @@ from anchorlens.configuration import documented
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.measuring import BATCH_BYTES, device_of, evaluation_mode, sequence_bytes
 from anchorlens.randomness import generator
-from anchorlens.tasks.accuracy import Accuracy
-from anchorlens.tasks.asking import check_capacity
-from anchorlens.tasks.batch import TokenBatch
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.asking import check_capacity
+from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from anchorlens.configuration import documented
-from anchorlens.tasks.accuracy import Accuracy
+from anchorlens.tasks.shared.accuracy import Accuracy
 
 FIT_THRESHOLD = 0.90
 """Train accuracy below this: underfit, no phase."""

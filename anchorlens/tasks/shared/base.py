@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
-from anchorlens.configuration import Config, documented, settings
+from anchorlens.configuration import Config, settings
+from anchorlens.tasks.shared.metric import Metric
 from anchorlens.views import view
 
 if TYPE_CHECKING:
@@ -14,36 +14,7 @@ if TYPE_CHECKING:
     from jaxtyping import Int
     from torch import Tensor
 
-    from anchorlens.tasks.evaluation import Evaluation
-
-
-@documented
-@dataclass(frozen=True)
-class Metric:
-    """A number that says how well a model answers: declared once, walked by all that stores or shows it."""
-
-    name: str
-    """For programs: `id`."""
-    title: str
-    """As it is written in tables: `ID`."""
-    heading: str
-    """As it is written above a picture: `ID accuracy`."""
-    meaning: str
-    """In a few words: `seen pairs, held-out (key, position)`."""
-    logged_as: str = ""
-    """Its name in the lines of a run's log; empty where it is not measured while training."""
-    in_tables: bool = True
-    """Whether it stands in tables that have a row for each model."""
-    map_caption: str = ""
-    """How to read its map over a sweep; empty where it has none."""
-    absent: str = "no trained cell has one"
-    """Why it may be defined for no cell of a sweep."""
-    lowest: float | None = 0.0
-    """Its smallest value; None where there is none."""
-    highest: float | None = 1.0
-    """Its largest value; None where there is none."""
-    higher_is_better: bool | None = True
-    """Whether a larger value is better; None where neither is."""
+    from anchorlens.tasks.shared.evaluation import Evaluation
 
 
 @runtime_checkable
@@ -193,53 +164,3 @@ class OwnLoss(Protocol):
             generator: of what the loss draws at random, a function of the seed and the step.
         """
         ...
-
-
-@documented
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """A picture of numbers over two axes, as data; the room that draws draws it."""
-
-    title: str
-    """Above it."""
-    caption: str
-    """How to read it, in a sentence or two."""
-    x_title: str
-    """Under the axis across."""
-    y_title: str
-    """Beside the axis upwards."""
-    x: Sequence[float]
-    """Values across."""
-    y: Sequence[float]
-    """Values upwards."""
-    values: Sequence[Sequence[float | None]]
-    """0..1, a row for each of `y`, None where there is nothing."""
-    frame: tuple[float, float, float, float] | None = None
-    """A rectangle that is marked: first x, first y, last x, last y."""
-
-
-@documented
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """A picture of shares against a number, as data."""
-
-    title: str
-    """Above it."""
-    caption: str
-    """How to read it, in a sentence or two."""
-    x_title: str
-    """Under the axis across."""
-    y_title: str
-    """Beside the axis upwards, which goes from 0 to 1."""
-    x: Sequence[float]
-    """Values across, ascending."""
-    y: Sequence[float]
-    """0..1, one for each of `x`."""
-    errors: Sequence[float]
-    """Standard errors of `y`."""
-    mark: float | None = None
-    """A value of `x` at which a line stands."""
-
-
-Sketch = Grid | Curve
-"""A picture as data."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.foreign import shown
-from anchorlens.tasks.batch import IGNORE, TokenBatch
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
 _LARGEST = 2**62
 """Above any token that there is."""

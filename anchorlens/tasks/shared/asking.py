@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from jaxtyping import Bool
     from torch import Tensor
 
-    from anchorlens.tasks.base import Answers, Task
-    from anchorlens.tasks.batch import TokenBatch
+    from anchorlens.tasks.shared.base import Answers, Task
+    from anchorlens.tasks.shared.batch import TokenBatch
 
 
 class Asker:
@@ -51,7 +51,7 @@ class Asker:
         import torch
 
         from anchorlens.models.measuring import evaluation_mode
-        from anchorlens.tasks.batch import IGNORE
+        from anchorlens.tasks.shared.batch import IGNORE
 
         found = []
         with evaluation_mode(self.model), torch.inference_mode():

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from anchorlens.configuration import documented
-from anchorlens.tasks.accuracy import Accuracy
-from anchorlens.tasks.base import Curve, Grid, Metric, Sketch
-from anchorlens.tasks.phases import CLEAR, Phase, phase_by_definition
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.phases import CLEAR, Phase, phase_by_definition
+from anchorlens.tasks.shared.sketch import Curve, Grid, Sketch
 from anchorlens.views import view
 
 _DIGITS = 6

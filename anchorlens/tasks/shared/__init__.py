@@ -1,0 +1,1 @@
+"""What every task is made of: the protocol, batches, asking, accuracies, evaluations, and the phases."""

@@ -1,0 +1,36 @@
+"""Metric: a number by which a task says how well a model answers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anchorlens.configuration import documented
+
+
+@documented
+@dataclass(frozen=True)
+class Metric:
+    """A number that says how well a model answers: declared once, walked by all that stores or shows it."""
+
+    name: str
+    """For programs: `id`."""
+    title: str
+    """As it is written in tables: `ID`."""
+    heading: str
+    """As it is written above a picture: `ID accuracy`."""
+    meaning: str
+    """In a few words: `seen pairs, held-out (key, position)`."""
+    logged_as: str = ""
+    """Its name in the lines of a run's log; empty where it is not measured while training."""
+    in_tables: bool = True
+    """Whether it stands in tables that have a row for each model."""
+    map_caption: str = ""
+    """How to read its map over a sweep; empty where it has none."""
+    absent: str = "no trained cell has one"
+    """Why it may be defined for no cell of a sweep."""
+    lowest: float | None = 0.0
+    """Its smallest value; None where there is none."""
+    highest: float | None = 1.0
+    """Its largest value; None where there is none."""
+    higher_is_better: bool | None = True
+    """Whether a larger value is better; None where neither is."""

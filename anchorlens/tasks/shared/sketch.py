@@ -1,0 +1,58 @@
+"""Pictures of answers as data, which a task gives and the room that draws draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anchorlens.configuration import documented
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A picture of numbers over two axes, as data; the room that draws draws it."""
+
+    title: str
+    """Above it."""
+    caption: str
+    """How to read it, in a sentence or two."""
+    x_title: str
+    """Under the axis across."""
+    y_title: str
+    """Beside the axis upwards."""
+    x: Sequence[float]
+    """Values across."""
+    y: Sequence[float]
+    """Values upwards."""
+    values: Sequence[Sequence[float | None]]
+    """0..1, a row for each of `y`, None where there is nothing."""
+    frame: tuple[float, float, float, float] | None = None
+    """A rectangle that is marked: first x, first y, last x, last y."""
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A picture of shares against a number, as data."""
+
+    title: str
+    """Above it."""
+    caption: str
+    """How to read it, in a sentence or two."""
+    x_title: str
+    """Under the axis across."""
+    y_title: str
+    """Beside the axis upwards, which goes from 0 to 1."""
+    x: Sequence[float]
+    """Values across, ascending."""
+    y: Sequence[float]
+    """0..1, one for each of `x`."""
+    errors: Sequence[float]
+    """Standard errors of `y`."""
+    mark: float | None = None
+    """A value of `x` at which a line stands."""
+
+
+Sketch = Grid | Curve
+"""A picture as data."""

@@ -169,7 +169,7 @@ class Measured(Evaluation):
 def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _rounded(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return [_rounded(one) for one in value]
     if isinstance(value, float):
         return int(value) if value.is_integer() else round(value, _DIGITS)

@@ -55,6 +55,8 @@ def _fused(q: Queries, kv: KeysValues) -> Queries:
 
 
 class _Attention(torch.autograd.Function):
+    """All heads in one product: with each head's rows beside each other torch need not go head by head."""
+
     @staticmethod
     def forward(ctx: Any, q: Queries, kv: KeysValues) -> Queries:
         scale = 1 / math.sqrt(q.shape[-1])
@@ -62,30 +64,38 @@ class _Attention(torch.autograd.Function):
         mask = q.new_zeros(1)
         if n_queries > 1:
             mask = q.new_full((n_queries, n_pos), -math.inf).triu(n_pos - n_queries + 1)
-        mixed, patterns = torch.empty_like(q), []
-        for head in range(q.shape[2]):
-            k, v = kv[:, :, 0, head], kv[:, :, 1, head]
-            scores = torch.baddbmm(mask, q[:, :, head], k.mT, alpha=scale)
-            scores -= scores.amax(dim=-1, keepdim=True)
-            pattern = scores.exp_()
-            pattern /= pattern.sum(dim=-1, keepdim=True)
-            torch.bmm(pattern, v, out=mixed[:, :, head])
-            patterns.append(pattern)
-        ctx.save_for_backward(q, kv, *patterns)
-        ctx.scale = scale
-        return mixed
+        rows = _by_head(q)  # [sequence * head_index, query, d_head]
+        k, v = by_head = _by_head(kv)  # [2, sequence * head_index, pos, d_head]
+        pattern = torch.baddbmm(mask, rows, k.mT, alpha=scale)
+        pattern -= pattern.amax(dim=-1, keepdim=True)
+        pattern = pattern.exp_()
+        pattern /= pattern.sum(dim=-1, keepdim=True)
+        ctx.save_for_backward(rows, by_head, pattern)
+        ctx.n_heads, ctx.scale = q.shape[2], scale
+        return _by_position(torch.bmm(pattern, v), ctx.n_heads)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
-        q, kv, *patterns = ctx.saved_tensors
-        grad_q, grad_kv = torch.empty_like(q), torch.empty_like(kv)
-        for head, pattern in enumerate(patterns):
-            grad_head, k, v = grad[:, :, head], kv[:, :, 0, head], kv[:, :, 1, head]
-            grad_pattern = torch.bmm(grad_head, v.mT)
-            grad_pattern -= (grad_pattern * pattern).sum(dim=-1, keepdim=True)
-            grad_scores = grad_pattern.mul_(pattern).mul_(ctx.scale)
-            torch.bmm(grad_scores, k, out=grad_q[:, :, head])
-            grad_kv[:, :, 0, head] = torch.bmm(grad_scores.mT, q[:, :, head])
-            grad_kv[:, :, 1, head] = torch.bmm(pattern.mT, grad_head)
-        return grad_q, grad_kv
+        rows, by_head, pattern = ctx.saved_tensors
+        grad, (k, v), grad_kv = _by_head(grads[0]), by_head, torch.empty_like(by_head)
+        grad_pattern = torch.bmm(grad, v.mT)
+        grad_pattern -= (grad_pattern * pattern).sum(dim=-1, keepdim=True)
+        grad_scores = grad_pattern.mul_(pattern).mul_(ctx.scale)
+        grad_q = torch.bmm(grad_scores, k)
+        torch.bmm(grad_scores.mT, rows, out=grad_kv[0])
+        torch.bmm(pattern.mT, grad, out=grad_kv[1])
+        return _by_position(grad_q, ctx.n_heads), _by_position(grad_kv, ctx.n_heads)
+
+
+def _by_head(x: Tensor) -> Tensor:
+    """[sequence, pos, (2,) head_index, d_head] -> [(2,) sequence * head_index, pos, d_head]."""
+    if x.dim() == 4:
+        return x.transpose(1, 2).flatten(0, 1).contiguous()
+    return x.permute(2, 0, 3, 1, 4).flatten(1, 2).contiguous()
+
+
+def _by_position(x: Tensor, n_heads: int) -> Tensor:
+    """The way back."""
+    if x.dim() == 3:
+        return x.unflatten(0, (-1, n_heads)).transpose(1, 2)
+    return x.unflatten(1, (-1, n_heads)).permute(1, 3, 0, 2, 4)

@@ -205,7 +205,7 @@ def _runs(cells: list[Any]) -> list[RunConfig]:
         runs.append(RunConfig.from_dict(cell, tasks.get(key)))
         if key not in tasks:
             task = tasks[key] = runs[-1].task
-            n_targets += len(task.pairs) * len(task.keys)
+            n_targets += task.table_size
         if n_targets > _MOST_TARGETS:
             raise ValueError(
                 f"its {len(tasks):,} tasks have more than {_MOST_TARGETS:,} targets together; take fewer "

@@ -33,12 +33,13 @@ _LARGEST = 999
 _MOST_ASKED = 20_000
 
 METRICS = (
-    Metric("train", "train", "Train accuracy", "sums it was trained on", "train_accuracy"),
+    Metric("train", "train", "Train accuracy", "sums it was trained on", "", "train_accuracy"),
     Metric(
         "id",
         "ID",
         "ID accuracy",
         "sums held out by seed, from where sums are trained",
+        "held-out sums",
         "id_accuracy",
         map_caption="Sums that were held out by seed, from where sums are trained: below .90 it is Phase 1.",
     ),
@@ -46,9 +47,11 @@ METRICS = (
         "ood",
         "OOD",
         "OOD accuracy",
-        "sums of the left-out square (of the random split: held-out sums)",
+        "left-out sums: those of the square, or of the random split",
+        "left-out sums",
         "ood_accuracy",
-        map_caption="Sums of the square that is left out of training: above .50 it is Phase 3.",
+        map_caption="Sums of the square that is left out of training, or of the random split: above .50 it "
+        "is Phase 3.",
     ),
 )
 
@@ -194,6 +197,11 @@ class AdditionTask(TaskConfig):
             return [f"{a}+{b}={a + b}" for a, b in sums]
         order = slice(None, None, -1 if self.mode == "reversed" else 1)
         return [f"{a:0{operand}}+{b:0{operand}}={f'{a + b:0{answer}}'[order]}" for a, b in sums]
+
+    @property
+    def table_size(self) -> int:
+        """Operands of every sum."""
+        return 2 * (self.largest + 1) ** 2
 
     def training_set(self, n: int, seed: np.random.Generator) -> TokenBatch:
         """`n` sequences: the training sums in random order, again and again; fewer are a random choice."""

@@ -114,10 +114,6 @@ class Engine(ABC):
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
         """Each member's loss on its batch, `rows` [member, batch] of what `_place_data` placed."""
 
-    @abstractmethod
-    def model(self, member: int) -> FastModel:
-        """A member as it is now and will be, as a function of tokens, for what is scored."""
-
     # -- what is on the device -----------------------------------------------------------------------
 
     def _make_cursors(self) -> None:
@@ -243,6 +239,11 @@ class Engine(ABC):
     def weight_norms(self) -> list[float]:
         """Global L2 norm of all parameters of each member; NaN or infinite if one of them is."""
         return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
+
+    def model(self, member: int) -> FastModel:
+        """A member as it is now and will be, for logits at every position."""
+        rows = self._rows[member : member + 1].detach()
+        return FastModel(self.runs[member].model, self.layout.merged(rows), n_last=None)
 
     def state(self, member: int) -> dict[str, Tensor]:
         """Everything a resumed member needs besides the step, as named tensors."""

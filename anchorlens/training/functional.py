@@ -44,8 +44,3 @@ class FunctionalEngine(Engine):
             task = cast("OwnLoss", run.task)
             losses.append(task.loss(model, batch, generator(run.train.seed, "loss", step)))
         return torch.stack(losses)
-
-    def model(self, member: int) -> FastModel:
-        """A member as it is now and will be, for logits at every position."""
-        rows = self._rows[member : member + 1].detach()
-        return FastModel(self.runs[member].model, self.layout.merged(rows), n_last=None)

@@ -30,7 +30,7 @@ from anchorlens.training.adamw import MOMENTS
 from anchorlens.training.engine import Engine
 from anchorlens.training.engines import engine_of
 from anchorlens.training.numerics import choose_device, numeric_settings
-from anchorlens.training.stack import Stack, n_last_scored
+from anchorlens.training.stack import Stack
 
 MOST_WORKERS = 1024
 """Processes that may be asked for."""
@@ -237,8 +237,7 @@ def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tenso
     parameters = layout.merged(torch.empty(1, layout.size, dtype=dtype, device="meta"))
     leaves = [leaf.requires_grad_() for leaf in parameters.values()]
     vocabulary = data.tokens.unique().to("meta")
-    n_last = n_last_scored(data.targets) if data.targets.dim() == 2 else 1
-    n_sequences = run.train.batch_size
+    n_last, n_sequences = data.n_last, run.train.batch_size
     batch = torch.empty(1, n_sequences, run.task.seq_len, dtype=torch.int64, device="meta")
     targets = torch.empty(n_sequences * n_last, dtype=torch.int64, device="meta")
 

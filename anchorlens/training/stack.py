@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from anchorlens.models.stacked.forward import FastModel, logits_at_end, table_rows
+from anchorlens.models.stacked.forward import logits_at_end, table_rows
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.training.engine import Engine
 
@@ -31,9 +31,10 @@ class Stack(Engine):
         self.vocabulary = vocabulary.to(self.device)
         self._table_rows = table_rows(places).to(self.device)  # [sequence, pos]
         targets = torch.cat([batch.targets for batch in sets])
-        self.n_last, self._every_position = 1, targets.dim() == 2
-        if self._every_position:
-            self.n_last = n_last_scored(targets)
+        self.n_last = max(batch.n_last for batch in sets)
+        if self.n_last == 0:
+            raise ValueError("a training set must have a target at some position, got none; mend the task")
+        if targets.dim() == 2:
             targets = targets[:, -self.n_last :]
         self._has_gaps = bool((targets == IGNORE).any())
         self._targets = targets.contiguous().to(self.device)  # [sequence], or [sequence, n_last]
@@ -51,24 +52,3 @@ class Stack(Engine):
         if not self._has_gaps:
             return each.mean(dim=1)
         return each.sum(dim=1) / (targets != IGNORE).view(len(self), -1).sum(dim=1)
-
-    def model(self, member: int) -> FastModel:
-        """A member as it is now and will be; for every position where more than the last is scored."""
-        rows = self._rows[member : member + 1].detach()
-        n_last = None if self._every_position else 1
-        return FastModel(self.runs[member].model, self.layout.merged(rows), n_last)
-
-
-def n_last_scored(targets: Tensor) -> int:
-    """Positions from the first one that is scored in any sequence to the end.
-
-    Args:
-        targets: [batch, pos], `IGNORE` where nothing is scored.
-
-    Raises:
-        ValueError: nothing is scored at all.
-    """
-    scored = (targets != IGNORE).any(dim=0)
-    if not scored.any():
-        raise ValueError("a training set must have a target at some position, got none; mend the task")
-    return len(scored) - int(scored.int().argmax())

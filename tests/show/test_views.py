@@ -26,7 +26,7 @@ import anchorlens
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, TrainResult, figures, preset
 from anchorlens.audit import Audit, mappings_of
 from anchorlens.configuration import settings
-from anchorlens.figures.training_curve import ACCURACIES, LOSS
+from anchorlens.figures.training_curve import LOSS, metric_styles
 from anchorlens.models.gamma import initial_weights
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.registry import PROBES, apply
@@ -426,12 +426,13 @@ class TestTraining:
 
     def test_both_curves_and_the_style_have_the_same_colours(self):
         style = (TEMPLATES / "view.css").read_text()
+        colours = {title: look["line"]["color"] for title, look in metric_styles(LOG).values()}
         for name in ("ID", "OOD"):
-            assert f"--al-{name.lower()}: {ACCURACIES[name]['line']['color']};" in style
+            assert f"--al-{name.lower()}: {colours[name]};" in style
         curve = small_curve(LOG)
         assert curve is not None
         drawn = {line.name: line.colour for line in curve.lines}
-        assert drawn == {name: look["line"]["color"] for name, look in ACCURACIES.items()} | {"loss": LOSS}
+        assert drawn == colours | {"loss": LOSS}
         assert (figures.BLUE, figures.ORANGE) == ("#0072B2", "#D55E00")
 
     def test_plot_is_the_training_curve(self):

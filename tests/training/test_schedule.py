@@ -5,6 +5,7 @@ import pytest
 
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.metrics import METRICS
 from anchorlens.training.schedule import epoch_order, has_settled, learning_rate, trajectory_steps
 
 
@@ -75,7 +76,7 @@ class TestEarlyStop:
         ]
 
     def test_settles_when_fit_and_still(self):
-        assert has_settled(self.lines([0.5, 1, 1, 1], [0.5, 1, 1, 1], [0, 0.3, 0.3, 0.305]), 2)
+        assert has_settled(self.lines([0.5, 1, 1, 1], [0.5, 1, 1, 1], [0, 0.3, 0.3, 0.305]), 2, METRICS)
 
     @pytest.mark.parametrize(
         ("train", "held_out", "ood"),
@@ -87,10 +88,10 @@ class TestEarlyStop:
         ],
     )
     def test_goes_on_otherwise(self, train, held_out, ood):
-        assert not has_settled(self.lines(train, held_out, ood), 2)
+        assert not has_settled(self.lines(train, held_out, ood), 2, METRICS)
 
     def test_without_unseen_pairs(self):
-        assert has_settled(self.lines([1, 1], [1, 1], [None, None]), 1)
+        assert has_settled(self.lines([1, 1], [1, 1], [None, None]), 1, METRICS)
 
 
 @pytest.mark.parametrize(

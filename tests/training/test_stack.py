@@ -20,8 +20,11 @@ from anchorlens.models.stacked.layout import Layout
 from anchorlens.models.stacked.linear import linear
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.addition import AdditionTask
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.loop import Loop, Member
+from anchorlens.training.plan import count_cost
 from anchorlens.training.schedule import epoch_order, learning_rate
 from anchorlens.training.stack import Stack
 
@@ -88,6 +91,84 @@ def test_logits_and_gradients_are_hooked_transformers(variant, n_heads, n_layers
             assert (grad[k] - dict(model.named_parameters())[name].grad).abs().max() < tolerance, name
     trained = {name for name, parameter in models[0].named_parameters() if parameter.requires_grad}
     assert set(layout.views(grads)) == trained
+
+
+class TestTargetsAtEveryPosition:
+    """A task of sequences: what is scored is computed, as HookedTransformer does; padding is never seen."""
+
+    N_POS, SCORED = 7, 4
+
+    def batch(self, seed, *, gaps):
+        """Sequences of 5 to 7 tokens, the rest padding, scored from position 3 on."""
+        generator = torch.Generator().manual_seed(seed)
+        tokens = torch.randint(0, 30, (40, self.N_POS), generator=generator)
+        targets = torch.randint(0, 30, (40, self.N_POS), generator=generator)
+        targets[:, : self.N_POS - self.SCORED] = IGNORE
+        if gaps:
+            lengths = torch.randint(5, self.N_POS + 1, (40, 1), generator=generator)
+            targets[torch.arange(self.N_POS) >= lengths] = IGNORE
+        return TokenBatch(tokens, targets)
+
+    @pytest.mark.parametrize("gaps", [False, True])
+    @pytest.mark.parametrize("n_layers", [1, 2])
+    @pytest.mark.parametrize("variant", VARIANTS)
+    def test_logits_loss_and_gradients_are_hooked_transformers(self, variant, n_layers, gaps):
+        configs = [shape(variant, n_layers=n_layers, gamma=gamma) for gamma in (0.3, 0.6)]
+        models = [randomised(config, seed, "float64") for seed, config in enumerate(configs)]
+        batches = [self.batch(seed, gaps=gaps) for seed in range(2)]
+        train = replace(RECIPE, dtype="float64", n_samples=40, batch_size=40)
+        stack = Stack([RunConfig(TASK, config, train) for config in configs], batches, CPU)
+        with torch.no_grad():
+            for k, model in enumerate(models):
+                stack._rows[k].copy_(stack.layout.row(dict(model.named_parameters())))
+        assert stack.n_last == batches[0].n_last == self.SCORED
+        for k, (model, batch) in enumerate(zip(models, batches, strict=True)):
+            ours, theirs = stack.model(k)(batch.tokens), model(batch.tokens)
+            assert (ours - theirs).abs().max() < 1e-12 * max(1, theirs.abs().max())
+            assert (stack.model(k).at_end(3)(batch.tokens) - theirs[:, -3:]).abs().max() < 1e-12 * max(
+                1, theirs.abs().max()
+            )
+        losses = stack._loss(torch.arange(40).repeat(2, 1) + torch.tensor([[0], [40]]))
+        grads = torch.cat([g.flatten(1) for g in torch.autograd.grad(losses.sum(), stack.leaves)], dim=1)
+        for k, (model, batch) in enumerate(zip(models, batches, strict=True)):
+            loss = functional.cross_entropy(
+                model(batch.tokens).flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE
+            )
+            loss.backward()
+            assert abs(losses[k] - loss) < 1e-12
+            for name, grad in stack.layout.views(grads).items():
+                assert (grad[k] - dict(model.named_parameters())[name].grad).abs().max() < 1e-12, name
+
+    def test_padding_is_never_seen(self):
+        batch, losses = self.batch(0, gaps=True), []
+        padding = (batch.targets == IGNORE) & (torch.arange(self.N_POS) >= self.N_POS - self.SCORED)
+        for filler in (31, 32):
+            tokens = batch.tokens.masked_fill(padding, filler)
+            train = replace(RECIPE, n_samples=40, batch_size=40, dtype="float64")
+            run = RunConfig(TASK, shape(gamma=0.4), train)
+            stack = Stack([run], [TokenBatch(tokens, batch.targets)], CPU)
+            stack.advance(5)
+            kept = {
+                name: w for name, w in stack.weights(0).items() if name not in ("embed.W_E", "unembed.W_U")
+            }
+            losses.append((stack.advance(6)[0].loss, kept))
+        assert padding.any() and losses[0][0] == losses[1][0]
+        assert all(torch.equal(losses[0][1][name], losses[1][1][name]) for name in losses[0][1])
+
+    def test_nothing_to_score_is_refused(self):
+        nothing = TokenBatch(torch.zeros(40, 7, dtype=torch.int64), torch.full((40, 7), IGNORE))
+        train = replace(RECIPE, n_samples=40, batch_size=40)
+        with pytest.raises(ValueError, match="must have a target at some position"):
+            Stack([RunConfig(TASK, shape(), train)], [nothing], CPU)
+
+    def test_its_cost_is_counted(self):
+        task = AdditionTask(mode="reversed")
+        model = ModelConfig.for_task(task, d_model=32, d_head=16, n_heads=2, d_mlp=32)
+        train = replace(RECIPE, n_samples=512, batch_size=64)
+        last, every = (
+            count_cost(RunConfig(replace(task, mode=mode), model, train)) for mode in ("number", "reversed")
+        )
+        assert last.parameters == every.parameters and last.flops < every.flops
 
 
 @pytest.mark.parametrize("act_fn", ["gelu", "gelu_new", "relu"])

@@ -20,7 +20,7 @@ MOST_POINTS = 60
 """Of a line of the small curve."""
 WIDTH, HEIGHT = 420, 120
 """Pixels of the small curve, without the steps below it."""
-DASHES = {"dot": "2 3", "dash": "6 4", "solid": ""}
+DASHES = {"dot": "2 3", "dash": "6 4", "solid": "", "dashdot": "6 2 1 2"}
 """plotly's names of dashes -> as SVG has them."""
 
 

@@ -53,13 +53,13 @@ class Asker:
         from anchorlens.models.measuring import evaluation_mode
         from anchorlens.tasks.shared.batch import IGNORE
 
-        found = []
+        found, model = [], at_end(self.model, batch.n_last)
         with evaluation_mode(self.model), torch.inference_mode():
             pairs = zip(
                 batch.tokens.split(self.batch_size), batch.targets.split(self.batch_size), strict=True
             )
             for tokens, targets in pairs:
-                logits = self._logits(tokens)  # [batch, n_last, d_vocab]
+                logits = self._logits(model, tokens)  # [batch, n_last, d_vocab]
                 targets = targets if targets.dim() == 2 else targets.unsqueeze(1)
                 n_last = min(logits.shape[1], targets.shape[1])
                 if (targets[:, :-n_last] != IGNORE).any():
@@ -72,8 +72,8 @@ class Asker:
                 found.append(((logits.argmax(dim=-1) == targets) | ~scored).all(dim=1).numpy())
         return np.concatenate(found)
 
-    def _logits(self, tokens: Tensor) -> Tensor:
-        logits: Any = self.model(tokens.to(self.device))
+    def _logits(self, model: Answers, tokens: Tensor) -> Tensor:
+        logits: Any = model(tokens.to(self.device))
         shape, d_vocab = tuple(getattr(logits, "shape", ())), self.task.d_vocab
         if len(shape) != 3 or shape[0] != len(tokens) or shape[2] < d_vocab:
             raise ValueError(
@@ -81,6 +81,11 @@ class Asker:
                 f"{list(tokens.shape)}, got {list(shape) or type(logits).__name__}; is it of this task?"
             )
         return logits
+
+
+def at_end(model: Answers, n_last: int) -> Answers:
+    """A model for the last positions alone, where it can do with computing them; else the model itself."""
+    return getattr(model, "at_end", lambda n_last: model)(n_last)
 
 
 def check_capacity(model: Answers, task: Task) -> None:

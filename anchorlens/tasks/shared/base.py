@@ -68,6 +68,11 @@ class Task(Protocol):
         """Tokens per sequence, as a model reads them."""
         ...
 
+    @property
+    def table_size(self) -> int:
+        """Numbers that the task itself holds, which bound how many tasks one file may name."""
+        ...
+
     def training_set(self, n: int, seed: np.random.Generator) -> Batch:
         """The training set of a run, `n` examples, a function of the generator alone."""
         ...
@@ -120,6 +125,11 @@ class TaskConfig(Config):
     """What tasks have in common as configurations; a base class of theirs that need not be."""
 
     kind: ClassVar[str]
+
+    @property
+    def table_size(self) -> int:
+        """Numbers that the task itself holds: none."""
+        return 0
 
     def training_set(self, n: int, seed: np.random.Generator) -> Any:
         """The training set of a run, `n` examples, a function of the generator alone."""

@@ -30,6 +30,14 @@ class TokenBatch:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def n_last(self) -> int:
+        """Positions from the first one that is scored in any sequence to the end; 0 where none is."""
+        if self.targets.dim() == 1:
+            return 1
+        scored = (self.targets != IGNORE).any(dim=0)
+        return len(scored) - int(scored.int().argmax()) if scored.any() else 0
+
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
         """Some of the sequences, in the order of `rows`."""
         return TokenBatch(self.tokens[rows], self.targets[rows])

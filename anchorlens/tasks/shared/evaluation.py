@@ -65,6 +65,7 @@ class Evaluation(ABC):
 
     def _named(self, standard_errors: int | None) -> Phase:
         known = {metric.name: self.measure(metric.name) for metric in self.metrics}
+        asks = {metric.name: metric.asks for metric in self.metrics}
         train, id = known.get("train"), known.get("id")
         if train is None or id is None or "ood" not in known:
             return Phase.undecided(
@@ -77,6 +78,7 @@ class Evaluation(ABC):
             known.get("commutativity"),
             standard_errors=standard_errors,
             training_data_known=self.train_is_known,
+            asked=(asks["id"] or "held-out data", asks["ood"] or "left-out data"),
         )
 
     def rows(self) -> Iterator[tuple[str, Accuracy, str]]:

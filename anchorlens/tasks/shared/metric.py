@@ -20,6 +20,8 @@ class Metric:
     """As it is written above a picture: `ID accuracy`."""
     meaning: str
     """In a few words: `seen pairs, held-out (key, position)`."""
+    asks: str = ""
+    """Of ID and OOD what is asked, in the words of a verdict: `held-out keys`, `unseen pairs`."""
     logged_as: str = ""
     """Its name in the lines of a run's log; empty where it is not measured while training."""
     in_tables: bool = True

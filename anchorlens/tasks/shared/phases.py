@@ -64,7 +64,7 @@ beside the label."""
 
 GLOSS: Mapping[int | None, str] = {
     1: "memorises its training data",
-    2: "answers new keys, not new anchor pairs",
+    2: "generalises in distribution, not beyond",
     3: "composes the rules",
     None: "no phase",
 }
@@ -132,18 +132,21 @@ def phase_by_definition(
     *,
     standard_errors: int | float | None = None,
     training_data_known: bool = True,
+    asked: tuple[str, str] = ("held-out keys", "unseen pairs"),
 ) -> Phase:
     """The phase that four accuracies stand for.
 
     Args:
         train: accuracy on the training data, 0..1.
-        id: accuracy on seen pairs at held-out (key, position), 0..1.
-        ood: accuracy on unseen pairs against the inferential target, 0..1; None without unseen pairs.
+        id: accuracy on held-out data of the distribution that is trained, 0..1.
+        ood: accuracy on what is left out of training (unseen pairs against the inferential target), 0..1;
+            None where nothing is.
         commutativity: share of mirrored sequences answered alike, 0..1; None without such pairs.
         standard_errors: how many of them must lie between an accuracy and its threshold, >= 0; a plain
             number has none of its own. None: any accuracy is taken at its value.
         training_data_known: whether `train` is on the training data themselves; if not, it is on the same
             (pair, key, position) with fresh noise, which a model that memorised its data gets wrong.
+        asked: what ID and OOD ask, in the words of the reason.
 
     Returns:
         Phase 1: ID < .90. Phase 2: ID >= .90 and OOD <= .50, with commutativity if that is >= .70.
@@ -170,7 +173,7 @@ def phase_by_definition(
     values = {name: one.value for name, one in measured.items()}
     if not all(map(math.isfinite, values.values())):
         return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
-    phase = _phase_of(values, training_data_known)
+    phase = _phase_of(values, training_data_known, asked)
     if standard_errors is None or phase.cause == "training data unknown":
         return phase
     deciding = ("train", "ID", "OOD") if values["train"] >= FIT_THRESHOLD and "OOD" in values else ("train",)
@@ -186,7 +189,7 @@ def phase_by_definition(
     return phase
 
 
-def _phase_of(values: Mapping[str, float], training_data_known: bool) -> Phase:
+def _phase_of(values: Mapping[str, float], training_data_known: bool, asked: tuple[str, str]) -> Phase:
     """The definition itself, for finite numbers; those that are not there are left out."""
     train, id, ood, commutativity = map(values.get, _THRESHOLDS)
     assert train is not None and id is not None
@@ -202,16 +205,16 @@ def _phase_of(values: Mapping[str, float], training_data_known: bool) -> Phase:
             "underfit", f"train accuracy {train:.3f} is below {FIT_THRESHOLD:.2f}; train longer"
         )
     if ood is None:
-        return Phase.undecided("no unseen pair", "every pair of this task is trained")
+        return Phase.undecided("no unseen pair", "nothing is left out of training for an OOD test")
     numbers = f"train {train:.3f}, ID {id:.3f}, OOD {ood:.3f}"
     if id < ID_THRESHOLD:
         if ood > OOD_THRESHOLD:
             return Phase.undecided("inconsistent", f"{numbers}; no phase of the papers has these")
-        return Phase(1, None, f"{numbers}: the training data are fit, held-out keys are not answered")
+        return Phase(1, None, f"{numbers}: the training data are fit, {asked[0]} are not answered")
     if ood > OOD_THRESHOLD:
-        return Phase(3, None, f"{numbers}: unseen pairs are composed")
+        return Phase(3, None, f"{numbers}: {asked[1]} are composed")
     commutative = None
     if commutativity is not None:
         commutative = commutativity >= COMMUTATIVITY_THRESHOLD
         numbers = f"{numbers}, commutativity {commutativity:.3f}"
-    return Phase(2, commutative, f"{numbers}: held-out keys are answered, unseen pairs are not")
+    return Phase(2, commutative, f"{numbers}: {asked[0]} are answered, {asked[1]} are not")

@@ -26,6 +26,8 @@ class TwoAnchor(TaskConfig):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     drawing: Any
     n_trials: Any
+    pairs: Any
+    keys: Any
     seq_len: Any
     chain_length: Any
 
@@ -35,6 +37,11 @@ class TwoAnchor(TaskConfig):
 
     def _repr_html_(self) -> str:
         return description.task_view(self)
+
+    @property
+    def table_size(self) -> int:
+        """Targets of every pair and key."""
+        return len(self.pairs) * len(self.keys)
 
     def training_set(self, n: int, seed: np.random.Generator) -> AnchorBatch:
         """`n` sequences of the train split."""

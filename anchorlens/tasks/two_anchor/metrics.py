@@ -3,12 +3,13 @@
 from anchorlens.tasks.shared.metric import Metric
 
 METRICS = (
-    Metric("train", "train", "Train accuracy", "answers to what it was trained on", "train_accuracy"),
+    Metric("train", "train", "Train accuracy", "answers to what it was trained on", "", "train_accuracy"),
     Metric(
         "id",
         "ID",
         "ID accuracy",
         "seen pairs, held-out (key, position)",
+        "held-out keys",
         "id_accuracy",
         map_caption="Seen pairs at held-out (key, position): below .90 it is Phase 1.",
     ),
@@ -17,6 +18,7 @@ METRICS = (
         "OOD",
         "OOD accuracy",
         "unseen pairs, asked for the composition",
+        "unseen pairs",
         "ood_accuracy",
         map_caption="Unseen pairs against the composition of the rules: above .50 it is Phase 3.",
         absent="every pair of the task is trained",

@@ -17,7 +17,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.measuring import BATCH_BYTES, device_of, evaluation_mode, sequence_bytes
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.asking import check_capacity
+from anchorlens.tasks.shared.asking import at_end, check_capacity
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.drawing import Drawing
@@ -59,7 +59,7 @@ class Questions:
     def __init__(self, model: Model, task: AnchorTask, seed: int, batch_size: int, max_cells: int) -> None:
         """The arguments are those of `evaluate`."""
         check_capacity(model, task)
-        self.model, self.task, self.seed = model, task, seed
+        self.model, self.task, self.seed = at_end(model, 1), task, seed
         config = getattr(model, "config", None)
         if isinstance(config, ModelConfig):
             batch_size = min(batch_size, max(1, BATCH_BYTES // sequence_bytes(config, task.seq_len)))

@@ -50,13 +50,14 @@ def audit_command(
     from anchorlens.runs.train_config import TrainConfig
     from anchorlens.show.terminal.audit import print_audit
     from anchorlens.show.terminal.console import print_json
-    from anchorlens.tasks.two_anchor.task import AnchorTask
+    from anchorlens.tasks.kinds import task_class
 
+    the_papers: Any = task_class()()
     check_can_write("--plot", plot)
     if seeds > MOST_MODELS:
         raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {shown(seeds)}")
     try:
-        mappings = mappings_of(AnchorTask()) if dataset is None else open_dataset(dataset)
+        mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)
     except OSError as error:
         raise ValueError(f"{printable(dataset)}: {printable(error.strerror)}; give a .csv or .toml") from None
     recipe: dict[str, Any] = {"steps": STEPS if steps is None else steps, "n_samples": n_samples}

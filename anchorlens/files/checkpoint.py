@@ -61,7 +61,7 @@ class Checkpoint:
     model: ModelConfig
     """Architecture and initialisation."""
     task: Any
-    """What it was trained on: a `Task`, such as AnchorTask."""
+    """What it was trained on: a `Task`."""
     weights: Mapping[str, Tensor]
     """Parameter name (HookedTransformer's) -> tensor on the CPU."""
     train: TrainConfig | None = None

@@ -120,8 +120,8 @@ class ModelConfig(Config):
     def for_task(cls, task: Readable, **fields: Any) -> ModelConfig:
         """A config whose vocabulary and context hold `task`, unless `fields` says otherwise.
 
-        >>> from anchorlens import AnchorTask
-        >>> ModelConfig.for_task(AnchorTask(key_max=400), gamma=0.5).d_vocab
+        >>> from anchorlens import preset
+        >>> ModelConfig.for_task(preset("quick", key_max=400).task, gamma=0.5).d_vocab
         411
         """
         defaults = {"d_vocab": max(cls.d_vocab, task.d_vocab), "n_ctx": max(cls.n_ctx, task.seq_len)}

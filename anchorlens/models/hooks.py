@@ -144,10 +144,10 @@ def masked_attention(
         masks: layer -> where attention is zeroed; `attention_masks` makes them.
 
     Example:
-        >>> from anchorlens import AnchorTask, ModelConfig, build_model
+        >>> from anchorlens import ModelConfig, build_model, preset
         >>> model = build_model(ModelConfig(gamma=0.5)).eval()
         >>> with masked_attention(model, attention_masks(model, 9, key=2)):
-        ...     _, cache = model.run_with_cache(AnchorTask().sample(4).tokens)
+        ...     _, cache = model.run_with_cache(preset().task.sample(4).tokens)
         >>> cache["blocks.0.attn.hook_pattern"][..., 2].max().item()
         0.0
 

@@ -24,7 +24,7 @@ from anchorlens.probes.v_similarity import v_similarity
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
-    from anchorlens.tasks.two_anchor.task import AnchorTask
+    from anchorlens.tasks.shared.base import Task
 
 PROBES: tuple[Callable[..., ProbeResult], ...] = (
     mask_key_token,
@@ -110,7 +110,7 @@ def checked_probes(probes: Any) -> tuple[Callable[..., ProbeResult], ...]:
 def apply(
     probe: Callable[..., ProbeResult],
     model: HookedTransformer,
-    task: AnchorTask | None = None,
+    task: Task | None = None,
     initial: Callable[[], HookedTransformer] | None = None,
     /,
     **options: Any,

@@ -24,7 +24,7 @@ class RunConfig(NamedTuple):
     """
 
     task: Any
-    """What is asked: a `Task`, such as AnchorTask."""
+    """What is asked: a `Task`."""
     model: ModelConfig
     """Of which model."""
     train: TrainConfig

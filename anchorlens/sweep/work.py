@@ -17,7 +17,7 @@ from anchorlens.files.container import CheckpointError
 from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.folder import NamedRun, SweepFolder
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks.shared.base import Task
 from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run import train_many
@@ -105,7 +105,7 @@ def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
     }
 
 
-def _readings_of_weights(model: HookedTransformer, task: AnchorTask) -> dict[str, float | None]:
+def _readings_of_weights(model: HookedTransformer, task: Task) -> dict[str, float | None]:
     """`probe.reading` -> value, of the probes that need no forward pass."""
     readings: dict[str, float | None] = {}
     for probe in (stable_rank, q_condensation, embedding_pca):

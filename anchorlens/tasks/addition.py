@@ -319,8 +319,9 @@ def _by_distance(task: AdditionTask, plane: np.ndarray) -> list[Curve]:
     operands = np.arange(task.largest + 1)
     inside = np.minimum(operands - task.square_min, task.square_max - operands) + 1  # <= 0 outside
     distance = np.minimum(inside[:, None], inside[None, :])
-    found = [(int(steps), *_share(plane[distance == steps])) for steps in np.unique(distance)]
-    x, y, errors = zip(*found, strict=True)
+    x = np.unique(distance).tolist()
+    n, right = np.array([[(distance == steps).sum(), plane[distance == steps].sum()] for steps in x]).T
+    y = right / n
     return [
         Curve(
             title="Accuracy against the distance to the border",
@@ -329,8 +330,8 @@ def _by_distance(task: AdditionTask, plane: np.ndarray) -> list[Curve]:
             x_title="steps into the square",
             y_title="accuracy",
             x=x,
-            y=y,
-            errors=errors,
+            y=y.tolist(),
+            errors=np.sqrt(y * (1 - y) / n).tolist(),
             mark=0.5,
         )
     ]
@@ -345,9 +346,3 @@ def _distinct(batch: TokenBatch) -> TokenBatch:
     """Each sequence once."""
     _, first = np.unique(batch.tokens.numpy(), axis=0, return_index=True)
     return batch.take(first)
-
-
-def _share(right: np.ndarray) -> tuple[float, float]:
-    """Mean and its standard error."""
-    share = float(right.mean())
-    return share, math.sqrt(share * (1 - share) / right.size)

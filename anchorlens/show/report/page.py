@@ -11,11 +11,12 @@ from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.files.container import atomic_write
 from anchorlens.models.config import sizes
-from anchorlens.probes.registry import PROBES, checked_probes
+from anchorlens.probes.registry import PROBES, checked_probes, needs_task
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.frame import framed
 from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import verdict_table
+from anchorlens.tasks.two_anchor.as_task import TwoAnchor
 from anchorlens.verdict.verdict import Verdict
 
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
@@ -87,6 +88,9 @@ def page_html(
     for verdict in verdicts:
         verdict.subject.model_and_task()
     chosen = checked_probes(probes)
+    n_asked = len(chosen)
+    if not any(isinstance(verdict.subject.task, TwoAnchor) for verdict in verdicts):
+        chosen = tuple(probe for probe in chosen if probe not in PROBES or not needs_task(probe))
     labels = distinct([verdict.subject.name for verdict in verdicts])
     figures = list(probe_figures(verdicts, labels, chosen))
     return framed(
@@ -96,6 +100,7 @@ def page_html(
         entries=[_entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
         summary=verdict_table(verdicts, labels),
         figures=figures,
+        without_anchors=len(chosen) < n_asked,
         answers=list(answer_figures(verdicts, labels)),
         training=list(training_figures(verdicts, labels)),
     )

@@ -11,7 +11,7 @@ from anchorlens.tasks.shared.base import Answers, TaskConfig
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE, Drawing
-from anchorlens.tasks.two_anchor.metrics import METRICS
+from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.task_data import from_data, to_data
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class TwoAnchor(TaskConfig):
     """What `AnchorTask` offers as a task; `AnchorTask` is the only class of this kind."""
 
-    kind: ClassVar[str] = "two_anchor"
+    kind: ClassVar[str] = KIND
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     drawing: Any
     n_trials: Any

@@ -22,7 +22,7 @@ from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.drawing import Drawing
-from anchorlens.tasks.two_anchor.metrics import METRICS
+from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
 from anchorlens.tasks.two_anchor.questions import Model, PairAccuracy, Questions
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.splits import Split
@@ -142,7 +142,7 @@ class Behaviour(Evaluation):
 
 def evaluate(
     model: Model,
-    task: AnchorTask,
+    task: Any,
     *,
     training_set: TrainingSet | None = None,
     n_noise: int = 8,
@@ -150,13 +150,14 @@ def evaluate(
     max_cells: int = 20_000,
     seed: int = 0,
     batch_size: int = 1024,
-) -> Behaviour:
+) -> Any:
     """Measure what a model answers and name its phase by definition.
 
     Args:
         model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
             [batch, pos, d_vocab]. Its training mode and device are left as they are.
-        task: what it was trained on.
+        task: what it was trained on. One of another kind than AnchorTask has its own options, which its
+            `evaluate` takes; here it is given `training_set` and `seed`.
         training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
             targets [batch], integers, as tensors, arrays or lists; a TokenBatch; or what a checkpoint draws
             (`Checkpoint.training_set()`, for a large one `training_drawing()`). Without it that is measured
@@ -170,7 +171,8 @@ def evaluate(
         batch_size: sequences per forward pass at most; fewer where their activations take more than 256 MB.
 
     Returns:
-        Accuracies (0..1) with standard errors, per pair, deviations, commutativity and the phase.
+        A Behaviour: accuracies (0..1) with standard errors, per pair, deviations, commutativity and the
+        phase; for a task of another kind its `Evaluation`.
 
     Raises:
         ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
@@ -186,6 +188,8 @@ def evaluate(
     Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
     2501.08537.
     """
+    if getattr(task, "kind", KIND) != KIND:
+        return task.evaluate(model, training_set=training_set, seed=seed)
     check_number("max_train", max_train, minimum=1, limit=MOST_ASKED, integer=True)
     check_number("batch_size", batch_size, minimum=1, limit=MOST_ASKED, integer=True)
     check_number("max_cells", max_cells, minimum=2, limit=MOST_ASKED, integer=True)

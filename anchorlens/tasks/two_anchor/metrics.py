@@ -2,6 +2,9 @@
 
 from anchorlens.tasks.shared.metric import Metric
 
+KIND = "two_anchor"
+"""Of the task, in files."""
+
 METRICS = (
     Metric("train", "train", "Train accuracy", "answers to what it was trained on", "", "train_accuracy"),
     Metric(

@@ -51,12 +51,12 @@ PRESETS: dict[str, Parts] = {
     "phase3": {"model": {"gamma": 0.7}, "train": {"steps": 1000}},
     "addition": {
         "task": {"kind": "addition", "mode": "number"},
-        "model": {"gamma": 0.8, "d_head": 128, "d_mlp": 256},
+        "model": {"gamma": 0.8, "d_head": 128, "d_mlp": 256, "d_vocab": 201, "n_ctx": 4},
         "train": _ADDITION,
     },
     "addition-reversed": {
         "task": {"kind": "addition", "mode": "reversed"},
-        "model": {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256},
+        "model": {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256, "d_vocab": 13, "n_ctx": 9},
         "train": _ADDITION,
     },
 }

@@ -3,7 +3,7 @@
 python examples/benchmarks/training.py [--preset quick] [--members 8] [--threads 1] [--device cpu]
                        [--repeats 7] [--side-by-side 2] [--json FILE] [--scaling FILE.html|.svg|.png]
 
-Every way makes the same update (cross-entropy at the last position, clipping, AdamW) of the same model on
+Every way makes the same update (cross-entropy where a target stands, clipping, AdamW) of the same model on
 batches of the same data. The others run under torch's defaults, ours under the settings that `train` makes
 (`numeric_settings`); one row shows what these alone do for HookedTransformer. The ways take turns, so that
 a noisy machine is noisy for all; a number is the median over the turns, and a ratio is the median over the
@@ -39,7 +39,7 @@ from anchorlens.models.hooked import build_model
 from anchorlens.models.stacked.linear import linear
 from anchorlens.runs.presets import preset
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.training.child_processes import safe_children
 from anchorlens.training.numerics import numeric_settings
 from anchorlens.training.plan import count_cost
@@ -65,7 +65,7 @@ class Way(NamedTuple):
 # -- the other ways -----------------------------------------------------------------------------------
 
 
-def batches(run: RunConfig, data: AnchorBatch, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(run: RunConfig, data: TokenBatch, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of one epoch after another."""
     tokens, targets = data.tokens.to(device), data.targets.to(device)
     while True:
@@ -74,7 +74,7 @@ def batches(run: RunConfig, data: AnchorBatch, device: torch.device) -> Iterator
 
 
 def ordinary_loop(
-    run: RunConfig, data: AnchorBatch, parameters: Mapping[str, Tensor], logits: Callable[[Tensor], Tensor]
+    run: RunConfig, data: TokenBatch, parameters: Mapping[str, Tensor], logits: Callable[[Tensor], Tensor]
 ) -> Updates:
     """The loop that most would write: AdamW, clip_grad_norm_."""
     trained = [p for p in parameters.values() if p.requires_grad]
@@ -84,7 +84,9 @@ def ordinary_loop(
     def update(n: int) -> None:
         for _ in range(n):
             tokens, targets = next(source)
-            loss = functional.cross_entropy(logits(tokens), targets)
+            loss = functional.cross_entropy(
+                logits(tokens).flatten(0, -2), targets.flatten(), ignore_index=IGNORE
+            )
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(trained, run.train.clip_norm)
@@ -93,11 +95,12 @@ def ordinary_loop(
     return update
 
 
-def hooked_transformer(run: RunConfig, data: AnchorBatch, device: torch.device, *, compiled: bool) -> Updates:
+def hooked_transformer(run: RunConfig, data: TokenBatch, device: torch.device, *, compiled: bool) -> Updates:
     """HookedTransformer as it comes, every position computed."""
     model = build_model(run.model, device=device)
     called: Any = torch.compile(model) if compiled else model
-    return ordinary_loop(run, data, dict(model.named_parameters()), lambda tokens: called(tokens)[:, -1])
+    scored = slice(None) if data.targets.dim() == 2 else -1
+    return ordinary_loop(run, data, dict(model.named_parameters()), lambda tokens: called(tokens)[:, scored])
 
 
 def plain_logits(parameters: Mapping[str, Tensor], run: RunConfig, tokens: Tensor) -> Tensor:
@@ -132,14 +135,14 @@ def plain_logits(parameters: Mapping[str, Tensor], run: RunConfig, tokens: Tenso
     return (x @ p["unembed.W_U"] + p["unembed.b_U"])[:, -1]
 
 
-def plain(run: RunConfig, data: AnchorBatch, device: torch.device) -> Updates:
+def plain(run: RunConfig, data: TokenBatch, device: torch.device) -> Updates:
     """The plain rewrite in the ordinary loop."""
     model = build_model(run.model, device=device)
     parameters = dict(model.named_parameters())
     return ordinary_loop(run, data, parameters, lambda tokens: plain_logits(parameters, run, tokens))
 
 
-def vmap(run: RunConfig, data: AnchorBatch, device: torch.device, n_members: int) -> Updates:
+def vmap(run: RunConfig, data: TokenBatch, device: torch.device, n_members: int) -> Updates:
     """torch.func: the gradient of the plain rewrite, mapped over members; one AdamW for all."""
     drawn = [initial_weights(run.model, seed) for seed in range(n_members)]
     stacked = {n: torch.stack([w[n] for w in drawn]).to(device).requires_grad_() for n in drawn[0]}
@@ -166,7 +169,7 @@ def vmap(run: RunConfig, data: AnchorBatch, device: torch.device, n_members: int
     return update
 
 
-def ours(run: RunConfig, data: AnchorBatch, device: torch.device, n_members: int, stack_size: int) -> Updates:
+def ours(run: RunConfig, data: TokenBatch, device: torch.device, n_members: int, stack_size: int) -> Updates:
     """Our engine: members in stacks of `stack_size`, one stack after another."""
     forever = replace(run.train, steps=10**6 if device.type == "cpu" else 20_000, epochs=None)
     runs = [run._replace(train=replace(forever, seed=k)) for k in range(n_members)]
@@ -204,6 +207,8 @@ def ways(run: RunConfig, device: torch.device, n_members: int, names: list[str])
             True,
         ),
     }
+    if data.targets.dim() == 2:  # these are written for the last position alone
+        names = [name for name in names if name not in (PLAIN, VMAP)]
     return [make[name]() for name in names]
 
 

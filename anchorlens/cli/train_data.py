@@ -26,7 +26,6 @@ def training_sets(
     from anchorlens.files.container import CheckpointError
     from anchorlens.files.importers import open_checkpoint
     from anchorlens.files.training_data import read_training_data
-    from anchorlens.tasks.two_anchor.behaviour import checked_training_set
 
     data, sets, unreadable = read_training_data(train_data), {}, False
     for path in checkpoints:
@@ -37,7 +36,7 @@ def training_sets(
             continue
         if checkpoint.train is None:
             try:
-                checked_training_set(data, checkpoint.task)
+                checkpoint.task.checked_training_set(data)
             except ValueError as error:
                 raise CheckpointError(train_data, str(error)) from None
             sets[path] = data

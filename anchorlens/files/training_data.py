@@ -37,9 +37,10 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
     r"""The sequences that a model was trained on, from a file; never executes code from it.
 
     Args:
-        path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], a
-            `.npz` file with such arrays, or a `.csv` file: in each row the tokens and then the target, with
-            or without a first row of names. Recognised by content; at most 1 GiB, CSV 128 MiB.
+        path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], or
+            [batch, pos] with -100 where nothing is asked; a `.npz` file with such arrays; or a `.csv` file:
+            in each row the tokens and then the one target, with or without a first row of names. Recognised
+            by content; at most 1 GiB, CSV 128 MiB.
 
     Returns:
         Tokens and targets, int64.
@@ -57,7 +58,7 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
     """
     with readable(path):
         try:
-            return token_batch(_pair(read_bytes(path, _MOST_BYTES)))
+            return token_batch(_pair(read_bytes(path, _MOST_BYTES)), every_position=None)
         except ValueError as error:
             raise CheckpointError(path, str(error)) from None
 

@@ -209,6 +209,13 @@ class AdditionTask(TaskConfig):
         rounds = [seed.permutation(len(sums)) for _ in range(math.ceil(n / len(sums)))]
         return self.sequences(sums[np.concatenate(rounds)[:n]])
 
+    def checked_training_set(self, given: Any) -> TokenBatch:
+        """Training data that a caller gives, if they have the shape and the vocabulary of this task's."""
+        from anchorlens.tasks.shared.checked_batch import token_batch
+
+        whole = self.mode != "number"
+        return token_batch(given, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=whole)
+
     def evaluate(
         self,
         model: Answers,
@@ -240,15 +247,7 @@ class AdditionTask(TaskConfig):
             split: Accuracy.of_some(found, of=len(found)) for split, found in right.items()
         }
         if training_set is not None:
-            from anchorlens.tasks.shared.checked_batch import token_batch
-
-            given = token_batch(
-                training_set,
-                seq_len=self.seq_len,
-                d_vocab=self.d_vocab,
-                every_position=self.mode != "number",
-            )
-            trained = _distinct(given)
+            trained = _distinct(self.checked_training_set(training_set))
             rows = generator(seed, "evaluation").permutation(len(trained))[:max_train]
             measures["train"] = Accuracy.of_some(asker.right(trained.take(rows)), of=len(trained))
         plane = np.zeros((self.largest + 1, self.largest + 1))

@@ -81,6 +81,14 @@ class Task(Protocol):
         """The same, of which some can be taken without holding the others, where the task has a way."""
         ...
 
+    def checked_training_set(self, given: Any) -> Batch:
+        """Training data that a caller gives, if they are of this task.
+
+        Raises:
+            ValueError: they are something else, or of another shape or vocabulary.
+        """
+        ...
+
     def evaluate(self, model: Answers, *, training_set: Any = None, seed: int = 0) -> Evaluation:
         """Measure what a model answers; a task may take more options.
 
@@ -138,6 +146,17 @@ class TaskConfig(Config):
     def training_drawing(self, n: int, seed: np.random.Generator) -> Any:
         """The same: it is small enough to be held."""
         return self.training_set(n, seed)
+
+    def checked_training_set(self, given: Any) -> Any:
+        """Training data that a caller gives, (tokens, targets), if they are of this task.
+
+        Raises:
+            ValueError: they are something else, or of another shape or vocabulary.
+        """
+        from anchorlens.tasks.shared.checked_batch import token_batch  # with torch
+
+        asked: Any = self
+        return token_batch(given, seq_len=asked.seq_len, d_vocab=asked.d_vocab, every_position=None)
 
     def describe(self) -> str:
         """In words, a line for each thing: what is trained, and what is held out."""

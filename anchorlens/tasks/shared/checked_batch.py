@@ -20,7 +20,7 @@ def token_batch(
     *,
     seq_len: int | None = None,
     d_vocab: int | None = None,
-    every_position: bool = False,
+    every_position: bool | None = False,
 ) -> TokenBatch:
     """Training data as one batch, whichever way they are given.
 
@@ -29,7 +29,7 @@ def token_batch(
         seq_len: tokens that each sequence must have; None: any number.
         d_vocab: number of tokens there are, which every token and target must be below; None: any number.
         every_position: whether targets are [batch, pos], `IGNORE` (-100) where nothing is scored, and not
-            [batch].
+            [batch]; None: either.
 
     Returns:
         Tokens [batch, pos] and targets, int64, on the CPU.
@@ -53,6 +53,8 @@ def token_batch(
             f"tokens of the training data must have shape {wanted} with a sequence in each row, got "
             f"{list(tokens.shape)}; is it the data of this model's task?"
         )
+    if every_position is None:
+        every_position = targets.ndim == 2
     shape = tokens.shape if every_position else tokens.shape[:1]
     if targets.shape != shape:
         each = "token" if every_position else "row of tokens"

@@ -51,6 +51,13 @@ class TwoAnchor(TaskConfig):
         """The same, not yet drawn."""
         return self.drawing(n, split="train", seed=seed)
 
+    def checked_training_set(self, given: Any) -> Any:
+        """Training data that a caller gives, if they are sequences of this task."""
+        from anchorlens.tasks.two_anchor import behaviour
+
+        task: Any = self
+        return behaviour.checked_training_set(given, task)
+
     def evaluate(
         self, model: Answers, *, training_set: Any = None, seed: int = 0, **options: Any
     ) -> Behaviour:

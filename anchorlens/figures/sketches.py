@@ -8,6 +8,8 @@ from anchorlens.figures.picture import Picture
 from anchorlens.figures.style import BLUE, GREY, ORANGE, SHARE, styled
 from anchorlens.tasks.shared.sketch import Curve, Grid, Sketch
 
+CLEAR = "rgba(0,0,0,0)"
+
 
 def drawn_sketch(sketch: Sketch) -> Picture:
     """The picture of a sketch.
@@ -35,7 +37,7 @@ def _grid(sketch: Grid) -> Picture:
     if sketch.frame is not None:
         x0, y0, x1, y1 = sketch.frame
         corners = {"x0": x0 - 0.5, "y0": y0 - 0.5, "x1": x1 + 0.5, "y1": y1 + 0.5}
-        figure.add_shape(type="rect", **corners, line={"color": ORANGE, "width": 2})
+        figure.add_shape(type="rect", **corners, line={"color": ORANGE, "width": 2}, fillcolor=CLEAR)
     figure.update_xaxes(title=sketch.x_title, constrain="domain")
     figure.update_yaxes(title=sketch.y_title, scaleanchor="x", constrain="domain")
     return styled(figure, sketch.title)

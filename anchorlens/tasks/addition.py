@@ -32,6 +32,11 @@ _SPLITS: tuple[Split, ...] = ("train", "id", "ood")
 _LARGEST = 999
 _MOST_ASKED = 20_000
 
+_END = "$"
+_TOKENS = np.zeros(128, dtype=np.int64)
+"""Character of a sum that is written in digits -> its token."""
+_TOKENS[[ord(character) for character in f"0123456789+={_END}"]] = range(13)
+
 METRICS = (
     Metric("train", "train", "Train accuracy", "sums it was trained on", "", "train_accuracy"),
     Metric(
@@ -69,7 +74,7 @@ class AdditionTask(TaskConfig):
     Example:
         >>> task = AdditionTask(mode="reversed")
         >>> task.in_words(task.sums("ood")[:2])
-        ['40+40=080', '40+41=180']
+        ['40+40=08', '40+41=18']
         >>> {split: len(task.sums(split)) for split in ("train", "id", "ood")}
         {'train': 9159, 'id': 400, 'ood': 441}
 
@@ -81,7 +86,7 @@ class AdditionTask(TaskConfig):
 
     mode: Literal["number", "digits", "reversed"] = "number"
     """`number`: a token for each number, `a + b =` and one answer token; `digits`: a token for each digit,
-    numbers of fixed width, then an end mark; `reversed`: the same with the answer's last digit first."""
+    `42+57=99` and an end mark; `reversed`: the same with the answer's last digit first."""
     largest: int = number(99, minimum=1, maximum=_LARGEST)
     """Largest operand; the operands are 0..largest."""
     split: Literal["square", "random"] = "square"
@@ -147,29 +152,24 @@ class AdditionTask(TaskConfig):
         return self._sums[split]
 
     @property
-    def _n_digits(self) -> tuple[int, int]:
-        """Digits of an operand, and of an answer."""
-        return len(str(self.largest)), len(str(2 * self.largest))
-
-    @property
     def d_vocab(self) -> int:
         """Smallest vocabulary: numbers (or digits), `+`, `=`, and the end mark of digits."""
         return 2 * self.largest + 3 if self.mode == "number" else 13
 
     @property
     def seq_len(self) -> int:
-        """Tokens that a model reads: `a + b =`, and all of the answer but its end mark."""
+        """Tokens that a model reads of the longest sum: `a + b =`, and the answer but for its end mark."""
         if self.mode == "number":
             return 4
-        operand, answer = self._n_digits
-        return 2 * operand + 2 + answer
+        return 2 * len(str(self.largest)) + 2 + len(str(2 * self.largest))
 
     def sequences(self, sums: Int[np.ndarray, "pair 2"]) -> TokenBatch:
         """Sums as sequences.
 
         Returns:
-            `number`: tokens [pair, 4] and targets [pair]; else tokens [pair, seq_len] and targets
-            [pair, seq_len], which ask for the answer's digits and the end mark from `=` on.
+            `number`: tokens [pair, 4] and targets [pair]; else tokens [pair, seq_len], shorter sums filled up
+            with end marks, and targets [pair, seq_len], which ask from `=` on for the answer's digits and
+            one end mark.
         """
         import torch
 
@@ -180,23 +180,20 @@ class AdditionTask(TaskConfig):
             plus, equals = 2 * self.largest + 1, 2 * self.largest + 2
             tokens = np.stack([a, np.full_like(a, plus), b, np.full_like(a, equals)], axis=1)
             return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(a + b))
-        operand, answer = self._n_digits
-        plus, equals, end = (np.full((len(a), 1), token) for token in (10, 11, 12))
-        digits = _digits(a + b, answer)
-        if self.mode == "reversed":
-            digits = digits[:, ::-1]
-        whole = np.concatenate([_digits(a, operand), plus, _digits(b, operand), equals, digits, end], axis=1)
-        targets = np.full((len(a), self.seq_len), IGNORE)
-        targets[:, -answer - 1 :] = whole[:, -answer - 1 :]
-        return TokenBatch(torch.from_numpy(whole[:, :-1].copy()), torch.from_numpy(targets))
+        distinct, which = np.unique(sums, axis=0, return_inverse=True)
+        width = self.seq_len + 1
+        text = "".join(word.ljust(width, _END) for word in self.in_words(distinct))
+        whole = _TOKENS[np.frombuffer(text.encode(), dtype=np.uint8)].reshape(-1, width)  # [sum, pos + 1]
+        is_end = whole[:, :-1] == _TOKENS[ord(_END)]
+        asked = (whole[:, :-1] == _TOKENS[ord("=")]).cumsum(axis=1).astype(bool) & ~is_end
+        targets = np.where(asked, whole[:, 1:], IGNORE)
+        tokens, targets = whole[which.ravel(), :-1], targets[which.ravel()]
+        return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(targets))
 
     def in_words(self, sums: Int[np.ndarray, "pair 2"]) -> list[str]:
         """Sums as a person writes them, digits in the order of the sequence."""
-        operand, answer = self._n_digits
-        if self.mode == "number":
-            return [f"{a}+{b}={a + b}" for a, b in sums]
         order = slice(None, None, -1 if self.mode == "reversed" else 1)
-        return [f"{a:0{operand}}+{b:0{operand}}={f'{a + b:0{answer}}'[order]}" for a, b in sums]
+        return [f"{a}+{b}={str(a + b)[order]}" for a, b in sums.tolist()]
 
     @property
     def table_size(self) -> int:
@@ -334,11 +331,6 @@ def _by_distance(task: AdditionTask, plane: np.ndarray) -> list[Curve]:
             mark=0.5,
         )
     ]
-
-
-def _digits(numbers: Int[np.ndarray, " number"], width: int) -> Int[np.ndarray, "number digit"]:
-    """Decimal digits, the first one first, with zeros in front."""
-    return numbers[:, None] // 10 ** np.arange(width - 1, -1, -1) % 10
 
 
 def _distinct(batch: TokenBatch) -> TokenBatch:

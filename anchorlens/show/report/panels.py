@@ -21,7 +21,6 @@ from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
-from anchorlens.tasks.shared.sketch import Sketch
 from anchorlens.verdict.verdict import Subject, Verdict
 
 LONGEST_LABEL = 30
@@ -94,13 +93,15 @@ def probe_figures(
 
 def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
     """The pictures of the answers that a task gives, where it gives some."""
-    found: dict[str, list[tuple[str, Sketch]]] = {}
+    found: dict[str, list[Panel]] = {}
+    captions: dict[str, str] = {}
     for verdict, label in zip(verdicts, labels, strict=True):
+        words = ", ".join(f"{title} {value.value:.3f}" for title, value, _ in verdict.behaviour.rows())
         for sketch in verdict.behaviour.sketches:
-            found.setdefault(sketch.title, []).append((label, sketch))
-    for k, (title, sketches) in enumerate(found.items()):
-        panels = [Panel(label, title, drawn_sketch(sketch)) for label, sketch in sketches]
-        yield _figure(f"answers-{k}", Caption(title, sketches[0][1].caption), panels)
+            found.setdefault(sketch.title, []).append(Panel(label, words, drawn_sketch(sketch)))
+            captions[sketch.title] = sketch.caption
+    for k, (title, panels) in enumerate(found.items()):
+        yield _figure(f"answers-{k}", Caption(title, captions[title]), panels)
 
 
 def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:

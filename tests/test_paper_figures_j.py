@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ import common  # noqa: E402
 import j3_phases  # noqa: E402
 import j4_masking  # noqa: E402
 import j5_complexity  # noqa: E402
+import j7c_addition  # noqa: E402
 import j8_convergence  # noqa: E402
 import j10_condensation  # noqa: E402
 import pair_fit  # noqa: E402
@@ -323,3 +325,49 @@ def test_the_condensation_grid_puts_each_matrix_in_its_place():
     assert (canvas[step + gap :, :2] == 0.0).all() and (canvas[step + gap :, step : step + 2] == 0.1).all()
     assert np.isnan(canvas).sum() == 4 * step**2 - 16
     assert [note.text for note in figure.layout.annotations] == ["1", "3", "2?", "3"]
+
+
+def test_addition_is_asked_of_square_and_control(tmp_path, monkeypatch):
+    """Figure 7C on four small cells of four steps: numbers of each, means, and the pictures."""
+    small = {"largest": 19, "square_min": 8, "square_max": 11, "n_held_out": 20}
+    parts = {
+        "task": {"kind": "addition", "mode": "reversed", **small},
+        "model": {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16},
+        "train": {"n_samples": 300, "batch_size": 50},
+    }
+    changed = {"GAMMAS": (0.3, 0.7), "DECAYS": (0.01,), "SHOWN": (0.3, 0.7), "PRESETS": {"reversed": parts}}
+    for name, values in changed.items():
+        monkeypatch.setattr(j7c_addition, name, values)
+    asked = [
+        "--seed",
+        0,
+        "--steps",
+        4,
+        "--engine",
+        "serial",
+        "--sweep",
+        tmp_path / "sweep",
+        "--out",
+        tmp_path,
+    ]
+    monkeypatch.setattr(sys, "argv", ["j7c_addition.py", *map(str, asked)])
+    j7c_addition.main()
+    numbers = json.loads((tmp_path / "j7c_addition_reversed.json").read_text())
+    assert [(cell["gamma"], cell["split"]) for cell in numbers["cells"]] == [
+        (0.3, "square"), (0.7, "square"), (0.3, "random"), (0.7, "random"),
+    ]  # fmt: skip
+    assert all(cell["at_fit"] == {"step": None, "ood": None} for cell in numbers["cells"])
+    assert {len(rows) for rows in numbers["means"].values()} == {2}
+    ends = numbers["means"]["OOD accuracy at the end"]
+    assert [row["mean"] for row in ends] == [cell["ood"] for cell in numbers["cells"][:2]]
+    for name in ("", "_plane", "_distance"):
+        assert (tmp_path / f"j7c_addition_reversed{name}.html").is_file()
+
+
+def test_the_step_at_which_sums_are_fit_is_the_first(tmp_path):
+    lines = [{"step": step, "train_accuracy": train, "ood_accuracy": ood}
+             for step, train, ood in ((100, 0.5, 0.1), (200, 0.9995, 0.4), (300, 1.0, 0.2))]  # fmt: skip
+    cell = SimpleNamespace(log=lambda: [{"step": 50, "loss": 1.0}, *lines])
+    assert j7c_addition.at_fit(cell) == {"step": 200, "ood": 0.4}
+    rows = [{"gamma": 0.3, "weight_decay": 0.0, "ood": ood} for ood in (0.2, None, 0.4)]
+    assert j7c_addition.means(rows, lambda row: row["ood"]) == {(0.3, 0.0): (pytest.approx(0.3), 2)}

@@ -8,7 +8,8 @@ from anchorlens.figures.picture import Picture
 from anchorlens.figures.style import BLUE, GREY, ORANGE, SHARE, styled
 from anchorlens.tasks.shared.sketch import Curve, Grid, Sketch
 
-CLEAR = "rgba(0,0,0,0)"
+OUTLINE = {"fillcolor": "rgba(0,0,0,0)", "opacity": 1}
+"""Of shapes: the white style fills them grey otherwise."""
 
 
 def drawn_sketch(sketch: Sketch) -> Picture:
@@ -37,7 +38,7 @@ def _grid(sketch: Grid) -> Picture:
     if sketch.frame is not None:
         x0, y0, x1, y1 = sketch.frame
         corners = {"x0": x0 - 0.5, "y0": y0 - 0.5, "x1": x1 + 0.5, "y1": y1 + 0.5}
-        figure.add_shape(type="rect", **corners, line={"color": ORANGE, "width": 2}, fillcolor=CLEAR)
+        figure.add_shape(type="rect", **corners, line={"color": ORANGE, "width": 2}, **OUTLINE)
     figure.update_xaxes(title=sketch.x_title, constrain="domain")
     figure.update_yaxes(title=sketch.y_title, scaleanchor="x", constrain="domain")
     return styled(figure, sketch.title)
@@ -55,7 +56,7 @@ def _curve(sketch: Curve) -> Picture:
         )
     )
     if sketch.mark is not None:
-        figure.add_vline(x=sketch.mark, line={"color": GREY, "dash": "dash"})
+        figure.add_vline(x=sketch.mark, line={"color": GREY, "dash": "dash", "width": 1.5}, **OUTLINE)
     figure.update_xaxes(title=sketch.x_title)
     figure.update_yaxes(title=sketch.y_title, range=[-0.04, 1.04])
     return styled(figure, sketch.title)

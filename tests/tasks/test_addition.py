@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from anchorlens.configuration import field_types
+from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
 from anchorlens.tasks.addition import AdditionTask
@@ -242,3 +243,13 @@ def test_it_travels_as_data():
 def test_a_notebook_shows_it():
     html = AdditionTask()._repr_html_()
     assert "AdditionTask" in html and "441" in html
+
+
+def test_its_pictures_are_drawn_with_what_they_mark():
+    task = AdditionTask()
+    grid, curve = map(drawn_sketch, task.evaluate(Answerer(task, lambda a, b: a < 50)).sketches)
+    assert np.array(grid.data[0].z)[:50].all() and not np.array(grid.data[0].z)[50:].any()
+    (frame,) = grid.layout.shapes
+    assert (frame.x0, frame.y1, frame.fillcolor, frame.opacity) == (39.5, 60.5, "rgba(0,0,0,0)", 1)
+    (border,) = curve.layout.shapes
+    assert border.x0 == 0.5 and border.line.width > 0

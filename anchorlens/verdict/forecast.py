@@ -64,13 +64,16 @@ class TrajectoryPoint:
 
 
 def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
-    """Every checkpoint of a run's folder, oldest first.
+    """Every checkpoint of a run's folder, oldest first; none of a task that has no phases.
 
     Raises:
         CheckpointError: one of them is damaged.
     """
     for path in sorted((folder / "checkpoints").glob("step_*.pt")):
-        yield trajectory_point(load_checkpoint(path))
+        checkpoint = load_checkpoint(path)
+        if not {"train", "id", "ood"} <= {metric.name for metric in checkpoint.task.metrics}:
+            return  # a task without phases
+        yield trajectory_point(checkpoint)
 
 
 def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:

@@ -95,6 +95,8 @@ def main() -> None:
     """Read the command line, train what is missing, measure, draw."""
     parser = options(__doc__, seeds=(0, 1, 2))
     parser.add_argument("--mode", default="reversed", choices=list(PRESETS), help="how sums are written")
+    parser.add_argument("--gamma", type=float, nargs="+", default=list(GAMMAS))
+    parser.add_argument("--weight-decay", type=float, nargs="+", default=list(DECAYS))
     parser.add_argument("--steps", type=int, default=2000, help="optimizer steps of every cell")
     parser.add_argument(
         "--control-decay", type=float, nargs="+", default=[0.01], help="weight decays of the random split"
@@ -102,9 +104,9 @@ def main() -> None:
     given = parser.parse_args()
     shared = {"steps": given.steps, "n_checkpoints": 0}
     base, seeds = PRESETS[given.mode], {"seed": given.seed}
-    square = grid(base, {"gamma": GAMMAS, "weight_decay": DECAYS, **seeds}, **shared)
+    square = grid(base, {"gamma": given.gamma, "weight_decay": given.weight_decay, **seeds}, **shared)
     control = grid(
-        base, {"gamma": GAMMAS, "weight_decay": given.control_decay, **seeds}, split="random", **shared
+        base, {"gamma": given.gamma, "weight_decay": given.control_decay, **seeds}, split="random", **shared
     )
     cells = trained(given, [*square, *control])
     rows = [measure(cell) for cell in cells]

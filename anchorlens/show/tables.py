@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anchorlens.show.formats import number, short
 from anchorlens.show.words import AGREEMENT
-from anchorlens.tasks.two_anchor.behaviour import Behaviour
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.evaluation import Evaluation
@@ -71,7 +70,7 @@ def accuracy_table(behaviour: Evaluation) -> Table:
 
 def pair_grid(behaviour: Evaluation) -> Table | None:
     """Accuracy of every pair of two anchors; None for longer chains, and for other tasks."""
-    pairs = behaviour.by_pair() if isinstance(behaviour, Behaviour) else {}
+    pairs = getattr(behaviour, "by_pair", dict)()
     if not pairs or {len(pair) for pair in pairs} != {2}:
         return None
     anchors = list(dict.fromkeys(first for first, _ in pairs))

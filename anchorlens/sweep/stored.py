@@ -132,12 +132,16 @@ class _Measured(_Closed):
     phase: _Phase
 
 
-def _which(behaviour: Any) -> str:
-    return "measured" if isinstance(behaviour, dict) and "measures" in behaviour else "two_anchor"
+_FORMS = ("form: two anchors", "form: measures")
+"""Of what a model answers; pydantic names the one that it took in the place of an error."""
+
+
+def _form(behaviour: Any) -> str:
+    return _FORMS[isinstance(behaviour, dict) and "measures" in behaviour]
 
 
 _Answers = Annotated[
-    Annotated[_Behaviour, Tag("two_anchor")] | Annotated[_Measured, Tag("measured")], Discriminator(_which)
+    Annotated[_Behaviour, Tag(_FORMS[0])] | Annotated[_Measured, Tag(_FORMS[1])], Discriminator(_form)
 ]
 
 
@@ -214,7 +218,7 @@ def checked(kind: Kind, content: dict[str, Any]) -> dict[str, Any]:
         return _with_printable_rest(kind.validate_python(content))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(printable(part, 40) for part in first["loc"])
+        place = ".".join(printable(part, 40) for part in first["loc"] if part not in _FORMS)
         raise ValueError(f"{place}: {printable(first['msg'])}") from None
 
 

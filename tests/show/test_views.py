@@ -33,6 +33,7 @@ from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
+from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.two_anchor.behaviour import Behaviour, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
@@ -168,6 +169,7 @@ def views():
     return {
         **found,
         "AnchorTask": AnchorTask(),
+        "AdditionTask": AdditionTask(mode="reversed"),
         "a conflict": AnchorTask(regime="conflict"),
         "long chains": long_task,
         "a task of its own values": AnchorTask(overrides={(1, 2): {x: 30 for x in range(20, 100)}}),

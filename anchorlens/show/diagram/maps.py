@@ -105,7 +105,7 @@ def number_map(
 
     Source: the accuracies over gamma and weight decay of arXiv 2405.05409 and 2501.08537.
     """
-    layout, metrics = arranged(cells, x, y), {metric.name: metric for metric in metrics_of(cells)}
+    layout, metrics = arranged(cells, x, y), {one.name: one for one in metrics_of(cells) if one.map_caption}
     if number not in metrics:
         raise ValueError(f"number must be one of {', '.join(metrics)}, got {number!r}")
     return Picture(_numbers(metrics[number], layout))

@@ -1,4 +1,4 @@
-"""TASKS, the tuple of every kind of task, and how a task and its evaluation are read from JSON data."""
+"""TASKS, the tuple of every kind of task, and how a task is read from JSON or TOML data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 TASKS: tuple[type[Task], ...] = (AnchorTask, AdditionTask)
-"""Every kind of task; the first is that of data which name none."""
+"""Every kind of task; data that name no kind are of the first."""
 
 
 def tasks() -> tuple[type[Task], ...]:

@@ -125,8 +125,9 @@ def main() -> None:
         and cell.fields["gamma"] in SHOWN
     ]
     plane, distance = planes(drawn)
+    maps = side_by_side([heatmap(title, each) for title, each in found.items()], list(found))
     pictures = {
-        name: side_by_side([heatmap(title, each) for title, each in found.items()], list(found)),
+        name: maps.update_layout(title_text="Addition with a left-out square"),
         f"{name}_plane": plane,
         f"{name}_distance": distance,
     }

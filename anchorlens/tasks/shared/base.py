@@ -130,7 +130,7 @@ class Task(Protocol):
 
 
 class TaskConfig(Config):
-    """What tasks have in common as configurations; a base class of theirs that need not be."""
+    """What most tasks share: a base class that a task may have, and `Task` does not ask for."""
 
     kind: ClassVar[str]
 

@@ -7,6 +7,8 @@ from .models.gamma import gamma_init_ as gamma_init_
 from .models.hooked import build_model as build_model
 from .runs.presets import preset as preset
 from .runs.train_config import TrainConfig as TrainConfig
+from .runs.transfer import Transferred as Transferred
+from .runs.transfer import transfer as transfer
 from .tasks.addition import AdditionTask as AdditionTask
 from .tasks.two_anchor.behaviour import Behaviour as Behaviour
 from .tasks.two_anchor.behaviour import evaluate as evaluate

@@ -68,7 +68,9 @@ def test_a_bare_state_dict_too(tmp_path):
         open_checkpoint(written.path, config=written.config)
 
 
-@pytest.mark.parametrize("name", ["quick", "paper-2l1h", "paper-gpt2", "phase1", "phase2", "phase3"])
+@pytest.mark.parametrize(
+    "name", ["quick", "paper-2l1h", "paper-gpt2", "paper-released", "phase1", "phase2", "phase3"]
+)
 def test_the_papers_own_shapes_are_allowed(name):
     run = preset(name)
     check_cost(run.model, run.task, run.train)

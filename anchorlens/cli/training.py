@@ -18,8 +18,8 @@ def train_command(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="quick (default), paper-2l1h, paper-gpt2, phase1, phase2, phase2-commutative, phase3, "
-            "addition or addition-reversed."
+            help="quick (default), paper-2l1h, paper-gpt2, paper-released, phase1, phase2, "
+            "phase2-commutative, phase3, addition or addition-reversed."
         ),
     ] = None,
     config: Annotated[

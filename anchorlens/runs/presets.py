@@ -21,6 +21,9 @@ _PAPER = {
 }
 """The recipe of 2501.08537: 1e-5, warmed up to 15x, and back; 2405.05409 goes to 25x."""
 
+_TEN_LAYERS = {"n_layers": 10, "n_heads": 10, "d_model": 640, "d_head": 64, "d_mlp": 1280}
+"""The larger network of 2501.08537, figures 3, 5C and 10; its released code has the variant `released`."""
+
 _ADDITION = {"batch_size": 256, "steps": 2000}
 """Our own, for figure 7C of 2501.08537, which gives none."""
 
@@ -30,17 +33,8 @@ PRESETS: dict[str, Parts] = {
         "model": {"variant": "postnorm", "d_model": 400, "d_head": 200, "d_mlp": 1200},
         "train": _PAPER,
     },
-    "paper-gpt2": {
-        "model": {
-            "variant": "gpt2",
-            "n_layers": 10,
-            "n_heads": 10,
-            "d_model": 640,
-            "d_head": 64,
-            "d_mlp": 1280,
-        },
-        "train": _PAPER,
-    },
+    "paper-gpt2": {"model": {"variant": "gpt2", **_TEN_LAYERS}, "train": _PAPER},
+    "paper-released": {"model": {"variant": "released", **_TEN_LAYERS}, "train": _PAPER},
     # One preset for each phase, found on seeds 0 to 2 and 4 (docs/presets.md: what they gave).
     "phase1": {"model": {"gamma": 0.4}, "train": {"n_samples": 5_000, "steps": 1000}},
     "phase2": {"model": {"gamma": 0.4}, "train": {"n_samples": 20_000, "steps": 1000}},

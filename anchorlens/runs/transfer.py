@@ -1,0 +1,59 @@
+"""Which gamma and learning rate at one width correspond to which at another."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from anchorlens.configuration import check_number
+
+_MOST = 1_000_000
+
+
+class Transferred(NamedTuple):
+    """A gamma and a learning rate, for the width they were carried over to."""
+
+    gamma: float
+    """Initialization rate: weight std = d_in^-gamma."""
+    lr: float
+    """Peak of the learning rate."""
+
+
+def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> Transferred:
+    """Carry gamma and learning rate from a model of one width over to another.
+
+    Gamma alone means another thing at another width: a layer multiplies the scale of its input by about
+    std * sqrt(width) = width^(1/2 - gamma), which at gamma .8 is .17 at width 400 and .23 at width 128. What
+    is kept here are that factor, and the learning rate in proportion to the weights' std:
+
+        to_width^(1/2 - gamma') = from_width^(1/2 - gamma)
+        lr' / lr = to_width^-gamma' / from_width^-gamma = sqrt(from_width / to_width)
+
+    So gamma 1/2 is the same at every width. It is a rule of thumb; docs/replication.md says how far two
+    widths agree by it.
+
+    Args:
+        gamma: initialization rate at `from_width`.
+        lr: learning rate at `from_width`, > 0.
+        from_width: d_model there, >= 2; d_head and d_mlp are meant to grow with it.
+        to_width: d_model of the other model, >= 2.
+
+    Returns:
+        Gamma and learning rate at `to_width`.
+
+    Raises:
+        ValueError: a number out of its range.
+
+    Example:
+        >>> gamma, lr = transfer(0.8, 1.5e-4, from_width=400, to_width=128)  # 2501.08537, at our width
+        >>> round(gamma, 3), round(lr, 6)
+        (0.87, 0.000265)
+
+    Source: std = d_in^-gamma of arXiv 2405.05409 and 2501.08537; the rule is ours.
+    """
+    check_number("gamma", gamma)
+    check_number("lr", lr, above=0)
+    for name, width in (("from_width", from_width), ("to_width", to_width)):
+        check_number(name, width, minimum=2, limit=_MOST, integer=True)
+    kept = 0.5 + (gamma - 0.5) * math.log(from_width) / math.log(to_width)
+    return Transferred(kept, lr * math.sqrt(from_width / to_width))

@@ -48,31 +48,33 @@ def options(doc: str | None, *, seeds: Sequence[int] = (0, 1)) -> argparse.Argum
         type=_field,
         nargs="+",
         default=[],
-        metavar="FIELD=VALUE",
-        help="ask another network or recipe: variant=postnorm lr=8e-4 steps=3000",
+        metavar="FIELD=VALUES",
+        help="ask another network or recipe: variant=postnorm steps=3000 gamma=0.5:0.9:0.1 lr=4e-4,8e-4",
     )
     parser.add_argument("--tag", default="", help="of that network; it ends the names of the files: postnorm")
     return parser
 
 
-def _field(text: str) -> tuple[str, Any]:
-    """A field of a configuration and its one value."""
-    name, equals, value = text.partition("=")
+def _field(text: str) -> tuple[str, tuple[Any, ...]]:
+    """A field of a configuration and its values."""
+    name, equals, values = text.partition("=")
     if not equals:
-        raise argparse.ArgumentTypeError(f"expected FIELD=VALUE, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected FIELD=VALUES, got {text!r}")
     try:
-        (one,) = axis_values(name, value)
+        return name, axis_values(name, values)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"expected one value of a known field, got {text!r}: {error}"
-        ) from error
-    return name, one
+        raise argparse.ArgumentTypeError(f"expected the values of a field, got {text!r}: {error}") from error
 
 
 def runs(given: argparse.Namespace, axes: Mapping[str, Any], **fields: Any) -> list[RunConfig]:
-    """The grid of a figure at the scale and with the fields that were asked for, over the seeds asked for."""
+    """The grid of a figure at the scale that was asked for, over the seeds that were asked for.
+
+    What `--set` says goes before an axis and before a field.
+    """
+    asked = dict(given.set)
     scale = dict(SHORT) if given.preset == "quick" else {}
-    return grid(given.preset, {**axes, "seed": given.seed}, **{**scale, **fields, **dict(given.set)})
+    fields = {name: value for name, value in {**scale, **fields}.items() if name not in asked}
+    return grid(given.preset, {**axes, "seed": given.seed, **asked}, **fields)
 
 
 def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell]:

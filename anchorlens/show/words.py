@@ -46,8 +46,9 @@ CAPTIONS: Mapping[str, Caption] = {
     ),
     "mask_second_anchor": Caption(
         "Answers without the second anchor",
-        "Rows and columns are values of g(x; a), the first step's result, each cell the mean over their inputs: "
-        "a red diagonal means that what is left without the second anchor is g, whatever key and anchor made it.",
+        "Rows and columns are values of g(x; a), the first step's result, each cell the mean over their "
+        "inputs: a red diagonal means that what is left without the second anchor is g, whatever key and "
+        "anchor made it.",
     ),
     "information_flow": Caption(
         "Information flow",

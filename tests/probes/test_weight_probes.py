@@ -177,7 +177,7 @@ class TestEmbedding:
         rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
         expected = [(rows[:-k] * rows[k:]).sum(-1).mean().item() for k in range(1, 14)]
         assert result.lag_cosines.tolist() == pytest.approx(expected)
-        assert [result.plot().data[0].mode, embedding_pca(large, AnchorTask()).plot().data[0].mode] == [
+        assert [result.plot().data[0].mode, embedding_pca(large, AnchorTask()).plot().data[2].mode] == [
             "markers",
             "text",
         ]

@@ -139,11 +139,14 @@ def _points(trace):
     return [(x, y) for x, y in zip(trace.x, trace.y, strict=True) if x is not None]
 
 
-def hand_cell(gamma, seed, inferential, symmetric, train=1.0, depth=2):
+def hand_cell(gamma, seed, inferential, symmetric, train=1.0, depth=2, positions=(), solution=None):
     """A cell with answers given."""
     values = {"train": train, "id": train, "ood": inferential, "symmetric": symmetric}
     verdict = {
-        "behaviour": {name: {"value": value, "standard_error": 0.0} for name, value in values.items()},
+        "behaviour": {
+            **{name: {"value": value, "standard_error": 0.0} for name, value in values.items()},
+            **({"positions": positions, "solution": solution} if positions else {}),
+        },
         "mechanism": dict.fromkeys(("phase", "commutative", "label", "probabilities")) | {"readings": []},
         **dict.fromkeys(("phase", "commutative", "label", "agreement")),
     }
@@ -174,6 +177,28 @@ class TestWhichSolutionPrevails:
         assert list(inferential.text[0]) == ["0.20<br>1 underfit", "0.35", "0.80"]
         assert tuple(symmetric.z[0]) == pytest.approx((0.4, 0.35, 0.05))
 
+    def test_by_position(self):
+        """Three quarters symmetric by the mean: everywhere but where the pair stands last."""
+
+        def at(position, inferential, symmetric):
+            values = {"train": 1.0, "id": 1.0, "ood": inferential, "symmetric": symmetric}
+            shares = {name: {"value": value, "standard_error": 0.01} for name, value in values.items()}
+            return {"position": position, **shares}
+
+        places = [at(0, 0.0, 1.0), at(1, 0.0, 1.0), at(2, 0.0, 1.0), at(3, 1.0, 0.0)]
+        mixed = hand_cell(0.8, 1, 0.25, 0.75, positions=places, solution="mixed by position")
+        numbers = c2_gamma_depth.measure([*self.CELLS[:5], mixed])
+        assert numbers["solutions"] == {"None": 4, "mixed by position": 1}
+        found = numbers["runs"][-1]
+        assert found["solution"] == "mixed by position" and len(found["by_position"]) == 4
+        assert found["by_position"][3]["inferential"] == {"value": 1.0, "standard_error": 0.01}
+        assert numbers["runs"][0]["by_position"] == [] and numbers["runs"][0]["solution"] is None
+        assert c2_gamma_depth.draw(numbers).data[0].text[0][-1] == "0.57<br>1 mixed"  # mean of .9 and .25
+        (heatmap,) = c2_gamma_depth.draw_by_position(numbers).data
+        assert list(heatmap.y) == ["0.8, 2 layers, seed 1: mixed by position"]
+        assert [list(row) for row in heatmap.z] == [[-1.0, -1.0, -1.0, 1.0]]
+        assert c2_gamma_depth.draw_by_position(c2_gamma_depth.measure(self.CELLS)) is None
+
     def test_no_run_that_has_fit_its_data_is_no_share(self):
         numbers = c2_gamma_depth.measure([hand_cell(0.8, 0, 0.9, 0.1, train=0.3)])
         assert numbers["small_initialisation"]["inferential_prevails"] is None
@@ -184,8 +209,13 @@ class TestScripts:
 
     def test_gamma_and_depth(self, numbers_of):
         numbers, pictures = numbers_of(c2_gamma_depth, *self.GRID)
-        assert pictures == ["c2_gamma_depth"] and numbers["n_runs"] == 6 == len(numbers["runs"])
+        assert pictures == ["c2_gamma_depth", "c2_by_position"]
+        assert numbers["n_runs"] == 6 == len(numbers["runs"])
         assert numbers["n_underfit"] == 6  # after twelve steps
+        for run in numbers["runs"]:
+            assert run["solution"] == "other" and len(run["by_position"]) == 7
+            mean = np.mean([one["symmetric"]["value"] for one in run["by_position"]])
+            assert mean == pytest.approx(run["symmetric"])  # as many sequences at each position
 
     @pytest.mark.parametrize(
         ("script", "pictures", "probes", "arguments"),

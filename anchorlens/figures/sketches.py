@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import plotly.graph_objects as go
 
 from anchorlens.figures.picture import Picture
-from anchorlens.figures.style import BLUE, GREY, ORANGE, SHARE, styled
-from anchorlens.tasks.shared.sketch import Curve, Grid, Sketch
+from anchorlens.figures.style import BLUE, CATEGORIES, GREY, ORANGE, SHARE, styled
+from anchorlens.figures.training_curve import STYLES
+from anchorlens.tasks.shared.sketch import Curve, Grid, Lines, Sketch
 
 OUTLINE = {"fillcolor": "rgba(0,0,0,0)", "opacity": 1}
 """Of shapes: the white style fills them grey otherwise."""
@@ -20,9 +24,11 @@ def drawn_sketch(sketch: Sketch) -> Picture:
 
     Returns:
         A figure: of a `Grid` its values, 0 white to 1 dark blue, with its frame in vermilion; of a `Curve`
-        its points with bars of one standard error.
+        its points with bars of one standard error; of `Lines` the same for each.
     """
-    return _grid(sketch) if isinstance(sketch, Grid) else _curve(sketch)
+    if isinstance(sketch, Grid):
+        return _grid(sketch)
+    return _lines(sketch) if isinstance(sketch, Lines) else _curve(sketch)
 
 
 def _grid(sketch: Grid) -> Picture:
@@ -45,18 +51,31 @@ def _grid(sketch: Grid) -> Picture:
 
 
 def _curve(sketch: Curve) -> Picture:
-    figure = go.Figure(
-        go.Scatter(
-            x=list(sketch.x),
-            y=list(sketch.y),
-            error_y={"type": "data", "array": list(sketch.errors), "thickness": 1, "width": 0},
-            mode="lines+markers",
-            line={"color": BLUE},
-            marker={"size": 5},
-        )
-    )
+    figure = go.Figure(_line(sketch.x, sketch.y, sketch.errors, line={"color": BLUE}, marker={"size": 5}))
     if sketch.mark is not None:
         figure.add_vline(x=sketch.mark, line={"color": GREY, "dash": "dash", "width": 1.5}, **OUTLINE)
+    return _shares(figure, sketch)
+
+
+def _lines(sketch: Lines) -> Picture:
+    figure = go.Figure()
+    colours = itertools.cycle(CATEGORIES[2:])  # the first two are those of ID and OOD
+    for name, y in sketch.y.items():
+        style = STYLES.get(name) or {"line": {"color": next(colours), "dash": "dashdot"}}
+        figure.add_trace(_line(sketch.x, y, sketch.errors[name], name=name, **style))
+    figure.update_xaxes(dtick=max(1, len(sketch.x) // 10))
+    figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)
+    picture = _shares(figure, sketch)
+    picture.update_layout(height=340)
+    return picture
+
+
+def _line(x: Any, y: Any, errors: Any, **style: Any) -> go.Scatter:
+    bars = {"type": "data", "array": list(errors), "thickness": 1, "width": 0}
+    return go.Scatter(x=list(x), y=list(y), error_y=bars, mode="lines+markers", **style)
+
+
+def _shares(figure: go.Figure, sketch: Curve | Lines) -> Picture:
     figure.update_xaxes(title=sketch.x_title)
     figure.update_yaxes(title=sketch.y_title, range=[-0.04, 1.04])
     return styled(figure, sketch.title)

@@ -19,7 +19,7 @@ Log = Sequence[Mapping[str, Any]]
 LOSS = COLOURS["Phase 3"]
 """Colour of the loss."""
 
-_STYLES = {
+STYLES = {
     name: {"line": {"color": colour, "dash": dash}, "marker": {"symbol": symbol, "color": colour}}
     for name, colour, dash, symbol in (
         ("train", GREY, "dot", "circle"),
@@ -40,9 +40,9 @@ def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
     Train, ID and OOD accuracy are among them in any case, so that all curves have their place for them.
     """
     names = {name for line in log for name in line}
-    shown = {n: m.title for n, m in logged_metrics().items() if n in names or m.title in _STYLES}
+    shown = {n: m.title for n, m in logged_metrics().items() if n in names or m.title in STYLES}
     others = itertools.cycle(_OTHERS)
-    return {name: (title, _STYLES.get(title) or next(others)) for name, title in shown.items()}
+    return {name: (title, STYLES.get(title) or next(others)) for name, title in shown.items()}
 
 
 def training_curve(log: Log) -> go.Figure:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from anchorlens.configuration import documented
-from anchorlens.figures import BLUE, GREY, ORANGE, styled
+from anchorlens.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
 from anchorlens.foreign import shown
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import lag_cosines, principal_components
+from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 _LEAST_LAGS = 13
+N_ORDERS = 20
+"""Random orders of the tokens behind `step_baselines`."""
+TINIEST = 1e-300
+"""Least length by which a difference is divided; one of length 0 is alike to none."""
+ARROWS = (ORANGE, CATEGORIES[2])
+"""Colours of the two steps."""
 MOST_WRITTEN = 1000
 """Tokens that the picture writes out; more are points."""
 
@@ -33,7 +41,7 @@ class EmbeddingPCA(ProbeResult):
     """Where tokens lie, in how many dimensions, and whether neighbours by the rules are near."""
 
     probe: ClassVar[str] = "embedding_pca"
-    readings: ClassVar[tuple[str, ...]] = ("lag_order",)
+    readings: ClassVar[tuple[str, ...]] = ("lag_order", "step_constancy")
     tokens: np.ndarray
     """[token] The tokens, by their ids."""
     coordinates: np.ndarray
@@ -52,6 +60,17 @@ class EmbeddingPCA(ProbeResult):
     lag_order: float | None
     """Mean over `rule_lags` minus mean over the other lags; above 0 in models that compose. None where
     there is no such lag or no other."""
+    steps: tuple[int, ...] = ()
+    """The two smallest of `rule_lags`, 3 and 4 in the papers: the arrows of the picture."""
+    step_cosines: tuple[float, ...] = ()
+    """For each of `steps` how constant e(x + k) - e(x) is over x: mean cosine of two such differences, -1..1;
+    1 = a step is the same everywhere."""
+    step_baselines: tuple[float, ...] = ()
+    """The same with the tokens in random order, mean of 20 orders: near 0, and a little below it, since
+    neighbouring differences share a token."""
+    step_constancy: float | None = None
+    """Mean of `step_cosines` minus mean of `step_baselines`; above 0 where steps are alike. None without
+    steps."""
     token_set: Literal["number tokens", "all tokens", "given tokens"] = "number tokens"
     """The number tokens of a two-anchor task, all tokens of the vocabulary (without a task), or those that
     were given."""
@@ -71,7 +90,9 @@ class EmbeddingPCA(ProbeResult):
         """Tokens at their points, the spectrum, and the cosine over the lag."""
         from plotly.subplots import make_subplots
 
-        titles = (f"{self.token_set}, in units of their spread", "covariance", "order")
+        named = zip(self.steps, ("orange", "green"), strict=False)
+        arrows = "".join(f", arrows of +{step} {colour}" for step, colour in named)
+        titles = (f"{self.token_set}, in units of their spread{arrows}", "covariance", "order")
         spread = np.sqrt(self.spectrum.sum())  # so that pictures of different gamma compare
         figure = make_subplots(
             rows=2,
@@ -82,9 +103,12 @@ class EmbeddingPCA(ProbeResult):
             vertical_spacing=0.16,
             subplot_titles=titles,
         )
+        points = self.coordinates / spread
+        for step, colour in zip(self.steps, ARROWS, strict=False):
+            figure.add_scatter(**_arrows(points, step, colour), row=1, col=1)
         figure.add_scatter(
-            x=self.coordinates[:, 0] / spread,
-            y=self.coordinates[:, 1] / spread,
+            x=points[:, 0],
+            y=points[:, 1],
             mode="text" if len(self.tokens) <= MOST_WRITTEN else "markers",
             text=[str(token) for token in self.tokens],
             textfont={"size": 10, "color": BLUE},
@@ -142,7 +166,9 @@ def embedding_pca(
     Returns:
         Coordinates, explained variance, spectrum, and the mean cosine of tokens that differ by
         k = 1..13 (or further, where two shifts differ by more): in models that compose it is raised at
-        the differences of the shifts, and `lag_order` is above 0.
+        the differences of the shifts, and `lag_order` is above 0. And how constant the differences
+        e(x + k) - e(x) are, for the two smallest of those k, which the picture draws as arrows: the papers
+        show them alike in models that compose.
 
     Raises:
         ValueError: a vocabulary too small for the tokens, fewer than three of them, or embeddings
@@ -155,7 +181,8 @@ def embedding_pca(
         >>> embedding_pca(build_model(ModelConfig(gamma=0.5)))
         EmbeddingPCA(no order score, 5% of the variance of all 201 tokens in two dimensions)
 
-    Source: embedding space of arXiv 2501.08537; covariance spectrum of arXiv 2405.05409, appendix.
+    Source: embedding space of arXiv 2405.05409 and 2501.08537, with the arrows of 3 and 4; covariance
+    spectrum of arXiv 2405.05409, appendix. The numbers of the order and of the steps are ours.
     """
     check_model(model)
     task = two_anchor_task(task)
@@ -171,6 +198,9 @@ def embedding_pca(
     lags = range(1, min(len(chosen) - 1, max(_LEAST_LAGS, *rules, 0)) + 1)
     cosines = lag_cosines(rows, lags).cpu().numpy()
     variance = spectrum.cpu().numpy()
+    embedded = rows.double().cpu().numpy()
+    alike = tuple(step_cosine(embedded, step) for step in rules[:2])
+    baselines = tuple(_in_random_order(embedded, step) for step in rules[:2])
     return EmbeddingPCA(
         tokens=chosen,
         coordinates=coordinates.cpu().numpy(),
@@ -180,6 +210,10 @@ def embedding_pca(
         lag_cosines=cosines,
         rule_lags=rules,
         lag_order=_order(lags, cosines, rules),
+        steps=rules[:2],
+        step_cosines=alike,
+        step_baselines=baselines,
+        step_constancy=float(np.mean(alike) - np.mean(baselines)) if alike else None,
         token_set=token_set,
     )
 
@@ -216,6 +250,42 @@ def _tokens(
             f"the task must have at least 3 number tokens, got {len(tokens)}; widen its key range"
         )
     return tokens, "number tokens"
+
+
+def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
+    """Mean cosine of two of the differences between rows that stand `step` apart, -1..1; NaN for fewer.
+
+    >>> line = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [2.0, 1.0]])
+    >>> round(step_cosine(line, 1), 2)  # right, right, up: one pair of three is parallel
+    0.33
+    """
+    differences = rows[step:] - rows[:-step]
+    units = differences / np.maximum(np.linalg.norm(differences, axis=1, keepdims=True), TINIEST)
+    n = len(units)
+    if n < 2:
+        return float("nan")
+    return float((np.square(units.sum(axis=0)).sum() - np.square(units).sum()) / (n * (n - 1)))
+
+
+def _in_random_order(rows: Float[np.ndarray, "row feature"], step: int) -> float:
+    """The mean of `step_cosine` over random orders of the rows: what is left when neighbours are none."""
+    rng = generator(0, "probe")
+    return float(np.mean([step_cosine(rng.permutation(rows), step) for _ in range(N_ORDERS)]))
+
+
+def _arrows(points: Float[np.ndarray, "token 2"], step: int, colour: str) -> dict[str, Any]:
+    """An arrow from each token to the one `step` further, as one line of plotly with gaps."""
+    gap = np.full_like(points[step:], np.nan)
+    ends = np.stack([points[:-step], points[step:], gap], axis=1).reshape(-1, 2)
+    marker = {"symbol": "arrow", "angleref": "previous", "size": np.tile([0, 7, 0], len(gap)), "opacity": 0.6}
+    style = {"mode": "lines+markers", "opacity": 0.35, "line": {"width": 1, "color": colour}}
+    return {
+        "x": ends[:, 0],
+        "y": ends[:, 1],
+        "marker": {**marker, "color": colour},
+        "hoverinfo": "skip",
+        **style,
+    }
 
 
 def _order(lags: Sequence[int], cosines: np.ndarray, rules: Sequence[int]) -> float | None:

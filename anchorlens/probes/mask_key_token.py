@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import check_choice, documented
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.shared.anchor_sequences import checked_position, held_out_position, random_sequences
+from anchorlens.probes.shared.anchor_sequences import (
+    Noise,
+    checked_position,
+    held_out_position,
+    random_sequences,
+)
 from anchorlens.probes.shared.checks import check_inputs
 from anchorlens.probes.shared.clusters import cluster_figure, mirror_merge, mirrored_pairs, silhouette, tsne
 from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
@@ -53,6 +58,8 @@ class MaskKeyToken(ProbeResult):
     """Of the t-SNE; None for none."""
     seed: int
     """Seed of the keys, the noise tokens and the t-SNE."""
+    noise: Noise = "independent"
+    """Whether every sequence has noise of its own, or the same for every pair."""
 
     def headline(self) -> str:
         """Mirror merge and both silhouettes."""
@@ -88,12 +95,13 @@ def mask_key_token(
     key_position: int | None = None,
     seen: bool = False,
     perplexity: float | None = 12,
+    noise: Noise = "independent",
     seed: int = 0,
 ) -> MaskKeyToken:
     """Measure what answers say about the anchor pair when nobody attends to the key token.
 
     Attention to the key token is set to zero after the softmax, without renormalising, for held-out
-    keys with every pair of different anchors; every pair gets the same keys and noise.
+    keys with every pair of different anchors; every pair gets the same keys.
 
     Args:
         model: any HookedTransformer whose attention hooks are alive.
@@ -104,6 +112,9 @@ def mask_key_token(
         key_position: of the key token; 2 as in the papers, or the nearest at which a key is held out.
         seen: only pairs of which both orders are trained, instead of all pairs of different anchors.
         perplexity: of the t-SNE; None for numbers without the picture, which costs most of the time.
+        noise: `independent`: each sequence has noise of its own, as in the paper; `shared`: sequence i of
+            every pair has the same. Shared noise makes what the noise does show as a cluster for each i where
+            the anchors do little, and cancels it in the distances between pairs.
         seed: of keys, noise and t-SNE.
 
     Returns:
@@ -123,12 +134,14 @@ def mask_key_token(
     Source: attention masking of arXiv 2501.08537.
     """
     check_inputs(model, task)
+    check_choice("noise", noise, get_args(Noise))
     single = checked_edge(edge)
     pairs = mirrored_pairs(task, seen=seen)
     if not pairs:
         raise ValueError("no two orders of a pair are trained in this task; leave seen out")
     position = held_out_position(task) if key_position is None else checked_position(task, key_position)
-    batch = random_sequences(task, pairs, n_sequences, key_position=position, keys="held out", seed=seed)
+    drawn: dict[str, Any] = {"key_position": position, "keys": "held out", "noise": noise, "seed": seed}
+    batch = random_sequences(task, pairs, n_sequences, **drawn)
     logits = masked_logits(model, batch.tokens, [position], queries, single)
     labels = np.repeat(np.arange(len(pairs)), n_sequences)
     mirror = np.arange(len(pairs)) ^ 1  # pairs come two by two
@@ -145,4 +158,5 @@ def mask_key_token(
         key_position=position,
         perplexity=None if perplexity is None else float(perplexity),
         seed=seed,
+        noise=noise,
     )

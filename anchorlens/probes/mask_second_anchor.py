@@ -65,26 +65,46 @@ class MaskSecondAnchor(ProbeResult):
             f"nearest has the same g for {self.nearest_same:.0%}"
         )
 
-    def plot(self) -> go.Figure:
-        """Centred cosines in the order of g; inputs of the same g boxed."""
+    @property
+    def averaged_cosines(self) -> np.ndarray:
+        """[g, g] Mean of `centred_cosines` over the inputs of one g and those of another, -1..1.
+
+        Of a g with itself each input's cosine with itself, 1, is among them; `centred_gap` leaves these out.
+        """
+        n_results = len(np.unique(self.results))
+        blocks = self.centred_cosines.reshape(n_results, -1, n_results, len(self.results) // n_results)
+        return blocks.mean(axis=(1, 3))
+
+    def plot(self, *, averaged: bool = True) -> go.Figure:
+        """Centred cosines in the order of g.
+
+        Args:
+            averaged: the means of `averaged_cosines`, a cell for each g; else a cell for every two inputs,
+                those of the same g boxed.
+        """
         import plotly.graph_objects as go
 
-        figure = go.Figure(cosine_heatmap(self.centred_cosines, colorbar="cosine, centred"))
-        values, starts = np.unique(self.results, return_index=True)
-        size = len(self.results) // len(values)
-        box_cells(figure, [(start, start) for start in starts], size=size, width=1)
+        cosines = self.averaged_cosines if averaged else self.centred_cosines
+        figure = go.Figure(cosine_heatmap(cosines, colorbar="cosine, centred"))
+        values = np.unique(self.results)
+        n_inputs = len(self.results) // len(values)
+        size = 1 if averaged else n_inputs  # cells on the side of a block
+        starts = size * np.arange(len(values))
+        if not averaged:
+            box_cells(figure, [(start, start) for start in starts], size=size, width=1)
         shown = range(0, len(values), max(1, len(values) // 8))
         ticks = {
             "tickvals": [starts[i] + (size - 1) / 2 for i in shown],
             "ticktext": [str(values[i]) for i in shown],
         }
-        title = f"g(x; a), {size} inputs (x, a) for each"
+        title = f"g(x; a), {'mean of ' if averaged else ''}{n_inputs} inputs (x, a) for each"
         figure.update_xaxes(title=title, constrain="domain", **ticks)
         figure.update_yaxes(
             title="g(x; a)", constrain="domain", autorange="reversed", scaleanchor="x", **ticks
         )
         masked = describe("second anchor", self.queries, self.edge)
-        return styled(figure, f"Answers, {masked} (boxed: equal g)", height=540)
+        boxed = "" if averaged else " (boxed: equal g)"
+        return styled(figure, f"Answers, {masked}{boxed}", height=540)
 
 
 def inputs_of_equal_result(
@@ -148,7 +168,8 @@ def mask_second_anchor(
 
     Returns:
         Cosines of the logits, the gap between equal and different g (-2..2), raw and centred, and the
-        share of nearest neighbours with the same g. Phase 3: bright blocks on the diagonal, gap above 0.
+        share of nearest neighbours with the same g. Phase 3: a bright diagonal, gap above 0. The picture has
+        a cell for each two g, `plot(averaged=False)` one for each two inputs.
 
     Raises:
         ValueError: the second anchor last in the sequence (it cannot be isolated from the query that

@@ -110,7 +110,7 @@ def v_similarity(
         >>> v_similarity(build_model(ModelConfig(gamma=0.8)), AnchorTask()).layer
         1
 
-    Source: single-anchor similarity of the value matrix, arXiv 2501.08537.
+    Source: similarity of the values of single anchors, arXiv 2405.05409, figure 4.
     """
     check_inputs(model, task)
     layer = check_layer(model, layer, minimum=1)

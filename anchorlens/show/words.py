@@ -46,8 +46,9 @@ CAPTIONS: Mapping[str, Caption] = {
     ),
     "mask_second_anchor": Caption(
         "Answers without the second anchor",
-        "Rows and columns are sequences sorted by g(x; a), the first step's result: red boxes along the "
-        "diagonal mean that what is left without the second anchor is g, whatever key and anchor made it.",
+        "Rows and columns are values of g(x; a), the first step's result, each cell the mean over their "
+        "inputs: a red diagonal means that what is left without the second anchor is g, whatever key and "
+        "anchor made it.",
     ),
     "information_flow": Caption(
         "Information flow",
@@ -88,7 +89,8 @@ CAPTIONS: Mapping[str, Caption] = {
     ),
     "embedding_pca": Caption(
         "Embedding of the numbers",
-        "Above, the number tokens in the first two principal components; below, how alike numbers are that "
+        "Above, the number tokens in the first two principal components, arrows joining x to x + 3 and x + 4 "
+        "(or the task's two smallest differences of shifts); below, how alike numbers are that "
         "differ by k: raised orange bars, at the differences of the shifts, mean that the embedding carries "
         "the order of the rules.",
     ),

@@ -104,11 +104,11 @@ class Cell:
         """What was measured, flat; empty for a cell that is not done.
 
         `step`, `seconds`, `loss` (nats, of the last batch); the metrics of the task by name (None: not
-        defined) and their standard errors `<name>_error`; `phase` (1, 2, 3 or None),
-        `commutative` and `label` by behaviour; the same by mechanism as `mechanism_phase`,
-        `mechanism_commutative`, `mechanism_label` and its `probability <label>`; `agreement`; every number of
-        the probes of weights as `<probe>.<reading>`, among them `stable_rank.w_q`; every reading of the
-        mechanism verdict as `reading <name>`.
+        defined) and their standard errors `<name>_error`; `phase` (1, 2, 3 or None), `commutative` and
+        `label` by behaviour, and by mechanism as `mechanism_phase`, `mechanism_commutative`,
+        `mechanism_label` and its `probability <label>`; the `solution` of unseen pairs (None: not defined);
+        `agreement`; every number of the probes of weights as `<probe>.<reading>`, among them
+        `stable_rank.w_q`; every reading of the mechanism verdict as `reading <name>`.
         """
         verdict = self.verdict
         if verdict is None:
@@ -120,6 +120,7 @@ class Cell:
             numbers[metric.name] = accuracy.get("value")
             numbers[f"{metric.name}_error"] = accuracy.get("standard_error")
         numbers |= {name: verdict[name] for name in ("phase", "commutative", "label")}
+        numbers["solution"] = verdict["behaviour"].get("solution")
         mechanism = verdict["mechanism"]
         numbers |= {f"mechanism_{name}": mechanism[name] for name in ("phase", "commutative", "label")}
         for label, probability in (mechanism["probabilities"] or {}).items():

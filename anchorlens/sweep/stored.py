@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 from anchorlens.foreign import check_values, may_be_refused, printable
 from anchorlens.tasks.kinds import task_class
 from anchorlens.tasks.shared.phases import Cause
+from anchorlens.tasks.two_anchor.by_position import Solution
 
 
 def _line(text: str) -> str:
@@ -82,6 +83,15 @@ class _Pair(_Closed):
     accuracy: _Accuracy
 
 
+class _Position(_Closed):
+    position: Count
+    train: _Accuracy | None
+    id: _Accuracy | None
+    ood: _Accuracy | None
+    inferential: _Accuracy | None
+    symmetric: _Accuracy | None
+
+
 class _Behaviour(_Closed):
     train: _Accuracy
     train_source: Literal["training set", "fresh noise"]
@@ -95,6 +105,8 @@ class _Behaviour(_Closed):
     phase: _Phase
     finite: bool
     options: dict[Name, Any]
+    positions: NotRequired[list[_Position]]
+    solution: NotRequired[Solution | None]
 
 
 class _Grid(_Closed):
@@ -121,6 +133,20 @@ class _Curve(_Closed):
     mark: _Number | None
 
 
+class _Lines(_Closed):
+    sketch: Literal["Lines"]
+    title: Name
+    caption: Text
+    x_title: Name
+    y_title: Name
+    x: list[_Number]
+    y: dict[Name, list[Share | None]]
+    errors: dict[Name, list[Annotated[float, Field(ge=0)] | None]]
+
+
+_Sketch = Annotated[_Grid | _Curve | _Lines, Field(discriminator="sketch")]
+
+
 class _Measured(_Closed):
     """The evaluation of a task other than the two-anchor task."""
 
@@ -128,7 +154,7 @@ class _Measured(_Closed):
     measures: dict[Name, _Accuracy | None]
     finite: bool
     options: dict[Name, Any]
-    sketches: Annotated[list[Annotated[_Grid | _Curve, Field(discriminator="sketch")]], Field(max_length=20)]
+    sketches: Annotated[list[_Sketch], Field(max_length=20)]
     phase: _Phase
 
 

@@ -39,7 +39,10 @@ MEASURED: Mapping[str, tuple[Callable[..., ProbeResult], Callable[[AnchorTask], 
         probes.fusion_similarity,
         lambda task: {"comparisons": mirror_comparisons(task)},
     ),
-    "mask_key_token": (probes.mask_key_token, lambda task: {"perplexity": None, "seen": True}),
+    "mask_key_token": (  # the noise as the readings were calibrated; pictures draw it independently
+        probes.mask_key_token,
+        lambda task: {"perplexity": None, "seen": True, "noise": "shared"},
+    ),
     "mask_second_anchor": (probes.mask_second_anchor, lambda task: {}),
     "information_flow": (probes.information_flow, lambda task: {"effects": "routes"}),
     "information_flow of held-out keys": (

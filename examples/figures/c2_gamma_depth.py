@@ -5,6 +5,9 @@
 Claim: on the unseen pair (4, 3) models with a small initialisation (large gamma) find the inferential
 solution (x-10), with a large one the symmetric solution (x-6, what the mirrored pair is trained on).
 
+A mean over positions of the key can hide two mechanisms, one where the second anchor is the last token and
+one elsewhere: `c2_by_position` has every run's answers at each, the maps say how many runs are mixed so.
+
 The default, `quick` for 1,000 steps over five gammas, two depths and two seeds, takes about 6 minutes on
 one core, half of that on two. `--preset paper-2l1h --depth 2 3 4 5 6 7` is the paper's scale.
 """
@@ -12,6 +15,7 @@ one core, half of that on two. `--preset paper-2l1h --depth 2 3 4 5 6 7` is the 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +23,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 import common
-from anchorlens.figures import SHARE, styled
+from anchorlens.figures import COSINE, SHARE, styled
 from anchorlens.sweep import Cell
 from solutions import GAMMAS, answers, conflict_runs
 
@@ -27,13 +31,15 @@ SMALL, LARGE = 0.7, 0.5
 """The claim is held against gammas of at least `SMALL`, and of at most `LARGE`."""
 FIT = 0.9
 """Train accuracy below which a run says nothing about solutions, as in the definition of the phases."""
+MIXED = "mixed by position"
 DRAWN = {"inferential": "inferential solution, x-10", "symmetric": "symmetric solution, x-6"}
 
 
 def measure(cells: Sequence[Cell]) -> dict[str, Any]:
     """Every run's answers to (4, 3), and which of the two prevails at small and at large initialisation.
 
-    Shares are of the runs that have fit their training data, 0..1; None where there is none.
+    Shares are of the runs that have fit their training data, 0..1; None where there is none. `solutions`
+    counts the same runs by the solution that they have at every position of the key, or at some.
     """
     runs = [
         {
@@ -52,6 +58,7 @@ def measure(cells: Sequence[Cell]) -> dict[str, Any]:
         "runs": runs,
         "n_runs": len(runs),
         "n_underfit": len(runs) - len(fit),
+        "solutions": dict(Counter(str(run["solution"]) for run in fit)),
         "small_initialisation": {"gamma_from": SMALL, "inferential_prevails": _share(small)},
         "large_initialisation": {"gamma_to": LARGE, "symmetric_prevails": _share(large)},
         "means": {
@@ -70,11 +77,11 @@ def draw(numbers: dict[str, Any]) -> go.Figure:
     gammas, depths = _values(runs, "gamma"), _values(runs, "depth")
     figure = make_subplots(cols=2, shared_yaxes=True, subplot_titles=list(DRAWN.values()))
     for column, solution in enumerate(DRAWN, start=1):
-        means = [[numbers["means"][solution][depth][gamma] for gamma in gammas] for depth in depths]
-        underfit = [[_n_underfit(runs, depth, gamma) for gamma in gammas] for depth in depths]
+        at = numbers["means"][solution]
+        means = [[at[depth][gamma] for gamma in gammas] for depth in depths]
         text = [
-            [f"{mean:.2f}" + (f"<br>{n} underfit" if n else "") for mean, n in zip(*row, strict=True)]
-            for row in zip(means, underfit, strict=True)
+            ["<br>".join([f"{at[depth][gamma]:.2f}", *_remarks(runs, depth, gamma)]) for gamma in gammas]
+            for depth in depths
         ]
         heatmap = go.Heatmap(
             x=[f"{gamma:g}" for gamma in gammas],
@@ -99,6 +106,41 @@ def draw(numbers: dict[str, Any]) -> go.Figure:
     return figure.update_layout(margin_t=80)
 
 
+def draw_by_position(numbers: dict[str, Any]) -> go.Figure | None:
+    """Every run's answers at each position of the key: +1 (red) inferential, -1 (blue) symmetric.
+
+    None where no run has kept them.
+    """
+    runs = sorted(
+        (run for run in numbers["runs"] if run["by_position"]),
+        key=lambda run: (run["gamma"], run["depth"], run["seed"]),
+    )
+    if not runs:
+        return None
+    rows = [
+        f"{run['gamma']:g}, {run['depth']} layers, seed {run['seed']}: {_outcome(run) or 'no solution'}"
+        for run in runs
+    ]
+    difference = [
+        [one["inferential"]["value"] - one["symmetric"]["value"] for one in run["by_position"]]
+        for run in runs
+    ]
+    heatmap = go.Heatmap(
+        x=[one["position"] for one in runs[0]["by_position"]],
+        y=rows,
+        z=difference,
+        colorbar={"title": "share<br>x-10<br>minus<br>share<br>x-6"},
+        ygap=1,
+        **COSINE,
+    )
+    figure = go.Figure(heatmap)
+    figure.update_xaxes(title="position of the key", dtick=1)
+    figure.update_yaxes(autorange="reversed", title="gamma, depth, seed: solution")
+    title = "Answers to (4, 3) by position of the key (red: x-10, blue: x-6)"
+    figure = styled(figure, title, width=760, height=160 + 18 * len(runs))
+    return figure.update_layout(margin_l=290)
+
+
 def _values(runs: Sequence[dict[str, Any]], name: str) -> list[Any]:
     return sorted({run[name] for run in runs})
 
@@ -111,8 +153,15 @@ def _mean(runs: Sequence[dict[str, Any]], name: str, depth: int, gamma: float) -
     return statistics.fmean(run[name] for run in runs if (run["depth"], run["gamma"]) == (depth, gamma))
 
 
-def _n_underfit(runs: Sequence[dict[str, Any]], depth: int, gamma: float) -> int:
-    return sum(run["train"] < FIT for run in runs if (run["depth"], run["gamma"]) == (depth, gamma))
+def _remarks(runs: Sequence[dict[str, Any]], depth: int, gamma: float) -> list[str]:
+    """How many runs of a place have not fit their data, and how many of the others are mixed by position."""
+    here = [_outcome(run) for run in runs if (run["depth"], run["gamma"]) == (depth, gamma)]
+    counts = {"underfit": here.count("underfit"), "mixed": here.count(MIXED)}
+    return [f"{n} {name}" for name, n in counts.items() if n]
+
+
+def _outcome(run: dict[str, Any]) -> str | None:
+    return "underfit" if run["train"] < FIT else run["solution"]
 
 
 def main() -> None:
@@ -123,7 +172,9 @@ def main() -> None:
     given = parser.parse_args()
     wanted = conflict_runs(given, {"n_layers": given.depth, "gamma": given.gamma})
     numbers = measure(common.trained(given, wanted))
-    common.write(given, "c2_gamma_depth", draw(numbers), numbers)
+    pictures = {"c2_gamma_depth": draw(numbers), "c2_by_position": draw_by_position(numbers)}
+    drawn = {name: figure for name, figure in pictures.items() if figure is not None}
+    common.write(given, "c2_gamma_depth", drawn, numbers)
 
 
 if __name__ == "__main__":

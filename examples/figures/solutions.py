@@ -56,9 +56,21 @@ def name_of(gamma: float) -> str:
 
 
 def answers(cell: Cell) -> dict[str, Any]:
-    """How a run answers: `symmetric` and `inferential` on (4, 3), `train` and `id`, all 0..1."""
+    """How a run answers: `symmetric` and `inferential` on (4, 3), `train` and `id`, all 0..1.
+
+    `by_position` has the same for each position of the key, with standard errors, and `solution` the name
+    that follows; a run that was measured before these were kept has an empty list and None.
+    """
     names = {"inferential": "ood", "symmetric": "symmetric", "train": "train", "id": "id"}
-    return {name: cell.numbers[number] for name, number in names.items()}
+    behaviour = {} if cell.verdict is None else cell.verdict["behaviour"]
+    return {
+        **{name: cell.numbers[number] for name, number in names.items()},
+        "solution": cell.numbers["solution"],
+        "by_position": [
+            {"position": one["position"], **{name: one[number] for name, number in names.items()}}
+            for one in behaviour.get("positions", [])
+        ],
+    }
 
 
 def probed(cells: Iterable[Cell], probe: Callable[..., ProbeResult], **options: Any) -> Found:
@@ -128,4 +140,5 @@ def _label(cell: Cell) -> str:
     return (
         f"{name_of(cell.run.model.gamma)}, seed {cell.run.train.seed}: "
         f"{own['symmetric']:.0%} symmetric, {own['inferential']:.0%} inferential"
+        + (", mixed by position" if own["solution"] == "mixed by position" else "")
     )

@@ -50,13 +50,16 @@ class TestKeyToken:
         assert kept.logits.max() > 9
         assert "layer 0, head 0: 3 no longer attends to 2" in gone.plot().layout.title.text
 
-    def test_every_pair_gets_the_same_held_out_keys_and_noise(self):
+    @pytest.mark.parametrize("noise", ["independent", "shared"])
+    def test_every_pair_gets_the_same_held_out_keys_and_noise_as_asked(self, noise):
         model, seen = build_model(SMALL), []
         model.embed.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
-        mask_key_token(model, PAPER, n_sequences=7)
+        result = mask_key_token(model, PAPER, n_sequences=7, noise=noise)
+        assert result.noise == noise
         tokens = torch.cat([t for t in seen if len(t) == 12 * 7]).reshape(12, 7, 9)
-        others = [0, 1, 2, 5, 6, 7, 8]
-        assert (tokens[:, :, others] == tokens[0, :, others]).all()
+        assert (tokens[:, :, 2] == tokens[0, :, 2]).all()
+        around = tokens[:, :, [0, 1, 5, 6, 7, 8]].reshape(12 * 7, 6)
+        assert len(around.unique(dim=0)) == (12 * 7 if noise == "independent" else 7)
         assert ((tokens[:, :, 2] - 2) % 9 == 0).all()  # held out: x mod 9 = position
         assert [tuple(t) for t in tokens[:, 0, 3:5].tolist()] == mirrored_pairs(PAPER)
 
@@ -64,6 +67,7 @@ class TestKeyToken:
         ("options", "message"),
         [
             ({"queries": "first"}, "queries must be"),
+            ({"noise": "own"}, "noise must be"),
             ({"edge": (0, 0, 3)}, r"edge \(layer, head, query position, key position\) must be 4"),
             ({"edge": (0, 5, 3, 2)}, "head must be"),
             ({"key_position": 9}, "key_position must be in 0..6"),
@@ -106,6 +110,15 @@ class TestSecondAnchor:
         same_key = result.keys[:, None] == result.keys[None]
         assert result.cosines[same_key] == pytest.approx(1) and result.cosines[~same_key] == pytest.approx(0)
         assert result.gap <= 0 and result.centred_gap <= 0 and result.nearest_same < 0.1
+
+    def test_the_picture_is_averaged_by_g(self):
+        result = mask_second_anchor(build_model(SMALL), PAPER)
+        averaged = result.averaged_cosines
+        assert averaged.shape == (40, 40)
+        assert averaged[3, 7] == pytest.approx(result.centred_cosines[12:16, 28:32].mean())
+        assert averaged[5, 5] == pytest.approx(result.centred_cosines[20:24, 20:24].mean())
+        assert np.shape(result.plot().data[0].z) == (40, 40)
+        assert np.shape(result.plot(averaged=False).data[0].z) == (160, 160)
 
     def test_a_random_start_has_no_gap(self):
         results = [mask_second_anchor(build_model(ModelConfig(gamma=0.5), seed=s), PAPER) for s in range(3)]

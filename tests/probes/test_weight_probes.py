@@ -8,7 +8,7 @@ import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank, training_regime
-from anchorlens.probes.embedding_pca import rule_lags
+from anchorlens.probes.embedding_pca import rule_lags, step_cosine
 from anchorlens.probes.shared.linalg import gaussian_stable_rank
 
 CONFIG = ModelConfig(n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
@@ -177,7 +177,7 @@ class TestEmbedding:
         rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
         expected = [(rows[:-k] * rows[k:]).sum(-1).mean().item() for k in range(1, 14)]
         assert result.lag_cosines.tolist() == pytest.approx(expected)
-        assert [result.plot().data[0].mode, embedding_pca(large, AnchorTask()).plot().data[0].mode] == [
+        assert [result.plot().data[0].mode, embedding_pca(large, AnchorTask()).plot().data[2].mode] == [
             "markers",
             "text",
         ]
@@ -200,3 +200,28 @@ class TestMovement:
             training_regime(model, initial=build_model(ModelConfig()))
         with pytest.raises(ValueError, match="initial model must be a HookedTransformer, got Linear"):
             training_regime(model, initial=torch.nn.Linear(2, 2))
+
+
+class TestSteps:
+    def test_on_a_line_every_step_is_the_same(self):
+        """Embeddings x times one direction, far from the origin: all differences are parallel."""
+        model, task = build_model(CONFIG), AnchorTask()
+        with torch.no_grad():
+            model.W_E[20:100] = 5 + torch.arange(80.0)[:, None] * torch.ones(model.cfg.d_model)
+        result = embedding_pca(model, task)
+        assert result.steps == (3, 4) and result.step_cosines == pytest.approx((1, 1))
+        assert max(map(abs, result.step_baselines)) < 0.1 and result.step_constancy > 0.9
+
+    def test_a_random_start_is_at_its_baseline(self):
+        result = embedding_pca(build_model(CONFIG), AnchorTask())
+        assert result.step_cosines == pytest.approx(result.step_baselines, abs=0.02)
+
+    def test_by_hand(self):
+        corner = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0]])  # right, then up
+        assert step_cosine(corner, 1) == pytest.approx(0) and np.isnan(step_cosine(corner, 2))
+
+    def test_there_are_none_without_rules_and_the_picture_draws_those_there_are(self):
+        without = embedding_pca(build_model(CONFIG))
+        assert without.steps == () and without.step_constancy is None and len(without.plot().data) == 3
+        arrows = embedding_pca(build_model(CONFIG), AnchorTask()).plot().data[0]
+        assert len(arrows.x) == 3 * 77 and arrows.marker.symbol == "arrow"

@@ -32,6 +32,7 @@ class TestACell:
         verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
         assert cell.numbers["ood"] == verdict.behaviour.ood.value
         assert cell.numbers["label"] == verdict.by_behaviour.label
+        assert cell.numbers["solution"] == verdict.behaviour.solution
         assert cell.verdict["behaviour"] == json.loads(json.dumps(verdict.behaviour.to_dict()))
         assert cell.numbers["probability Phase 3"] == pytest.approx(
             verdict.mechanism.probabilities["Phase 3"], abs=1e-6

@@ -19,6 +19,9 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
 """Noise of the papers' picture sequence [35, 63, x, a1, a2, 38, 42, 36, 62], key at position 2."""
 
+Noise = Literal["independent", "shared"]
+"""Whether every sequence has noise of its own, or sequence i of every pair the same."""
+
 MOST_KEYS = 11
 """Keys of the picture where none are given: 30..40 in the papers."""
 
@@ -72,9 +75,10 @@ def random_sequences(
     *,
     key_position: int | None = None,
     keys: Literal["held out", "any"] = "any",
+    noise: Noise = "shared",
     seed: int = 0,
 ) -> AnchorBatch:
-    """Random keys and noise with the key at one position, the same for every pair.
+    """Random keys and noise with the key at one position; every pair has the same keys.
 
     Args:
         task: gives length, anchors and number tokens.
@@ -82,10 +86,11 @@ def random_sequences(
         n_sequences: sequences of each pair, >= 1.
         key_position: where the key stands; 2 (see `checked_position`).
         keys: `held out`: those never trained at that position (the ID test set), `any`: all.
+        noise: `shared`: sequence i of every pair has the same; `independent`: each has its own.
         seed: of keys and noise.
 
     Returns:
-        Sequences pair by pair; sequence i of every pair has the same key and the same noise.
+        Sequences pair by pair; sequence i of every pair has the same key.
 
     Raises:
         ValueError: a position or number that the task does not have.
@@ -101,9 +106,13 @@ def random_sequences(
                 f"key_position must have a key that is held out of training, got {position}, which has none"
             )
     drawn = allowed[rng.integers(0, len(allowed), n_sequences)]
-    noise = task.noise(n_sequences, rng)
+    n_pairs = len(pairs)
+    if noise == "shared":
+        around = np.tile(task.noise(n_sequences, rng), (n_pairs, 1))
+    else:
+        around = task.noise(n_pairs * n_sequences, rng)
     trials = task.product([tuple(pair) for pair in pairs], drawn, np.full(n_sequences, position))
-    return task.place(trials, np.tile(noise, (len(pairs), 1)))
+    return task.place(trials, around)
 
 
 def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:

@@ -39,6 +39,8 @@ def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, a
         console.print(rich_table(pairs))
     if isinstance(behaviour, Behaviour) and "ood" in behaviour.deviations:
         console.print(f"OOD answers minus target: {behaviour.deviations_in_words('ood')}")
+    if isinstance(behaviour, Behaviour) and (words := behaviour.positions_in_words()):
+        console.print(words)
     phase = behaviour.phase
     console.print(f"{phase.label if phase.phase else 'undecided'}: {phase.reason}", style="bold")
 

@@ -12,7 +12,7 @@ from anchorlens.configuration import documented
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import CLEAR, Phase, phase_by_definition
-from anchorlens.tasks.shared.sketch import Curve, Grid, Sketch
+from anchorlens.tasks.shared.sketch import Curve, Grid, Lines, Sketch
 from anchorlens.views import view
 
 _DIGITS = 6
@@ -179,6 +179,6 @@ def _rounded(value: Any) -> Any:
 
 
 def _sketch(values: Mapping[str, Any]) -> Sketch:
-    kinds = {"Grid": Grid, "Curve": Curve}
+    kinds = {"Grid": Grid, "Curve": Curve, "Lines": Lines}
     fields = {name: value for name, value in values.items() if name != "sketch"}
     return kinds[values["sketch"]](**fields)

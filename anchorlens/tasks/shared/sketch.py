@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anchorlens.configuration import documented
@@ -54,5 +54,26 @@ class Curve:
     """A value of `x` at which a line stands."""
 
 
-Sketch = Grid | Curve
+@documented
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """A picture of several shares against a number, as data."""
+
+    title: str
+    """Above it."""
+    caption: str
+    """How to read it, in a sentence or two."""
+    x_title: str
+    """Under the axis across."""
+    y_title: str
+    """Beside the axis upwards, which goes from 0 to 1."""
+    x: Sequence[float]
+    """Values across, ascending."""
+    y: Mapping[str, Sequence[float | None]]
+    """Name of a line -> 0..1, one for each of `x`; None where there is nothing."""
+    errors: Mapping[str, Sequence[float | None]]
+    """Name of a line -> standard errors of `y`."""
+
+
+Sketch = Grid | Curve | Lines
 """A picture as data."""

@@ -20,7 +20,10 @@ from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.sketch import Sketch
+from anchorlens.tasks.two_anchor import by_position
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.by_position import PositionAnswers, Solution
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
 from anchorlens.tasks.two_anchor.questions import Model, PairAccuracy, Questions
@@ -71,6 +74,8 @@ class Behaviour(Evaluation):
     """Whether every logit was finite."""
     options: dict[str, Any]
     """Noise draws, seed and the task's words."""
+    positions: tuple[PositionAnswers, ...] = ()
+    """One for every position of the key; empty for more than 200 of them, and in files of before."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -89,6 +94,23 @@ class Behaviour(Evaluation):
     def __repr__(self) -> str:
         ood = "no unseen pair" if self.ood is None else f"OOD {self.ood.value:.3f}"
         return f"Behaviour({self.phase.label}; train {self.train.value:.3f}, ID {self.id.value:.3f}, {ood})"
+
+    @property
+    def solution(self) -> Solution | None:
+        """How unseen pairs are answered whose mirrored pair is trained on another target; None without any.
+
+        See `anchorlens.tasks.two_anchor.by_position.solution_of`.
+        """
+        return by_position.solution_of(self.positions)
+
+    @property
+    def sketches(self) -> Sequence[Sketch]:
+        """Accuracies over the positions of the key, where there are several."""
+        return (by_position.sketch(self.positions),) if len(self.positions) > 1 else ()
+
+    def positions_in_words(self) -> str:
+        """The solution and what differs notably between positions, in a line; empty without either."""
+        return by_position.in_words(self.positions)
 
     def rows(self) -> Iterator[tuple[str, Accuracy, str]]:
         """Name, accuracy and meaning of every accuracy that was measured."""
@@ -120,7 +142,8 @@ class Behaviour(Evaluation):
             for split, shares in self.deviations.items()
         }
         pairs = [{**row, "pair": list(row["pair"])} for row in values["pairs"]]
-        return {**values, "pairs": pairs, "deviations": deviations, "phase": self.phase.to_dict()}
+        ours = {"pairs": pairs, "deviations": deviations, "positions": list(values["positions"])}
+        return {**values, **ours, "solution": self.solution, "phase": self.phase.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Behaviour:
@@ -129,10 +152,12 @@ class Behaviour(Evaluation):
         Raises:
             KeyError: something is missing.
         """
-        read = {name: value for name, value in values.items() if name != "phase"}  # it follows from the rest
+        derived = ("phase", "solution")  # they follow from the rest
+        read = {name: value for name, value in values.items() if name not in derived}
         for name in ("train_fresh", *(metric.name for metric in METRICS)):
             read[name] = None if values[name] is None else Accuracy.from_dict(values[name])
         read["pairs"] = tuple(map(PairAccuracy.from_dict, values["pairs"]))
+        read["positions"] = tuple(map(PositionAnswers.from_dict, values.get("positions", ())))
         read["deviations"] = {
             split: {int(deviation): share for deviation, share in shares.items()}
             for split, shares in values["deviations"].items()
@@ -204,13 +229,16 @@ def evaluate(
     train_trials = questions.trials("train")
     fresh = ask(train_trials, min(2, n_noise)) == task.targets(train_trials)[:, None]
     train_fresh = questions.accuracy("train", fresh)
-    train = train_fresh if known is None else questions.ask_batch(known, max_train)
+    train, trained = train_fresh, questions.by_position("train", train_trials, fresh)
+    if known is not None:
+        train, trained = questions.ask_batch(known, max_train)
 
     id_trials = questions.trials("id")
     id_deviation = ask(id_trials, n_noise) - task.targets(id_trials)[:, None]
     deviations: dict[Split, dict[int, float]] = {"id": _shares(id_deviation)}
     pairs = list(questions.pair_accuracies("id", id_trials, task.seen_pairs, id_deviation == 0))
     id_accuracy = questions.accuracy("id", id_deviation == 0)
+    found = {"train": trained, "id": questions.by_position("id", id_trials, id_deviation == 0)}
 
     ood = symmetric = commutativity = None
     if task.ood_pairs:
@@ -228,7 +256,11 @@ def evaluate(
         symmetric_targets = task.targets(trials, kind="mirrored")
         mirror_is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(np.array(task.seen_pairs)))
         differs = mirror_is_seen & (symmetric_targets != inferential)
-        symmetric = questions.accuracy("ood", (answers == symmetric_targets[:, None])[differs])
+        two_ways, as_mirror = trials.take(np.flatnonzero(differs)), answers == symmetric_targets[:, None]
+        symmetric = questions.accuracy("ood", as_mirror[differs])
+        found["ood"] = questions.by_position("ood", trials, deviation == 0)
+        found["inferential"] = questions.by_position("ood", two_ways, (deviation == 0)[differs])
+        found["symmetric"] = questions.by_position("ood", two_ways, as_mirror[differs])
 
     assert train_fresh is not None and train is not None and id_accuracy is not None
     return Behaviour(
@@ -249,6 +281,7 @@ def evaluate(
             "seed": seed,
             "task": task.describe(),
         },
+        positions=by_position.gathered(found, task.positions.tolist()),
     )
 
 
@@ -285,7 +318,7 @@ def quick_accuracies(
     """
     questions = Questions(model, task, seed, batch_size=1024, max_cells=2048)
     accuracies: dict[str, float | None] = {
-        "train_accuracy": questions.ask_batch(training_set, max_train).value
+        "train_accuracy": questions.ask_batch(training_set, max_train)[0].value
     }
     for split in ("id", "ood"):
         trials = questions.trials(split)

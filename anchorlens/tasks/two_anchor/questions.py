@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import at_end, check_capacity
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.by_position import MOST_POSITIONS
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.splits import Split
@@ -108,17 +108,36 @@ class Questions:
                     pair, split, Accuracy.of_draws(right[order[start:end]], whole=self.whole(split))
                 )
 
-    def ask_batch(self, batch: AnchorBatch | TokenBatch | Drawing, limit: int) -> Accuracy:
-        """Accuracy on a batch, or on a random choice of `limit` of its sequences."""
+    def by_position(
+        self, split: Split, trials: Trials, right: Bool[np.ndarray, "trial draw"]
+    ) -> dict[int, Accuracy]:
+        """Position of the key -> accuracy there; of none where there are more than `MOST_POSITIONS`."""
+        if len(self.task.positions) > MOST_POSITIONS:
+            return {}
+        at = {position: trials.positions == position for position in np.unique(trials.positions).tolist()}
+        return {
+            position: Accuracy.of_draws(right[there], whole=self.whole(split))
+            for position, there in at.items()
+        }
+
+    def ask_batch(
+        self, batch: AnchorBatch | TokenBatch | Drawing, limit: int
+    ) -> tuple[Accuracy, dict[int, Accuracy]]:
+        """Accuracy on a batch, or on a random choice of `limit` of its sequences, in all and by position."""
         n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
         if len(batch) <= _MOST_PERMUTED:
             rows = rng.permutation(len(batch))[:n]
         else:
             rows = rng.choice(len(batch), n, replace=False)
         asked = batch.take(rows)
-        share = float((self._answers(asked.tokens) == asked.targets.numpy()).mean())
-        error = math.sqrt(share * (1 - share) / n * (1 - n / len(batch)))  # drawn without replacement
-        return Accuracy(share, error, n)
+        right = self._answers(asked.tokens) == asked.targets.numpy()
+        is_anchor = np.isin(asked.tokens.numpy(), list(self.task.anchors))
+        position = is_anchor.argmax(axis=1) - 1  # of the key; -1 without anchors
+        found = {}
+        for one in np.intersect1d(position, self.task.positions[:MOST_POSITIONS]).tolist():
+            there = right[position == one]
+            found[one] = Accuracy.of_some(there, of=round(len(there) * len(batch) / n))
+        return Accuracy.of_some(right, of=len(batch)), found
 
     def _answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
         answers = []

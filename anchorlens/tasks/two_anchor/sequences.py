@@ -32,6 +32,10 @@ class Trials:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def take(self, rows: Int[np.ndarray, " row"]) -> Trials:
+        """Some of them, in the order of `rows`."""
+        return Trials(self.pairs[rows], self.keys[rows], self.positions[rows])
+
     def __iter__(self) -> Iterator[tuple[Pair, int, int]]:
         """Yield (pair, key, position) as plain Python values."""
         pairs = map(tuple, self.pairs.tolist())
@@ -53,19 +57,17 @@ class AnchorBatch(TokenBatch, RenamedAttributes):
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`."""
-        trials = Trials(self.trials.pairs[rows], self.trials.keys[rows], self.trials.positions[rows])
-        return AnchorBatch(self.tokens[rows], self.targets[rows], trials)
+        return AnchorBatch(self.tokens[rows], self.targets[rows], self.trials.take(rows))
 
     def __repr__(self) -> str:
         return f"AnchorBatch({len(self):,} sequences of {self.tokens.shape[-1]} tokens with their targets)"
 
     def _repr_html_(self) -> str:
-        few = slice(_MOST_SHOWN)
-        trials = Trials(self.trials.pairs[few], self.trials.keys[few], self.trials.positions[few])
+        trials = self.trials.take(np.arange(min(_MOST_SHOWN, len(self))))
         rows = [
             (marked(tokens, position, len(pair)), pair, key, target)
             for tokens, target, (pair, key, position) in zip(
-                self.tokens[few].tolist(), self.targets[few].tolist(), trials, strict=True
+                self.tokens[:_MOST_SHOWN].tolist(), self.targets[:_MOST_SHOWN].tolist(), trials, strict=True
             )
         ]
         return view("batch.html", rows=rows, total=len(self), length=self.tokens.shape[-1])

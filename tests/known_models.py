@@ -43,7 +43,8 @@ class ByHand:
 
         config = HookedTransformerConfig(
             n_layers=n_layers, n_heads=2, d_model=sum(SIZES), d_head=N, d_mlp=d_mlp, d_vocab=N,
-            n_ctx=TASK.seq_len, act_fn="relu", normalization_type=None, init_weights=False, device="cpu", dtype=torch.float64,
+            n_ctx=TASK.seq_len, act_fn="relu", normalization_type=None, init_weights=False,
+            device="cpu", dtype=torch.float64,
         )  # fmt: skip
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)

@@ -29,6 +29,8 @@ from anchorlens.probes.shared.routes import group_masks, routes, stages
 
 PAPER = AnchorTask()
 SEQUENCE = [35, 43, 23, 1, 2, 38, 42, 36, 44]
+KEYS_AND_ANCHORS = ((23, 1, 2), (30, 4, 1), (41, 2, 2))
+SEQUENCES = torch.tensor([[35, 43, x, a, b, 38, 42, 36, 44] for x, a, b in KEYS_AND_ANCHORS])
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 
 
@@ -41,11 +43,15 @@ def scores(result):
 
 
 class TestRoutes:
-    @pytest.mark.parametrize("patterns", ["frozen", "recomputed"])
     @pytest.mark.parametrize(
-        ("depth", "late_from"),
-        [({}, 1), ({"n_layers": 4, "layers": (0, 3)}, None), ({"n_layers": 4, "layers": (1, 2)}, 2)],
-        ids=["2 layers", "0 and 3 of 4", "1 and 2 of 4"],
+        ("depth", "late_from", "patterns"),
+        [
+            ({}, 1, "frozen"),
+            ({}, 1, "recomputed"),
+            ({"n_layers": 3, "layers": (1, 2)}, 2, "frozen"),
+            ({"n_layers": 4, "layers": (0, 3)}, None, "frozen"),
+        ],
+        ids=["2 layers", "2 layers, recomputed", "1 and 2 of 3", "0 and 3 of 4"],
     )
     @pytest.mark.parametrize(
         ("model", "expected"),
@@ -58,29 +64,29 @@ class TestRoutes:
         ],
     )
     def test_tell_models_made_by_hand_apart(self, model, expected, depth, late_from, patterns):
-        result = information_flow(model(**depth), TASK, SEQUENCE, effects="routes", patterns=patterns)
+        result = information_flow(model(**depth), TASK, SEQUENCES, effects="routes", patterns=patterns)
         assert result.margin == pytest.approx(10) and result.answer == result.target
         assert scores(result) == pytest.approx(expected, abs=1e-9)
         if 1 in expected and late_from:
             assert list(result.late_from.values())[expected.index(1)] == late_from
 
     def test_the_edges_of_a_reasoning_model(self):
-        result = information_flow(reasoning(), TASK, SEQUENCE)
+        result = information_flow(reasoning(), TASK, SEQUENCES)
         # [layer, head, query, key]: key to first anchor, then each anchor to last; each alone takes all of it
         assert edges(result.effects) == {(0, 0, FIRST, KEY), (1, 0, LAST, FIRST), (1, 1, LAST, SECOND)}
         assert result.effects[0, 0, FIRST, KEY] == pytest.approx(10) == result.margin
         assert result.answer == result.target == 23 + 5 + 1
 
     def test_the_edges_of_a_memorising_model(self):
-        result = information_flow(memorising(), TASK, SEQUENCE)
+        result = information_flow(memorising(), TASK, SEQUENCES)
         assert edges(result.effects) == {(0, 0, LAST, FIRST), (0, 0, LAST, SECOND), (1, 0, LAST, KEY)}
 
     def test_the_edges_of_a_gathering_model(self):
-        result = information_flow(gathering(), TASK, SEQUENCE)
+        result = information_flow(gathering(), TASK, SEQUENCES)
         assert edges(result.effects) == {(0, 0, SECOND, KEY), (0, 1, SECOND, FIRST), (1, 0, LAST, SECOND)}
 
     def test_where_either_anchor_may_bring_the_key_no_edge_alone_matters_but_the_stage_does(self):
-        result = information_flow(twice(), TASK, SEQUENCE)
+        result = information_flow(twice(), TASK, SEQUENCES)
         assert edges(result.merged_effects) == {(1, LAST, FIRST), (1, LAST, SECOND)}
         assert result.stages["inferential"]["key to anchors"] == pytest.approx(1)
 
@@ -90,7 +96,7 @@ class TestRoutes:
         assert torch.equal(hooks.last_logits(model(), batch.tokens).argmax(dim=-1), batch.targets)
 
     def test_what_is_brought_to_the_last_position_at_once_has_a_stage_of_each_route(self):
-        found = information_flow(parallel(), TASK, SEQUENCE).stages
+        found = information_flow(parallel(), TASK, SEQUENCES).stages
         assert list(found["inferential"].values()) == pytest.approx([0, 1, 1], abs=1e-9)
         assert list(found["symmetric"].values()) == pytest.approx([0, 0, 1], abs=1e-9)
         assert list(found["gathered"].values()) == pytest.approx([0, 0, 1], abs=1e-9)
@@ -121,7 +127,7 @@ class TestRoutes:
         model = reasoning()
         with torch.no_grad():
             model.unembed.b_U[0] = 4
-        result = information_flow(model, TASK, SEQUENCE)
+        result = information_flow(model, TASK, SEQUENCES)
         assert (result.margin, result.baseline) == pytest.approx((6, -4))
         assert list(result.stages["inferential"].values()) == pytest.approx([1, 1, 1], abs=1e-9)
         strong = [trace.hovertext for trace in result.plot().data if trace.mode == "lines"]
@@ -254,14 +260,8 @@ class TestEffects:
     def test_margins_are_of_each_cut(self):
         """`gathering` without the edge that the second cut takes, and with one that does not matter."""
         model, batch = gathering(), trained_sequences(TASK, 5)
-        masks = group_masks(
-            [
-                [(range(1), range(8, 9), range(1))],
-                [(range(1), range(SECOND, SECOND + 1), range(KEY, KEY + 1))],
-            ],
-            2,
-            9,
-        )
+        nothing, key = (range(1), range(8, 9), range(1)), (range(1), range(4, 5), range(2, 3))
+        masks = group_masks([[nothing], [key]], 2, 9)
         residual = model(batch.tokens, stop_at_layer=0)
         clean, cut = margins_without(model, residual, batch.targets, masks, start=0, patterns="frozen")
         assert clean.tolist() == cut[0].tolist() == [10] * 5 and cut[1].tolist() == [0] * 5
@@ -298,15 +298,15 @@ class TestEffects:
         assert alone.margin == both.margin and alone.plot().data
 
     def test_routes_alone(self):
-        both = information_flow(reasoning(), TASK, SEQUENCE)
-        alone = information_flow(reasoning(), TASK, SEQUENCE, effects="routes")
+        both = information_flow(reasoning(), TASK, SEQUENCES)
+        alone = information_flow(reasoning(), TASK, SEQUENCES, effects="routes")
         assert alone.effects is None and alone.merged_effects is None
         assert (alone.margin, alone.baseline, alone.stages) == (both.margin, both.baseline, both.stages)
         assert "attention only" in str(alone.plot().layout.annotations)
 
     def test_the_margin_alone(self):
-        both = information_flow(reasoning(), TASK, SEQUENCE)
-        alone = information_flow(reasoning(), TASK, SEQUENCE, effects="margin")
+        both = information_flow(reasoning(), TASK, SEQUENCES)
+        alone = information_flow(reasoning(), TASK, SEQUENCES, effects="margin")
         assert alone.margin == both.margin and alone.baseline is None and alone.stages == {}
         assert scores(alone) == (None, None, None) and repr(alone).endswith(
             "(margin +10.00; routes were not asked for)"
@@ -335,9 +335,8 @@ class TestEffects:
 
 class TestInput:
     def test_several_sequences_are_averaged_and_the_first_is_drawn(self):
-        rows = [[35, 43, x, a, b, 38, 42, 36, 44] for x, a, b in ((23, 1, 2), (30, 4, 1), (41, 2, 2))]
-        result = information_flow(reasoning(), TASK, torch.tensor(rows))
-        assert result.tokens.tolist() == rows[0] and result.n_sequences == 3
+        result = information_flow(reasoning(), TASK, SEQUENCES)
+        assert result.tokens.tolist() == SEQUENCES[0].tolist() and result.n_sequences == 3
 
     def test_the_key_stands_elsewhere(self):
         result = information_flow(build_model(SMALL), PAPER, [23, 1, 2, 43, 46, 74, 44, 72, 60])
@@ -443,12 +442,12 @@ class TestShippedModels:
 class TestDiagram:
     def test_says_what_was_measured(self):
         for patterns in ("frozen", "recomputed"):
-            result = information_flow(reasoning(), TASK, SEQUENCE, effects="merged", patterns=patterns)
+            result = information_flow(reasoning(), TASK, SEQUENCES, effects="merged", patterns=patterns)
             titles = [str(trace.marker.colorbar.title.text) for trace in result.plot().data]
             assert any(patterns in title for title in titles) and f"patterns {patterns}" in repr(result)
 
     def test_edges_that_matter_are_coloured_and_the_answer_is_written(self):
-        result = information_flow(reasoning(), TASK, SEQUENCE)
+        result = information_flow(reasoning(), TASK, SEQUENCES)
         figure = result.plot()
         lines = [trace for trace in figure.data if trace.mode == "lines"]
         colours = {trace.hovertext: trace.line.color for trace in lines}
@@ -474,11 +473,11 @@ class TestDiagram:
         assert sum("effect +0.64" in text for text in texts) == 1
 
     def test_one_head(self):
-        result = information_flow(reasoning(), TASK, SEQUENCE)
+        result = information_flow(reasoning(), TASK, SEQUENCES)
         assert "head 1" in result.plot(head=1).layout.title.text
         with pytest.raises(ValueError, match="head must be"):
             result.plot(head=2)
-        merged = information_flow(reasoning(), TASK, SEQUENCE, effects="merged")
+        merged = information_flow(reasoning(), TASK, SEQUENCES, effects="merged")
         assert len({trace.line.color for trace in merged.plot(head=1).data if trace.mode == "lines"}) == 1
         texts = [note.text for note in merged.plot(head=1).layout.annotations]
         assert "attention only: these effects were not asked for" in texts

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -171,7 +172,8 @@ def take_readings(model: HookedTransformer, task: AnchorTask) -> dict[str, float
     results: dict[str, Any] = {}
     for name, (probe, options) in MEASURED.items():
         try:
-            results[name] = probes.apply(probe, model, task, **options(task))
+            measure = probe if probe is pooled_routes else partial(probes.apply, probe)
+            results[name] = measure(model, task, **options(task))
         except (ValueError, torch.linalg.LinAlgError) as error:  # pyright: ignore[reportPrivateImportUsage]
             raise ValueError(f"{name}: {error}") from None
     values: dict[str, float | None] = {}

@@ -170,10 +170,10 @@ class TestRoutes:
     def test_a_stage_is_what_masking_by_hand_loses(self):
         """In a random model of four layers, total effects: the same as one full pass for each stage."""
         model = user_built(d_model=16, d_mlp=16, d_head=4, n_layers=4)
-        batch = PAPER.sample(40, seed=1)
+        batch = PAPER.sample(28, seed=1)
         bias = 100 * torch.nn.functional.one_hot(batch.targets, 150).float()  # so that all are answered
         model.unembed.register_forward_hook(
-            lambda module, args, logits: logits + bias.repeat(len(logits) // 40, 1)[:, None]
+            lambda module, args, logits: logits + bias.repeat(len(logits) // 28, 1)[:, None]
         )
         clean = margin(hooks.last_logits(model, batch.tokens), batch.targets).mean().item()
         found = routes(model, batch.tokens, batch.targets, KEY, 2, "recomputed")

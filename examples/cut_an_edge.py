@@ -3,8 +3,9 @@
     python examples/cut_an_edge.py [CHECKPOINT]
 
 In each layer in turn, attention to the key token, or to one of the two anchors, is set to zero after the
-softmax, for every position that looks at it, and the accuracy on held-out keys is measured. The shipped
-Phase 3 model where no checkpoint is named.
+softmax, for every position that looks at it, and the accuracy on held-out keys is measured. Layers behind the
+cut may then look elsewhere: a total effect. `probes.information_flow` freezes where they look and measures
+what the edge itself carries. The shipped Phase 3 model where no checkpoint is named.
 """
 
 from __future__ import annotations

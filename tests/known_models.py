@@ -1,8 +1,9 @@
 """Transformers whose mechanism is known because their weights are made by hand, and models a user built.
 
 `reasoning` computes g(x; a1) at the first anchor and g(g(x; a1); a2) at the last position; `memorising`
-brings the anchors together at the last position first, unordered, and looks the answer up. Both are right
-on every pair, with the key at position 2. The residual stream holds one-hot codes side by side.
+brings the anchors together at the last position first, unordered, and looks the answer up; `gathering` does
+everything at the second anchor; `twice` brings the key to both anchors. All are right on every pair, with the
+key at position 2. The residual stream holds one-hot codes side by side.
 """
 
 from __future__ import annotations
@@ -32,19 +33,23 @@ def at(part, index):
 
 
 class ByHand:
-    """A HookedTransformer without normalisation, all weights zero, to be filled in."""
+    """A HookedTransformer without normalisation, all weights zero, to be filled in.
 
-    def __init__(self, d_mlp):
+    Its two layers may be any two of a deeper model, whose others do nothing.
+    """
+
+    def __init__(self, d_mlp, *, n_layers=2, layers=(0, 1)):
         from transformer_lens import HookedTransformer, HookedTransformerConfig
 
         config = HookedTransformerConfig(
-            n_layers=2, n_heads=2, d_model=sum(SIZES), d_head=N, d_mlp=d_mlp, d_vocab=N, n_ctx=TASK.seq_len,
-            act_fn="relu", normalization_type=None, init_weights=False, device="cpu", dtype=torch.float64,
+            n_layers=n_layers, n_heads=2, d_model=sum(SIZES), d_head=N, d_mlp=d_mlp, d_vocab=N,
+            n_ctx=TASK.seq_len, act_fn="relu", normalization_type=None, init_weights=False,
+            device="cpu", dtype=torch.float64,
         )  # fmt: skip
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
             self.model = HookedTransformer(config).eval()
-        self.neurons = [0, 0]
+        self.neurons, self.blocks = [0, 0], [self.model.blocks[layer] for layer in layers]
         for parameter in self.model.parameters():
             parameter.requires_grad_(False).zero_()
         self.model.embed.W_E[:, at(TOKEN, 0) : at(TOKEN, N)] = torch.eye(N)
@@ -52,7 +57,7 @@ class ByHand:
 
     def look(self, layer, head, targets):
         """Queries attend to the positions given for them, in equal parts, and to position 0 otherwise."""
-        attn = self.model.blocks[layer].attn
+        attn = self.blocks[layer].attn
         for position in range(TASK.seq_len):
             attn.W_K[head, at(POSITION, position), position] = 1
             for target in targets.get(position, (0,)):
@@ -60,21 +65,21 @@ class ByHand:
 
     def look_for_anchors(self, layer, head):
         """Every query attends to the anchors, wherever they are, in equal parts."""
-        attn = self.model.blocks[layer].attn
+        attn = self.blocks[layer].attn
         attn.W_Q[head, at(POSITION, 0) : at(POSITION, 9), 0] = CERTAIN
         for anchor in ANCHORS:
             attn.W_K[head, at(TOKEN, anchor), 0] = 1
 
     def copy(self, layer, head, source, target, values):
         """A head carries the codes of `values` from part `source` to part `target`."""
-        attn = self.model.blocks[layer].attn
+        attn = self.blocks[layer].attn
         for value in values:
             attn.W_V[head, at(source, value), value] = 1
             attn.W_O[head, value, at(target, value)] = 1
 
     def neuron(self, layer, inputs, bias, outputs):
         """relu(sum of weighted codes + bias), written to codes."""
-        mlp, j = self.model.blocks[layer].mlp, self.neurons[layer]
+        mlp, j = self.blocks[layer].mlp, self.neurons[layer]
         self.neurons[layer] += 1
         for (part, index), weight in inputs.items():
             mlp.W_in[at(part, index), j] += weight
@@ -87,15 +92,16 @@ class ByHand:
         self.model.unembed.W_U[at(part, index), logit] += weight
 
 
-def reasoning(*, hints=None):
+def reasoning(*, hints=None, **depth):
     """Key to first anchor, anchors to last.
 
     Args:
         hints: `ordered` or `unordered`: show the anchors faintly, which and in which order or which
             alone, and the result of the first; None: the answer alone.
+        depth: of ByHand.
     """
     results = sorted({TASK.apply(a, x) for a in ANCHORS for x in NUMBERS})
-    hand = ByHand(max(len(NUMBERS), len(results)) * len(ANCHORS))
+    hand = ByHand(max(len(NUMBERS), len(results)) * len(ANCHORS), **depth)
     hand.look(0, 0, {FIRST: (KEY,)})
     hand.copy(0, 0, TOKEN, COPIED, NUMBERS)
     for x in NUMBERS:
@@ -120,14 +126,15 @@ def reasoning(*, hints=None):
     return hand.model
 
 
-def memorising(*, hints=False):
+def memorising(*, hints=False, **depth):
     """Anchors to last, then key to last, and an unordered pair of anchors is looked up as a whole.
 
     Args:
         hints: show the pair and the key faintly.
+        depth: of ByHand.
     """
     pairs = [(a, b) for i, a in enumerate(ANCHORS) for b in ANCHORS[i:]]
-    hand = ByHand(len(NUMBERS) * len(pairs))
+    hand = ByHand(len(NUMBERS) * len(pairs), **depth)
     hand.look_for_anchors(0, 0)
     hand.copy(0, 0, TOKEN, COPIED, ANCHORS)  # 1/2 for each of two, 1 for the same twice
     for number, (a, b) in enumerate(pairs):
@@ -154,10 +161,50 @@ def memorising(*, hints=False):
     return hand.model
 
 
-def parallel():
-    """Key and anchors to last in the second layer, all at once: neither of the two routes."""
+def gathering(**depth):
+    """Key and first anchor to second anchor, where the answer is looked up, and that to last."""
+    hand = ByHand(len(NUMBERS) * len(ANCHORS) ** 2, **depth)
+    hand.look(0, 0, {SECOND: (KEY,)})
+    hand.copy(0, 0, TOKEN, COPIED, NUMBERS)
+    hand.look(0, 1, {SECOND: (FIRST,)})
+    hand.copy(0, 1, TOKEN, GATHERED, ANCHORS)
+    for x in NUMBERS:
+        for a in ANCHORS:
+            for b in ANCHORS:
+                code = {(RESULT, TASK.inferential_target(x, (a, b))): 1}
+                hand.neuron(0, {(COPIED, x): 1, (GATHERED, a): 1, (TOKEN, b): 1}, -2, code)
+    hand.look(1, 0, {LAST: (SECOND,)})
+    hand.copy(1, 0, RESULT, OUT, range(N))
+    for target in range(N):
+        hand.show(OUT, target, target, ANSWER)
+    return hand.model
+
+
+def twice(**depth):
+    """Key to both anchors, either of which is enough; both anchors to last, each with the key."""
+    hand = ByHand(2 * len(NUMBERS) * len(ANCHORS) ** 2, **depth)
+    hand.look(0, 0, {FIRST: (KEY,), SECOND: (KEY,)})
+    hand.copy(0, 0, TOKEN, COPIED, NUMBERS)
+    for head, (anchor, part) in enumerate(((FIRST, GATHERED), (SECOND, BEHIND))):
+        hand.look(1, head, {LAST: (anchor,)})
+        hand.copy(1, head, TOKEN, part, ANCHORS)
+        hand.copy(1, head, COPIED, RESULT, NUMBERS)
+    many = 10
+    for x in NUMBERS:
+        for a in ANCHORS:
+            for b in ANCHORS:  # min(1, how often the key is there), if both anchors are
+                inputs = {(RESULT, x): 1, (GATHERED, a): many, (BEHIND, b): many}
+                for bias, weight in ((-2 * many, 1), (-2 * many - 1, -1)):
+                    hand.neuron(1, inputs, bias, {(OUT, TASK.inferential_target(x, (a, b))): weight})
+    for target in range(N):
+        hand.show(OUT, target, target, ANSWER)
+    return hand.model
+
+
+def parallel(**depth):
+    """Key and anchors to last in the second layer, all at once: none of the routes."""
     pairs = [(a, b) for i, a in enumerate(ANCHORS) for b in ANCHORS[i:]]
-    hand = ByHand(len(NUMBERS) * 3 * len(pairs))
+    hand = ByHand(len(NUMBERS) * 3 * len(pairs), **depth)
     hand.look(1, 0, {LAST: (KEY,)})
     hand.copy(1, 0, TOKEN, GATHERED, NUMBERS)
     hand.look(1, 1, {LAST: (FIRST, SECOND)})

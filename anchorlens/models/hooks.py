@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -164,6 +164,39 @@ def masked_attention(
         yield
 
 
+@contextlib.contextmanager
+def cut_copies(
+    model: HookedTransformer,
+    masks: Mapping[int, Bool[Tensor, "copy _ query_pos key_pos"]],
+    *,
+    patterns: Literal["frozen", "recomputed"],
+) -> Iterator[None]:
+    """A batch that holds the same sequences 1 + n times, as they are and with n different edges cut.
+
+    Attention is set to zero after the softmax, without renormalising. Later layers read values that have
+    changed, and their pattern is the first copy's (`frozen`), so that what is measured is carried by the edge
+    itself (direct effect, path patching); or it follows from what they see now (`recomputed`), so that a cut
+    may also change where they look (total effect).
+
+    Args:
+        model: `assert_live` says whether this reaches its logits.
+        masks: layer -> where attention is zeroed in copies 1 .. n.
+        patterns: as above, in the layers of `masks`; a layer that is to be frozen alone has an empty one.
+    """
+
+    def editor(mask: Tensor) -> Any:
+        def edit(pattern: Tensor, hook: Any) -> Tensor:
+            copies = pattern.unflatten(0, (len(mask) + 1, -1))  # [copy, batch, head_index, query, key]
+            changed = copies[:1].expand_as(copies[1:]) if patterns == "frozen" else copies[1:]
+            cut = zeroed(changed, mask[:, None].to(pattern.device))
+            return torch.cat([copies[:1], cut]).flatten(0, 1)
+
+        return edit
+
+    with attached(model, [(hook_name(layer, PATTERN), editor(mask)) for layer, mask in masks.items()]):
+        yield
+
+
 def attention_masks(
     model: HookedTransformer,
     n_pos: int,
@@ -210,7 +243,8 @@ def assert_live(
     """Prove on a small batch that editing a hook point changes what the model answers.
 
     For the pattern: it is zeroed in every layer at once; then what attention reads out (`hook_z`) must be
-    zero in each, and the logits must differ. Other activations are moved, layer by layer, and the logits
+    zero in each, and the logits must differ. It is replaced by one that looks at the first position alone;
+    then every position must read out the same. Other activations are moved, layer by layer, and the logits
     must differ each time. TransformerBridge's native models, for example, compute on without the pattern
     that their hook shows.
 
@@ -239,16 +273,21 @@ def assert_live(
     edit = _to_zero if hook == PATTERN else _moved
     edits = [(hook_name(layer, hook), edit) for layer in range(n_layers)]
     if hook == PATTERN:
-        with attached(model, edits):
-            places = [(layer, Z) for layer in range(n_layers)]
-            read_out = read(model, tokens, places, before_others=True)
-        dead = [layer for (layer, _), z in read_out.items() if z.any()]
-        if dead:
-            raise ValueError(
-                f"interventions on attention need a live {hook_name(dead[0], hook)}, and in this {name} "
-                "zeroing it leaves what attention reads out unchanged; use a HookedTransformer of the same "
-                "weights"
-            )
+        places = [(layer, Z) for layer in range(n_layers)]
+        proofs = (
+            ("zeroing", _to_zero, lambda z: not z.any()),
+            ("replacing", _to_first, lambda z: torch.equal(z, z[:, :1].expand_as(z))),
+        )
+        for doing, change, used in proofs:
+            with attached(model, [(point, change) for point, _ in edits]):
+                read_out = read(model, tokens, places, before_others=True)
+            dead = [layer for (layer, _), z in read_out.items() if not used(z)]
+            if dead:
+                raise ValueError(
+                    f"interventions on attention need a live {hook_name(dead[0], hook)}, and in this {name} "
+                    f"{doing} it leaves what attention reads out unchanged; use a HookedTransformer of the "
+                    "same weights"
+                )
     groups = {"every layer": edits} if hook == PATTERN else {f"layer {i}": [e] for i, e in enumerate(edits)}
     for where, group in groups.items():
         with attached(model, group):
@@ -262,6 +301,13 @@ def assert_live(
 
 def _to_zero(value: Tensor, hook: Any) -> Tensor:
     return torch.zeros_like(value)
+
+
+def _to_first(pattern: Tensor, hook: Any) -> Tensor:
+    """All attention to the first position."""
+    first = torch.zeros_like(pattern)
+    first[..., 0] = 1
+    return first
 
 
 def _moved(value: Float[Tensor, "batch pos d_model"], hook: Any) -> Float[Tensor, "batch pos d_model"]:

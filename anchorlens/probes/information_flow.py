@@ -15,9 +15,9 @@ from anchorlens.models import hooks
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer
-from anchorlens.probes.shared.edge_effects import drops
+from anchorlens.probes.shared.edge_effects import drops, margin
 from anchorlens.probes.shared.flow_diagram import flow_diagram
-from anchorlens.probes.shared.routes import N_ROUTE_SEQUENCES, STAGES, no_stages, routes
+from anchorlens.probes.shared.routes import N_ROUTE_SEQUENCES, routes
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -28,10 +28,15 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class InformationFlow(ProbeResult):
-    """Attention along every edge of one sequence, what each edge does to the answer, and the two routes."""
+    """Attention along every edge of one sequence, what each edge does to the answer, and the routes."""
 
     probe: ClassVar[str] = "information_flow"
-    readings: ClassVar[tuple[str, ...]] = ("inferential_route", "symmetric_route", "margin")
+    readings: ClassVar[tuple[str, ...]] = (
+        "inferential_route",
+        "symmetric_route",
+        "gathered_route",
+        "margin",
+    )
     tokens: np.ndarray
     """[pos] The sequence that is drawn."""
     key_position: int
@@ -44,6 +49,9 @@ class InformationFlow(ProbeResult):
     """What the task trains it on; of an unseen pair, the composition."""
     attention: np.ndarray
     """[layer, head_index, query_pos, key_pos] After the softmax, 0..1, of the drawn sequence."""
+    patterns: str
+    """What later layers attend with when an edge is cut: `frozen`, as without the cut (direct effects), or
+    `recomputed` (total effects)."""
     effects: np.ndarray | None
     """[layer, head_index, query_pos, key_pos] Mean drop of the target's logit margin when that edge alone
     is zeroed, in logits; above 0 = the edge helps. None where not asked for."""
@@ -54,15 +62,21 @@ class InformationFlow(ProbeResult):
     """Mean margin with nothing zeroed: logit of the target minus the largest other."""
     baseline: float | None
     """Mean margin when nobody attends to key and anchors but they themselves: what is left by chance."""
-    stages: dict[str, float | None]
-    """Share of the margin above the baseline that is lost, 0..1, when a stage of a route is cut in all
-    heads: `key to anchors` (all layers but the last), `anchors to last` (all but the first) make the
-    inferential route, `anchors to last, early` (all but the last) and `key to last` (all but the first) the
-    symmetric one. None where there is no margin to lose."""
+    stages: dict[str, dict[str, float | None]]
+    """Route -> stage -> share of the margin above the baseline that is lost, 0..1, when its edges are cut in
+    all heads. `inferential`: `key to anchors` early (all at once: one may be enough), `anchor 1 to last`,
+    `anchor 2 to last` late. `symmetric`: `anchor 1 to last`, `anchor 2 to last` early, `key to last` late.
+    `gathered`: `key to anchors`, `anchor 1 to later anchors` early, `anchor 2 to last` late. None where there
+    is no margin to lose; empty where routes were not asked for."""
+    late_from: dict[str, int]
+    """Route -> the first of its late layers; 1 in a model of two layers, in deeper ones where its score is
+    largest."""
     inferential_route: float | None
-    """The smaller of its two stages: 1 = all is lost without either, 0 = one of them does not matter."""
+    """The smallest of its stages: 1 = all is lost without any of them, 0 = one of them does not matter."""
     symmetric_route: float | None
     """The same of the symmetric route."""
+    gathered_route: float | None
+    """The same of the route on which everything is gathered at the last anchor."""
     n_sequences: int
     """Sequences that effects are averaged over."""
     n_route_sequences: int
@@ -71,14 +85,16 @@ class InformationFlow(ProbeResult):
     """Seed from which those sequences were drawn."""
 
     def headline(self) -> str:
-        """Both route scores."""
+        """The route scores."""
         if self.margin is None:
             return "attention only; effects were not asked for"
+        if not self.stages:
+            return f"margin {self.margin:+.2f}; routes were not asked for"
         if self.inferential_route is None:
             return f"no route: the target's margin is {self.margin:+.2f}, with none to lose"
         return (
-            f"inferential route {self.inferential_route:.2f}, symmetric route {self.symmetric_route:.2f}; "
-            f"margin {self.margin:+.2f}"
+            f"inferential route {self.inferential_route:.2f}, symmetric {self.symmetric_route:.2f}, "
+            f"gathered {self.gathered_route:.2f}; margin {self.margin:+.2f}, patterns {self.patterns}"
         )
 
     def plot(self, head: int | None = None) -> go.Figure:
@@ -105,6 +121,7 @@ class InformationFlow(ProbeResult):
             effects,
             answer=f"{self.answer}" if self.answer == self.target else f"{self.answer} (not {self.target})",
             title=f"Information flow{which}",
+            cut=f"margin lost<br>without the edge,<br>later patterns<br>{self.patterns}",
             note=self._why_no_effects(head),
         )
 
@@ -119,16 +136,31 @@ def information_flow(
     task: AnchorTask,
     tokens: Any = None,
     *,
-    effects: Literal["head", "merged", "routes"] | None = "head",
+    effects: Literal["head", "merged", "routes", "margin"] | None = "head",
+    patterns: Literal["frozen", "recomputed"] = "frozen",
     n_sequences: int = 8,
     seed: int = 0,
 ) -> InformationFlow:
-    """Measure along which attention edges the answer comes about, and by which of the two routes.
+    """Measure along which attention edges the answer comes about, and by which route.
 
     One sequence is drawn. Effects and routes are means over random sequences with key and anchors at
     the same positions, of the trained pairs, with their trained targets: an edge's effect is the drop in
     the target's logit margin when that single edge is zeroed after the softmax, without renormalising. Of
     the last layer only the last position's edges can reach the answer; the others are 0.
+
+    A route's score is the smallest share of the margin, above what is left by chance, that is lost without
+    one of its stages:
+
+    - inferential: the key to the anchors in early layers, **each** anchor to the last position in late ones;
+    - symmetric: each anchor to the last position early, the key to it late;
+    - gathered: the key to the anchors and each anchor to later anchors early, the last anchor to the last
+      position late.
+
+    `key to anchors` is cut to all of them at once: one that has the key is enough, and where two have it,
+    either may stand in for the other. In two layers early is the first and late the second. In deeper models
+    the halves meet where the route scores most, so they must lie in different layers (nine meetings are tried
+    at most). What goes another way, over a noise position for example, or in two ways of which each is
+    enough, scores 0 on all three.
 
     Args:
         model: any HookedTransformer of two layers or more whose attention hooks are alive.
@@ -136,15 +168,18 @@ def information_flow(
         tokens: the sequence, [pos]; where several are given, [sequence, pos], the first is drawn and
             the means are over them. The papers' [35, 63, x, 1, 2, ...] where None.
         effects: `head`: of each edge in each head and in all; `merged`: in all heads at once, which costs
-            less by the number of heads; `routes`: margin and routes, but of no edge; None: neither effects
-            nor routes, the attention alone (also on models whose hooks cannot be edited).
+            less by the number of heads; `routes`: margin and routes, but of no edge; `margin`: that alone;
+            None: the attention alone (as `margin`, also on models whose hooks cannot be edited).
+        patterns: what later layers attend with when an edge is cut. `frozen`: as they do without the cut, so
+            that an effect is carried by the edge itself (direct effect, path patching); `recomputed`: as
+            follows from what they see then (total effect): cutting an early edge may change where they look.
         n_sequences: how many random sequences the effects are averaged over, >= 1; the routes, which cost
             little, over 280.
         seed: of those.
 
     Returns:
-        Attention, effects in logits per head and merged, and two scores, 0..1: 1 = the answer is
-        lost when either stage of that route is cut, 0 = a stage of it does not matter.
+        Attention, effects in logits per head and merged, and three scores, 0..1: 1 = the answer is
+        lost when any stage of that route is cut, 0 = a stage of it does not matter.
 
     Raises:
         ValueError: tokens that are no sequence of the task, a model of one layer, the last anchor at
@@ -162,7 +197,8 @@ def information_flow(
     check_layer(model, -1, minimum=1)
     check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     if effects is not None:
-        check_choice("effects", effects, ("head", "merged", "routes"))
+        check_choice("effects", effects, ("head", "merged", "routes", "margin"))
+    check_choice("patterns", patterns, ("frozen", "recomputed"))
     given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
     if key + task.chain_length == task.seq_len - 1:
         raise ValueError(
@@ -175,29 +211,32 @@ def information_flow(
     target = _targets(task, given, key)[:1]
     answer = hooks.last_logits(model, given[:1]).argmax(dim=-1)
     parts: dict[str, Any] = {"effects": None, "merged_effects": None, "margin": None, "baseline": None}
-    stages, batch, for_routes = no_stages(), given, given
+    parts |= {"stages": {}, "late_from": {}}
+    batch, for_routes = given, given
+    if effects is not None and len(given) == 1:
+        batch, for_routes = (
+            trained_sequences(task, n, key_position=key, seed=seed).tokens
+            for n in (n_sequences, N_ROUTE_SEQUENCES)
+        )
+    targets = _targets(task, for_routes, key)
     if effects is not None:
-        if len(given) == 1:
-            batch, for_routes = (
-                trained_sequences(task, n, key_position=key, seed=seed).tokens
-                for n in (n_sequences, N_ROUTE_SEQUENCES)
-            )
+        logits = hooks.last_logits(model, for_routes)
+        parts["margin"] = margin(logits, targets.to(logits.device)).mean().item()
+    if effects in ("head", "merged", "routes"):
         try:
             hooks.assert_live(model, tokens=batch[:4])
         except ValueError as error:
             raise ValueError(f"{error}; effects=None draws the attention alone") from None
         if effects != "routes":
-            merged = drops(model, batch, _targets(task, batch, key), merged=True)
+            asked = batch, _targets(task, batch, key)
+            merged = drops(model, *asked, merged=True, patterns=patterns)
             parts["merged_effects"] = merged[:, 0].numpy()
             if effects == "head":
                 one = model.cfg.n_heads == 1
-                each = merged if one else drops(model, batch, _targets(task, batch, key), merged=False)
+                each = merged if one else drops(model, *asked, merged=False, patterns=patterns)
                 parts["effects"] = each.numpy()
-        targets = _targets(task, for_routes, key)
-        parts["margin"], parts["baseline"], stages = routes(
-            model, for_routes, targets, key, task.chain_length
-        )
-    inferential, symmetric = (_weaker(stages[a], stages[b]) for a, b in (STAGES[:2], STAGES[2:]))
+        found = routes(model, for_routes, targets, key, task.chain_length, patterns)
+        parts |= {"baseline": found.baseline, "stages": found.stages, "late_from": found.late_from}
     return InformationFlow(
         tokens=given[0].numpy(),
         key_position=key,
@@ -205,9 +244,10 @@ def information_flow(
         answer=int(answer),
         target=int(target),
         attention=pattern.double().cpu().numpy(),
-        stages=stages,
-        inferential_route=inferential,
-        symmetric_route=symmetric,
+        patterns=patterns,
+        inferential_route=_weakest(parts["stages"], "inferential"),
+        symmetric_route=_weakest(parts["stages"], "symmetric"),
+        gathered_route=_weakest(parts["stages"], "gathered"),
         n_sequences=len(batch),
         n_route_sequences=len(for_routes),
         seed=seed,
@@ -215,8 +255,9 @@ def information_flow(
     )
 
 
-def _weaker(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else min(first, second)
+def _weakest(stages: dict[str, dict[str, float | None]], route: str) -> float | None:
+    lost = [share for share in stages.get(route, {}).values() if share is not None]
+    return min(lost, default=None)
 
 
 def _targets(task: AnchorTask, tokens: Int[Tensor, "batch pos"], key: int) -> Int[Tensor, " batch"]:

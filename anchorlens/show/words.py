@@ -54,7 +54,8 @@ CAPTIONS: Mapping[str, Caption] = {
         "Information flow",
         "Each row of circles is the sequence after one more layer, a line's width is attention, its colour "
         "the share of the answer's margin that is lost when this edge alone is cut: key to anchors and then "
-        "anchors to last is the inferential route, anchors first and the key last the symmetric one.",
+        "each anchor to last is the inferential route, anchors first and the key last the symmetric one, "
+        "everything to the last anchor first the gathered one.",
     ),
     "attention_patterns": Caption(
         "Attention patterns",

@@ -23,8 +23,8 @@ LEAST_GAIN = 0.003
 LIMIT = 4.0
 """Standard deviations from the mean beyond which a reading counts no more."""
 MISSING: Mapping[str, float] = {
-    "information_flow.inferential_route": 0.0,
-    "information_flow.symmetric_route": 0.0,
+    "information_flow.inferential_route of pooled anchors": 0.0,
+    "information_flow.symmetric_route of pooled anchors": 0.0,
 }
 """What a reading is taken for where a probe gives none: no route; for the others, the mean."""
 

@@ -1,4 +1,4 @@
-"""Information flow, on models made by hand: which edges matter, and the two routes."""
+"""Information flow, on models made by hand and shipped ones: which edges matter, and the routes."""
 
 import numpy as np
 import pytest
@@ -11,22 +11,26 @@ from known_models import (
     SECOND,
     TASK,
     at,
+    gathering,
     memorising,
     parallel,
     reasoning,
+    twice,
     user_built,
 )
 
-from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, load_checkpoint
 from anchorlens.models import hooks
 from anchorlens.probes import information_flow
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
-from anchorlens.probes.shared.edge_effects import drops, margin
+from anchorlens.probes.shared.edge_effects import drops, margin, margins_without
 from anchorlens.probes.shared.flow_diagram import MOST_LINES, drawn_edges
-from anchorlens.probes.shared.routes import mean_margin, routes
+from anchorlens.probes.shared.routes import group_masks, routes, stages
 
 PAPER = AnchorTask()
 SEQUENCE = [35, 43, 23, 1, 2, 38, 42, 36, 44]
+KEYS_AND_ANCHORS = ((23, 1, 2), (30, 4, 1), (41, 2, 2))
+SEQUENCES = torch.tensor([[35, 43, x, a, b, 38, 42, 36, 44] for x, a, b in KEYS_AND_ANCHORS])
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 
 
@@ -34,33 +38,81 @@ def edges(effects):
     return {tuple(i) for i in np.argwhere(np.abs(effects) > 1e-9).tolist()}
 
 
+def sharp(model):
+    """The same with attention that depends on what is seen."""
+    for block in model.blocks:
+        block.attn.W_Q.data *= 5
+        block.attn.W_K.data *= 5
+    return model
+
+
+def scores(result):
+    return result.inferential_route, result.symmetric_route, result.gathered_route
+
+
 class TestRoutes:
-    def test_a_reasoning_model_takes_the_inferential_route(self):
-        result = information_flow(reasoning(), TASK, SEQUENCE)
-        assert result.inferential_route == pytest.approx(1, abs=1e-9)
-        assert result.symmetric_route == pytest.approx(0, abs=1e-9)
+    @pytest.mark.parametrize(
+        ("depth", "late_from", "patterns"),
+        [
+            ({}, 1, "frozen"),
+            ({}, 1, "recomputed"),
+            ({"n_layers": 3, "layers": (1, 2)}, 2, "frozen"),
+            ({"n_layers": 4, "layers": (0, 3)}, None, "frozen"),
+        ],
+        ids=["2 layers", "2 layers, recomputed", "1 and 2 of 3", "0 and 3 of 4"],
+    )
+    @pytest.mark.parametrize(
+        ("model", "expected"),
+        [
+            (reasoning, (1, 0, 0)),
+            (twice, (1, 0, 0)),
+            (memorising, (0, 1, 0)),
+            (gathering, (0, 0, 1)),
+            (parallel, (0, 0, 0)),
+        ],
+    )
+    def test_tell_models_made_by_hand_apart(self, model, expected, depth, late_from, patterns):
+        result = information_flow(model(**depth), TASK, SEQUENCES, effects="routes", patterns=patterns)
+        assert result.margin == pytest.approx(10) and result.answer == result.target
+        assert scores(result) == pytest.approx(expected, abs=1e-9)
+        if 1 in expected and late_from:
+            assert list(result.late_from.values())[expected.index(1)] == late_from
+
+    def test_the_edges_of_a_reasoning_model(self):
+        result = information_flow(reasoning(), TASK, SEQUENCES)
         # [layer, head, query, key]: key to first anchor, then each anchor to last; each alone takes all of it
         assert edges(result.effects) == {(0, 0, FIRST, KEY), (1, 0, LAST, FIRST), (1, 1, LAST, SECOND)}
         assert result.effects[0, 0, FIRST, KEY] == pytest.approx(10) == result.margin
         assert result.answer == result.target == 23 + 5 + 1
 
-    def test_a_memorising_model_takes_the_symmetric_route(self):
-        result = information_flow(memorising(), TASK, SEQUENCE)
-        assert result.symmetric_route == pytest.approx(1, abs=1e-9)
-        assert result.inferential_route == pytest.approx(0, abs=1e-9)
+    def test_the_edges_of_a_memorising_model(self):
+        result = information_flow(memorising(), TASK, SEQUENCES)
         assert edges(result.effects) == {(0, 0, LAST, FIRST), (0, 0, LAST, SECOND), (1, 0, LAST, KEY)}
 
-    def test_a_model_that_brings_all_to_the_last_position_at_once_takes_neither(self):
-        """One stage of each route matters, `anchors to last` and `key to last`; the other stage does not."""
-        result = information_flow(parallel(), TASK, SEQUENCE)
-        assert result.margin == pytest.approx(10) and result.answer == result.target
-        assert (result.inferential_route, result.symmetric_route) == pytest.approx((0, 0), abs=1e-9)
-        assert list(result.stages.values()) == pytest.approx([0, 1, 0, 1], abs=1e-9)
+    def test_the_edges_of_a_gathering_model(self):
+        result = information_flow(gathering(), TASK, SEQUENCES)
+        assert edges(result.effects) == {(0, 0, SECOND, KEY), (0, 1, SECOND, FIRST), (1, 0, LAST, SECOND)}
+
+    def test_where_either_anchor_may_bring_the_key_no_edge_alone_matters_but_the_stage_does(self):
+        result = information_flow(twice(), TASK, SEQUENCES)
+        assert edges(result.merged_effects) == {(1, LAST, FIRST), (1, LAST, SECOND)}
+        assert result.stages["inferential"]["key to anchors"] == pytest.approx(1)
+
+    @pytest.mark.parametrize("model", [reasoning, memorising, gathering, twice, parallel])
+    def test_models_made_by_hand_are_right_on_every_pair(self, model):
+        batch = trained_sequences(AnchorTask(key_min=20, key_max=49, unseen_pairs=()), 64)
+        assert torch.equal(hooks.last_logits(model(), batch.tokens).argmax(dim=-1), batch.targets)
+
+    def test_what_is_brought_to_the_last_position_at_once_has_a_stage_of_each_route(self):
+        found = information_flow(parallel(), TASK, SEQUENCES).stages
+        assert list(found["inferential"].values()) == pytest.approx([0, 1, 1], abs=1e-9)
+        assert list(found["symmetric"].values()) == pytest.approx([0, 0, 1], abs=1e-9)
+        assert list(found["gathered"].values()) == pytest.approx([0, 0, 1], abs=1e-9)
 
     def test_a_random_start_has_no_route(self):
         for seed in range(4):
             result = information_flow(build_model(ModelConfig(gamma=0.5), seed=seed), PAPER)
-            assert result.inferential_route is None and result.symmetric_route is None
+            assert scores(result) == (None, None, None)
             assert "no route" in repr(result)
             result.plot()
 
@@ -74,59 +126,76 @@ class TestRoutes:
             model.pos_embed.W_pos[FIRST, at(COPIED, 23)] = 0.5
         result = information_flow(model, TASK, torch.tensor([SEQUENCE, SEQUENCE]))
         assert (result.margin, result.baseline) == pytest.approx((10, 0))
-        assert result.stages["key to anchors"] == pytest.approx(1 / 2) == result.inferential_route
+        found = result.stages["inferential"]["key to anchors"]
+        assert found == pytest.approx(1 / 2) == result.inferential_route
 
-    def test_each_stage_cuts_both_anchors_and_the_rest_is_above_the_baseline(self):
+    def test_shares_are_of_what_is_above_the_baseline(self):
         """A bias towards one answer that is no target here stays when all is hidden: the baseline is below
-        0. And each anchor alone is enough to lose the answer, so both are cut and nothing else."""
+        0."""
         model = reasoning()
         with torch.no_grad():
             model.unembed.b_U[0] = 4
-        result = information_flow(model, TASK, SEQUENCE)
+        result = information_flow(model, TASK, SEQUENCES)
         assert (result.margin, result.baseline) == pytest.approx((6, -4))
-        assert list(result.stages.values()) == pytest.approx([1, 1, 0, 0], abs=1e-9)
+        assert list(result.stages["inferential"].values()) == pytest.approx([1, 1, 1], abs=1e-9)
         strong = [trace.hovertext for trace in result.plot().data if trace.mode == "lines"]
         assert sum("effect +1.00" in text for text in strong) == 3  # of what can be lost, 10
 
-    def test_a_stage_needs_both_of_its_anchors(self):
-        """`memorising` reads both anchors early; hidden one at a time, each alone loses the answer."""
-        model = memorising()
-        result = information_flow(model, TASK, SEQUENCE)
-        batch = torch.tensor([SEQUENCE])
-        target = torch.tensor([result.target])
-        for anchor in (FIRST, SECOND):
-            cut = [(range(1), [LAST], [anchor])]
-            assert mean_margin(model, batch, target, cut) == pytest.approx(0, abs=1e-9)
-        seen = []
-        original = hooks.masked_attention
+    def test_stages_are_these_edges(self):
+        early, late, key, end = range(2), range(2, 5), range(2, 3), range(8, 9)
+        first, second, third = range(3, 4), range(4, 5), range(5, 6)
+        assert stages(range(3, 5), 8, 5, 2) == {
+            "inferential": {
+                "key to anchors": (early, range(3, 5), key),
+                "anchor 1 to last": (late, end, first),
+                "anchor 2 to last": (late, end, second),
+            },
+            "symmetric": {
+                "anchor 1 to last": (early, end, first),
+                "anchor 2 to last": (early, end, second),
+                "key to last": (late, end, key),
+            },
+            "gathered": {
+                "key to anchors": (early, range(3, 5), key),
+                "anchor 1 to later anchors": (early, second, first),
+                "anchor 2 to last": (late, end, second),
+            },
+        }
+        assert stages(range(3, 6), 8, 5, 2)["gathered"] == {
+            "key to anchors": (early, range(3, 6), key),
+            "anchor 1 to later anchors": (early, range(4, 6), first),
+            "anchor 2 to later anchors": (early, third, second),
+            "anchor 3 to last": (late, end, third),
+        }
 
-        def watched(model, masks):
-            seen.append(
-                {layer: {tuple(i) for i in mask[0, 0].nonzero().tolist()} for layer, mask in masks.items()}
-            )
-            return original(model, masks)
+    def test_masks_are_of_each_cut_and_layer(self):
+        both = (range(1), range(4, 5), range(2, 3)), (range(1, 2), range(8, 9), range(3, 5))
+        masks = group_masks([both, both[:1]], 3, 9)
+        assert masks[0].nonzero().tolist() == [[0, 0, 4, 2], [1, 0, 4, 2]]
+        assert masks[1].nonzero().tolist() == [[0, 0, 8, 3], [0, 0, 8, 4]]
+        assert not masks[2].any() and masks[2].shape == (2, 1, 9, 9)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(hooks, "masked_attention", watched)
-            routes(model, batch, target, KEY, 2)
-        early_anchors = {(LAST, FIRST), (LAST, SECOND)}
-        to_anchors = {(FIRST, KEY), (SECOND, KEY)}
-        assert seen[2:] == [{0: to_anchors}, {1: early_anchors}, {0: early_anchors}, {1: {(LAST, KEY)}}]
-        hidden = {(query, p) for p in (KEY, FIRST, SECOND) for query in range(p + 1, LAST + 1)}
-        assert seen[0] == {} and seen[1] == {0: hidden, 1: hidden}
+    def test_a_stage_is_what_masking_by_hand_loses(self):
+        """In a random model of four layers, total effects: the same as one full pass for each stage."""
+        model = sharp(user_built(d_model=16, d_mlp=16, d_head=4, n_layers=4))
+        tokens = PAPER.sample(28, seed=1).tokens
+        targets = hooks.last_logits(model, tokens).argmax(dim=-1)  # its own answers, which have a margin
+        clean = margin(hooks.last_logits(model, tokens), targets).mean().item()
+        found = routes(model, tokens, targets, KEY, 2, "recomputed")
+        for name, late_from in found.late_from.items():
+            for stage, (layers, queries, keys) in stages(range(3, 5), 8, 4, late_from)[name].items():
+                mask = torch.zeros(1, 1, 9, 9, dtype=torch.bool)
+                mask[:, :, list(queries), keys.start : keys.stop] = True
+                with hooks.masked_attention(model, dict.fromkeys(layers, mask)):
+                    without = margin(hooks.last_logits(model, tokens), targets).mean().item()
+                share = np.clip((clean - without) / (clean - found.baseline), 0, 1)
+                assert found.stages[name][stage] == pytest.approx(share, abs=1e-3)
 
-    def test_in_deeper_models_a_stage_is_all_layers_but_the_last_or_the_first(self, monkeypatch):
-        seen = []
-
-        def margin_of(model, tokens, targets, cuts=()):
-            seen.append([list(layers) for layers, _, _ in cuts])
-            return 0.0 if cuts else 10.0
-
-        monkeypatch.setattr("anchorlens.probes.shared.routes.mean_margin", margin_of)
-        batch = PAPER.sample(2)
-        routes(user_built(n_layers=4), batch.tokens, batch.targets, KEY, 2)
-        every, early, late = [0, 1, 2, 3], [0, 1, 2], [1, 2, 3]
-        assert seen == [[], [every] * 3, [early], [late], [early], [late]]
+    def test_do_not_depend_on_how_they_are_batched(self, monkeypatch):
+        model, batch = twice(n_layers=3, layers=(0, 1)), trained_sequences(TASK, 30)
+        whole = routes(model, batch.tokens, batch.targets, KEY, 2)
+        monkeypatch.setattr(hooks, "sequences_per_batch", lambda model, n_pos: 7)
+        assert routes(model, batch.tokens, batch.targets, KEY, 2) == whole
 
     def test_a_trained_override_is_what_is_asked_for(self):
         """A lookup that answers (1, 2) with x - 6: the trained target of an override, not x + 6."""
@@ -142,24 +211,65 @@ class TestRoutes:
 
 class TestEffects:
     def test_are_what_masking_each_edge_by_hand_gives(self):
-        """Every edge of a random 3-layer 4-head model, one at a time and with a full pass each."""
-        model = user_built(d_model=16, d_mlp=16, d_head=4)
+        """Edges of a random 3-layer 4-head model, one at a time and with a full pass each: total effects,
+        and direct ones, with the patterns of all layers kept from a pass without the cut."""
+        model = sharp(user_built(d_model=16, d_mlp=16, d_head=4))
         batch = PAPER.sample(5, seed=1)
         tokens, targets = batch.tokens, batch.targets
-        found = drops(model, tokens, targets, merged=False).numpy()
-        merged = drops(model, tokens, targets, merged=True).numpy()
+        found, merged = (
+            {
+                patterns: drops(model, tokens, targets, merged=merged, patterns=patterns).numpy()
+                for patterns in ("frozen", "recomputed")
+            }
+            for merged in (False, True)
+        )
         clean = margin(hooks.last_logits(model, tokens), targets).mean().item()
-        rng = np.random.default_rng(0)
-        for layer, head, query in rng.integers([0, 0, 0], [3, 4, 9], (25, 3)).tolist() + [
-            [2, 3, 8],
-            [1, 0, 8],
-        ]:
-            key = int(rng.integers(0, query + 1))
-            for h, effects in ((head, found[layer, head]), (None, merged[layer, 0])):
+        kept = hooks.read(model, tokens, [(layer, hooks.PATTERN) for layer in range(3)])
+
+        def freezing(layer):
+            name = hooks.hook_name(layer, hooks.PATTERN)
+            return name, lambda pattern, hook: kept[layer, hooks.PATTERN]
+
+        some = np.random.default_rng(0).integers([0, 0, 0], [3, 4, 9], (25, 3)).tolist()
+        differ = 0
+        for layer, head, query in [*some, [2, 3, 8], [1, 0, 8]]:
+            key = int(np.random.default_rng(query).integers(0, query + 1))
+            for h, effects in ((head, found), (None, merged)):
                 masks = hooks.attention_masks(model, 9, layer=layer, head=h, query=query, key=key)
-                with hooks.masked_attention(model, masks):
-                    without = margin(hooks.last_logits(model, tokens), targets).mean().item()
-                assert effects[query, key] == pytest.approx(clean - without, abs=1e-5)
+                for patterns, given in effects.items():
+                    frozen = [freezing(layer) for layer in range(3)] if patterns == "frozen" else []
+                    with model.hooks(frozen), hooks.masked_attention(model, masks):
+                        without = margin(hooks.last_logits(model, tokens), targets).mean().item()
+                    assert given[layer, h or 0, query, key] == pytest.approx(clean - without, abs=1e-5)
+                differ += abs(effects["frozen"] - effects["recomputed"])[layer, h or 0, query, key] > 1e-4
+        assert differ > 5
+
+    def test_frozen_patterns_are_those_that_attention_reads_out(self):
+        """Behind a cut: the pattern of the copies is the clean one, and what is read out is it times values
+        that have changed."""
+        model = user_built(d_model=16, d_mlp=16, d_head=4)
+        tokens = PAPER.sample(3, seed=1).tokens
+        masks = {0: torch.ones(2, 1, 9, 9, dtype=torch.bool), 1: torch.zeros(2, 1, 9, 9, dtype=torch.bool)}
+        with hooks.cut_copies(model, masks, patterns="frozen"):
+            places = [(1, hook) for hook in (hooks.PATTERN, hooks.VALUE, hooks.Z)]
+            found = hooks.read(model, tokens.repeat(3, 1), places)
+        pattern, value, z = (found[place].unflatten(0, (3, 3)) for place in places)
+        clean = hooks.read(model, tokens, places)[places[0]]
+        assert torch.equal(pattern[1], pattern[0]) and torch.allclose(pattern[0], clean, atol=1e-6)
+        assert not torch.allclose(value[1], value[0], atol=1e-3)
+        assert torch.allclose(z[1], torch.einsum("bhqk,bkhd->bqhd", pattern[0], value[1]), atol=1e-5)
+        with hooks.cut_copies(model, masks, patterns="recomputed"):
+            again = hooks.read(model, tokens.repeat(3, 1), places[:1])[places[0]].unflatten(0, (3, 3))
+        assert torch.equal(again[0], pattern[0]) and not torch.allclose(again[1], again[0], atol=1e-4)
+
+    def test_margins_are_of_each_cut(self):
+        """`gathering` without the edge that the second cut takes, and with one that does not matter."""
+        model, batch = gathering(), trained_sequences(TASK, 5)
+        nothing, key = (range(1), range(8, 9), range(1)), (range(1), range(4, 5), range(2, 3))
+        masks = group_masks([[nothing], [key]], 2, 9)
+        residual = model(batch.tokens, stop_at_layer=0)
+        clean, cut = margins_without(model, residual, batch.targets, masks, start=0, patterns="frozen")
+        assert clean.tolist() == cut[0].tolist() == [10] * 5 and cut[1].tolist() == [0] * 5
 
     def test_do_not_depend_on_how_they_are_batched(self, monkeypatch):
         model = user_built(d_model=16, d_mlp=16, d_head=4)
@@ -174,7 +284,7 @@ class TestEffects:
         direction = torch.randn(16, generator=torch.Generator().manual_seed(0))
         model.blocks[1].hook_resid_pre.add_hook(lambda value, hook: value + direction)
         batch = PAPER.sample(4, seed=1)
-        found = drops(model, batch.tokens, batch.targets, merged=True)
+        found = drops(model, batch.tokens, batch.targets, merged=True, patterns="recomputed")
         clean = margin(hooks.last_logits(model, batch.tokens), batch.targets).mean()
         with hooks.masked_attention(model, hooks.attention_masks(model, 9, layer=1, query=8, key=3)):
             without = margin(hooks.last_logits(model, batch.tokens), batch.targets).mean()
@@ -193,11 +303,20 @@ class TestEffects:
         assert alone.margin == both.margin and alone.plot().data
 
     def test_routes_alone(self):
-        both = information_flow(reasoning(), TASK, SEQUENCE)
-        alone = information_flow(reasoning(), TASK, SEQUENCE, effects="routes")
+        both = information_flow(reasoning(), TASK, SEQUENCES)
+        alone = information_flow(reasoning(), TASK, SEQUENCES, effects="routes")
         assert alone.effects is None and alone.merged_effects is None
         assert (alone.margin, alone.baseline, alone.stages) == (both.margin, both.baseline, both.stages)
         assert "attention only" in str(alone.plot().layout.annotations)
+
+    def test_the_margin_alone(self):
+        both = information_flow(reasoning(), TASK, SEQUENCES)
+        alone = information_flow(reasoning(), TASK, SEQUENCES, effects="margin")
+        assert alone.margin == both.margin and alone.baseline is None and alone.stages == {}
+        assert scores(alone) == (None, None, None) and repr(alone).endswith(
+            "(margin +10.00; routes were not asked for)"
+        )
+        assert "attention only: these effects were not asked for" in str(alone.plot().layout.annotations)
 
     def test_sequences_are_of_all_seen_pairs(self):
         model, seen = build_model(SMALL), []
@@ -221,9 +340,8 @@ class TestEffects:
 
 class TestInput:
     def test_several_sequences_are_averaged_and_the_first_is_drawn(self):
-        rows = [[35, 43, x, a, b, 38, 42, 36, 44] for x, a, b in ((23, 1, 2), (30, 4, 1), (41, 2, 2))]
-        result = information_flow(reasoning(), TASK, torch.tensor(rows))
-        assert result.tokens.tolist() == rows[0] and result.n_sequences == 3
+        result = information_flow(reasoning(), TASK, SEQUENCES)
+        assert result.tokens.tolist() == SEQUENCES[0].tolist() and result.n_sequences == 3
 
     def test_the_key_stands_elsewhere(self):
         result = information_flow(build_model(SMALL), PAPER, [23, 1, 2, 43, 46, 74, 44, 72, 60])
@@ -266,15 +384,75 @@ class TestInput:
         with pytest.raises(ValueError, match="effects must be one of"):
             information_flow(build_model(SMALL), PAPER, effects="heads")
 
+    def test_patterns_are_named(self):
+        with pytest.raises(ValueError, match="patterns must be one of 'frozen', 'recomputed', got 'clean'"):
+            information_flow(build_model(SMALL), PAPER, patterns="clean")
+
     @pytest.mark.parametrize("n_sequences", [0, 1.5])
     def test_the_number_of_sequences_is_checked(self, n_sequences):
         with pytest.raises(ValueError, match="n_sequences must be"):
             information_flow(build_model(SMALL), PAPER, n_sequences=n_sequences)
 
 
+@pytest.fixture(scope="module")
+def shipped():
+    """Merged effects in the four shipped models, over 280 sequences, by name and patterns."""
+    found = {}
+    for path in checkpoints.shipped():
+        loaded = load_checkpoint(path)
+        model, tokens = loaded.build_model(), trained_sequences(loaded.task, 280).tokens
+        for patterns in ("frozen", "recomputed"):
+            result = information_flow(model, loaded.task, tokens, effects="merged", patterns=patterns)
+            found[path.stem, patterns] = result
+    return found
+
+
+class TestShippedModels:
+    """Between noise tokens nothing flows, and an early edge is not blamed for where later layers look."""
+
+    NOISE = tuple(at for at in range(9) if at not in (KEY, FIRST, SECOND, LAST))
+
+    def noise(self, result):
+        """Largest effect of an edge from noise to noise, in parts of the margin."""
+        return abs(result.merged_effects[:, self.NOISE][:, :, self.NOISE]).max() / abs(result.margin)
+
+    @pytest.mark.parametrize("name", ["phase1", "phase2", "phase2-commutative", "phase3"])
+    def test_edges_between_noise_tokens_have_no_direct_effect(self, shipped, name):
+        assert self.noise(shipped[name, "frozen"]) < 0.05
+
+    def test_edges_between_noise_tokens_can_have_a_total_effect(self, shipped):
+        assert self.noise(shipped["phase2", "recomputed"]) > 0.1
+
+    @pytest.mark.parametrize(("name", "total"), [("phase3", 1.02), ("phase2", 0.89)])
+    def test_what_no_later_layer_reads_has_no_direct_effect(self, shipped, name, total):
+        """Key to first anchor in layer 0, which the last position hardly looks at in layer 1."""
+
+        def lost(patterns):
+            result = shipped[name, patterns]
+            return result.merged_effects[0, FIRST, KEY] / (result.margin - result.baseline)
+
+        assert shipped[name, "frozen"].attention[1, 0, LAST, FIRST] < 0.02
+        assert abs(lost("frozen")) < 0.02
+        assert lost("recomputed") == pytest.approx(total, abs=0.05)
+
+    def test_routes(self, shipped):
+        """Phase 3 at gamma .7 gathers at the second anchor, Phase 2 with commutativity is symmetric."""
+        assert scores(shipped["phase1", "frozen"]) == (None, None, None)
+        inferential, symmetric, gathered = scores(shipped["phase3", "frozen"])
+        assert gathered > 0.6 and max(inferential, symmetric) < 0.05
+        inferential, symmetric, gathered = scores(shipped["phase2-commutative", "frozen"])
+        assert symmetric > 0.5 and max(inferential, gathered) < 0.05
+
+
 class TestDiagram:
+    def test_says_what_was_measured(self):
+        for patterns in ("frozen", "recomputed"):
+            result = information_flow(reasoning(), TASK, SEQUENCES, effects="merged", patterns=patterns)
+            titles = [str(trace.marker.colorbar.title.text) for trace in result.plot().data]
+            assert any(patterns in title for title in titles) and f"patterns {patterns}" in repr(result)
+
     def test_edges_that_matter_are_coloured_and_the_answer_is_written(self):
-        result = information_flow(reasoning(), TASK, SEQUENCE)
+        result = information_flow(reasoning(), TASK, SEQUENCES)
         figure = result.plot()
         lines = [trace for trace in figure.data if trace.mode == "lines"]
         colours = {trace.hovertext: trace.line.color for trace in lines}
@@ -300,11 +478,11 @@ class TestDiagram:
         assert sum("effect +0.64" in text for text in texts) == 1
 
     def test_one_head(self):
-        result = information_flow(reasoning(), TASK, SEQUENCE)
+        result = information_flow(reasoning(), TASK, SEQUENCES)
         assert "head 1" in result.plot(head=1).layout.title.text
         with pytest.raises(ValueError, match="head must be"):
             result.plot(head=2)
-        merged = information_flow(reasoning(), TASK, SEQUENCE, effects="merged")
+        merged = information_flow(reasoning(), TASK, SEQUENCES, effects="merged")
         assert len({trace.line.color for trace in merged.plot(head=1).data if trace.mode == "lines"}) == 1
         texts = [note.text for note in merged.plot(head=1).layout.annotations]
         assert "attention only: these effects were not asked for" in texts

@@ -1,12 +1,17 @@
 """The readings: what they may look at, and that width does not show in them."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 import torch
+from known_models import TASK as HAND_TASK
+from known_models import gathering, memorising, parallel, reasoning
 
 from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, load_checkpoint
 from anchorlens.probes.shared.checks import check_inputs
 from anchorlens.verdict import READINGS, take_readings
+from anchorlens.verdict.pooled_routes import pooled_routes
 from anchorlens.verdict.readings import MEASURED, held_out_sequences
 
 PAPER = AnchorTask()
@@ -54,7 +59,7 @@ def test_width_does_not_show_in_a_random_start():
     for name in ("stable_rank.w_q_normalized", "q_condensation.mean_abs_cosine"):
         assert [reading[name] for reading in found] == pytest.approx([1, 1], abs=0.15)
     for reading in found:
-        assert reading["information_flow.inferential_route"] is None
+        assert reading["information_flow.inferential_route of pooled anchors"] is None
         assert abs(reading["v_similarity.centred_gap"]) < 0.2
 
 
@@ -68,6 +73,16 @@ def test_what_composes_and_what_memorises_read_apart():
     assert composing[nearest] > 0.5 > 0.2 > memorising[nearest]
     held_out = "information_flow.margin of held-out keys"
     assert composing[held_out] > 0 > memorising[held_out]
+
+
+def test_pooled_routes_do_not_ask_for_each_anchor():
+    """What is gathered at one anchor passes as inferential, unlike in the probe."""
+    found = {
+        model: pooled_routes(model(), HAND_TASK) for model in (reasoning, gathering, memorising, parallel)
+    }
+    assert astuple(found[reasoning]) == astuple(found[gathering]) == pytest.approx((1, 0), abs=1e-9)
+    assert astuple(found[memorising]) == pytest.approx((0, 1), abs=1e-9)
+    assert astuple(found[parallel]) == pytest.approx((0, 0), abs=1e-9)
 
 
 def test_held_out_sequences_are_of_trained_pairs_with_held_out_keys():

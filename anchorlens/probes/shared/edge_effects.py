@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -53,12 +54,39 @@ def edge_masks(
     return masks
 
 
+def margins_without(
+    model: HookedTransformer,
+    residual: Float[Tensor, "batch pos d_model"],
+    targets: Int[Tensor, " batch"],
+    masks: Mapping[int, Bool[Tensor, "cut _ query_pos key_pos"]],
+    *,
+    start: int,
+    patterns: Literal["frozen", "recomputed"],
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, "cut batch"]]:
+    """Margins with nothing cut, and with each of several cuts, in one pass.
+
+    Args:
+        model: whose attention hooks are alive.
+        residual: what the layer `start` reads, of each sequence.
+        targets: what they should be answered with.
+        masks: layer -> where each cut zeroes attention; of every layer from `start` on.
+        start: the first layer of the pass.
+        patterns: what layers behind a cut attend with, see `hooks.cut_copies`.
+    """
+    n_copies = len(masks[start]) + 1
+    with hooks.cut_copies(model, masks, patterns=patterns):
+        logits = model(residual.repeat(n_copies, 1, 1), start_at_layer=start)[:, -1]
+    clean, *cut = margin(logits, targets.repeat(n_copies)).unflatten(0, (n_copies, -1))
+    return clean, torch.stack(cut)
+
+
 def drops(
     model: HookedTransformer,
     tokens: Int[Tensor, "batch pos"],
     targets: Int[Tensor, " batch"],
     *,
     merged: bool,
+    patterns: Literal["frozen", "recomputed"] = "frozen",
 ) -> Float[Tensor, "layer head_index query_pos key_pos"]:
     """Mean drop of the target's margin when each edge alone is zeroed; above 0 where the edge helps.
 
@@ -70,23 +98,26 @@ def drops(
         tokens: sequences with key and anchors at the same positions.
         targets: what they should be answered with.
         merged: zero an edge in all heads at once; the result then has one head.
+        patterns: what later layers attend with, see `hooks.cut_copies`.
     """
     n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
     total = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64)
-    device = device_of(model)
-    for some_tokens, some_targets in zip(tokens.split(size), targets.to(device).split(size), strict=True):
-        n = len(some_tokens)
+    empty = torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool)
+    most = max(1, size // 8)  # sequences, so that at least seven cuts share what is not cut
+    for some_tokens, some_targets in zip(
+        tokens.split(most), targets.to(device_of(model)).split(most), strict=True
+    ):
         with measuring(model):
-            residual = model(some_tokens.to(device), stop_at_layer=0)  # [batch, pos, d_model]
-            clean = margin(model(residual, start_at_layer=0)[:, -1], some_targets)  # [batch]
+            residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)  # [batch, pos, d_model]
             for layer in range(n_layers):
                 edges = causal_edges(n_heads, n_pos, last_only=layer == n_layers - 1, merged=merged)
-                for some in edges.split(max(1, size // n)):
-                    masks = edge_masks(some, n_heads, n_pos, merged=merged).repeat_interleave(n, dim=0)
-                    with hooks.masked_attention(model, {layer: masks}):
-                        logits = model(residual.repeat(len(some), 1, 1), start_at_layer=layer)[:, -1]
-                    without = margin(logits, some_targets.repeat(len(some))).unflatten(0, (len(some), n))
+                for some in edges.split(max(1, size // len(some_tokens) - 1)):
+                    masks = dict.fromkeys(range(layer, n_layers), empty.expand(len(some), -1, -1, -1))
+                    masks[layer] = edge_masks(some, n_heads, n_pos, merged=merged)
+                    clean, without = margins_without(
+                        model, residual, some_targets, masks, start=layer, patterns=patterns
+                    )
                     total[layer].index_put_(
                         tuple(some.T), (clean - without).sum(dim=1).cpu(), accumulate=True
                     )

@@ -26,6 +26,7 @@ def flow_diagram(
     *,
     answer: str,
     title: str,
+    cut: str,
     note: str = "",
 ) -> go.Figure:
     """Draw attention and effects of one sequence.
@@ -37,6 +38,7 @@ def flow_diagram(
         effects: share of the margin that is lost without the edge, drawn from -1 to 1; line colour.
         answer: written behind the last token.
         title: of the figure.
+        cut: what the colours say.
         note: written into it.
     """
     import plotly.graph_objects as go
@@ -80,7 +82,7 @@ def flow_diagram(
             hoverinfo="skip",
         )
     if effects is not None:
-        bar = {"title": {"text": "margin lost<br>without the edge"}, "len": 0.75, "thickness": 14}
+        bar = {"title": {"text": cut}, "len": 0.75, "thickness": 14}
         figure.add_scatter(
             x=[None],
             y=[None],

@@ -1,26 +1,70 @@
-"""The two routes from key and anchors to the answer: what is lost when a stage of one is cut."""
+"""Routes from key and anchors to the answer: what is lost when a stage of one is cut."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from anchorlens.models import hooks
-from anchorlens.probes.shared.edge_effects import margin
+from anchorlens.models.measuring import device_of, measuring
+from anchorlens.probes.shared.edge_effects import margins_without
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 N_ROUTE_SEQUENCES = 280
 """Random sequences that the routes are averaged over: twenty of each of the papers' trained pairs."""
+N_TO_CHOOSE = 28
+"""Of these, the first, by which the layer is chosen where a route's halves meet."""
+MOST_MEETINGS = 9
+"""Layers tried for that, evenly spread: every one up to ten layers."""
+CUTS_AT_ONCE = 15
+"""Cuts that share a pass, and in it the sequences as they are."""
 
-STAGES = ("key to anchors", "anchors to last", "anchors to last, early", "key to last")
-"""Stages of the inferential route, then of the symmetric one."""
+Edges = tuple[range, range, range]
+"""(layers, queries, keys): every edge from one of the keys to one of the queries, in all heads."""
+
+
+def stages(anchors: range, last: int, n_layers: int, late_from: int) -> dict[str, dict[str, Edges]]:
+    """Route -> stage -> the edges that carry it: a first half in early layers, a second in late ones.
+
+    Args:
+        anchors: their positions; the key stands before them.
+        last: the last position.
+        n_layers: of the model.
+        late_from: the first of the late layers.
+    """
+    early, late = range(late_from), range(late_from, n_layers)
+    key, n = range(anchors[0] - 1, anchors[0]), len(anchors)
+    at, end = [range(anchor, anchor + 1) for anchor in anchors], range(last, last + 1)
+    to_anchors = {"key to anchors": (early, anchors, key)}
+    return {
+        "inferential": to_anchors | {f"anchor {i + 1} to last": (late, end, at[i]) for i in range(n)},
+        "symmetric": {f"anchor {i + 1} to last": (early, end, at[i]) for i in range(n)}
+        | {"key to last": (late, end, key)},
+        "gathered": to_anchors
+        | {f"anchor {i + 1} to later anchors": (early, anchors[i + 1 :], at[i]) for i in range(n - 1)}
+        | {f"anchor {n} to last": (late, end, at[-1])},
+    }
+
+
+@dataclass(frozen=True)
+class Routes:
+    """What was measured of the routes."""
+
+    baseline: float
+    """Mean margin when nobody attends to key and anchors but they themselves."""
+    stages: dict[str, dict[str, float | None]]
+    """Route -> stage -> share of the margin above the baseline that is lost without it, 0..1; None where the
+    margin is not above 0 and above the baseline."""
+    late_from: dict[str, int]
+    """Route -> the first layer of its second half."""
 
 
 def routes(
@@ -29,8 +73,12 @@ def routes(
     targets: Int[Tensor, " batch"],
     key: int,
     chain_length: int,
-) -> tuple[float, float, dict[str, float | None]]:
+    patterns: Literal["frozen", "recomputed"] = "frozen",
+) -> Routes:
     """How much of the margin is lost when each stage of a route is cut in all heads.
+
+    In two layers a route's first half is layer 0 and its second layer 1. In deeper models the halves meet
+    where the route's weakest stage loses most, chosen by the first `N_TO_CHOOSE` of the sequences.
 
     Args:
         model: of two layers or more, whose attention hooks are alive.
@@ -38,57 +86,80 @@ def routes(
         targets: what they should be answered with.
         key: position of the key; the anchors follow it and end before the last position.
         chain_length: how many anchors.
-
-    Returns:
-        Mean margin in logits; the same when nobody attends to key and anchors but they themselves; and for
-        each of `STAGES` the share 0..1 of the difference that is lost without it, None where the margin is
-        not above 0 and above that baseline.
+        patterns: what later layers attend with, see `hooks.cut_copies`.
     """
-    n_layers, last = model.cfg.n_layers, tokens.shape[1] - 1
-    anchors = range(key + 1, key + 1 + chain_length)
-    every, early, late = range(n_layers), range(n_layers - 1), range(1, n_layers)
-    cuts = (
-        (early, anchors, [key]),
-        (late, [last], anchors),
-        (early, [last], anchors),
-        (late, [last], [key]),
-    )
-    hidden = [(every, range(position + 1, last + 1), [position]) for position in (key, *anchors)]
-    clean = mean_margin(model, tokens, targets)
-    baseline = mean_margin(model, tokens, targets, hidden)
-    stages = no_stages()
-    if clean > 0 and clean > baseline:
-        for name, cut in zip(STAGES, cuts, strict=True):
-            lost = (clean - mean_margin(model, tokens, targets, [cut])) / (clean - baseline)
-            stages[name] = float(np.clip(lost, 0, 1))
-    return clean, baseline, stages
+    n_layers, anchors = model.cfg.n_layers, range(key + 1, key + 1 + chain_length)
+    meetings = np.linspace(1, n_layers - 1, min(MOST_MEETINGS, n_layers - 1)).round().astype(int).tolist()
+    options = {s: stages(anchors, tokens.shape[1] - 1, n_layers, s) for s in meetings}
+    names = options[1].keys()
+    late_from = dict.fromkeys(names, 1)
+    if len(options) > 1:
+        every = [edges for split in options.values() for one in split.values() for edges in one.values()]
+        _, lost = shares(model, tokens[:N_TO_CHOOSE], targets[:N_TO_CHOOSE], key, anchors, every, patterns)
+        for name in names:
+            late_from[name] = max(
+                options, key=lambda s, name=name: min(lost[edges] or 0 for edges in options[s][name].values())
+            )
+    chosen = {name: options[late_from[name]][name] for name in names}
+    every = [edges for one in chosen.values() for edges in one.values()]
+    baseline, lost = shares(model, tokens, targets, key, anchors, every, patterns)
+    found = {name: {stage: lost[edges] for stage, edges in one.items()} for name, one in chosen.items()}
+    return Routes(baseline, found, late_from)
 
 
-def no_stages() -> dict[str, float | None]:
-    """Every stage, with nothing known of it."""
-    return dict.fromkeys(STAGES)
-
-
-def mean_margin(
+def shares(
     model: HookedTransformer,
     tokens: Int[Tensor, "batch pos"],
     targets: Int[Tensor, " batch"],
-    cuts: Sequence[tuple[range, Sequence[int], Sequence[int]]] = (),
-) -> float:
-    """Mean margin with groups of edges zeroed in all heads.
+    key: int,
+    anchors: range,
+    groups: Sequence[Edges],
+    patterns: Literal["frozen", "recomputed"],
+) -> tuple[float, Mapping[Edges, float | None]]:
+    """The baseline, and the share of the margin above it that is lost without each group of edges."""
+    n_layers, n_pos = model.cfg.n_layers, tokens.shape[1]
+    hidden = [(range(n_layers), range(at + 1, n_pos), range(at, at + 1)) for at in (key, *anchors)]
+    groups = list(dict.fromkeys(groups))
+    cuts = [hidden, *([group] for group in groups)]
+    at_once = max(1, min(CUTS_AT_ONCE, hooks.sequences_per_batch(model, n_pos) - 1))
+    clean, margins = 0.0, []
+    for first in range(0, len(cuts), at_once):
+        clean, *some = mean_margins(model, tokens, targets, cuts[first : first + at_once], patterns)
+        margins += some
+    baseline, *without = margins
+    if not clean > max(0, baseline):
+        return baseline, dict.fromkeys(groups)
+    lost = np.clip((clean - np.array(without)) / (clean - baseline), 0, 1)
+    return baseline, dict(zip(groups, lost.tolist(), strict=True))
 
-    Args:
-        model: whose attention hooks are alive.
-        tokens: sequences.
-        targets: what they should be answered with.
-        cuts: (layers, queries, keys): every edge from one of the keys to one of the queries.
-    """
-    n_pos = tokens.shape[1]
-    masks: dict[int, Tensor] = {}
-    for layers, queries, keys in cuts:
-        for layer in layers:
-            mask = masks.setdefault(layer, torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool))
-            mask[:, :, torch.tensor(list(queries))[:, None], torch.tensor(list(keys))] = True
-    with hooks.masked_attention(model, masks):
-        logits = hooks.last_logits(model, tokens)
-    return margin(logits, targets.to(logits.device)).mean().item()
+
+def mean_margins(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, " batch"],
+    cuts: Sequence[Sequence[Edges]],
+    patterns: Literal["frozen", "recomputed"],
+) -> list[float]:
+    """Mean margin with nothing cut, then with each cut, of one or several groups of edges."""
+    masks = group_masks(cuts, model.cfg.n_layers, tokens.shape[1])
+    size = max(1, hooks.sequences_per_batch(model, tokens.shape[1]) // (len(cuts) + 1))
+    parts = []
+    for some_tokens, some_targets in zip(tokens.split(size), targets.split(size), strict=True):
+        with measuring(model):
+            residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)
+            some = some_targets.to(residual.device)
+            clean, without = margins_without(model, residual, some, masks, start=0, patterns=patterns)
+        parts.append(torch.cat([clean[None], without]))
+    return torch.cat(parts, dim=1).mean(dim=1).tolist()
+
+
+def group_masks(
+    cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
+) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
+    """Layer -> where each cut, of one or several groups of edges, zeroes attention in all heads."""
+    masks = {layer: torch.zeros(len(cuts), 1, n_pos, n_pos, dtype=torch.bool) for layer in range(n_layers)}
+    for cut, groups in enumerate(cuts):
+        for layers, queries, keys in groups:
+            for layer in layers:
+                masks[layer][cut, 0, queries.start : queries.stop, keys.start : keys.stop] = True
+    return masks

@@ -50,7 +50,7 @@ class Interchange(ProbeResult):
     """Accuracy of `unequal` at that place on the other half: near 1 where it holds g(x; a1), or key and first
     anchor, and the rest of the model takes it from there."""
     unseen_accuracy: float | None
-    """The same of `unseen`: near 1 where what is held there is used by the rule for a pair never trained too."""
+    """The same of `unseen`: near 1 where the rest goes by the rule, for a pair never trained too."""
     equal_accuracy: float | None
     """The same of `equal`: near 1 where the answer depends on that place through g alone."""
     elsewhere: float | None

@@ -12,6 +12,7 @@ from anchorlens.probes.embedding_pca import embedding_pca
 from anchorlens.probes.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.fusion_similarity import fusion_similarity
 from anchorlens.probes.information_flow import information_flow
+from anchorlens.probes.interchange import interchange
 from anchorlens.probes.mask_key_token import mask_key_token
 from anchorlens.probes.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.own import own_probes, with_own
@@ -35,6 +36,7 @@ __all__ = [
     "first_layer_tsne",
     "fusion_similarity",
     "information_flow",
+    "interchange",
     "mask_key_token",
     "mask_second_anchor",
     "needs_initial",

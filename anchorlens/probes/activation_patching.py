@@ -14,6 +14,7 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.patches import clearly_above_zero, patch_effects, sequences_that_differ
+from anchorlens.probes.shared.place_map import place_map
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -73,55 +74,19 @@ class ActivationPatching(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Recovered share by layer and position, a panel for each change."""
-        import plotly.graph_objects as go
-        from plotly.subplots import make_subplots
-
-        n_changes, n_sites, n_layers, n_pos = self.recovered.shape
-        figure = make_subplots(
-            rows=1,
-            cols=n_changes,
-            subplot_titles=[f"{change} changed" for change in self.changes],
-            shared_yaxes=True,
-            horizontal_spacing=0.12 / n_changes,
+        panels = {
+            f"{change} changed": values for change, values in zip(self.changes, self.recovered, strict=True)
+        }
+        figure = place_map(
+            panels,
+            self.sites,
+            key_position=self.key_position,
+            chain_length=len(self.changes) - 1,
+            colorbar="recovered",
+            scale=COSINE,
+            nothing="nothing to<br>bring back",
         )
-        short = [site.removeprefix("hook_") for site in self.sites]
-        rows = [f"{layer} {site}" for layer in range(n_layers) for site in short]
-        names = {self.key_position: "x"}
-        chain = len(self.changes) - 1
-        names |= {self.key_position + i: f"a<sub>{i}</sub>" for i in range(1, chain + 1)}
-        names[n_pos - 1] = "last"
-        columns = [names.get(position, str(position)) for position in range(n_pos)]
-        for i in range(n_changes):
-            values = self.recovered[i].swapaxes(0, 1).reshape(n_layers * n_sites, n_pos)
-            bar = {"title": "recovered", "len": 0.9, "thickness": 14}
-            heatmap = go.Heatmap(z=values, colorbar=bar, showscale=i == n_changes - 1, **COSINE)
-            figure.add_trace(heatmap, row=1, col=i + 1)
-            figure.update_xaxes(
-                tickvals=list(range(n_pos)),
-                ticktext=columns,
-                tickangle=0,
-                tickfont={"size": 10},
-                range=[-0.5, n_pos - 0.5],
-                title="position",
-                row=1,
-                col=i + 1,
-            )
-            step = max(1, len(rows) // 40)
-            figure.update_yaxes(
-                tickvals=list(range(0, len(rows), step)),
-                ticktext=rows[::step],
-                tickfont={"size": 10},
-                range=[-0.5, len(rows) - 0.5],
-                row=1,
-                col=i + 1,
-            )
-        figure.update_yaxes(title="layer and site", row=1, col=1)
-        figure.update_annotations(font_size=10)  # the subplots' titles
-        height = min(1200, 180 + 28 * len(rows))
-        for i in np.flatnonzero(np.isnan(self.recovered).all(axis=(1, 2, 3))).tolist():
-            middle = {"x": (n_pos - 1) / 2, "y": (len(rows) - 1) / 2, "row": 1, "col": i + 1}
-            figure.add_annotation(text="nothing to<br>bring back", showarrow=False, **middle)
-        return styled(figure, "Activation patching, clean into corrupted", height=height)
+        return styled(figure, "Activation patching, clean into corrupted", height=figure.layout.height)
 
 
 def activation_patching(

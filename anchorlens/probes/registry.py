@@ -13,6 +13,7 @@ from anchorlens.probes.embedding_pca import embedding_pca
 from anchorlens.probes.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.fusion_similarity import fusion_similarity
 from anchorlens.probes.information_flow import information_flow
+from anchorlens.probes.interchange import interchange
 from anchorlens.probes.mask_key_token import mask_key_token
 from anchorlens.probes.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.q_condensation import q_condensation
@@ -32,6 +33,7 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
     information_flow,
     attention_patterns,
     activation_patching,
+    interchange,
     v_similarity,
     fusion_similarity,
     first_layer_tsne,

@@ -67,6 +67,11 @@ CAPTIONS: Mapping[str, Caption] = {
         "Each cell is one layer and position whose activation is put from a clean run into a run with "
         "another key or anchor: 1 (red) brings back the whole clean answer, so the change is carried there.",
     ),
+    "interchange": Caption(
+        "Interchange interventions",
+        "Each cell is one layer and position whose activation is put from one input into another: dark where "
+        "the answer becomes that of the other's g(x; a), so that g(x; a) is held there and can be swapped.",
+    ),
     "v_similarity": Caption(
         "Values at the first anchor",
         "Keys with one anchor against keys with another; where the boxed cells, of equal g(x; a), are "

@@ -1,0 +1,171 @@
+"""Interchange interventions: does one place of the model hold g(x; a1), so that it can be swapped?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_number, documented
+from anchorlens.figures import SHARE, styled
+from anchorlens.models import hooks
+from anchorlens.probes.activation_patching import SITES
+from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.anchor_sequences import checked_position
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.interchanges import KINDS, best_place, interchanges, patched_answers
+from anchorlens.probes.shared.place_map import place_map
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class Interchange(ProbeResult):
+    """Interchange accuracy of every place: how often the answer is the one of the swapped g(x; a1)."""
+
+    probe: ClassVar[str] = "interchange"
+    readings: ClassVar[tuple[str, ...]] = ("accuracy", "unseen_accuracy", "equal_accuracy", "elsewhere")
+    sites: tuple[str, ...]
+    """Hook names of the activations that are swapped, in the order of a block."""
+    accuracies: np.ndarray
+    """[kind, site, layer, pos] Interchange accuracy, 0..1: share of the inputs whose answer becomes what the
+    composed rule says, for the kinds `unequal` (another g, of a trained pair), `equal` (the same g: the
+    answer should stay) and `unseen` (another g, and the pair so made is never trained). NaN where the task
+    has no such inputs."""
+    of_source: np.ndarray
+    """[site, layer, pos] Share of the `unequal` inputs whose answer becomes the source's own: the place holds
+    key and anchors together."""
+    site: str
+    """Hook name of the best place: the largest accuracy of `unequal` on the first half of the inputs."""
+    layer: int
+    """Layer of that place."""
+    position: int
+    """Its position."""
+    accuracy: float | None
+    """Accuracy of `unequal` at that place on the other half: near 1 where it holds g(x; a1), or key and first
+    anchor, and the rest of the model takes it from there."""
+    unseen_accuracy: float | None
+    """The same of `unseen`: near 1 where the rest goes by the rule, for a pair never trained too."""
+    equal_accuracy: float | None
+    """The same of `equal`: near 1 where the answer depends on that place through g alone."""
+    elsewhere: float | None
+    """Control: the largest accuracy of `unequal` at a noise token's position; near 0."""
+    key_position: int
+    """Position of the key token; the anchors follow it."""
+    chain_length: int
+    """Anchors in a sequence."""
+    n_sequences: int
+    """Inputs of each kind, half of them to choose the place."""
+    seed: int
+    """Seed from which they were drawn."""
+
+    def headline(self) -> str:
+        """The best place and what it gives."""
+        if self.accuracy is None:
+            return "nothing to swap: no two trained pairs of this task can be interchanged"
+        unseen = "" if self.unseen_accuracy is None else f", {self.unseen_accuracy:.2f} to an unseen pair"
+        return (
+            f"interchange accuracy {self.accuracy:.2f}{unseen}, at {self.site.removeprefix('hook_')} of "
+            f"layer {self.layer}, position {self.position}"
+        )
+
+    def plot(self) -> go.Figure:
+        """Interchange accuracy by place, a panel for each kind, and where the source's own answer comes."""
+        titles = ("another g", "equal g: the answer stays", "another g, unseen pair")
+        panels = dict(zip(titles, self.accuracies, strict=True)) | {"the source's answer": self.of_source}
+        figure = place_map(
+            panels,
+            self.sites,
+            key_position=self.key_position,
+            chain_length=self.chain_length,
+            colorbar="share",
+            scale=SHARE,
+            nothing="no such<br>inputs",
+        )
+        return styled(figure, "Interchange accuracy by place", width=860, height=figure.layout.height)
+
+
+def interchange(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    n_sequences: int = 100,
+    key_position: int | None = None,
+    seed: int = 0,
+) -> Interchange:
+    """Swap the activation of one place between two inputs; does the answer go by the composed rule?
+
+    The rule as a causal model: g = g(x; a1), and the answer is what the other anchors make of g. Where a
+    place holds g, putting the activation of a source input there into the run of a base input must give the
+    answer of (the source's g, the base's other anchors). Both inputs are of trained pairs, with keys trained
+    at that position, and noise of their own; the expected answer is no other that could be taken for it (see
+    `interchanges`). Accuracy near 1 for the trained combinations alone says that the place holds key and
+    first anchor in some form; with equal g, that it holds no more than g; for a combination that is never
+    trained, that the rest of the model goes by the rule.
+
+    Args:
+        model: any HookedTransformer whose residual hooks are alive.
+        task: gives the inputs.
+        n_sequences: inputs of each kind, >= 2.
+        key_position: of the key token; 2 as in the papers.
+        seed: of the inputs.
+
+    Returns:
+        Interchange accuracy, 0..1, by kind, site, layer and position; the best place, chosen on one half of
+        the inputs, and its accuracies on the other.
+
+    Raises:
+        ValueError: a dead hook, a number out of range, or a model too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> interchange(build_model(ModelConfig(gamma=0.5)), AnchorTask()).accuracies.shape
+        (3, 3, 2, 9)
+
+    Source: interchange interventions (Geiger et al., arXiv 2106.02997), asked of the composition of arXiv
+    2405.05409.
+    """
+    check_inputs(model, task)
+    check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
+    position = checked_position(task, key_position)
+    sites = SITES[:2] if model.cfg.attn_only else SITES
+    given = {kind: interchanges(task, kind, n_sequences, key_position=position, seed=seed) for kind in KINDS}
+    shape = (len(sites), model.cfg.n_layers, task.seq_len)
+    right = np.full((len(KINDS), *shape, n_sequences), np.nan)
+    of_source = np.full(shape, np.nan)
+    for row, inputs in enumerate(given.values()):
+        if inputs is None:
+            continue
+        for site in sites if row == 0 else ():
+            hooks.assert_live(model, site, inputs.base[:4])
+        answers = patched_answers(model, inputs, sites)
+        right[row] = answers.expected
+        if row == 0:
+            of_source = answers.of_source.mean(axis=-1)
+    half = n_sequences // 2
+    site, layer, pos = best_place(np.nan_to_num(right[0, ..., :half].mean(axis=-1)))
+    at_place = right[:, site, layer, pos, half:].mean(axis=-1)
+    noise = [p for p in range(task.seq_len - 1) if not position <= p <= position + task.chain_length]
+    elsewhere = right[0].mean(axis=-1)[..., noise] if noise else np.full(1, np.nan)
+    unequal, equal, unseen = (None if np.isnan(value) else float(value) for value in at_place)
+    return Interchange(
+        sites=sites,
+        accuracies=right.mean(axis=-1),
+        of_source=of_source,
+        site=sites[site],
+        layer=layer,
+        position=pos,
+        accuracy=unequal,
+        unseen_accuracy=unseen,
+        equal_accuracy=equal,
+        elsewhere=None if np.isnan(elsewhere).any() else float(elsewhere.max()),
+        key_position=position,
+        chain_length=task.chain_length,
+        n_sequences=n_sequences,
+        seed=seed,
+    )

@@ -1,0 +1,163 @@
+"""Pairs of inputs for interchange interventions, and the answers with an activation of one in the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from anchorlens.models import hooks
+from anchorlens.models.measuring import attached
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.sequences import Trials
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+Kind = Literal["unequal", "equal", "unseen"]
+KINDS: tuple[Kind, ...] = ("unequal", "equal", "unseen")
+_TRIES = 200
+
+
+class Interchanges(NamedTuple):
+    """Base and source inputs, and what the composed rule says when the base has the source's g(x; a1)."""
+
+    base: Int[Tensor, "batch pos"]
+    """[input, pos] Tokens of the run that is changed."""
+    source: Int[Tensor, "batch pos"]
+    """[input, pos] Tokens of the run whose activation is taken."""
+    base_targets: Int[Tensor, " batch"]
+    """Answers of the base inputs."""
+    source_targets: Int[Tensor, " batch"]
+    """Answers of the source inputs."""
+    expected: Int[Tensor, " batch"]
+    """What the base's other anchors make of the source's g(x; a1)."""
+
+
+def interchanges(
+    task: AnchorTask, kind: Kind, n_sequences: int, *, key_position: int, seed: int
+) -> Interchanges | None:
+    """Base and source inputs of trained pairs, with keys that are trained at that position.
+
+    The two differ in key, in the first anchor and in what follows it, so that what an answer was taken from
+    can be told: the expected answer is neither the source's, nor what the key alone or the first anchor alone
+    would give, nor (but where g is equal) the base's.
+
+    Args:
+        task: gives pairs, keys and noise; pairs that it trains on something else than their composition are
+            left out.
+        kind: `unequal`: the source's g differs from the base's, and the pair (source's first anchor, base's
+            others) is trained; `equal`: the same with equal g, where nothing should change; `unseen`: that
+            pair is never trained.
+        n_sequences: how many.
+        key_position: of the key, in both.
+        seed: of all that is random.
+
+    Returns:
+        None where the task has none, or hardly any, of that kind.
+    """
+    rng = generator(seed, "probe", KINDS.index(kind))
+    combined = _combinations(task, kind)
+    keys = task.keys[(task.keys - key_position) % task.modulus != 0]
+    if not combined or not len(keys):
+        return None
+    reached = {anchor: _by_result(task, anchor, keys) for anchor in task.anchors}
+    rows: list[tuple[Pair, Pair, int, int, int]] = []
+    for _ in range(_TRIES * n_sequences):
+        if len(rows) == n_sequences:
+            break
+        base, source, mixed = combined[rng.integers(len(combined))]
+        key, other = (int(k) for k in rng.choice(keys, 2))
+        if kind == "equal":
+            same = reached[source[0]].get(task.apply(base[0], key), [])
+            if not same:
+                continue
+            other = same[rng.integers(len(same))]
+        expected = task.inferential_target(other, mixed)
+        others = {task.target(other, source), task.inferential_target(other, base)}
+        others.add(task.inferential_target(key, mixed))
+        if kind != "equal":
+            others.add(task.target(key, base))
+        if expected not in others:
+            rows.append((base, source, key, other, expected))
+    if len(rows) < n_sequences:
+        return None
+    bases, sources, keys_of_base, keys_of_source, answers = (
+        list(column) for column in zip(*rows, strict=True)
+    )
+    places = np.full(n_sequences, key_position)
+    first, second = (
+        task.place(Trials(np.array(pairs), np.array(of), places), task.noise(n_sequences, rng))
+        for pairs, of in ((bases, keys_of_base), (sources, keys_of_source))
+    )
+    return Interchanges(first.tokens, second.tokens, first.targets, second.targets, torch.tensor(answers))
+
+
+def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]:
+    """(base, source, the source's first anchor with the base's others) that are of a kind."""
+    composed = [pair for pair in task.seen_pairs if pair not in task.trained_overrides]
+    wanted = set(task.ood_pairs) - set(task.seen_pairs) if kind == "unseen" else set(composed)
+    return [
+        (base, source, mixed)
+        for base, source in product(composed, composed)
+        if base[0] != source[0] and base[1:] != source[1:] and (mixed := (source[0], *base[1:])) in wanted
+    ]
+
+
+def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, list[int]]:
+    """G -> the keys that an anchor takes there."""
+    found: dict[int, list[int]] = {}
+    for key in keys:
+        found.setdefault(task.apply(anchor, int(key)), []).append(int(key))
+    return found
+
+
+class Answers(NamedTuple):
+    """What became of the answers, for each place and input."""
+
+    expected: Bool[np.ndarray, "site layer pos batch"]
+    """The answer is what the composed rule says."""
+    of_source: Bool[np.ndarray, "site layer pos batch"]
+    """The answer is the source's: the place held all of it."""
+
+
+def patched_answers(model: HookedTransformer, given: Interchanges, sites: Sequence[str]) -> Answers:
+    """Put every activation of the source into the base, one at a time.
+
+    Args:
+        model: whose hooks at `sites` are alive.
+        given: base and source inputs.
+        sites: hook names of activations [batch, pos, d_model].
+    """
+    n_layers, n_pos = model.cfg.n_layers, given.base.shape[1]
+    shape = (len(sites), n_layers, n_pos, len(given.base))
+    expected, of_source = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    size = hooks.sequences_per_batch(model, n_pos)
+    for layer, (row, site) in product(range(n_layers), enumerate(sites)):
+        held = hooks.read(model, given.source, [(layer, site)])[layer, site]
+        for pos in range(n_pos):
+            batches = iter(held[:, pos].split(size))  # as `last_logits` takes them
+
+            def put(value: Tensor, hook: Any, pos: int = pos, batches: Any = batches) -> Tensor:
+                value = value.clone()
+                value[:, pos] = next(batches)
+                return value
+
+            with attached(model, [(hooks.hook_name(layer, site), put)]):
+                answers = hooks.last_logits(model, given.base).argmax(dim=-1).cpu()
+            expected[row, layer, pos] = (answers == given.expected).numpy()
+            of_source[row, layer, pos] = (answers == given.source_targets).numpy()
+    return Answers(expected, of_source)
+
+
+def best_place(accuracy: Float[np.ndarray, "site layer pos"]) -> tuple[int, int, int]:
+    """(site, layer, position) of the largest value; the first of several."""
+    site, layer, pos = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
+    return int(site), int(layer), int(pos)

@@ -1,0 +1,80 @@
+"""The picture of a number for every place of a model: (layer, site) as rows, positions as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST_ROW_NAMES = 40
+
+
+def place_map(
+    panels: Mapping[str, Float[np.ndarray, "site layer pos"]],
+    sites: Sequence[str],
+    *,
+    key_position: int,
+    chain_length: int,
+    colorbar: str,
+    scale: Mapping[str, Any],
+    nothing: str,
+) -> go.Figure:
+    """One heatmap a panel, beside each other.
+
+    Args:
+        panels: title -> value of each place; NaN throughout where there is nothing to show.
+        sites: hook names, in the order of a block.
+        key_position: of the key token; the anchors follow it.
+        chain_length: how many anchors.
+        colorbar: what the colour is.
+        scale: of plotly's heatmap.
+        nothing: what a panel without values says.
+    """
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    _, n_layers, n_pos = next(iter(panels.values())).shape
+    figure = make_subplots(
+        rows=1,
+        cols=len(panels),
+        subplot_titles=list(panels),
+        shared_yaxes=True,
+        horizontal_spacing=0.12 / len(panels),
+    )
+    rows = [f"{layer} {site.removeprefix('hook_')}" for layer in range(n_layers) for site in sites]
+    names = {key_position: "x"}
+    names |= {key_position + i: f"a<sub>{i}</sub>" for i in range(1, chain_length + 1)}
+    names[n_pos - 1] = "last"
+    step = max(1, len(rows) // MOST_ROW_NAMES)
+    for column, values in enumerate(panels.values(), start=1):
+        at: dict[str, Any] = {"row": 1, "col": column}
+        grid = values.swapaxes(0, 1).reshape(len(rows), n_pos)
+        bar = {"title": colorbar, "len": 0.9, "thickness": 14}
+        figure.add_trace(go.Heatmap(z=grid, colorbar=bar, showscale=column == len(panels), **scale), **at)
+        figure.update_xaxes(
+            tickvals=list(range(n_pos)),
+            ticktext=[names.get(position, str(position)) for position in range(n_pos)],
+            tickangle=0,
+            tickfont={"size": 10},
+            range=[-0.5, n_pos - 0.5],
+            title="position",
+            **at,
+        )
+        figure.update_yaxes(
+            tickvals=list(range(0, len(rows), step)),
+            ticktext=rows[::step],
+            tickfont={"size": 10},
+            range=[-0.5, len(rows) - 0.5],
+            **at,
+        )
+        if np.isnan(grid).all():
+            middle = {"x": (n_pos - 1) / 2, "y": (len(rows) - 1) / 2}
+            figure.add_annotation(text=nothing, showarrow=False, **middle, **at)
+    figure.update_yaxes(title="layer and site", row=1, col=1)
+    figure.update_annotations(font_size=10)  # the subplots' titles
+    return figure.update_layout(height=min(1200, 180 + 28 * len(rows)))

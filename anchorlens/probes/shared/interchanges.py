@@ -68,7 +68,7 @@ def interchanges(
     keys = task.keys[(task.keys - key_position) % task.modulus != 0]
     if not combined or not len(keys):
         return None
-    reached = {anchor: _by_result(task, anchor, keys) for anchor in task.anchors}
+    reached = {anchor: _by_result(task, anchor, keys.tolist()) for anchor in task.anchors}
     rows: list[tuple[Pair, Pair, int, int, int]] = []
     for _ in range(_TRIES * n_sequences):
         if len(rows) == n_sequences:
@@ -115,7 +115,7 @@ def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, 
     """G -> the keys that an anchor takes there."""
     found: dict[int, list[int]] = {}
     for key in keys:
-        found.setdefault(task.apply(anchor, int(key)), []).append(int(key))
+        found.setdefault(task.apply(anchor, key), []).append(key)
     return found
 
 

@@ -8,6 +8,9 @@ solution (x-10), with a large one the symmetric solution (x-6, what the mirrored
 A mean over positions of the key can hide two mechanisms, one where the second anchor is the last token and
 one elsewhere: `c2_by_position` has every run's answers at each, the maps say how many runs are mixed so.
 
+With several learning rates (`--set lr=4e-4,8e-4`) a seed stands for its best one, as in the paper: of the rates
+at which it fits its training data the one with the most inferential answers. `every_rate` has them all.
+
 The default, `quick` for 1,000 steps over five gammas, two depths and two seeds, takes about 6 minutes on
 one core, half of that on two. `--preset paper-2l1h --depth 2 3 4 5 6 7` is the paper's scale.
 """
@@ -41,21 +44,24 @@ def measure(cells: Sequence[Cell]) -> dict[str, Any]:
     Shares are of the runs that have fit their training data, 0..1; None where there is none. `solutions`
     counts the same runs by the solution that they have at every position of the key, or at some.
     """
-    runs = [
+    every = [
         {
             "gamma": cell.run.model.gamma,
             "depth": cell.run.model.n_layers,
             "seed": cell.run.train.seed,
+            "lr": cell.run.train.lr,
             **answers(cell),
             "cell": cell.id,
         }
         for cell in cells
     ]
+    runs = best_rates(every)
     fit = [run for run in runs if run["train"] >= FIT]
     small = [run["inferential"] > run["symmetric"] for run in fit if run["gamma"] >= SMALL]
     large = [run["symmetric"] > run["inferential"] for run in fit if run["gamma"] <= LARGE]
     return {
         "runs": runs,
+        **({"every_rate": every} if len(every) > len(runs) else {}),
         "n_runs": len(runs),
         "n_underfit": len(runs) - len(fit),
         "solutions": dict(Counter(str(run["solution"]) for run in fit)),
@@ -69,6 +75,25 @@ def measure(cells: Sequence[Cell]) -> dict[str, Any]:
             for solution in DRAWN
         },
     }
+
+
+def best_rates(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of every gamma, depth and seed the run of the best learning rate, in the order given.
+
+    >>> several = [{"inferential": i, "train": t} for i, t in ((0.2, 1.0), (0.6, 0.95), (0.9, 0.3))]
+    >>> best_rates([{"gamma": 0.8, "depth": 2, "seed": 0, **run} for run in several])[0]["inferential"]
+    0.6
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for run in runs:
+        place = (run["gamma"], run["depth"], run["seed"])
+        if place not in found or _rank(run) > _rank(found[place]):
+            found[place] = run
+    return list(found.values())
+
+
+def _rank(run: dict[str, Any]) -> tuple[bool, float]:
+    return run["train"] >= FIT, run["inferential"]
 
 
 def draw(numbers: dict[str, Any]) -> go.Figure:

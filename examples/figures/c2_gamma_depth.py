@@ -8,8 +8,8 @@ solution (x-10), with a large one the symmetric solution (x-6, what the mirrored
 A mean over positions of the key can hide two mechanisms, one where the second anchor is the last token and
 one elsewhere: `c2_by_position` has every run's answers at each, the maps say how many runs are mixed so.
 
-With several learning rates (`--set lr=4e-4,8e-4`) a seed stands for its best one, as in the paper: of the rates
-at which it fits its training data the one with the most inferential answers. `every_rate` has them all.
+With several learning rates (`--set lr=4e-4,8e-4`) a seed stands for its best one, as in the paper: of the
+rates at which it fits its training data the one with the most inferential answers. `every_rate` has all.
 
 The default, `quick` for 1,000 steps over five gammas, two depths and two seeds, takes about 6 minutes on
 one core, half of that on two. `--preset paper-2l1h --depth 2 3 4 5 6 7` is the paper's scale.

@@ -112,13 +112,20 @@ def larger_share(first: Mapping[int, float | None], second: Mapping[int, float |
 
 
 def pictures(cells: Iterable[Cell], found: Mapping[str, Found]) -> dict[str, go.Figure]:
-    """Each probe's pictures of the initialisations side by side, of the first seed, by the picture's name."""
-    first = {cell.run.model.gamma: cell for cell in reversed(list(cells))}
-    labels = tuple(_label(first[gamma]) for gamma in COMPARED)
+    """Each probe's pictures of the runs side by side, labelled, by the picture's name.
+
+    Of each initialisation the first seed of every solution that it has, so that both are there where the
+    seed decides.
+    """
+    first: dict[tuple[float, bool], Cell] = {}
+    for cell in cells:
+        own = answers(cell)
+        first.setdefault((cell.run.model.gamma, own["inferential"] > own["symmetric"]), cell)
+    shown = sorted(first.values(), key=lambda cell: (cell.run.model.gamma, cell.run.train.seed))
     drawn = {}
     for picture, by_name in found.items():
-        results = (by_name[name_of(gamma)][first[gamma].run.train.seed] for gamma in COMPARED)
-        drawn[picture] = Comparison(labels, tuple(results)).plot()
+        results = (by_name[name_of(cell.run.model.gamma)][cell.run.train.seed] for cell in shown)
+        drawn[picture] = Comparison(tuple(map(_label, shown)), tuple(results)).plot()
     return drawn
 
 

@@ -80,7 +80,7 @@ NETWORK: Mapping[str, tuple[str, ...]] = {
 
 
 def network(wanted: Sequence[RunConfig]) -> dict[str, list[Any]]:
-    """What was trained: each setting's values over the runs, ascending;"""
+    """What was trained: each setting's values over the runs, ascending."""
     found = {
         name: sorted({getattr(getattr(run, part), name) for run in wanted})
         for part, names in NETWORK.items()
@@ -97,7 +97,8 @@ def write(
 ) -> None:
     """Write `<name>.json` and the picture `<name><suffix>`, or several by their own names, and say where.
 
-    The JSON holds `numbers`, what was asked for, the network and the versions; what is not finite becomes null.
+    The JSON holds `numbers`, what was asked for, the network and the versions; what is not finite becomes
+    null.
     """
     given.out.mkdir(parents=True, exist_ok=True)
     asked = {key: value for key, value in vars(given).items() if key in ("preset", "seed", "network")}

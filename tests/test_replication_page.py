@@ -23,7 +23,7 @@ ALLOWED = (
     r"ID >= \.90|OOD > \.50|train accuracy below \.90|above \.9\b|above \.3\b",  # thresholds
     r"train(ed)? (first )?reaches \.999",
     r"\(3,? 4\)|\(4,? 3\)|\([xy]; [^)]+\)",
-    r"90 % of the embedding's variance",
+    r"90 % of the embedding's variance|95 % interval",
     r"30 % of\s+all pairs",
     r"2\.5e-4\s+against our 1e-3",
     r"and \.01 does nothing that 0 does not",

@@ -15,6 +15,7 @@ from anchorlens import figures
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid, sweep
+from anchorlens.sweep.grids import axis_values
 
 SHORT: Mapping[str, Any] = {"n_samples": 5000, "batch_size": 256, "steps": 1000, "n_checkpoints": 0}
 """What the scripts change in `quick`, to take minutes; the papers' presets are trained in full.
@@ -42,13 +43,38 @@ def options(doc: str | None, *, seeds: Sequence[int] = (0, 1)) -> argparse.Argum
         "--out", type=Path, default=Path("runs/figures"), help="folder of picture and numbers"
     )
     parser.add_argument("--suffix", default=".html", help="of the picture: .html, .png, .svg or .pdf")
+    parser.add_argument(
+        "--set",
+        type=_field,
+        nargs="+",
+        default=[],
+        metavar="FIELD=VALUES",
+        help="ask another network or recipe: variant=postnorm steps=3000 gamma=0.5:0.9:0.1 lr=4e-4,8e-4",
+    )
+    parser.add_argument("--tag", default="", help="of that network; it ends the names of the files: postnorm")
     return parser
 
 
+def _field(text: str) -> tuple[str, tuple[Any, ...]]:
+    """A field of a configuration and its values."""
+    name, equals, values = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"expected FIELD=VALUES, got {text!r}")
+    try:
+        return name, axis_values(name, values)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected the values of a field, got {text!r}: {error}") from error
+
+
 def runs(given: argparse.Namespace, axes: Mapping[str, Any], **fields: Any) -> list[RunConfig]:
-    """The grid of a figure at the scale that was asked for, over the seeds that were asked for."""
+    """The grid of a figure at the scale that was asked for, over the seeds that were asked for.
+
+    What `--set` says goes before an axis and before a field.
+    """
+    asked = dict(given.set)
     scale = dict(SHORT) if given.preset == "quick" else {}
-    return grid(given.preset, {**axes, "seed": given.seed}, **{**scale, **fields})
+    fields = {name: value for name, value in {**scale, **fields}.items() if name not in asked}
+    return grid(given.preset, {**axes, "seed": given.seed, **asked}, **fields)
 
 
 def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell]:
@@ -97,18 +123,21 @@ def write(
 ) -> None:
     """Write `<name>.json` and the picture `<name><suffix>`, or several by their own names, and say where.
 
-    The JSON holds `numbers`, what was asked for, the network and the versions; what is not finite becomes
-    null.
+    Names end with `--tag`, where there is one. The JSON holds `numbers`, what was asked for, the network and
+    the versions; what is not finite becomes null.
     """
     given.out.mkdir(parents=True, exist_ok=True)
-    asked = {key: value for key, value in vars(given).items() if key in ("preset", "seed", "network")}
+    tag = f"_{given.tag}" if given.tag else ""
+    asked = {"preset": given.preset, "seed": given.seed, **({"set": dict(given.set)} if given.set else {})}
+    asked["network"] = given.network
     content = {"figure": name, **asked, "versions": library_versions(), **_plain(numbers)}
     text = json.dumps(content, indent=1, allow_nan=False)
-    (given.out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    (given.out / f"{name}{tag}.json").write_text(text + "\n", encoding="utf-8")
     named = {name: pictures} if isinstance(pictures, go.Figure) else pictures
-    for picture_name, picture in named.items():
-        figures.save(picture, given.out / f"{picture_name}{given.suffix}")
-    print(", ".join(str(given.out / f"{each}{given.suffix}") for each in named), f"and {name}.json")
+    files = [given.out / f"{each}{tag}{given.suffix}" for each in named]
+    for file, picture in zip(files, named.values(), strict=True):
+        figures.save(picture, file)
+    print(", ".join(map(str, files)), f"and {name}{tag}.json")
 
 
 def _plain(value: Any) -> Any:

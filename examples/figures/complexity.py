@@ -6,14 +6,17 @@ numbers and an open triangle in the picture, at the length of the run, and never
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
+from scipy import stats
 
 from anchorlens.figures import CATEGORIES, styled
 from anchorlens.sweep import Cell
@@ -94,11 +97,47 @@ def median_epochs(times: Sequence[Time]) -> float | None:
     return statistics.fmean(ordered[i] for i in middle)
 
 
+class Slope(NamedTuple):
+    """How much longer training takes for one more group that breaks the rules."""
+
+    factor: float
+    """Epochs at complexity k + 1 over those at k: 1 = as long."""
+    low: float
+    """Lower end of the 95 % interval."""
+    high: float
+    """Upper end."""
+
+
+def slope(times: Sequence[Time]) -> Slope | None:
+    """Least squares of log epochs on complexity, each seed with a level of its own; Student's interval.
+
+    None where a run is censored, or where there are too few.
+
+    >>> runs = [Time("", "", k, seed, (1 + seed) * 2.0**k, 99) for k in range(4) for seed in (0, 1)]
+    >>> slope(runs).factor
+    2.0
+    """
+    seeds = sorted({time.seed for time in times})
+    freedom = len(times) - len(seeds) - 1
+    if freedom < 1 or any(time.epochs is None for time in times):
+        return None
+    levels = [[time.seed == seed for seed in seeds] for time in times]
+    design = np.column_stack([[time.complexity for time in times], np.array(levels, dtype=float)])
+    target = np.log([time.epochs for time in times if time.epochs is not None])
+    found, _, rank, _ = np.linalg.lstsq(design, target)
+    if rank < design.shape[1]:  # one complexity alone
+        return None
+    variance = np.sum((target - design @ found) ** 2) / freedom * np.linalg.inv(design.T @ design)[0, 0]
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance)
+    return Slope(*(float(np.exp(value).round(6)) for value in (found[0], found[0] - half, found[0] + half)))
+
+
 def numbers(times: Sequence[Time]) -> dict[str, Any]:
     """Every run, and for each panel and line what they say.
 
-    `order` over all seeds and by seed; `median_epochs` by complexity; `last_to_first`: the median at the
-    largest complexity over that at the smallest, None where one of them is unknown; `n_censored` of `n_runs`.
+    `slope` as a factor for one more group, with its 95 % interval; `order` over all seeds and by seed;
+    `median_epochs` by complexity; `last_to_first`: the median at the largest complexity over that at the
+    smallest, None where one of them is unknown; `n_censored` of `n_runs`.
     """
     content: dict[str, Any] = {"runs": [asdict(time) for time in times], "lines": []}
     for panel, line in dict.fromkeys((time.panel, time.line) for time in times):
@@ -112,6 +151,7 @@ def numbers(times: Sequence[Time]) -> dict[str, Any]:
             {
                 "panel": panel,
                 "line": line,
+                "slope": None if (found := slope(own)) is None else found._asdict(),
                 "order": order(own),
                 "order_by_seed": {
                     seed: order([time for time in own if time.seed == seed])

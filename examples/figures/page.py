@@ -37,7 +37,7 @@ FIGURES = DOCS / "images/figures"
 CLAIMS = {**OF_2405_05409, **OF_2501_08537}
 VARIANTS = {
     "gpt2": "`gpt2` (pre-norm, {})",
-    "postnorm": "`postnorm` (post-norm, {}, true fan-in; the papers' 2-layer model)",
+    "postnorm": "`postnorm` (post-norm, {}, true fan-in)",
     "released": "`released` (as in the released code, {})",
 }
 """Variant -> what the page says of it."""

@@ -116,6 +116,19 @@ def test_every_claim_is_asked_of_seeds_that_were_run(figure):
             assert set(reading.by_seed) <= set(map(str, numbers["network"]["seed"])), reading.says
 
 
+def test_the_command_of_another_network_is_that_of_its_json(monkeypatch):
+    own, other = (
+        page.Numbers(),
+        page.Numbers(preset="quick", seed=[0, 1], set={"variant": ["postnorm"], "lr": [4e-4]}),
+    )
+    other.suffix = "_postnorm"
+    monkeypatch.setattr(page, "networks", lambda name: [own, other])
+    assert page.others("c2_gamma_depth") == (
+        "\npython examples/figures/c2_gamma_depth.py --seed 0 1 --set variant=postnorm lr=0.0004 "
+        "--tag postnorm --suffix .png --out docs/images/figures"
+    )
+
+
 def test_a_sentence_that_the_numbers_do_not_bear_out_stops_the_page():
     assert page.so(True, "it is") == "it is"
     with pytest.raises(page.Stale, match="'it is', which the numbers no longer say"):

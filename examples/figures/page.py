@@ -41,6 +41,7 @@ VARIANTS = {
     "released": "`released` (as in the released code, {})",
 }
 """Variant -> what the page says of it."""
+ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "gelu_new": "GELU in its tanh form"}
 
 
 class Stale(ValueError):
@@ -54,8 +55,12 @@ class Numbers(dict[str, Any]):
     """What its name and its pictures' names have more than the figure's own: `_postnorm`."""
 
 
-def networks(name: str, folder: Path = FIGURES) -> list[Numbers]:
-    """The JSONs of a figure: its own, and those of other networks, by name."""
+def networks(name: str, folder: Path = FIGURES, *, required: bool = True) -> list[Numbers]:
+    """The JSONs of a figure: its own, and those of other networks, by name.
+
+    Raises:
+        FileNotFoundError: there is none, and one is required.
+    """
     found = []
     for path in sorted(folder.glob(f"{name}*.json")):
         suffix = path.stem.removeprefix(name)
@@ -64,7 +69,7 @@ def networks(name: str, folder: Path = FIGURES) -> list[Numbers]:
         numbers = Numbers(json.loads(path.read_text(encoding="utf-8")))
         numbers.suffix = suffix
         found.append(numbers)
-    if not found:
+    if required and not found:
         raise FileNotFoundError(f"{folder} must hold {name}.json; run the figure's script")
     return found
 
@@ -137,7 +142,9 @@ def network(numbers: Numbers, *, samples: bool = True) -> str:
         return numerals.joined(f"{value:,}" for value in found[name])
 
     model = [
-        numerals.joined(VARIANTS[each].format(found["activation"][0].upper()) for each in found["variant"]),
+        numerals.joined(
+            VARIANTS[each].format(ACTIVATIONS[found["activation"][0]]) for each in found["variant"]
+        ),
         several("n_layers", "layer"),
         several("n_heads", "head"),
         *(f"{name} {whole(name)}" for name in ("d_model", "d_head", "d_mlp")),
@@ -152,6 +159,31 @@ def network(numbers: Numbers, *, samples: bool = True) -> str:
     ]
     seeds = f"seed{'' if len(found['seed']) == 1 else 's'} {whole('seed')}"
     return f"{', '.join(model)}; {', '.join(recipe)}; {seeds}."
+
+
+def others(script: str, name: str | None = None) -> str:
+    """The commands that gave the other networks of a figure, a line each; they follow that of its own.
+
+    Args:
+        script: of examples/figures, without its ending.
+        name: of the JSON, where it is another.
+    """
+    lines = []
+    for each in networks(name or script):
+        if each.suffix:
+            fields = (f"{field}={','.join(map(_plain, values))}" for field, values in each["set"].items())
+            asked = f"--seed {' '.join(map(str, each['seed']))} --set {' '.join(fields)}"
+            preset = "" if each["preset"] == "quick" else f"--preset {each['preset']} "
+            tag = each.suffix.lstrip("_")
+            lines.append(
+                f"\npython examples/figures/{script}.py {preset}{asked} --tag {tag} "
+                "--suffix .png --out docs/images/figures"
+            )
+    return "".join(lines)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def where(rows: Iterable[Mapping[str, Any]], **fields: Any) -> list[Mapping[str, Any]]:
@@ -207,7 +239,7 @@ def written(template: Path = TEMPLATE) -> str:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.globals |= {"networks": networks, "verdict": words, "row": row, "so": so}
+    environment.globals |= {"networks": networks, "verdict": words, "row": row, "so": so, "others": others}
     own = (network, rule, where, get, of, has, gamma, random_cosine)
     styles = (numerals.number, numerals.short, numerals.percent, numerals.joined)
     over_seeds = (numerals.each, numerals.each_percent)
@@ -219,7 +251,7 @@ def written(template: Path = TEMPLATE) -> str:
         "word": lambda numbers, figure: word(figure, numbers),
     }
     text = environment.from_string(template.read_text(encoding="utf-8")).render()
-    return re.sub(r"\n{3,}", "\n\n", text)
+    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
 
 
 def main() -> None:

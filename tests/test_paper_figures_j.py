@@ -213,42 +213,69 @@ def pair_cells(tmp_path_factory):
 class TestPairs:
     def test_accuracy_is_that_of_the_training_sequences(self, pair_cells):
         found = pair_fit.course(pair_cells[0], n_sequences=1000)
-        assert found.steps[0] == 0 and found.steps[-1] == 20 and len(found.pairs) == 16
+        assert found.steps[0] == 0 and found.steps[-1] == 20 and len(found.accuracy) == 16
         batch = training_set(pair_cells[0].run.task, pair_cells[0].run.train)
         with torch.inference_mode():
             model = load_checkpoint(pair_cells[0].path / "ckpt.pt").build_model()
             right = (model(batch.tokens)[:, -1].argmax(-1) == batch.targets).numpy()
-        for column, pair in enumerate(found.pairs):
+        for pair, accuracy in found.accuracy.items():
             own = (batch.trials.pairs == pair).all(axis=1)
-            assert found.accuracy[-1, column] == pytest.approx(right[own].mean())
+            assert accuracy[-1] == pytest.approx(right[own].mean())
 
-    def test_which_group_breaks_the_rules(self, pair_cells):
+    def test_which_rule_is_broken(self, pair_cells):
         broken, control = (pair_fit.course(each, n_sequences=5) for each in pair_cells)
-        assert broken.broken == {(1, 2)} and control.broken == frozenset()
-        assert set(broken.groups()) == {(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)}
-        assert set(broken.fit_steps().values()) == {None}  # 20 steps fit nothing: censored, not zero
+        assert broken.broken and not control.broken
+        assert len(broken.accuracy) == 16 and set(pair_fit.MARKED) < set(broken.accuracy)
+        assert set(broken.fit_steps(0.6).values()) == {None}  # 20 steps fit nothing: censored, not zero
 
-    def test_a_group_is_fit_when_both_of_its_pairs_are(self, pair_cells):
-        found = pair_fit.course(pair_cells[0], n_sequences=5)
-        steps = np.array([0, 10, 20])
-        accuracy = np.zeros((3, 16))
-        accuracy[1:, found.pairs.index((1, 3))] = 1
-        accuracy[2, found.pairs.index((3, 1))] = 0.9
-        accuracy[1, found.pairs.index((1, 2))] = accuracy[1, found.pairs.index((2, 1))] = 1  # and lost again
-        by_hand = pair_fit.Course(pair_cells[0], steps, found.pairs, accuracy)
-        assert by_hand.fit_steps() == {group: 20 if group == (1, 3) else None for group in found.groups()}
+    def test_what_is_stored_says_the_same(self, pair_cells):
+        measured = [pair_fit.course(each, n_sequences=5) for each in pair_cells]
+        stored = json.loads(json.dumps(common._plain([each.to_dict() for each in measured])))
+        read = [pair_fit.Course.from_dict(each) for each in stored]
+        assert pair_fit.summary(read) == pair_fit.summary(measured)
+        assert [vars(each) | {"steps": 0, "accuracy": 0} for each in read] == [
+            vars(each) | {"steps": 0, "accuracy": 0} for each in measured
+        ]
 
-    def test_one_group_against_the_others(self):
-        steps = {(1, 2): 80, (1, 3): 10, (1, 4): 20, (2, 3): 40, (2, 4): 80, (3, 4): None}
-        found = pair_fit.compared(steps, (1, 2), last=100)
-        assert found["median_of_others"] == 40 and found["ratio"] == 2.0  # 10, 20, 40, 80, later
-        assert (found["n_others_before"], found["of"]) == (3, 5) and not found["ratio_is_lower_bound"]
-        found = pair_fit.compared(steps, (3, 4), last=100)
-        assert found["step"] is None and found["ratio"] == 100 / 40 and found["ratio_is_lower_bound"]
-        assert found["n_others_before"] == 5
-        never = pair_fit.compared(dict.fromkeys(steps), (1, 2), last=100)
-        assert never["ratio"] is None and never["median_of_others"] is None
-        assert never["n_others_before"] == 0  # nothing is known, so nothing is claimed
+    def test_four_pairs_against_twelve(self):
+        steps = {(a, b): 10.0 for a in (1, 2, 3, 4) for b in (1, 2, 3, 4)}
+        assert pair_fit.against(steps, pair_fit.MARKED) == {"ratio": 1.0, "p": 1.0, "n_censored": 0}
+        slow = {pair: 15.0 if pair in pair_fit.MARKED else step for pair, step in steps.items()}
+        found = pair_fit.against(slow, pair_fit.MARKED)
+        assert found["ratio"] == 1.5 and found["p"] == pytest.approx(1 / 1820)  # 4 of 16, one choice
+        slow[4, 4] = 15.0  # 75 / 5 slow pairs: any four of the five do as well
+        assert pair_fit.against(slow, pair_fit.MARKED)["p"] == pytest.approx(5 / 1820)
+        assert pair_fit.against({**slow, (3, 3): None}, pair_fit.MARKED) == {
+            "ratio": None,
+            "p": None,
+            "n_censored": 1,
+        }
+
+    def test_broken_against_its_control(self):
+        control = {(a, b): 10.0 * a + b for a in (1, 2, 3, 4) for b in (1, 2, 3, 4)}
+        broken = {pair: step * (2 if pair in pair_fit.BROKEN else 1) for pair, step in control.items()}
+        found = pair_fit.paired(broken, control)
+        assert found["ratios"] == {
+            pair_fit.text(pair): 2.0 if pair in pair_fit.BROKEN else 1.0 for pair in control
+        }
+        assert found["others"] == 1.0 and found["n_others"] == 12
+        assert found["broken_over_others"] == {"ratio": 2.0, "p": pytest.approx(1 / 91), "n_censored": 0}
+        assert found["obeying_over_others"] == {"ratio": 1.0, "p": 1.0, "n_censored": 0}
+        found = pair_fit.paired(broken | {(3, 3): None}, control | {(1, 1): None})
+        assert found["ratios"]["3,3"] is None and found["ratios"]["1,1"] is None and found["n_others"] == 11
+        assert found["broken_over_others"]["ratio"] is None
+
+
+def test_the_page_has_the_numbers_of_figure_8b():
+    """Each row of the page's table, from the accuracies that are stored."""
+    stored = json.loads((ROOT / "docs/images/figures/j8_convergence.json").read_text())["pairs"]
+    courses = [pair_fit.Course.from_dict(run) for run in stored["runs"]]
+    rows = pair_fit.summary(courses)
+    assert common._plain(rows) == stored["summary"]
+    page = (ROOT / "docs/replication.md").read_text()
+    section = page[page.index("### Figure 8B") : page.index("### Figure 10")]
+    shown = [line for line in section.splitlines() if line.startswith("|")]
+    assert shown[2:] == j8_convergence.table(rows) and len(shown) > 10
 
 
 @cache
@@ -338,8 +365,14 @@ class TestTheScripts:
         assert pictures == {"j8a_complexity", "j8b_pairs"}
         assert [run["epochs"] for run in numbers["complexity"]["runs"]] == [None] * 6
         assert {line["n_censored"] for line in numbers["complexity"]["lines"]} == {2}
-        assert {run["step"] for run in numbers["pairs"]["runs"]} == {None}
-        assert [each["broken"] for each in numbers["pairs"]["summary"]] == [True, False] * 3
+        assert {step for run in numbers["pairs"]["runs"] for step in run["fit_steps"].values()} == {None}
+        assert {each["broken"]["n_censored"] for each in numbers["pairs"]["summary"]} == {16}
+        stored = tmp_path / "j8_convergence.json"
+        arguments = ["script", "--from-json", stored, "--out", tmp_path / "again"]
+        monkeypatch.setattr(sys, "argv", [str(each) for each in arguments])
+        j8_convergence.main()
+        assert json.loads((tmp_path / "again" / stored.name).read_text()) == numbers
+        assert {path.stem for path in (tmp_path / "again").glob("*.html")} == {"j8b_pairs"}
 
 
 def test_the_condensation_grid_puts_each_matrix_in_its_place():

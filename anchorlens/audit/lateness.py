@@ -23,13 +23,14 @@ FENCE = 3.0
 
 
 def fit_steps(
-    right: Float[np.ndarray, "*run moment mapping"], moments: Sequence[int]
+    right: Float[np.ndarray, "*run moment mapping"], moments: Sequence[int], threshold: float = FIT
 ) -> Float[np.ndarray, "*run mapping"]:
     """The first moment from which each mapping is answered right at every moment to the end.
 
     Args:
         right: probability of the right answer, 0..1; NaN counts as wrong.
         moments: steps, ascending.
+        threshold: probability from which a mapping counts as answered right, 0..1.
 
     Returns:
         Steps; infinite (`NEVER`) where the last moment finds it not fit, whatever was before.
@@ -37,7 +38,9 @@ def fit_steps(
     >>> fit_steps(np.array([[0.9, 0.1], [0.2, 0.1], [0.6, 0.7], [0.8, 0.4]]), [10, 20, 30, 40]).tolist()
     [30.0, inf]
     """
-    wrong_before = np.flip(np.logical_or.accumulate(np.flip(~(right >= FIT), axis=-2), axis=-2), axis=-2)
+    wrong_before = np.flip(
+        np.logical_or.accumulate(np.flip(~(right >= threshold), axis=-2), axis=-2), axis=-2
+    )
     first = wrong_before.sum(axis=-2)  # moments up to and with the last wrong one
     return np.append(np.asarray(moments, dtype=float), NEVER)[first]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.audit.lateness import Score, fence, fit_steps, lateness, ranks, score, stand_out
+from anchorlens.audit.lateness import FIT, Score, fence, fit_steps, lateness, ranks, score, stand_out
 from anchorlens.audit.mappings import Mappings
 from anchorlens.configuration import documented
 from anchorlens.files import container
@@ -54,6 +54,8 @@ class Audit:
     """Shape and initialisation."""
     train: TrainConfig
     """The recipe; its seed is that of the first model."""
+    fit: float = FIT
+    """Probability of the trained target from which a mapping counts as fit, 0..1."""
 
     @cached_property
     def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
@@ -61,7 +63,7 @@ class Audit:
 
         Infinite is censored: how long it would have taken is unknown, and longer than the run.
         """
-        return fit_steps(self.right, self.moments)
+        return fit_steps(self.right, self.moments, self.fit)
 
     @cached_property
     def never_fit(self) -> Int[np.ndarray, " mapping"]:
@@ -187,6 +189,7 @@ class Audit:
             "fences": list(self.fences),
             "moments": list(self.moments),
             "n_draws": self.n_draws,
+            "fit": self.fit,
             "model": self.model.to_dict(),
             "train": self.train.to_dict(),
             "groups": list(self.group_rows()),

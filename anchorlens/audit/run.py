@@ -13,6 +13,7 @@ import numpy as np
 
 from anchorlens import figures
 from anchorlens.audit.files import open_dataset
+from anchorlens.audit.lateness import FIT
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.audit.result import Audit
 from anchorlens.audit.watching import watch
@@ -45,6 +46,7 @@ def audit(
     seeds: Sequence[int] = (0, 1, 2),
     n_moments: int = 100,
     n_draws: int = 4,
+    fit: float = FIT,
     out: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     progress: bool | None = None,
@@ -53,7 +55,7 @@ def audit(
 
     With small weights a model learns what composes first and exceptions late. Every mapping, (chain of
     anchors, key) -> target, is asked at evenly spaced moments of training, at trained positions with fresh
-    noise. It is fit from the first moment from which the mean probability of its trained target is >= .5
+    noise. It is fit from the first moment from which the mean probability of its trained target is >= `fit`
     to the end; what never is, is censored and ranks last. Lateness is the mean rank over the models. What
     lies beyond Tukey's outer fence of fit steps in more than half of the models is flagged; that needs no
     truth, and in a dataset without exceptions it flags nothing.
@@ -67,6 +69,8 @@ def audit(
         seeds: one model for each.
         n_moments: times at which the mappings are asked, evenly spaced to the last step.
         n_draws: times a mapping is asked at every moment.
+        fit: probability of the trained target from which a mapping counts as fit, above 0 and up to 1. A
+            chain whose mappings all break the rule is late at .2 rather than at .5: see docs/audit.md.
         out: a folder (made where there is none) for `audit.json`, `mappings.csv` and `audit.html`.
         workers: processes on the CPU; None for one per core.
         progress: None shows a bar in a terminal or a notebook; False never does.
@@ -90,6 +94,7 @@ def audit(
     seeds, folder = _checked_seeds(seeds), None if out is None else Path(out)
     check_number("n_moments", n_moments, minimum=1, limit=MOST_MOMENTS, integer=True)
     check_number("n_draws", n_draws, minimum=1, limit=MOST_DRAWS, integer=True)
+    check_number("fit", fit, above=0, maximum=1)
     if workers is not None:
         check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
     mappings = _as_mappings(dataset)
@@ -115,7 +120,7 @@ def audit(
         folder.mkdir(parents=True, exist_ok=True)
     runs = [RunConfig(mappings.task, model, replace(train, seed=seed)) for seed in seeds]
     right = watch(mappings, runs, moments, n_draws, workers=workers, progress=progress)
-    found = Audit(mappings, right, moments, seeds, n_draws, model, train)
+    found = Audit(mappings, right, moments, seeds, n_draws, model, train, fit)
     if folder is not None:
         _write(found, folder)
     return found

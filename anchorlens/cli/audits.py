@@ -28,6 +28,9 @@ def audit_command(
     steps: Annotated[int | None, typer.Option(help="Optimizer steps; 1000 if left out.")] = None,
     n_samples: Annotated[int | None, typer.Option(help="Training sequences drawn from the dataset.")] = None,
     seeds: Annotated[int, typer.Option(help="Models to train, with seeds 0, 1, ...")] = 3,
+    fit: Annotated[
+        float | None, typer.Option(help="Probability from which a mapping counts as fit; .5 if left out.")
+    ] = None,
     top: Annotated[int, typer.Option(help="Mappings to list, the latest.", min=0)] = 20,
     out: Annotated[
         Path | None, typer.Option(help="Folder for audit.json, mappings.csv and audit.html.", readable=False)
@@ -45,7 +48,7 @@ def audit_command(
     """
     from anchorlens import figures
     from anchorlens.audit import audit, mappings_of, open_dataset
-    from anchorlens.audit.run import GAMMA, MOST_MODELS, STEPS
+    from anchorlens.audit.run import FIT, GAMMA, MOST_MODELS, STEPS
     from anchorlens.models.config import ModelConfig
     from anchorlens.runs.train_config import TrainConfig
     from anchorlens.show.terminal.audit import print_audit
@@ -67,6 +70,7 @@ def audit_command(
         model=ModelConfig.for_task(mappings.task, gamma=GAMMA if gamma is None else gamma),
         config=TrainConfig(**recipe),
         seeds=range(seeds),
+        fit=FIT if fit is None else fit,
         out=out,
         workers=workers,
     )

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from anchorlens.audit.lateness import Score
+from anchorlens.audit.lateness import FIT, Score
 from anchorlens.audit.result import Audit
 from anchorlens.foreign import printable
 from anchorlens.show.tables import Table
@@ -20,9 +20,10 @@ def outline(audit: Audit) -> str:
     """What was audited, how."""
     data = audit.mappings
     seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
+    threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
     return (
         f"{printable(data.name)}: {len(data):,} mappings in {len(data.groups):,} groups; "
-        f"gamma {audit.model.gamma:g}, {audit.moments[-1]:,} steps, {seeds}"
+        f"gamma {audit.model.gamma:g}, {audit.moments[-1]:,} steps, {seeds}{threshold}"
     )
 
 

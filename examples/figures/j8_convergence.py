@@ -1,25 +1,27 @@
 """Figures 8A and 8B of arXiv 2501.08537: how long training takes when targets break the rules.
 
     python examples/figures/j8_convergence.py [--seed 0 1] [--suffix .png]
+    python examples/figures/j8_convergence.py --from-json docs/images/figures/j8_convergence.json
 
 Claims. With a small initialisation a model needs the more epochs to fit its training data (a loss of .05)
 the more groups of anchor pairs have a target that no single-anchor functions explain; with a large one
-about as many for any (8A). Where one group breaks the rules, a small initialisation fits it after all
-others, a large one along with them (8B).
+about as many for any (8A). Where the rule of (1,2) and (2,1) is broken, a model with a small initialisation
+(gamma .8) takes more epochs to 60 % accuracy on (1,1), (1,2), (2,1) and (2,2) than on the other pairs (8B).
 
 8A: reasoning complexity k = 0..6 gives the first k symmetric groups a wrong but symmetric target; runs end
 when the loss is reached, and those that never reach it are censored: open triangles, None in the numbers.
-Its `quick` cells are those of c6_complexity.py with two layers. 8B: complexity 1, which breaks the group
-12, and as a control complexity 0, in which the same group obeys. A group is fit from the step on at which
-both its pairs stay at an accuracy of .90 or more on their training sequences, linear between two
-checkpoints, and censored where they do not get there.
+Its `quick` cells are those of c6_complexity.py with two layers. 8B: complexity 1, and as a control of the
+same seed complexity 0, in which all pairs obey; each of the 16 pairs by itself, on its training sequences,
+linear between two checkpoints (pair_fit.py). With --from-json nothing is trained: 8B is computed from the
+accuracies that an earlier run of this script has stored, 8A is kept as it is.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -28,20 +30,19 @@ from plotly.subplots import make_subplots
 from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from c6_complexity import GAMMAS, LARGE_GAMMA, LONGEST, SMALL_GAMMA
 from common import options, runs, trained, write
 from complexity import LOSS, draw, numbers, time_of
-from pair_fit import FIT, Course, compared, course
+from pair_fit import BROKEN, MARKED, THRESHOLDS, Course, course, summary, text
 
 NAMES = {SMALL_GAMMA: " (small initialisation)", LARGE_GAMMA: " (large initialisation)"}
 COMPLEXITIES = tuple(range(7))
-BROKEN = (1, 2)
-"""The group that complexity 1 breaks."""
 N_CHECKPOINTS = 40
-FITTED: Mapping[str, Any] = {"symbol": "line-ns-open", "size": 16, "line_width": 2}
-NOT_FIT: Mapping[str, Any] = {"symbol": "triangle-right-open", "size": 9}
-QUIET = 0.1
-"""Accuracy up to which nothing happens yet: the picture begins where the first group leaves it."""
+KINDS = {"rule of 12 and 21 broken": ORANGE, "also marked in the paper": "#E69F00", "the others": BLUE}
+"""What a bar is -> its colour."""
+SEEDS = ("circle", "diamond", "square", "cross", "x")
+"""Marker of each seed."""
 
 
 def runs_to_loss(given: argparse.Namespace) -> list[RunConfig]:
@@ -52,141 +53,164 @@ def runs_to_loss(given: argparse.Namespace) -> list[RunConfig]:
 
 
 def runs_with_a_trajectory(given: argparse.Namespace) -> list[RunConfig]:
-    """8B: one group broken, and none, by initialisation."""
+    """8B: the rule of 12 and 21 broken, and none, by initialisation."""
     axes = {"gamma": list(GAMMAS), "complexity": [1, 0]}
     return runs(given, axes, n_checkpoints=N_CHECKPOINTS)
 
 
 def measure_complexity(cells: Sequence[Cell]) -> tuple[dict[str, Any], go.Figure]:
     """Epochs to the loss over complexity, an initialisation a line."""
-    times = [time_of(cell, "", _name(cell)) for cell in cells]
+    times = [time_of(cell, "", _name(cell.run.model.gamma)) for cell in cells]
     picture = draw(times, f"How long it takes to a training loss of {LOSS:g}").update_layout(width=720)
     return {"loss": LOSS, **numbers(times)}, picture
 
 
 def measure_pairs(courses: Sequence[Course]) -> dict[str, Any]:
-    """When each group is fit, and the group that breaks the rules against the others.
+    """When each pair is fit: `summary` of pair_fit.py, and the accuracies that it is computed from.
 
-    `summary`: for each gamma, with the group broken and (control) not: of how many of the other
-    groups, over all runs, it is known that they are fit before it, and the ratios of its step to theirs.
+    `fit_steps` of each run are those of the picture: the first with 60 % accuracy.
     """
-    listed = []
-    for each in courses:
-        last = int(each.steps[-1])
-        listed.append(
+    return {
+        "marked": MARKED,
+        "broken": BROKEN,
+        "summary": summary(courses),
+        "runs": [
             {
-                "cell": each.cell.id,
-                "gamma": each.cell.run.model.gamma,
-                "seed": each.cell.run.train.seed,
-                "broken": BROKEN in each.broken,
-                "last_step": last,
-                **compared(each.fit_steps(), BROKEN, last),
-                "fit_steps": {_text(group): step for group, step in each.fit_steps().items()},
-                "steps": each.steps,
-                "accuracy": {
-                    _text(pair): each.accuracy[:, column].round(3) for column, pair in enumerate(each.pairs)
-                },
+                **each.to_dict(),
+                "fit_steps": {text(pair): step for pair, step in each.fit_steps(THRESHOLDS[0]).items()},
             }
-        )
-    summary = []
-    for gamma, broken in dict.fromkeys((run["gamma"], run["broken"]) for run in listed):
-        own = [run for run in listed if (run["gamma"], run["broken"]) == (gamma, broken)]
-        summary.append(
-            {
-                "gamma": gamma,
-                "broken": broken,
-                "n_others_before": sum(run["n_others_before"] for run in own),
-                "of": sum(run["of"] for run in own),
-                "ratio_by_seed": {run["seed"]: run["ratio"] for run in own},
-                "seeds_with_a_lower_bound": [run["seed"] for run in own if run["ratio_is_lower_bound"]],
-            }
-        )
-    return {"group": _text(BROKEN), "summary": summary, "runs": listed}
+            for each in courses
+        ],
+    }
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The summary as the page has it: a line for each row of the smallest and the largest initialisation.
+
+    A row `for good` that says the same as its row `first` is left out.
+    """
+    lines, before = [], {}
+    for row in rows:
+        same = (row["gamma"], row["seed"], row["threshold"])
+        numbers_of = [row[name] for name in ("broken", "control", "paired")]
+        if row["gamma"] in NAMES and before.get(same) != numbers_of:
+            before[same] = numbers_of
+            ratios, n_others = row["paired"]["ratios"], row["paired"]["n_others"]
+            cells = [
+                f"{row['gamma']:g}"[1:],
+                f"{row['threshold']:g}"[1:] + (", for good" if row["reading"] != "first" else ""),
+                str(row["seed"]),
+                *(_with_p(row[name]) for name in ("broken", "control")),
+                ", ".join(_number(ratios[text(pair)]) for pair in BROKEN),
+                ", ".join(_number(ratios[text(pair)]) for pair in MARKED if pair not in BROKEN),
+                _number(row["paired"]["others"]) + (f" (of {n_others})" if n_others < 12 else ""),
+                _number(row["paired"]["broken_over_others"]["p"], 3),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _with_p(found: Mapping[str, Any]) -> str:
+    if found["n_censored"]:
+        return f"{found['n_censored']} pairs not fit"
+    return f"{_number(found['ratio'])} ({_number(found['p'], 3)})"
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}".removeprefix("0")
 
 
 def draw_pairs(courses: Sequence[Course]) -> go.Figure:
-    """Accuracy of every group over the step, all seeds; a tick where it is fit, a triangle if it is not."""
-    columns = list(dict.fromkeys(_name(each.cell) for each in courses))
-    kinds = [True, False]
-    titles = [
-        f"{name.split(' (')[0]}: 12 " + ("breaks the rules" if broken else "obeys (control)")
-        for broken in kinds
-        for name in columns
-    ]
+    """The step at which each pair first has 60 % accuracy, a bar the mean of the seeds, a point each seed.
+
+    Columns are the smallest and the largest initialisation, rows the broken runs and their control. Where a
+    seed has not fit a pair there is no bar but a triangle at the end of that run: later than this.
+    """
+    gammas = sorted({each.gamma for each in courses} & {SMALL_GAMMA, LARGE_GAMMA}, reverse=True)
+    kinds = {True: "12 and 21 break the rule", False: "control, all obey"}
     figure = make_subplots(
         rows=2,
-        cols=len(columns),
+        cols=len(gammas),
         shared_xaxes=True,
-        shared_yaxes=True,
-        subplot_titles=titles,
-        horizontal_spacing=0.05,
+        subplot_titles=[f"{_name(gamma)}: {what}" for what in kinds.values() for gamma in gammas],
+        horizontal_spacing=0.07,
         vertical_spacing=0.12,
     )
-    for each in courses:
-        row = kinds.index(BROKEN in each.broken) + 1
-        figure.add_traces(list(_lines(each)), rows=row, cols=columns.index(_name(each.cell)) + 1)
-    for name, color in ((f"group {_text(BROKEN)}", ORANGE), ("the other groups", BLUE)):
-        figure.add_scatter(x=[None], y=[None], mode="lines", line_color=color, name=name, row=1, col=1)
-    for name, marker in (
-        ("fit from here on", FITTED),
-        ("not fit: later than the run", NOT_FIT),
-    ):
-        marker = {**marker, "color": "black"}
-        figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name, row=1, col=1)
-    first = min(each.steps[(each.accuracy > QUIET).any(axis=1).argmax()] for each in courses)
-    last = max(each.steps[-1] for each in courses)
-    figure.update_xaxes(
-        type="log",
-        range=[math.log10(max(first, 1)) - 0.1, math.log10(last) + 0.05],
-        tickvals=[digit * 10**power for power in range(7) for digit in (1, 2, 5)],
-    )
-    figure.update_xaxes(title="training step", row=2)
-    figure.update_yaxes(range=[-0.03, 1.03])
-    figure.update_yaxes(title="accuracy on training data", col=1)
-    figure.update_layout(legend={"orientation": "h", "y": -0.12, "yanchor": "top"})
+    seeds = sorted({each.seed for each in courses})
+    for row, broken in enumerate(kinds, start=1):
+        for column, gamma in enumerate(gammas, start=1):
+            own = [each for each in courses if (each.gamma, each.broken) == (gamma, broken)]
+            figure.add_traces(_bars(own, seeds), rows=row, cols=column)
+    for name, color in KINDS.items():
+        figure.add_bar(x=[None], y=[None], marker_color=color, name=name, row=1, col=1)
+    for k, seed in enumerate(seeds):
+        marker = {"symbol": SEEDS[k % len(SEEDS)], "color": "black", "size": 7}
+        figure.add_scatter(
+            x=[None], y=[None], mode="markers", marker=marker, name=f"seed {seed}", row=1, col=1
+        )
+    figure.update_xaxes(type="category", tickangle=0)
+    figure.update_yaxes(rangemode="tozero")
+    for column in range(1, len(gammas) + 1):  # one scale for a run and its control
+        figure.update_yaxes(matches="y" if column == 1 else f"y{column}", col=column)
+    figure.update_xaxes(title="anchor pair", row=2)
+    figure.update_yaxes(title=f"steps to {THRESHOLDS[0]:.0%} accuracy", col=1)
+    figure.update_layout(legend={"orientation": "h", "y": -0.14, "yanchor": "top"}, bargap=0.25)
     figure.update_annotations(font_size=12)
-    title = "When each group of mirrored pairs is fit, a line a group and seed"
-    return styled(figure, title, width=180 + 360 * len(columns), height=680).update_layout(margin_t=80)
+    title = f"When each pair first has {THRESHOLDS[0]:.0%} accuracy on its training data"
+    return styled(figure, title, width=180 + 440 * len(gammas), height=640).update_layout(margin_t=80)
 
 
-def _lines(each: Course) -> list[go.Scatter]:
-    """Of one run: a line for each group, with its mark, the one that breaks the rules last, on top."""
-    traces = []
-    from_one = each.steps > 0
-    steps = each.fit_steps()
-    for group, columns in sorted(each.groups().items(), key=lambda item: item[0] == BROKEN):
-        color = ORANGE if group == BROKEN else BLUE
-        accuracy = each.accuracy[:, columns].min(axis=1)
-        line = {"color": color, "width": 2 if group == BROKEN else 1}
-        hover = f"{_text(group)}, seed {each.cell.run.train.seed}"
-        traces.append(go.Scatter(x=each.steps[from_one], y=accuracy[from_one], mode="lines", line=line))
-        step = steps[group]
-        marker = {**(NOT_FIT if step is None else FITTED), "color": color}
-        at = (each.steps[-1], accuracy[-1]) if step is None else (step, FIT)
-        traces.append(go.Scatter(x=[at[0]], y=[at[1]], mode="markers", marker=marker))
-        for trace in traces[-2:]:
-            trace.update(hovertext=hover, showlegend=False)
+def _bars(courses: Sequence[Course], seeds: Sequence[int]) -> list[go.Bar | go.Scatter]:
+    """Of the runs that differ in their seed alone."""
+    fits = [each.fit_steps(THRESHOLDS[0]) for each in courses]
+    pairs = list(fits[0])
+    names = [text(pair).replace(",", "") for pair in pairs]
+    steps = [[fit[pair] for fit in fits] for pair in pairs]  # [pair][seed]
+    known = [[step for step in own if step is not None] for own in steps]
+    heights = [sum(own) / len(own) if len(own) == len(fits) else None for own in known]
+    bar = go.Bar(x=names, y=heights, marker_color=[KINDS[_kind(pair)] for pair in pairs], showlegend=False)
+    traces: list[go.Bar | go.Scatter] = [bar]
+    for each, fit in zip(courses, fits, strict=True):
+        symbol = SEEDS[seeds.index(each.seed) % len(SEEDS)]
+        last = float(each.steps[-1])
+        symbols = ["triangle-up-open" if fit[pair] is None else symbol for pair in pairs]
+        points = [last if fit[pair] is None else fit[pair] for pair in pairs]
+        marker = {"symbol": symbols, "color": "black", "size": 7}
+        hover = [f"{text(pair)}, seed {each.seed}" for pair in pairs]
+        traces.append(
+            go.Scatter(x=names, y=points, mode="markers", marker=marker, hovertext=hover, showlegend=False)
+        )
     return traces
 
 
-def _name(cell: Cell) -> str:
-    gamma = cell.run.model.gamma
+def _kind(pair: Pair) -> str:
+    return list(KINDS)[0 if pair in BROKEN else 1 if pair in MARKED else 2]
+
+
+def _name(gamma: float) -> str:
     return f"gamma {gamma:g}{NAMES.get(gamma, '')}"
 
 
-def _text(pair: Sequence[int]) -> str:
-    return ",".join(map(str, pair))
-
-
 def main() -> None:
-    """Read the command line, train what is missing, measure, draw."""
-    given = options(__doc__).parse_args()
-    to_loss, with_trajectory = runs_to_loss(given), runs_with_a_trajectory(given)
-    cells = trained(given, [*to_loss, *with_trajectory])
-    times, over_complexity = measure_complexity(cells[: len(to_loss)])
-    courses = [course(cell) for cell in cells[len(to_loss) :]]
-    pictures = {"j8a_complexity": over_complexity, "j8b_pairs": draw_pairs(courses)}
-    write(given, "j8_convergence", pictures, {"complexity": times, "pairs": measure_pairs(courses)})
+    """Read the command line, train what is missing or read what is stored, measure, draw."""
+    parser = options(__doc__)
+    parser.add_argument("--from-json", type=Path, help="JSON of an earlier run of this script: train nothing")
+    given = parser.parse_args()
+    pictures = {}
+    if given.from_json:
+        stored = json.loads(given.from_json.read_text(encoding="utf-8"))
+        given.preset, given.seed = stored["preset"], stored["seed"]
+        times = stored["complexity"]
+        courses = [Course.from_dict(run) for run in stored["pairs"]["runs"]]
+    else:
+        to_loss, with_trajectory = runs_to_loss(given), runs_with_a_trajectory(given)
+        cells = trained(given, [*to_loss, *with_trajectory])
+        times, pictures["j8a_complexity"] = measure_complexity(cells[: len(to_loss)])
+        courses = [course(cell) for cell in cells[len(to_loss) :]]
+    pictures["j8b_pairs"] = draw_pairs(courses)
+    pairs = measure_pairs(courses)
+    write(given, "j8_convergence", pictures, {"complexity": times, "pairs": pairs})
+    print(*table(pairs["summary"]), sep="\n")
 
 
 if __name__ == "__main__":

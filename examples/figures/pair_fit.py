@@ -1,14 +1,16 @@
 """When a run fits each anchor pair of its training data, along its trajectory of checkpoints.
 
-A pair that the last checkpoint has not fit is censored: its step is unknown and larger than the run's last.
+Figure 8B of arXiv 2501.08537 counts the epochs until a pair has 60 % accuracy on its own training data, for
+each of the 16 pairs, and marks (1,1), (1,2), (2,1) and (2,2) as slow; the rule of (1,2) and (2,1) is broken.
+A pair that a run has not fit is censored: its step is unknown and larger than the run's last, and no mean is
+taken over it.
 """
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, combinations
 from typing import Any
 
 import numpy as np
@@ -19,48 +21,62 @@ from anchorlens.files.checkpoint import load_checkpoint, training_set
 from anchorlens.sweep import Cell
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 
-FIT = 0.9
-"""Accuracy on its training sequences from which a pair counts as fit, as for the phases."""
+BROKEN: tuple[Pair, ...] = ((1, 2), (2, 1))
+"""The pairs whose rule complexity 1 breaks."""
+MARKED: tuple[Pair, ...] = ((1, 1), *BROKEN, (2, 2))
+"""The pairs that the paper marks as slow; (1, 1) and (2, 2) obey the rule."""
+THRESHOLDS = (0.6, 0.9, 0.99)
+"""Accuracies from which a pair counts as fit: the paper's, that of the phases, that of the paper's code."""
+READINGS = ("first", "for good")
+"""A pair is fit when it first reaches the threshold, or from where on it stays there to the end."""
 MOST_SEQUENCES = 200
 """Training sequences of each pair that are asked at most."""
+_SAME = 1e-9
+"""Ratios this near to each other are equal, but for the order in which they were added up."""
+
+Steps = Mapping[Pair, float | None]
+"""Pair -> the step at which it is fit; None where it is not (censored)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Course:
     """How a run came to answer each trained pair."""
 
-    cell: Cell
-    """The run."""
+    cell: str
+    """Identity of the run in its sweep."""
+    gamma: float
+    """Initialization rate."""
+    seed: int
+    """Of the run."""
+    broken: bool
+    """Whether the rule of `BROKEN` is broken; False in the control."""
     steps: Int[np.ndarray, " checkpoint"]
     """Of the trajectory, ascending, from 0."""
-    pairs: tuple[Pair, ...]
-    """Every trained pair."""
-    accuracy: Float[np.ndarray, "checkpoint pair"]
-    """On training sequences of the pair, 0..1."""
+    accuracy: Mapping[Pair, Float[np.ndarray, " checkpoint"]]
+    """Every trained pair -> accuracy on its training sequences, 0..1."""
 
-    @property
-    def broken(self) -> frozenset[Pair]:
-        """The mirrored groups whose target is no composition, each by its pair in ascending order."""
-        return frozenset(_group(pair) for pair in self.cell.run.task.trained_overrides)
-
-    def groups(self) -> dict[Pair, list[int]]:
-        """Every group of two mirrored pairs of different anchors -> their columns."""
-        found: dict[Pair, list[int]] = {}
-        for column, pair in enumerate(self.pairs):
-            if len(set(pair)) > 1:
-                found.setdefault(_group(pair), []).append(column)
-        return found
-
-    def fit_steps(self) -> dict[Pair, float | None]:
-        """The step at which both pairs of a group are fit; None where they are not (censored)."""
+    def fit_steps(self, threshold: float, reading: str = "first") -> dict[Pair, float | None]:
+        """The step at which each pair is fit; None where it is not (censored)."""
         return {
-            group: fit_step(self.steps.tolist(), self.accuracy[:, columns].min(axis=1).tolist())
-            for group, columns in self.groups().items()
+            pair: fit_step(self.steps.tolist(), values.tolist(), threshold, reading)
+            for pair, values in self.accuracy.items()
         }
 
+    def to_dict(self) -> dict[str, Any]:
+        """What `from_dict` reads, with pairs as texts."""
+        accuracy = {text(pair): values.round(3) for pair, values in self.accuracy.items()}
+        return {**vars(self), "accuracy": accuracy}
 
-def _group(pair: Pair) -> Pair:
-    return min(pair, pair[::-1])
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Course:
+        """A course from numbers that were stored: those of `to_dict`, or more."""
+        values = {name: stored[name] for name in cls.__dataclass_fields__}
+        values["steps"] = np.array(values["steps"])
+        values["accuracy"] = {
+            (int(name.split(",")[0]), int(name.split(",")[1])): np.array(accuracy)
+            for name, accuracy in values["accuracy"].items()
+        }
+        return cls(**values)
 
 
 def course(cell: Cell, n_sequences: int = MOST_SEQUENCES) -> Course:
@@ -71,8 +87,8 @@ def course(cell: Cell, n_sequences: int = MOST_SEQUENCES) -> Course:
         n_sequences: of each pair, the first that it was trained on.
     """
     assert cell.path is not None
-    task = cell.run.task
-    batch = training_set(task, cell.run.train)
+    task, train = cell.run.task, cell.run.train
+    batch = training_set(task, train)
     index = task.pair_index(batch.trials.pairs)
     chosen = [np.flatnonzero(index == task.pairs.index(pair))[:n_sequences] for pair in task.seen_pairs]
     asked = np.concatenate(chosen)
@@ -87,56 +103,129 @@ def course(cell: Cell, n_sequences: int = MOST_SEQUENCES) -> Course:
         right = (answers == targets).numpy()
         steps.append(checkpoint.step)
         accuracy.append([part.mean() for part in np.split(right, ends)])
-    return Course(cell, np.array(steps), task.seen_pairs, np.array(accuracy))
+    by_pair = dict(zip(task.seen_pairs, np.array(accuracy).T, strict=True))
+    broken = set(BROKEN) <= set(task.trained_overrides)
+    return Course(cell.id, cell.run.model.gamma, train.seed, broken, np.array(steps), by_pair)
 
 
-def fit_step(steps: Sequence[int], accuracy: Sequence[float], threshold: float = FIT) -> float | None:
-    """The step from which an accuracy stays at or above the threshold, linear between two checkpoints.
+def fit_step(
+    steps: Sequence[int], accuracy: Sequence[float], threshold: float, reading: str = "first"
+) -> float | None:
+    """The step at which an accuracy reaches a threshold, linear between two checkpoints.
 
-    None where the last checkpoint is below.
+    Args:
+        steps: of the checkpoints, ascending.
+        accuracy: at each of them.
+        threshold: reached where the accuracy is at least that.
+        reading: `first`, or `for good`: it is not below at any later checkpoint.
 
-    >>> fit_step([0, 10, 20, 30], [0.0, 0.95, 0.8, 1.0])  # half way from .8 to 1
-    25.0
-    >>> fit_step([0, 10, 20], [0.0, 1.0, 0.8]) is None
+    Returns:
+        None where it is not reached (censored).
+
+    >>> fit_step([0, 10, 20, 30], [0.0, 1.0, 0.5, 0.75], threshold=0.6)
+    6.0
+    >>> fit_step([0, 10, 20, 30], [0.0, 1.0, 0.5, 0.75], threshold=0.6, reading="for good")
+    24.0
+    >>> fit_step([0, 10, 20], [0.0, 1.0, 0.5], threshold=0.6, reading="for good") is None
     True
     """
-    below = [k for k, value in enumerate(accuracy) if value < threshold]
-    if not below:
-        return float(steps[0])
-    before, after = below[-1], below[-1] + 1
-    if after == len(steps):
+    reached = [value >= threshold for value in accuracy]
+    if reading == "for good":
+        reached = [*accumulate(reversed(reached), lambda after, now: after and now)][::-1]
+    if not any(reached):
         return None
+    after = reached.index(True)
+    if after == 0:
+        return float(steps[0])
+    before = after - 1
     share = (threshold - accuracy[before]) / (accuracy[after] - accuracy[before])
     return round(steps[before] + share * (steps[after] - steps[before]), 6)
 
 
-def compared(steps: Mapping[Pair, float | None], one: Pair, last: int) -> dict[str, Any]:
-    """The step at which one group is fit, against the others.
+def against(values: Steps, ones: Collection[Pair]) -> dict[str, Any]:
+    """The mean of some pairs over the mean of the others, and how rare that is among all choices of as many.
 
     Args:
-        steps: of every group; None is censored.
-        one: the group that is compared.
-        last: step of the run's end.
+        values: a number for each pair; None is censored.
+        ones: the pairs that are compared with the others.
 
     Returns:
-        `step` (None: censored, larger than `last`); `others` (their steps); `median_of_others`, a censored
-        one counting as longer than all (None where that leaves it unknown); `n_others_before`: others that
-        are known to be fit earlier, `of` how many; `ratio`: the step over that median,
-        `ratio_is_lower_bound` where the step is censored and `last` stands for it.
+        `ratio`; `p`, the share of all choices of `len(ones)` pairs whose ratio is at least as large (an exact
+        permutation test, one-sided; it takes pairs as independent, which mirrored ones are not); both None
+        where a pair is censored; `n_censored`.
 
-    >>> compared({(1, 2): None, (1, 3): 10, (1, 4): 30, (2, 3): 20}, (1, 2), last=100)["ratio"]
-    5.0
+    >>> found = against({(1, 1): 3, (1, 2): 3, (2, 1): 1, (2, 2): 1}, [(1, 1), (1, 2)])
+    >>> found["ratio"], round(found["p"], 3)  # one choice of six
+    (3.0, 0.167)
     """
-    others = [step for group, step in steps.items() if group != one]
-    own = steps[one]
-    middle = statistics.median(math.inf if step is None else step for step in others)
-    known = math.isfinite(middle) and middle > 0
-    return {
-        "step": own,
-        "others": others,
-        "median_of_others": middle if math.isfinite(middle) else None,
-        "n_others_before": sum(step is not None and (own is None or step < own) for step in others),
-        "of": len(others),
-        "ratio": (last if own is None else own) / middle if known else None,
-        "ratio_is_lower_bound": own is None,
+    known = {pair: value for pair, value in values.items() if value is not None}
+    n_censored = len(values) - len(known)
+    if n_censored:
+        return {"ratio": None, "p": None, "n_censored": n_censored}
+    ratios = [_ratio(known, each) for each in combinations(known, len(ones))]
+    ratio = _ratio(known, ones)
+    p = sum(each >= ratio - _SAME for each in ratios) / len(ratios)
+    return {"ratio": ratio, "p": p, "n_censored": 0}
+
+
+def _ratio(values: Mapping[Pair, float], ones: Collection[Pair]) -> float:
+    chosen = [values[pair] for pair in ones]
+    others = [value for pair, value in values.items() if pair not in ones]
+    return float(np.mean(chosen) / np.mean(others))
+
+
+def paired(broken: Steps, control: Steps) -> dict[str, Any]:
+    """How much later each pair is fit in the broken run than in its control, the step over the step.
+
+    Returns:
+        `ratios`: every pair -> ratio (None where a step is censored); `others`: the mean of the twelve that
+        are not `MARKED`, `n_others` of them being known; `broken_over_others` and `obeying_over_others`: what
+        `against` says of `BROKEN`, and of (1, 1) and (2, 2), against the twelve.
+    """
+    ratios = {
+        pair: step / before if step is not None and (before := control[pair]) is not None else None
+        for pair, step in broken.items()
     }
+    others = {pair: ratio for pair, ratio in ratios.items() if pair not in MARKED}
+    known = [ratio for ratio in others.values() if ratio is not None]
+    obeying = [pair for pair in MARKED if pair not in BROKEN]
+    return {
+        "ratios": {text(pair): ratio for pair, ratio in ratios.items()},
+        "others": float(np.mean(known)) if known else None,
+        "n_others": len(known),
+        "broken_over_others": against(others | {pair: ratios[pair] for pair in BROKEN}, BROKEN),
+        "obeying_over_others": against(others | {pair: ratios[pair] for pair in obeying}, obeying),
+    }
+
+
+def summary(courses: Sequence[Course]) -> list[dict[str, Any]]:
+    """For each threshold, reading, gamma and seed: the four against the twelve, broken against control."""
+    found = {(each.gamma, each.seed, each.broken): each for each in courses}
+    rows = []
+    for threshold in THRESHOLDS:
+        for reading in READINGS:
+            for gamma, seed in dict.fromkeys((each.gamma, each.seed) for each in courses):
+                run, control = (
+                    found[gamma, seed, broken].fit_steps(threshold, reading) for broken in (True, False)
+                )
+                rows.append(
+                    {
+                        "threshold": threshold,
+                        "reading": reading,
+                        "gamma": gamma,
+                        "seed": seed,
+                        "broken": against(run, MARKED),
+                        "control": against(control, MARKED),
+                        "paired": paired(run, control),
+                    }
+                )
+    return rows
+
+
+def text(pair: Pair) -> str:
+    """A pair as a name.
+
+    >>> text((1, 2))
+    '1,2'
+    """
+    return ",".join(map(str, pair))

@@ -73,6 +73,16 @@ class TestByHand:
         assert not by_hand(with_bad(3), late, BULK).flagged.any()
         assert np.flatnonzero(by_hand(with_bad(3), late, BULK, late).flagged).tolist() == [3]
 
+    def test_fit_is_a_matter_of_the_threshold_alone(self):
+        found = by_hand(with_bad(7), BULK)
+        right = np.full((1, len(MOMENTS), 270), 0.3, dtype=np.float32)
+        right[0, :4] = 0.1  # .3 from step 50 on
+        right[0, :8, 7] = 0.1  # from 90 on
+        early = replace(found, right=right, fit=0.25)
+        assert set(early.fit_steps[0]) == {50, 90} and early.fit_steps[0, 7] == 90
+        assert early.score.auc == 1.0 and early.to_dict()["fit"] == 0.25
+        assert not np.isfinite(replace(early, fit=0.5).fit_steps).any()
+
     def test_groups_go_by_their_mappings(self):
         mappings = mappings_of(TASK)
         of = mappings.group_of
@@ -173,6 +183,9 @@ class TestTrained:
         short = replace(RECIPE, steps=20)
         first, second = (audit(TASK, model=TINY, config=short, seeds=[3], n_moments=2) for _ in range(2))
         assert (first.right == second.right).all() and first.moments == (10, 20)
+        early = audit(TASK, model=TINY, config=short, seeds=[3], n_moments=2, fit=0.01)
+        assert (early.right == first.right).all()  # another reading of the same measurement
+        assert np.isfinite(early.fit_steps).sum() > np.isfinite(first.fit_steps).sum()
 
     @pytest.mark.slow
     def test_each_seed_is_a_model_of_its_own_in_or_out_of_this_process(self):
@@ -216,6 +229,9 @@ class TestRefused:
             ({"seeds": [-1]}, "a seed must be"),
             ({"n_moments": 0}, "n_moments must be"),
             ({"n_draws": 0}, "n_draws must be"),
+            ({"fit": 0}, "fit must be"),
+            ({"fit": 1.1}, "fit must be"),
+            ({"fit": float("nan")}, "fit must be"),
             ({"config": replace(RECIPE, stop_at_loss=0.1)}, "must be unset for an audit"),
             ({"config": replace(RECIPE, early_stop_evaluations=2)}, "must be unset for an audit"),
             ({"model": ModelConfig(d_vocab=5)}, "the task needs d_vocab"),

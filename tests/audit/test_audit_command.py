@@ -35,7 +35,8 @@ def test_a_file_is_ranked_and_written(dataset, tmp_path):
 
 def test_json_is_one_object_and_the_papers_task_the_default():
     content = json.loads(run(*FAST, "--json").stdout)
-    assert content["model"]["gamma"] == 0.8 and content["train"]["steps"] == 3
+    assert content["model"]["gamma"] == 0.8 and content["train"]["steps"] == 3 and content["fit"] == 0.5
+    assert json.loads(run(*FAST, "--json", "--fit", 0.2).stdout)["fit"] == 0.2
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,7 @@ def test_json_is_one_object_and_the_papers_task_the_default():
         (["nothing.txt"], "a dataset must be a .csv of mappings or a .toml"),
         (["--seeds", 0], "seeds must be a list of one seed or more"),
         (["--plot", "no/such/folder/x.html"], "--plot must be in a folder that exists"),
+        (["--fit", 2], "fit must be"),
         (["--steps", 0], "steps must be an integer >= 1"),
     ],
 )

@@ -56,6 +56,10 @@ def test_what_stands_out_comes_first(printed):
     assert "0.750 ± 0.0" in words and "│ 1.00" in text and "│ 0.50" in text
 
 
+def test_a_threshold_of_ones_own_is_named(printed):
+    assert ", fit from probability 0.2" in printed(replace(found(BULK), fit=0.2))[1]
+
+
 def test_a_clean_dataset_says_so(printed):
     _, words = printed(found(BULK[:1120], task=AnchorTask()))
     assert "Nothing stands out." in words and "All were fit." in words and "yes" not in words

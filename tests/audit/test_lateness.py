@@ -21,6 +21,10 @@ class TestFitSteps:
         ])  # fmt: skip
         assert fit_steps(right, MOMENTS).tolist() == [10, 30, 40, NEVER, NEVER, 20]
 
+    def test_another_threshold(self):
+        right = np.array([[0.1, 0.3], [0.2, 0.1], [0.4, 0.2]])
+        assert fit_steps(right, MOMENTS[:3], threshold=0.2).tolist() == [20, 30]
+
     def test_of_several_runs_at_once(self):
         right = np.array([[[0.0], [1.0]], [[1.0], [1.0]], [[1.0], [0.0]]])  # [run, moment, mapping]
         assert fit_steps(right, [10, 20]).tolist() == [[20], [10], [NEVER]]

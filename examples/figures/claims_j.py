@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from claims_c import times
 from numerals import short
-from readings import HALF, ID, IN_ORDER, OOD, Claims, Numbers, Reading, mostly, one_each, rising
+from readings import HALF, ID, IN_ORDER, OOD, RARE, Claims, Numbers, Reading, mostly, one_each, rising
 
 
 def _shorter(label: str) -> str:
@@ -147,6 +147,36 @@ def addition(numbers: Numbers) -> list[Reading]:
     ]
 
 
+def marked_pairs(numbers: Numbers) -> list[Reading]:
+    """Figure 8B of 2501.08537: the four marked pairs against the twelve, at the largest gamma."""
+    found = numbers["pairs"]
+    summary = [run for run in found["summary"] if run["reading"] == "first"]
+    gamma = max(run["gamma"] for run in summary)
+    thresholds = (min(run["threshold"] for run in summary), max(run["threshold"] for run in summary))
+    readings = []
+    for threshold in thresholds:
+        runs = {
+            str(run["seed"]): run for run in summary if (run["gamma"], run["threshold"]) == (gamma, threshold)
+        }
+        late = {
+            seed: None if run["broken"]["p"] is None else run["broken"]["p"] < RARE
+            for seed, run in runs.items()
+        }
+        slowed: dict[str, list[bool]] = {}
+        for seed, run in runs.items():
+            ratios, others = run["paired"]["ratios"], run["paired"]["others"]
+            own = [ratios[",".join(map(str, pair))] for pair in found["marked"]]
+            slowed[seed] = [] if others is None else [one > others for one in own if one is not None]
+        where = f"to {threshold:.0%}".replace("%", " %")
+        readings += [
+            Reading(
+                f"{where}: the four marked pairs are later than the twelve (p below .05)", one_each(late)
+            ),
+            Reading(f"{where}: each of the four is slowed more than the twelve, against the control", slowed),
+        ]
+    return readings
+
+
 CLAIMS: Claims = {
     "J3A": ("j3_phases", id_before_ood),
     "J3B": ("j3_phases", phases),
@@ -157,6 +187,7 @@ CLAIMS: Claims = {
     "J5C": ("j5_complexity", ranks),
     "J7C": ("j7c_addition_reversed", addition),
     "J8A": ("j8_convergence", lambda numbers: times(numbers["complexity"])),
+    "J8B": ("j8_convergence", marked_pairs),
     "J10": ("j10_condensation", condensed_over_the_grid),
 }
 """Figure -> the JSON with its numbers, and the readings of it."""

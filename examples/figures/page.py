@@ -246,6 +246,7 @@ def written(template: Path = TEMPLATE) -> str:
     environment.filters |= {function.__name__: function for function in (*own, *styles, *over_seeds)}
     environment.filters |= {
         "mean": statistics.fmean,
+        "of_pair": lambda ratios, pair: ratios[pair],
         "sum_of": lambda by_seed: sum(by_seed.values()),
         "prefixed": lambda text, before: f"{before} {text}",
         "word": lambda numbers, figure: word(figure, numbers),

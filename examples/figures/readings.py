@@ -21,6 +21,8 @@ IN_ORDER = 0.75
 """Share of the pairs of runs from which an order counts as one: half way from chance (.5) to always."""
 TAU = 2 * IN_ORDER - 1
 """The same for Kendall's tau: pairs in order minus those that are not."""
+RARE = 0.05
+"""Share of random choices below which a difference is no chance."""
 HALF = 0.5
 """Of a Gaussian's stable rank: below, the neurons have condensed. Of another number: much less than it."""
 

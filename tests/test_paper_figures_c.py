@@ -304,6 +304,18 @@ class TestScripts:
             assert run["step"][run["stable_rank"].index(found["least"])] == found["least_step"]
 
 
+def test_pictures_show_every_solution_that_an_initialisation_has():
+    cells = [
+        hand_cell(0.5, 0, inferential=0.1, symmetric=0.6),
+        hand_cell(0.8, 0, inferential=0.9, symmetric=0.0),
+        hand_cell(0.5, 1, inferential=0.1, symmetric=0.9),
+        hand_cell(0.8, 1, inferential=0.1, symmetric=0.8),
+        hand_cell(0.8, 2, inferential=0.7, symmetric=0.1),
+    ]
+    found = [(cell.run.model.gamma, cell.run.train.seed) for cell in solutions.shown(cells)]
+    assert found == [(0.5, 0), (0.8, 0), (0.8, 1)]
+
+
 class TestScale:
     def test_the_solutions_are_cells_of_the_grid_of_figure_2(self):
         given = Namespace(preset="quick", seed=[0, 1])

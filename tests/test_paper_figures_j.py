@@ -67,16 +67,28 @@ class TestPhases:
             cell(g, seed=1, phase=2) for g in (0.3, 0.6)
         ]
         found = j3_phases.measure_phases(cells[::-1])
-        assert found["order"] | {"share_shuffled": None} == {
-            "rising": 2,
-            "equal": 1,
-            "falling": 1,
-            "n_pairs": 4,
-            "share": 3 / 4,
-            "share_shuffled": None,
-            "rising_share": 2 / 3,
+        assert found["order"] == {
+            0: {
+                "rising": 2,
+                "equal": 0,
+                "falling": 1,
+                "n_pairs": 3,
+                "share": 2 / 3,
+                "share_shuffled": 1 / 2,  # each pair that differs: a coin
+                "rising_share": 2 / 3,
+                "ends": {"rising": 1, "equal": 0, "falling": 0},
+            },
+            1: {
+                "rising": 0,
+                "equal": 1,
+                "falling": 0,
+                "n_pairs": 1,
+                "share": 1.0,
+                "share_shuffled": 1.0,
+                "rising_share": None,
+                "ends": {"rising": 0, "equal": 1, "falling": 0},
+            },
         }
-        assert found["order"]["share_shuffled"] == (1 + 3 / 2) / 4  # each pair that differs: a coin
         rows = {row["seed"]: row for row in found["rows"]}
         assert rows[0]["phases"] == [1, None, 3, 2] and rows[0]["has_all_three"]
         assert rows[1]["share"] == 1.0 and not rows[1]["has_all_three"]
@@ -84,7 +96,7 @@ class TestPhases:
 
     def test_a_reversed_order_is_found(self):
         cells = [cell(g, phase=p) for g, p in ((0.3, 3), (0.5, 2), (0.8, 1))]
-        assert j3_phases.measure_phases(cells)["order"]["share"] == 0.0
+        assert j3_phases.measure_phases(cells)["order"][0]["share"] == 0.0
 
     def test_where_accuracies_pass_and_where_they_never_do(self):
         curves = {0: ((0.1, 0.0), (0.95, 0.2), (1.0, 0.9)), 1: ((0.2, 0.0), (0.8, 0.1), (0.95, 0.5))}
@@ -123,10 +135,25 @@ class TestTheGrid:
         groups.append(phases_grid.Group("Phase 3", "grid", tuple(cells[2:])))
         found = phases_grid.summary(cells, groups, "stable_rank.w_q")
         falls = {"rising": 0, "equal": 0, "falling": 2}  # two gammas: their ends are all there is
-        assert found["along_gamma"] == {**falls, "rising_share": 0.0, "ends": falls}
-        assert found["along_weight_decay"]["rising_share"] == 0.5
-        assert found["phase_3_larger"] == 0.0
+        assert found["along_gamma"][0]["ends"] == falls
+        assert found["along_gamma"][0].items() >= {**falls, "rising_share": 0.0}.items()
+        assert found["along_weight_decay"][0]["rising_share"] == 0.5
+        assert found["phase_3_larger"] == {0: 0.0}
         assert found["by_label"]["Phase 3"]["median"] == {"stable_rank.w_q": 3.5}
+
+    def test_seeds_are_counted_by_themselves(self):
+        # seed 0 falls along gamma at both weight decays, seed 1 rises at the one that it has
+        cells = [cell(0.3, decay, label="Phase 2 with commutativity", rank=20.0) for decay in (0.01, 1)]
+        cells += [cell(0.8, decay, phase=3, rank=3.0) for decay in (0.01, 1)]
+        cells.append(cell(0.3, seed=1, label="Phase 2 with commutativity", rank=2.0))
+        cells.append(cell(0.8, seed=1, phase=3, rank=8.0))
+        given = Namespace(preset="paper-2l1h", seed=[0, 1])
+        found = phases_grid.summary(cells, phases_grid.labelled(given, cells), "stable_rank.w_q")
+        assert {seed: each["rising_share"] for seed, each in found["along_gamma"].items()} == {0: 0.0, 1: 1.0}
+        assert found["phase_3_larger"] == {0: 0.0, 1: 1.0}
+        phase_3 = found["by_label"]["Phase 3"]
+        assert phase_3["n_cells_by_seed"] == {0: 2, 1: 1}
+        assert phase_3["median_by_seed"] == {"stable_rank.w_q": {0: 3.0, 1: 8.0}}
 
     def test_without_numbers_nothing_is_claimed(self):
         assert order([None, 1.0]).not_falling is None and order([2.0, 2.0]).rising_share is None
@@ -299,7 +326,7 @@ class TestTheScripts:
         numbers, pictures = self.go(j3_phases, four, tmp_path, monkeypatch)
         assert pictures == {"j3a_accuracy", "j3b_phases", "j3b_commutativity"}
         rows = {row["weight_decay"]: row["phases"] for row in numbers["phases"]["rows"]}
-        assert rows == {0.01: [1, 2], 1: [2, 3]} and numbers["phases"]["order"]["share"] == 1.0
+        assert rows == {0.01: [1, 2], 1: [2, 3]} and numbers["phases"]["order"]["0"]["share"] == 1.0
         assert numbers["accuracies"]["gammas"] == [0.3, 0.8]
 
     def test_4(self, four, tmp_path, monkeypatch):
@@ -309,17 +336,18 @@ class TestTheScripts:
         n_clusters = {label: found["median"]["n_clusters"] for label, found in by_label.items()}
         assert n_clusters["Phase 1"] == 0 and n_clusters["Phase 2 with commutativity"] == 6
         assert n_clusters["Phase 2 without commutativity"] > 6
-        assert by_label["Phase 1"]["n_as_expected"] == 1
+        assert by_label["Phase 1"]["n_as_expected"] == {"0": 1}
         assert len(by_label["Phase 3"]["tsne"]["points"]) == 600
         assert numbers["second_anchor"]["shown"]["Phase 3 at gamma 0.8"]["gamma"] == 0.8
         larger = numbers["second_anchor"]["larger"]["Phase 3"]
-        assert larger["Phase 2 with commutativity"] == 0.0  # gamma .7 composes without blocks
+        assert larger["Phase 2 with commutativity"] == {"0": 0.0}  # gamma .7 composes without blocks
 
     def test_5(self, four, tmp_path, monkeypatch):
         numbers, pictures = self.go(j5_complexity, four, tmp_path, monkeypatch)
         assert pictures == {"j5a_condensation", "j5b_embedding", "j5c_stable_rank"}
-        assert numbers["stable_rank"]["along_gamma"]["rising_share"] == 0.0
-        assert numbers["embedding"]["phase_3_larger"] == 1.0
+        assert numbers["stable_rank"]["along_gamma"]["0"]["rising_share"] == 0.0
+        assert numbers["embedding"]["phase_3_larger"] == {"0": 1.0}
+        assert numbers["network"]["variant"] == ["gpt2"] and numbers["network"]["gamma"] == [0.3, 0.8]
         assert len(numbers["embedding"]["drawn"]) == 4
 
     def test_10(self, four, tmp_path, monkeypatch):

@@ -81,7 +81,8 @@ def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell
     """The cells of these runs, in order; what is not in the sweep's folder is trained first.
 
     Runs that keep checkpoints on their way have a folder of their own, `<sweep>-trajectories`: a sweep knows
-    a run by its recipe, and would take one that kept none for the same.
+    a run by its recipe, and would take one that kept none for the same. `given.network` becomes what the
+    first runs are, for `write`.
 
     Raises:
         SystemExit: cells that failed; the message says which and why.
@@ -89,11 +90,29 @@ def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell
     out = given.sweep
     if any(run.train.n_checkpoints for run in wanted):
         out = out.with_name(f"{out.name}-trajectories")
+    vars(given).setdefault("network", network(wanted))
     cells = list(sweep(wanted, out, engine=given.engine))
     failed = [cell for cell in cells if not cell.done]
     if failed:
         raise SystemExit(f"{len(failed)} of {len(cells)} cells failed, the first: {failed[0].error}")
     return cells
+
+
+NETWORK: Mapping[str, tuple[str, ...]] = {
+    "model": ("variant", "n_layers", "n_heads", "d_model", "d_head", "d_mlp", "gamma"),
+    "train": ("n_samples", "batch_size", "total_steps", "lr", "weight_decay", "seed"),
+}
+"""Part of a run -> what `network` says of it."""
+
+
+def network(wanted: Sequence[RunConfig]) -> dict[str, list[Any]]:
+    """What was trained: each setting's values over the runs, ascending."""
+    found = {
+        name: sorted({getattr(getattr(run, part), name) for run in wanted})
+        for part, names in NETWORK.items()
+        for name in names
+    }
+    return {**found, "activation": sorted({run.model.activation for run in wanted})}
 
 
 def write(
@@ -104,13 +123,13 @@ def write(
 ) -> None:
     """Write `<name>.json` and the picture `<name><suffix>`, or several by their own names, and say where.
 
-    Names end with `--tag`, where there is one.
-
-    The JSON holds `numbers`, what was asked for and the versions; what is not finite becomes null.
+    Names end with `--tag`, where there is one. The JSON holds `numbers`, what was asked for, the network and
+    the versions; what is not finite becomes null.
     """
     given.out.mkdir(parents=True, exist_ok=True)
     tag = f"_{given.tag}" if given.tag else ""
     asked = {"preset": given.preset, "seed": given.seed, **({"set": dict(given.set)} if given.set else {})}
+    asked["network"] = given.network
     content = {"figure": name, **asked, "versions": library_versions(), **_plain(numbers)}
     text = json.dumps(content, indent=1, allow_nan=False)
     (given.out / f"{name}{tag}.json").write_text(text + "\n", encoding="utf-8")

@@ -23,8 +23,8 @@ from anchorlens.show.diagram.maps import number_map, phase_map
 from anchorlens.sweep import Cell
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, OOD_THRESHOLD
 from common import options, trained, write
-from ordering import Order, order, together
-from phases_grid import SEEDS, cell_numbers, main_runs, rows
+from ordering import order
+from phases_grid import SEEDS, along, cell_numbers, main_runs, rows
 
 DECAY = 0.01
 """Weight decay of figure 3A."""
@@ -84,41 +84,29 @@ def _is_ood(cell: Cell) -> bool:
 
 
 def measure_phases(cells: Sequence[Cell]) -> dict[str, Any]:
-    """The phases of every row along gamma, and how often they are in the papers' order.
+    """The phases of every row along gamma, and by seed how often they are in the papers' order.
 
     `share`: of the pairs of cells of one seed and weight decay that both have a phase, the share in which
     the phase at the larger gamma is not the lower one; `share_shuffled` is its mean with the same phases at
     gammas in random order; `rising_share` leaves out the pairs that have the same phase.
     """
-    found = {key: order([cell.phase for cell in row]) for key, row in rows(cells).items()}
-    along_decay = (order([cell.phase for cell in row]) for row in rows(cells, "weight_decay").values())
     labels = [cell.numbers["label"] for cell in cells]
     return {
-        "order": _described(together(found.values())),
-        "order_along_weight_decay": _described(together(along_decay)),
+        "order": along(cells, "gamma", lambda cell: cell.phase),
+        "order_along_weight_decay": along(cells, "weight_decay", lambda cell: cell.phase),
         "rows": [
             {
                 "seed": seed,
                 "weight_decay": decay,
                 "gammas": [cell.fields["gamma"] for cell in row],
                 "phases": [cell.phase for cell in row],
-                "share": found[seed, decay].not_falling,
+                "share": order([cell.phase for cell in row]).not_falling,
                 "has_all_three": {1, 2, 3} <= {cell.phase for cell in row},
             }
             for (seed, decay), row in rows(cells).items()
         ],
         "n_cells_by_label": {label: labels.count(label) for label in sorted(set(labels))},
         "cells": cell_numbers(cells, "phase", "commutative", "train", "id", "ood", "commutativity"),
-    }
-
-
-def _described(found: Order) -> dict[str, Any]:
-    return {
-        **found._asdict(),
-        "n_pairs": found.n_pairs,
-        "share": found.not_falling,
-        "share_shuffled": found.shuffled,
-        "rising_share": found.rising_share,
     }
 
 

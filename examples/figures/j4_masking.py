@@ -24,13 +24,14 @@ from anchorlens.probes import Comparison, apply_to_checkpoint, mask_key_token, m
 from anchorlens.probes.mask_key_token import MaskKeyToken
 from anchorlens.probes.shared.clusters import silhouette
 from common import options, trained, write
-from ordering import share_above
+from ordering import share_above_by_seed
 from phases_grid import (
     SEEDS,
     Group,
     by_label,
     compare_typical,
     final,
+    known_by_seed,
     labelled,
     main_runs,
 )
@@ -83,14 +84,17 @@ def nearest(n: float) -> int | None:
 def measure_key(groups: Sequence[Group]) -> tuple[dict[str, Any], Comparison]:
     """Without the key token: the clusters in each phase, and the t-SNE of typical cells.
 
-    `n_as_expected`: of how many cells the number of clusters is nearest to that of the papers.
+    `n_as_expected`: by seed, of how many cells the number of clusters is nearest to that of the papers.
     """
     found = [[without_key_token(load_checkpoint(final(cell))) for cell in group.cells] for group in groups]
     numbers = by_label(groups, found)
     for group, values in zip(groups, found, strict=True):
         expected = EXPECTED[group.label]
-        as_expected = [nearest(each["n_clusters"] or 0) == expected for each in values]
-        numbers[group.label] |= {"expected": expected, "n_as_expected": sum(as_expected)}
+        as_expected = {
+            seed: sum(nearest(n) == expected for n in found)
+            for seed, found in known_by_seed(group, values, "n_clusters").items()
+        }
+        numbers[group.label] |= {"expected": expected, "n_as_expected": as_expected}
     comparison, shown = compare_typical(groups, "mask_key_token", "mirror_merge", found)
     for group, result in zip(groups, comparison.results, strict=True):
         content = result.to_dict()
@@ -102,9 +106,9 @@ def measure_second_anchor(groups: Sequence[Group]) -> tuple[dict[str, Any], Comp
     """Without the second anchor: whether equal g(x; a) gives like answers, in each phase.
 
     The cells of Phase 3 at the largest gamma are shown once more by themselves: a model may compose in two
-    ways, and it is there that it takes the one that leaves blocks (docs/probes.md). `larger`: for both, the
-    share of the pairs (one of them, cell of another label) in which the one has the larger gap, 0..1; .5 by
-    chance.
+    ways, and it is there that it takes the one that leaves blocks (docs/probes.md). `larger`: for both, by
+    label and seed, the share of the pairs (one of them, cell of another label) in which the one has the
+    larger gap, 0..1; .5 by chance.
     """
     composing = [group for group in groups if group.label == "Phase 3"]
     groups = [*groups, *(group.at_largest_gamma() for group in composing)]
@@ -116,12 +120,14 @@ def measure_second_anchor(groups: Sequence[Group]) -> tuple[dict[str, Any], Comp
         for group in groups
     ]
     gaps = {
-        group: [gap for each in values if (gap := each["centred_gap"]) is not None]
+        group: known_by_seed(group, values, "centred_gap")
         for group, values in zip(groups, found, strict=True)
     }
     larger = {
         one.key: {
-            other.key: share_above(gaps[one], gaps[other]) for other in groups if other.label != "Phase 3"
+            other.key: share_above_by_seed(gaps[one], gaps[other])
+            for other in groups
+            if other.label != "Phase 3"
         }
         for one in groups
         if one.label == "Phase 3"

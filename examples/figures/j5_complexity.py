@@ -59,7 +59,7 @@ def main() -> None:
             numbers[panel]["drawn"] = coordinates(comparison)
     numbers["stable_rank"] = {
         **summary(cells, groups, STABLE_RANK),
-        "cells": cell_numbers(cells, "phase", STABLE_RANK),
+        "cells": cell_numbers(cells, "phase", STABLE_RANK, *map(".".join, PANELS.values())),
     }
     pictures["j5c_stable_rank"] = rank_map(cells, "gamma", "weight_decay")
     write(given, "j5_complexity", pictures, numbers)

@@ -200,6 +200,7 @@ def main() -> None:
     if given.from_json:
         stored = json.loads(given.from_json.read_text(encoding="utf-8"))
         given.preset, given.seed = stored["preset"], stored["seed"]
+        given.network, given.set = stored["network"], stored.get("set", {})
         times = stored["complexity"]
         courses = [Course.from_dict(run) for run in stored["pairs"]["runs"]]
     else:

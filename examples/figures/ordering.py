@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Order(NamedTuple):
@@ -38,6 +38,16 @@ class Order(NamedTuple):
         differ = self.rising + self.falling
         return self.rising / differ if differ else None
 
+    def described(self) -> dict[str, Any]:
+        """JSON-ready: the counts and the shares."""
+        return {
+            **self._asdict(),
+            "n_pairs": self.n_pairs,
+            "share": self.not_falling,
+            "share_shuffled": self.shuffled,
+            "rising_share": self.rising_share,
+        }
+
 
 def order(values: Sequence[float | None]) -> Order:
     """Compare every value with every later one; None is unknown and compared with nothing.
@@ -70,3 +80,14 @@ def share_above(ones: Sequence[float], others: Sequence[float]) -> float | None:
     if not pairs:
         return None
     return sum((one > other) + (one == other) / 2 for one, other in pairs) / len(pairs)
+
+
+def share_above_by_seed(
+    ones: Mapping[int, Sequence[float]], others: Mapping[int, Sequence[float]]
+) -> dict[int, float | None]:
+    """`share_above` of each seed by itself: seed -> its values, on either side.
+
+    >>> share_above_by_seed({0: [2], 1: [2]}, {0: [1], 1: [3]})
+    {0: 1.0, 1: 0.0}
+    """
+    return {seed: share_above(values, others.get(seed, [])) for seed, values in ones.items()}

@@ -1,11 +1,16 @@
-"""The grid that figures of 2501.08537 share, gamma x weight decay x seeds: rows, labels, typical cells."""
+"""The grid that figures of 2501.08537 share, gamma x weight decay x seeds: rows, labels, typical cells.
+
+What is counted over its cells is counted seed by seed: those of one seed begin with the same weights, and at
+weight decay 0, .01 and .1 they end almost alike, so that they are no runs of their own.
+"""
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +20,7 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid
 from anchorlens.verdict import LABELS
 from common import runs, trained
-from ordering import order, share_above, together
+from ordering import order, share_above_by_seed, together
 
 MAIN_GRID: Mapping[str, Any] = {"gamma": "0.3:0.8:0.05", "weight_decay": (0, 0.01, 0.1, 1)}
 SEEDS = (0, 1, 2)
@@ -113,21 +118,40 @@ def labelled(given: argparse.Namespace, cells: Sequence[Cell], *, alike: bool = 
 
 
 def by_label(groups: Sequence[Group], values: Sequence[Values]) -> dict[str, dict[str, Any]]:
-    """JSON-ready: for each group where its cells come from, the median of each number, and every cell's."""
+    """JSON-ready: for each group where its cells come from, the median of each number, and every cell's.
+
+    Medians and numbers of cells are those of all cells and, `by_seed`, of those of each seed.
+    """
     content = {}
     for group, own in zip(groups, values, strict=True):
-        medians = {}
-        for name in own[0]:
-            known = [value for each in own if (value := each[name]) is not None]
-            medians[name] = statistics.median(known) if known else None
+        known = {name: known_by_seed(group, own, name) for name in own[0]}
         places = cell_numbers(group.cells)
+        seeds = [cell.fields["seed"] for cell in group.cells]
         content[group.key] = {
             "source": group.source,
             "n_cells": len(group.cells),
-            "median": medians,
+            "n_cells_by_seed": {seed: seeds.count(seed) for seed in sorted(set(seeds))},
+            "median": {name: _median([*chain(*found.values())]) for name, found in known.items()},
+            "median_by_seed": {
+                name: {seed: _median(values) for seed, values in found.items()}
+                for name, found in known.items()
+            },
             "cells": [{**cell, **each} for cell, each in zip(places, own, strict=True)],
         }
     return content
+
+
+def known_by_seed(group: Group, values: Values, name: str) -> dict[int, list[float]]:
+    """Seed -> a number of the group's cells, where it is known."""
+    found: dict[int, list[float]] = {cell.fields["seed"]: [] for cell in group.cells}
+    for cell, each in zip(group.cells, values, strict=True):
+        if (value := each[name]) is not None:
+            found[cell.fields["seed"]].append(value)
+    return dict(sorted(found.items()))
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
 
 
 def typical(values: Sequence[float | None]) -> int:
@@ -187,27 +211,48 @@ def summary(cells: Sequence[Cell], groups: Sequence[Group], number: str) -> dict
         number: of `Cell.numbers`.
 
     Returns:
-        `along_gamma` and `along_weight_decay`: over the pairs of cells that differ in this alone, how many
-        rise, fall and are equal, and the share that rises of those that differ, .5 by chance; of these,
-        `ends` counts the smallest and the largest value alone; `phase_3_larger`: the share of the pairs
-        (cell of Phase 3, cell of another phase) in which that of Phase 3 has the larger number; `by_label`.
+        `along_gamma` and `along_weight_decay`: by seed, over the pairs of cells that differ in this alone,
+        how many rise, fall and are equal, and the share that rises of those that differ, .5 by chance; of
+        these, `ends` counts the smallest and the largest value alone; `phase_3_larger`: by seed, the share
+        of the pairs (cell of Phase 3, cell of another phase) in which that of Phase 3 has the larger
+        number; `by_label`.
     """
     values = [[{number: cell.numbers.get(number)} for cell in group.cells] for group in groups]
-    known: dict[bool, list[float]] = {True: [], False: []}
+    known: dict[bool, dict[int, list[float]]] = {True: {}, False: {}}
     for group, own in zip(groups, values, strict=True):
-        known[group.label == "Phase 3"] += [value for each in own if (value := each[number]) is not None]
-    content: dict[str, Any] = {}
-    for axis in ("gamma", "weight_decay"):
-        lines = [[cell.numbers.get(number) for cell in row] for row in rows(cells, axis).values()]
-        found = together(order(line) for line in lines)
-        ends = together(order([line[0], line[-1]]) for line in lines)
-        content[f"along_{axis}"] = {
-            **found._asdict(),
-            "rising_share": found.rising_share,
-            "ends": ends._asdict(),
+        for seed, found in known_by_seed(group, own, number).items():
+            known[group.label == "Phase 3"].setdefault(seed, []).extend(found)
+    return {
+        "along_gamma": along(cells, "gamma", lambda cell: cell.numbers.get(number)),
+        "along_weight_decay": along(cells, "weight_decay", lambda cell: cell.numbers.get(number)),
+        "phase_3_larger": share_above_by_seed(known[True], known[False]),
+        "by_label": by_label(groups, values),
+    }
+
+
+def along(
+    cells: Sequence[Cell], axis: str, number: Callable[[Cell], float | None]
+) -> dict[int, dict[str, Any]]:
+    """By seed, how a number changes over the pairs of cells that differ along one axis alone.
+
+    Args:
+        cells: of the grid.
+        axis: `gamma` or `weight_decay`.
+        number: of a cell; None is unknown.
+
+    Returns:
+        Seed -> `Order.described`, and the counts of the smallest and the largest value alone as `ends`.
+    """
+    lines: dict[int, list[list[float | None]]] = {}
+    for (seed, _), row in rows(cells, axis).items():
+        lines.setdefault(seed, []).append([number(cell) for cell in row])
+    return {
+        seed: {
+            **together(map(order, own)).described(),
+            "ends": together(order([line[0], line[-1]]) for line in own)._asdict(),
         }
-    content["phase_3_larger"] = share_above(known[True], known[False])
-    return {**content, "by_label": by_label(groups, values)}
+        for seed, own in lines.items()
+    }
 
 
 def cell_numbers(cells: Sequence[Cell], *names: str) -> list[dict[str, Any]]:
@@ -215,7 +260,7 @@ def cell_numbers(cells: Sequence[Cell], *names: str) -> list[dict[str, Any]]:
     places = ("gamma", "weight_decay", "seed")
     return [
         {
-            "id": cell.id,
+            "cell": cell.id,
             **{name: cell.fields[name] for name in places},
             "status": cell.status,
             "label": cell.numbers["label"],

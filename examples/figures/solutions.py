@@ -123,14 +123,22 @@ def larger_share(first: Mapping[int, float | None], second: Mapping[int, float |
     return sum(there) / len(there) if there else None
 
 
+def shown(cells: Iterable[Cell]) -> list[Cell]:
+    """The runs that pictures show: of each initialisation the first seed of every solution that it has."""
+    first: dict[tuple[float, bool], Cell] = {}
+    for cell in cells:
+        own = answers(cell)
+        first.setdefault((cell.run.model.gamma, own["inferential"] > own["symmetric"]), cell)
+    return sorted(first.values(), key=lambda cell: (cell.run.model.gamma, cell.run.train.seed))
+
+
 def pictures(cells: Iterable[Cell], found: Mapping[str, Found]) -> dict[str, go.Figure]:
-    """Each probe's pictures of the initialisations side by side, of the first seed, by the picture's name."""
-    first = {cell.run.model.gamma: cell for cell in reversed(list(cells))}
-    labels = tuple(_label(first[gamma]) for gamma in COMPARED)
+    """Each probe's pictures of the runs of `shown` side by side, labelled, by the picture's name."""
+    own = shown(cells)
     drawn = {}
     for picture, by_name in found.items():
-        results = (by_name[name_of(gamma)][first[gamma].run.train.seed] for gamma in COMPARED)
-        drawn[picture] = Comparison(labels, tuple(results)).plot()
+        results = (by_name[name_of(cell.run.model.gamma)][cell.run.train.seed] for cell in own)
+        drawn[picture] = Comparison(tuple(map(_label, own)), tuple(results)).plot()
     return drawn
 
 

@@ -1,0 +1,73 @@
+"""The papers' claims as readings of a figure's JSON: in which seeds it is so. A verdict follows by its rule.
+
+*Replicated*: every reading is so in every seed. *Not*: none is in any. *Partly*: all between. A reading with
+parts (depths, values of gamma, weight decays) is so in a seed if it is in all of them; a seed without what is
+asked (no run that has fit its data, say) says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Numbers = Mapping[str, Any]
+"""A figure's JSON."""
+
+
+ID, OOD = 0.9, 0.5
+"""Accuracy from which on held-out keys, and above which unseen pairs, count as answered: the phases'."""
+IN_ORDER = 0.75
+"""Share of the pairs of runs from which an order counts as one: half way from chance (.5) to always."""
+TAU = 2 * IN_ORDER - 1
+"""The same for Kendall's tau: pairs in order minus those that are not."""
+RARE = 0.05
+"""Share of random choices below which a difference is no chance."""
+HALF = 0.5
+"""Of a Gaussian's stable rank: below, the neurons have condensed. Of another number: much less than it."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One thing that a paper says, asked of every seed."""
+
+    says: str
+    """In words."""
+    by_seed: Mapping[str, Sequence[bool]]
+    """Seed -> whether it is so, in each part; empty where nothing is known."""
+
+
+def verdict(readings: Iterable[Reading]) -> str:
+    """`replicated`, `partly`, `not`, or `not asked` where no seed says anything.
+
+    >>> verdict([Reading("all", {"0": [True], "1": [True, True]})])
+    'replicated'
+    >>> verdict([Reading("all", {"0": [True]}), Reading("none", {"0": [False]})])
+    'partly'
+    >>> verdict([Reading("none", {"0": [False], "1": []})])
+    'not'
+    """
+    found = [each for reading in readings for parts in reading.by_seed.values() for each in parts]
+    if not found:
+        return "not asked"
+    return "replicated" if all(found) else "partly" if any(found) else "not"
+
+
+def one_each(values: Mapping[str, bool | None]) -> dict[str, list[bool]]:
+    """A reading without parts: seed -> whether it is so; None is unknown."""
+    return {seed: [] if value is None else [value] for seed, value in values.items()}
+
+
+def mostly(shares: Mapping[str, float | None]) -> dict[str, list[bool]]:
+    """Seed -> whether three quarters of its pairs are in order."""
+    return one_each({seed: None if share is None else share >= IN_ORDER for seed, share in shares.items()})
+
+
+def rising(along: Mapping[str, Any], *, falls: bool = False) -> dict[str, list[bool]]:
+    """Of the pairs of runs that differ, whether three quarters rise, or fall."""
+    shares = {seed: found["rising_share"] for seed, found in along.items()}
+    return mostly({seed: None if s is None else 1 - s if falls else s for seed, s in shares.items()})
+
+
+Claims = Mapping[str, tuple[str, Callable[[Numbers], list[Reading]]]]
+"""Figure -> the JSON with its numbers, and the readings of it."""

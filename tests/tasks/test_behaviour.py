@@ -304,7 +304,7 @@ def test_quick_accuracies_are_the_same_numbers():
 )
 def test_the_definition_at_its_thresholds(train, id, ood, commutativity, label):
     assert phase_by_definition(train, id, ood, commutativity).label == label
-    unknown = phase_by_definition(train, id, ood, commutativity, training_data_known=False)
+    unknown = phase_by_definition(train, id, ood, commutativity, train_source="fresh noise")
     assert unknown.label == label.replace("underfit", "training data unknown")
 
 

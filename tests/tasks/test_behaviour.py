@@ -19,11 +19,12 @@ def oracle(answer):
     """A model that finds key and anchors by itself and answers `answer(x, a1, a2, i, tokens)`."""
 
     def model(tokens):
-        logits = torch.zeros(*tokens.shape, 201)
-        for row, sequence in enumerate(tokens.tolist()):
+        replies = []
+        for sequence in tokens.tolist():
             i = next(p for p, token in enumerate(sequence) if token < 20) - 1
-            reply = answer(sequence[i], sequence[i + 1], sequence[i + 2], i, sequence)
-            logits[row, -1, reply] = 1.0
+            replies.append(answer(sequence[i], sequence[i + 1], sequence[i + 2], i, sequence))
+        logits = torch.zeros(*tokens.shape, 201)
+        logits[range(len(replies)), -1, replies] = 1.0
         return logits
 
     return model

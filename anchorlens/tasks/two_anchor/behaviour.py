@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
@@ -50,8 +50,8 @@ class Behaviour(Evaluation):
 
     train: Accuracy
     """On sequences of the training set where it is known, else on fresh noise around trained trials."""
-    train_source: Literal["training set", "fresh noise"]
-    """Which of the two `train` is."""
+    train_source: str
+    """Which of the two `train` is: `training set` or `fresh noise`."""
     train_fresh: Accuracy
     """On every trained (pair, key, position) with fresh noise."""
     id: Accuracy

@@ -75,11 +75,11 @@ def answers(cell: Cell) -> dict[str, Any]:
 
 def probed(cells: Iterable[Cell], probe: Callable[..., ProbeResult], **options: Any) -> Found:
     """One probe of every run of `solution_runs`."""
-    found: dict[str, dict[int, ProbeResult]] = {name_of(gamma): {} for gamma in COMPARED}
-    for cell in cells:
+    found: dict[str, dict[int, ProbeResult]] = {}
+    for cell in sorted(cells, key=lambda cell: cell.run.model.gamma):
         assert cell.path is not None
         result = apply_to_checkpoint(probe, load_checkpoint(cell.path / "ckpt.pt"), **options)
-        found[name_of(cell.run.model.gamma)][cell.run.train.seed] = result
+        found.setdefault(name_of(cell.run.model.gamma), {})[cell.run.train.seed] = result
     return found
 
 
@@ -90,8 +90,9 @@ def numbers(cells: Iterable[Cell], *probes: Found) -> dict[str, Any]:
     `larger_than_at_gamma_0.5` by probe, reading and initialisation: the share of the seeds in which the
     reading is larger there, 0..1, of those in which both have one (None where none has).
     """
-    first, *others = (name_of(gamma) for gamma in COMPARED)
-    content: dict[str, Any] = {"answers": {name_of(gamma): {} for gamma in COMPARED}, "readings": {}}
+    cells = sorted(cells, key=lambda cell: cell.run.model.gamma)
+    first, *others = dict.fromkeys(name_of(cell.run.model.gamma) for cell in cells)
+    content: dict[str, Any] = {"answers": {first: {}, **{name: {} for name in others}}, "readings": {}}
     for cell in cells:
         content["answers"][name_of(cell.run.model.gamma)][cell.run.train.seed] = answers(cell)
     larger: dict[str, Any] = {}

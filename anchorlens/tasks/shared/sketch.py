@@ -20,7 +20,7 @@ class Axes:
     x_title: str
     """Under the axis across."""
     y_title: str
-    """Beside the axis upwards, which of a curve goes from 0 to 1."""
+    """Beside the axis upwards, which of curves and lines goes from 0 to 1."""
     x: Sequence[float]
     """Values across, ascending."""
 
@@ -53,19 +53,9 @@ class Curve(Axes):
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Lines:
+class Lines(Axes):
     """A picture of several shares against a number, as data."""
 
-    title: str
-    """Above it."""
-    caption: str
-    """How to read it, in a sentence or two."""
-    x_title: str
-    """Under the axis across."""
-    y_title: str
-    """Beside the axis upwards, which goes from 0 to 1."""
-    x: Sequence[float]
-    """Values across, ascending."""
     y: Mapping[str, Sequence[float | None]]
     """Name of a line -> 0..1, one for each of `x`; None where there is nothing."""
     errors: Mapping[str, Sequence[float | None]]

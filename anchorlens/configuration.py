@@ -210,7 +210,7 @@ def documented(cls: type[T]) -> type[T]:
 
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstring under each field of a dataclass, as one line each.
+    """The docstring under each field of a dataclass, as one line each, those of its bases first.
 
     Empty for a class whose source Python does not find, one that was written in a notebook for example.
     """
@@ -220,7 +220,8 @@ def field_docs(cls: type) -> dict[str, str]:
         return {}
     body = ast.parse(textwrap.dedent(source)).body[0]
     assert isinstance(body, ast.ClassDef)
-    docs = {}
+    bases = filter(dataclasses.is_dataclass, reversed(cls.__bases__))
+    docs = {name: doc for base in bases for name, doc in field_docs(base).items()}
     for field, doc in itertools.pairwise(body.body):
         match field, doc:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):

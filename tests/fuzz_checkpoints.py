@@ -83,16 +83,23 @@ def make_trained_cases(folder: Path) -> list[Case]:
     return [Case(name, each, original) for name, each in written.items()]
 
 
+_SAME: set[str] = set()
+"""Kinds of file of which one was damaged where it changes nothing, and classified."""
+
+
 def classified(case: Case, opened: Opened) -> None:
     """Phase 3 as before, unless the weights or the configuration really are others now."""
-    verdict = classify(opened.checkpoint)
-    json.dumps(verdict.to_dict(), allow_nan=False)
     ours, original = opened.checkpoint, case.original
     same = (ours.model, ours.task) == (original.model, original.task) and all(
         torch.equal(ours.weights[name], original.weights[name]) for name in original.weights
     )
+    if same and case.name in _SAME:  # the same numbers have the same verdict
+        return
+    verdict = classify(ours)
+    json.dumps(verdict.to_dict(), allow_nan=False)
     if same:
         assert verdict.phase == verdict.mechanism.phase.phase == 3
+        _SAME.add(case.name)
     else:
         assert not case.checksummed, "a damaged file of ours was opened"
 

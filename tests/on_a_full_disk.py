@@ -20,7 +20,7 @@ from anchorlens.models.gamma import initial_weights
 from anchorlens.sweep import open_sweep, sweep
 
 BLOCK = 4096
-TRAIN = "--n-layers 1 --d-model 16 --d-head 8 --d-mlp 16 --n-samples 512 --steps 6 --log-every 1"
+TRAIN = "--n-layers 1 --d-model 16 --d-head 8 --d-mlp 16 --key-max 40 --n-samples 512 --steps 6 --log-every 1"
 STATES = "--batch-size 64 --state-every-seconds 0 --n-checkpoints 2"
 
 
@@ -61,13 +61,13 @@ def main(disk):
 
     runs = tiny({"seed": [0, 1]}, steps=6, state_every_seconds=0)
     found["sweeps"] = []
-    for n_bytes in range(0, 40 * BLOCK, 3 * BLOCK):
+    for n_bytes in range(0, 40 * BLOCK, 5 * BLOCK):
         leave(disk, n_bytes)
         found["sweeps"].append(raised(lambda: sweep(runs, disk / "sweep", engine="serial", progress=False)))
         found.setdefault("failed", []).extend(map(str, (disk / "sweep" / "failed").glob("*")))
     runner = CliRunner()
     found["trains"] = []
-    for n_bytes in range(0, 24 * BLOCK, 2 * BLOCK):
+    for n_bytes in range(0, 24 * BLOCK, 3 * BLOCK):
         leave(disk, n_bytes)
         command = f"train --resume --out {disk / 'run'} {TRAIN} {STATES}".split()
         done = runner.invoke(app, command)

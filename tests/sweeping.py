@@ -11,7 +11,10 @@ import psutil
 from anchorlens.sweep import grid
 
 ROOT = Path(__file__).parents[1]
-TINY = {"n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_checkpoints": 0}
+TINY = {
+    "n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_checkpoints": 0,
+    "key_max": 40,  # few keys, so that evaluating is short
+}  # fmt: skip
 
 
 def tiny(axes, **fields):

@@ -24,7 +24,7 @@ def example(name):
     return module
 
 
-TINY = {"n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16}
+TINY = {"key_max": 40, "n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16}
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch.func's own, of attention on a CPU

@@ -109,25 +109,23 @@ class _Behaviour(_Closed):
     solution: NotRequired[Solution | None]
 
 
-class _Grid(_Closed):
-    sketch: Literal["Grid"]
+class _Axes(_Closed):
     title: Name
     caption: Text
     x_title: Name
     y_title: Name
     x: list[_Number]
+
+
+class _Grid(_Axes):
+    sketch: Literal["Grid"]
     y: list[_Number]
     values: list[list[Share | None]]
     frame: Annotated[list[_Number], Field(min_length=4, max_length=4)] | None
 
 
-class _Curve(_Closed):
+class _Curve(_Axes):
     sketch: Literal["Curve"]
-    title: Name
-    caption: Text
-    x_title: Name
-    y_title: Name
-    x: list[_Number]
     y: list[Share]
     errors: list[Annotated[float, Field(ge=0)]]
     mark: _Number | None
@@ -152,6 +150,7 @@ class _Measured(_Closed):
 
     kind: Annotated[str, AfterValidator(lambda kind: task_class(kind).kind)]
     measures: dict[Name, _Accuracy | None]
+    train_source: NotRequired[Name]
     finite: bool
     options: dict[Name, Any]
     sketches: Annotated[list[_Sketch], Field(max_length=20)]

@@ -20,6 +20,7 @@ from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.base import Answers, TaskConfig
 from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.shared.sketch import Curve, Grid
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ _TOKENS = np.zeros(128, dtype=np.int64)
 _TOKENS[[ord(character) for character in f"0123456789+={_END}"]] = range(13)
 
 METRICS = (
-    Metric("train", "train", "Train accuracy", "sums it was trained on", "", "train_accuracy"),
+    Metric(
+        "train", "train", "Train accuracy", "sums it was trained on", "every training sum", "train_accuracy"
+    ),
     Metric(
         "id",
         "ID",
@@ -227,7 +230,7 @@ class AdditionTask(TaskConfig):
         Args:
             model: a HookedTransformer, or anything that gives logits.
             training_set: what it was trained on, (tokens, targets) as `sequences` gives them; without it
-                every training sum is taken to be.
+                every training sum is asked, and a model that was trained on a part of them may be wrong.
             seed: of the choice among more than `max_train` different training sums.
             max_train: training sums asked at most.
             batch_size: sequences per forward pass at most.
@@ -243,6 +246,7 @@ class AdditionTask(TaskConfig):
         measures: dict[str, Accuracy | None] = {
             split: Accuracy.of_some(found, of=len(found)) for split, found in right.items()
         }
+        source = METRICS[0].asks if training_set is None else TRAINING_SET
         if training_set is not None:
             trained = _distinct(self.checked_training_set(training_set))
             rows = generator(seed, "evaluation").permutation(len(trained))[:max_train]
@@ -252,7 +256,7 @@ class AdditionTask(TaskConfig):
             plane[tuple(sums.T)] = right[split]
         options = {"seed": seed, "max_train": max_train, "task": self.describe()}
         sketches = (_hole(self, plane), *_by_distance(self, plane))
-        return Measured(self.kind, self.metrics, measures, asker.finite, options, sketches)
+        return Measured(self.kind, self.metrics, measures, asker.finite, options, sketches, source)
 
     def measure(
         self, model: Answers, training_set: TokenBatch, *, seed: int = 0, most: int = 1024

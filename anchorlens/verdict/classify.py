@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.files.importers.source import UNKNOWN_DATA
 from anchorlens.tasks.kinds import task_class
 from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import read_log
@@ -46,8 +45,8 @@ def classify(
         config: TOML or JSON file that says what a bare state dict is.
         training_set: the sequences that it was trained on, as `evaluate` takes them: tokens [batch, seq_len]
             and targets [batch], or [batch, seq_len] where more than the last position is asked. A checkpoint
-            that says how it was trained knows its own. Without it a model that is below .90 on fresh noise
-            has no phase by behaviour, since it may have memorised its data.
+            that says how it was trained knows its own. Without it a model that is below .90 on what stands
+            for it (fresh noise, every training sum) has no phase by behaviour: it may have memorised.
         device: where the model is measured: cpu, cuda, cuda:N or auto. A HookedTransformer stays where
             it is.
         seed: of the noise of the behaviour.
@@ -116,10 +115,10 @@ def classify(
             behaviour = checkpoint.evaluate(device=where, training_set=training_set, seed=seed)
     by_behaviour = behaviour.phase_if_clear()
     train, data_known = behaviour.measure("train"), behaviour.train_is_known
-    if not data_known and train is not None and train.value < 1:
-        notes = (*notes, UNKNOWN_DATA)
-    if data_known or by_behaviour.cause == "training data unknown":  # whose reason says so already
-        notes = (note for note in notes if note != UNKNOWN_DATA)
+    said = by_behaviour.cause == "training data unknown"
+    if not (data_known or said or train is None or train.value == 1):
+        on = behaviour.train_source
+        notes = (*notes, f"its training data are not known: train accuracy is asked on {on}")
     mechanism = phase_by_mechanism(model, asked, train if data_known else None, shape)
     agreement, explanation = explain(by_behaviour, mechanism)
     return Verdict(

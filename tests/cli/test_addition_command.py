@@ -73,6 +73,11 @@ def test_its_training_data_may_come_from_a_file(run, tmp_path):
     told = call("evaluate", untold, "--train-data", tmp_path / "data.npz", "--json").stdout
     stored = json.loads(call("evaluate", run / "ckpt.pt", "--json").stdout)
     assert json.loads(told)["behaviour"]["measures"] == stored["behaviour"]["measures"]
+    for command in ("evaluate", "classify"):
+        without = json.loads(call(command, untold, "--json").stdout)
+        assert without["behaviour"]["train_source"] == "every training sum"
+        assert without["behaviour"]["phase"]["cause"] == "training data unknown"
+        assert "train longer" not in str(without) and "noise" not in str(without["behaviour"])
 
 
 def test_a_probe_of_weights_reads_it_and_one_of_anchors_says_what_it_needs(run):

@@ -44,7 +44,7 @@ def test_status_json_is_one_object(out):
 
 def test_a_file_gives_axes_and_a_flag_beats_it(tmp_path, out):
     plain, text = {"steps": 20, "n_samples": 600, "batch_size": 64, "n_checkpoints": 0}, ""
-    text = "[train]\n" + "".join(f"{name} = {value}\n" for name, value in plain.items())
+    text = "[task]\nkey_max = 40\n[train]\n" + "".join(f"{name} = {value}\n" for name, value in plain.items())
     text += "[model]\nd_model = 16\nd_head = 8\nd_mlp = 16\n"
     text += '[sweep]\ngamma = "0.3:0.5:0.2"\nseed = [0, 1, 2]\n'
     (tmp_path / "grid.toml").write_text(text)

@@ -1,6 +1,7 @@
 """Addition with a left-out square: what is asked and held out, and what known answerers come to."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -162,13 +163,31 @@ class TestEvaluation:
         found = task.evaluate(Answerer(task, lambda a, b: (a, b) in known), training_set=few)
         assert found.measure("train").value == 1.0 and found.measure("train").n_sequences == 50
 
-    def test_it_comes_back_from_json(self):
-        import json
+    def test_who_memorised_a_few_sums_is_not_called_underfit_where_they_are_not_known(self):
+        task = AdditionTask()
+        few = task.sums("train")[:50]
+        known = set(map(tuple, few.tolist()))
+        model = Answerer(task, lambda a, b: (a, b) in known)
+        unknown, told = task.evaluate(model), task.evaluate(model, training_set=task.sequences(few))
+        assert not unknown.train_is_known and told.train_is_known
+        assert unknown.phase.cause == unknown.phase_if_clear().cause == "training data unknown"
+        reason = unknown.phase.reason
+        assert "train accuracy 0.005 on every training sum" in reason and "--train-data FILE" in reason
+        assert "train longer" not in reason and "noise" not in reason
+        assert told.phase.label == "Phase 1"
+        meanings = [next(unknown.rows())[2], next(told.rows())[2]]
+        assert meanings == ["every training sum", "sums it was trained on"]
+        nothing = task.evaluate(Answerer(task, lambda a, b: False), training_set=task.sequences(few))
+        assert nothing.phase.cause == "underfit"
 
+    @pytest.mark.parametrize("told", [True, False])
+    def test_it_comes_back_from_json(self, told):
         task = AdditionTask(mode="digits")
-        found = task.evaluate(Answerer(task, lambda a, b: a < 70))
+        data = task.sequences(task.sums("train")[:9]) if told else None
+        found = task.evaluate(Answerer(task, lambda a, b: a < 70), training_set=data)
         again = Measured.from_dict(json.loads(json.dumps(found.to_dict())), task.metrics)
         assert again.to_dict() == found.to_dict() and again.phase == found.phase
+        assert again.train_is_known == told
 
     def test_a_hooked_transformer_and_its_fast_form_answer_alike(self):
         from anchorlens.files.checkpoint import Checkpoint

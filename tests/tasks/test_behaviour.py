@@ -19,11 +19,12 @@ def oracle(answer):
     """A model that finds key and anchors by itself and answers `answer(x, a1, a2, i, tokens)`."""
 
     def model(tokens):
-        logits = torch.zeros(*tokens.shape, 201)
-        for row, sequence in enumerate(tokens.tolist()):
+        replies = []
+        for sequence in tokens.tolist():
             i = next(p for p, token in enumerate(sequence) if token < 20) - 1
-            reply = answer(sequence[i], sequence[i + 1], sequence[i + 2], i, sequence)
-            logits[row, -1, reply] = 1.0
+            replies.append(answer(sequence[i], sequence[i + 1], sequence[i + 2], i, sequence))
+        logits = torch.zeros(*tokens.shape, 201)
+        logits[range(len(replies)), -1, replies] = 1.0
         return logits
 
     return model
@@ -304,7 +305,7 @@ def test_quick_accuracies_are_the_same_numbers():
 )
 def test_the_definition_at_its_thresholds(train, id, ood, commutativity, label):
     assert phase_by_definition(train, id, ood, commutativity).label == label
-    unknown = phase_by_definition(train, id, ood, commutativity, training_data_known=False)
+    unknown = phase_by_definition(train, id, ood, commutativity, train_source="fresh noise")
     assert unknown.label == label.replace("underfit", "training data unknown")
 
 

@@ -17,7 +17,8 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
 TRAIN = ["train", "--n-layers", "1", "--d-model", "16", "--d-head", "8", "--d-mlp", "16", "--steps", "60"]
-COMMAND = [sys.executable, "-m", "anchorlens", *TRAIN, "--n-samples", "600", "--log-every", "1"]
+FEW = ["--key-max", "40", "--n-samples", "600"]  # so that evaluating is short
+COMMAND = [sys.executable, "-m", "anchorlens", *TRAIN, *FEW, "--log-every", "1"]
 
 
 def read_all(terminal):
@@ -59,15 +60,15 @@ SETTINGS = """
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, preset, train, train_many
 from anchorlens.audit import audit
 from anchorlens.sweep import grid, sweep
-tiny = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 600, "steps": 6}
+tiny = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "key_max": 40, "n_samples": 600, "steps": 6}
 runs = grid("quick", {"seed": [0, 1]}, eval_every=2, log_every=1, **tiny)
 """
 CALLS = {
     "train": "a = train(*runs[0])",
     "train_many": "b = train_many(runs, workers=1)",
     "sweep": "c = sweep(runs, 'sweep', engine='serial')",
-    "audit": "d = audit(AnchorTask(), model=runs[0].model, config=TrainConfig(steps=4, n_samples=600), "
-    "seeds=[0], n_moments=2)",
+    "audit": "d = audit(AnchorTask(key_max=40), model=runs[0].model, "
+    "config=TrainConfig(steps=4, n_samples=600), seeds=[0], n_moments=2)",
 }
 no_widgets = pytest.mark.skipif(importlib.util.find_spec("ipywidgets") is not None, reason="it is here")
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from hostile_folder import make_hostile
-from sweeping import ROOT, flags
+from sweeping import ROOT, flags, tiny
 
+from anchorlens.sweep import sweep
 from anchorlens.training.child_processes import SAFE_PATH, safe_children
 
 TINY = flags({})
@@ -63,11 +64,16 @@ def test_audit_in_two_processes(hostile, anchorlens):
     assert not marker.exists(), marker.read_text()
 
 
-def test_a_local_sweep(hostile, anchorlens):
+def test_a_local_sweep(hostile, monkeypatch):
+    """From this process, which looks for modules where the installed command does: not in the folder."""
     pytest.importorskip("distributed", reason="needs the extra [cluster]")
-    one = ["sweep", "--workers", "1", *flags({"seed": "0:1"}, steps=2)]
-    assert "1 finished" in anchorlens(*one, "--engine", "local", "--out", "a").stdout
-    assert not hostile[1].exists(), hostile[1].read_text()
+    folder, marker = hostile
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv(SAFE_PATH, raising=False)
+    monkeypatch.setattr(sys, "path", [str(Path(path).resolve()) for path in sys.path if path])
+    result = sweep(tiny({"seed": [0]}, steps=2), "a", engine="local", workers=1, progress=False)
+    assert result.counts == {"finished": 1}
+    assert not marker.exists(), marker.read_text()
 
 
 @pytest.mark.slow

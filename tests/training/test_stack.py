@@ -443,17 +443,6 @@ def test_the_engine_needs_torch_alone():
     subprocess.run([sys.executable, "-c", BARE], check=True)
 
 
-def test_training_imports_no_transformer_lens(tmp_path):
-    code = """
-import sys
-from anchorlens import ModelConfig, TrainConfig, train
-tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)
-result = train(model=tiny, config=TrainConfig(n_samples=512, steps=2), out=sys.argv[1])
-assert "transformer_lens" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "run")], check=True)
-
-
 @needs_gpu
 class TestOnAGpu:
     """The update as a captured graph."""

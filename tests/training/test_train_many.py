@@ -19,6 +19,7 @@ from anchorlens.training.run import train, train_many
 ROOT = Path(__file__).parents[2]
 TINY = {
     "n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16,
+    "key_max": 40,  # few keys, so that evaluating is short
     "n_samples": 256, "batch_size": 64, "steps": 20, "warmup_steps": 5, "log_every": 5, "eval_every": 10,
 }  # fmt: skip
 

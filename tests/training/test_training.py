@@ -29,6 +29,7 @@ from anchorlens.training.run import train
 from anchorlens.training.stack import Stack
 
 ROOT = Path(__file__).parents[2]
+TASK = AnchorTask(key_max=40)  # few keys, so that evaluating is short
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 SHORT = TrainConfig(
     n_samples=256, batch_size=64, steps=20, warmup_steps=5, log_every=5, eval_every=10, threads=1
@@ -42,9 +43,8 @@ def config(**changes):
 
 def stack(model=TINY, recipe=SHORT, data=None):
     """A stack of one member."""
-    task = AnchorTask()
-    data = training_set(task, recipe) if data is None else data
-    return Stack([RunConfig(task, model, recipe)], [data], torch.device("cpu"))
+    data = training_set(TASK, recipe) if data is None else data
+    return Stack([RunConfig(TASK, model, recipe)], [data], torch.device("cpu"))
 
 
 def weights_of(path):
@@ -70,7 +70,7 @@ class TestLearning:
         assert result.log[-1]["loss"] < 0.1 < 4.0 < result.log[0]["loss"]
 
     def test_the_model_is_a_hooked_transformer_made_once(self):
-        result = train(model=TINY, config=SHORT)
+        result = train(TASK, TINY, SHORT)
         assert type(result.model).__name__ == "HookedTransformer" and not result.model.training
         assert result.model is result.model
 
@@ -133,17 +133,17 @@ class TestLearning:
         assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(256))
 
     def test_epochs_and_steps_are_the_same_run(self):
-        a = train(model=TINY, config=config(steps=None, epochs=2, warmup_steps=4))
-        b = train(model=TINY, config=config(steps=8, warmup_steps=4))
+        a = train(TASK, TINY, config(steps=None, epochs=2, warmup_steps=4))
+        b = train(TASK, TINY, config(steps=8, warmup_steps=4))
         assert equal(a.checkpoint.weights, b.checkpoint.weights)
 
     def test_float64(self):
-        result = train(model=TINY, config=config(dtype="float64", steps=3))
+        result = train(TASK, TINY, config(dtype="float64", steps=3))
         assert result.model.W_E.dtype == torch.float64
 
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
     def test_on_a_gpu_as_on_the_cpu(self):
-        gpu, cpu = (train(model=TINY, config=config(device=d, dtype="float64")) for d in ("cuda", "cpu"))
+        gpu, cpu = (train(TASK, TINY, config(device=d, dtype="float64")) for d in ("cuda", "cpu"))
         assert gpu.model.W_E.is_cuda
         assert torch.allclose(
             gpu.checkpoint.weights["embed.W_E"], cpu.checkpoint.weights["embed.W_E"], atol=1e-6
@@ -152,7 +152,7 @@ class TestLearning:
 
 class TestFolder:
     def test_log_and_checkpoints(self, tmp_path):
-        result = train(model=TINY, config=config(n_checkpoints=3), out=tmp_path / "run")
+        result = train(TASK, TINY, config(n_checkpoints=3), out=tmp_path / "run")
         log = read_log(tmp_path / "run/log.jsonl")
         assert log == list(result.log)
         assert [line["step"] for line in log] == [5, 10, 15, 20]
@@ -185,11 +185,11 @@ class TestFolder:
 
     def test_nothing_is_written_without_a_folder(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        result = train(model=TINY, config=SHORT)
+        result = train(TASK, TINY, SHORT)
         assert result.out is None and not list(tmp_path.iterdir())
 
     def test_the_same_run_twice_is_the_same_bits(self, tmp_path):
-        a, b = (train(model=TINY, config=SHORT, out=tmp_path / name) for name in "ab")
+        a, b = (train(TASK, TINY, SHORT, out=tmp_path / name) for name in "ab")
         assert equal(a.checkpoint.weights, b.checkpoint.weights)
         assert without_time(a.log) == without_time(b.log)
 
@@ -206,30 +206,30 @@ class TestFolder:
         assert all(equal(first, trained()) for _ in range(2))
 
     def test_a_used_folder_is_not_overwritten(self, tmp_path):
-        train(model=TINY, config=SHORT, out=tmp_path)
+        train(TASK, TINY, SHORT, out=tmp_path)
         before = (tmp_path / "ckpt.pt").read_bytes()
         with pytest.raises(ValueError, match="holds a run already; continue it with resume"):
-            train(model=TINY, config=SHORT, out=tmp_path)
+            train(TASK, TINY, SHORT, out=tmp_path)
         with pytest.raises(
             ValueError, match=r"keeps its configuration, but train.lr was 0.001 and is now 0.1"
         ):
-            train(model=TINY, config=config(lr=0.1), out=tmp_path, resume=True)
+            train(TASK, TINY, config(lr=0.1), out=tmp_path, resume=True)
         assert (tmp_path / "ckpt.pt").read_bytes() == before
 
     def test_a_folder_with_other_files_is_left_alone(self, tmp_path):
         (tmp_path / "thesis.tex").write_text("precious")
         with pytest.raises(ValueError, match=r"holds 'thesis.tex' and no run; choose a new or empty folder"):
-            train(model=TINY, config=SHORT, out=tmp_path)
+            train(TASK, TINY, SHORT, out=tmp_path)
         with pytest.raises(ValueError, match="out must be a folder, got the file"):
-            train(model=TINY, config=SHORT, out=tmp_path / "thesis.tex")
+            train(TASK, TINY, SHORT, out=tmp_path / "thesis.tex")
         assert {path.name for path in tmp_path.iterdir()} == {"thesis.tex"}
 
     def test_two_runs_cannot_share_a_folder(self, tmp_path):
-        folder = RunFolder(tmp_path, RunConfig(AnchorTask(), TINY, SHORT), resume=False)
+        folder = RunFolder(tmp_path, RunConfig(TASK, TINY, SHORT), resume=False)
         folder.begin()
         try:
             with pytest.raises(ValueError, match="is in use by another run"):
-                train(model=TINY, config=SHORT, out=tmp_path, resume=True)
+                train(TASK, TINY, SHORT, out=tmp_path, resume=True)
         finally:
             folder.close()
         assert train(out=tmp_path, resume=True).status == "finished"
@@ -249,7 +249,7 @@ class TestEnding:
     def test_a_diverging_run_ends_and_keeps_the_last_good_weights(self, tmp_path):
         recipe = config(lr=1e38, steps=50, warmup_steps=10, n_checkpoints=0)
         with pytest.raises(TrainingDiverged) as error:
-            train(model=TINY, config=recipe, out=tmp_path)
+            train(TASK, TINY, recipe, out=tmp_path)
         message = str(error.value)
         assert "training diverged" in message and "smaller lr" in message and str(tmp_path) in message
         good = load_checkpoint(tmp_path / "ckpt.pt")
@@ -277,7 +277,7 @@ class TestEnding:
         assert one.weight_norms() == pytest.approx([norm * 1e30], rel=1e-5)
 
     def test_resuming_a_finished_run_measures_it_again(self, tmp_path):
-        a = train(model=TINY, config=SHORT, out=tmp_path)
+        a = train(TASK, TINY, SHORT, out=tmp_path)
         b = train(out=tmp_path, resume=True)
         assert equal(a.checkpoint.weights, b.checkpoint.weights)
         assert a.behaviour.to_dict() == b.behaviour.to_dict()
@@ -291,7 +291,7 @@ class TestEnding:
             assert (tiny * 1).item() == 0.0 and torch.get_num_threads() == 1
         with pytest.raises(RuntimeError, match="inside"), numeric_settings(torch.device("cpu"), 1):
             raise RuntimeError("inside")
-        train(model=TINY, config=SHORT)
+        train(TASK, TINY, SHORT)
         assert (tiny * 1).item() == 1e-310
         assert torch.get_num_threads() == threads
         assert not torch.are_deterministic_algorithms_enabled()
@@ -307,9 +307,9 @@ class TestTheCallersModes:
         "mode", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", dtype=torch.bfloat16)]
     )
     def test_gradients_and_autocast(self, mode):
-        expected = train(model=TINY, config=SHORT).checkpoint.weights
+        expected = train(TASK, TINY, SHORT).checkpoint.weights
         with mode():
-            result = train(model=TINY, config=SHORT)
+            result = train(TASK, TINY, SHORT)
             grad_mode, autocast = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
         assert equal(result.checkpoint.weights, expected)
         with mode():
@@ -319,34 +319,33 @@ class TestTheCallersModes:
         """They come in and go out in any order; the settings of the process outlive none of them."""
         with ThreadPoolExecutor(3) as pool:
             recipes = [config(steps=steps) for steps in (5, 40, 15, 30, 10)]
-            results = list(pool.map(lambda recipe: train(model=TINY, config=recipe), recipes))
+            results = list(pool.map(lambda recipe: train(TASK, TINY, recipe), recipes))
         assert [result.checkpoint.step for result in results] == [5, 40, 15, 30, 10]
-        assert equal(
-            results[0].checkpoint.weights, train(model=TINY, config=config(steps=5)).checkpoint.weights
-        )
+        assert equal(results[0].checkpoint.weights, train(TASK, TINY, config(steps=5)).checkpoint.weights)
         assert not torch.are_deterministic_algorithms_enabled()
         assert torch_deterministic.fill_uninitialized_memory
         assert torch.get_float32_matmul_precision() == "highest"
 
     def test_a_beta_of_zero_may_be_written_without_a_point(self):
-        assert train(model=TINY, config=config(beta1=0, steps=2)).status == "finished"
+        assert train(TASK, TINY, config(beta1=0, steps=2)).status == "finished"
 
 
 RUN = """
 import sys
-from anchorlens import ModelConfig, TrainConfig, train
+from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, train
 import json
 spec = json.loads(sys.argv[2])
-train(model=ModelConfig(**spec["model"]), config=TrainConfig(**spec["train"]), out=sys.argv[1], resume=True)
+run = AnchorTask(**spec["task"]), ModelConfig(**spec["model"]), TrainConfig(**spec["train"])
+result = train(*run, out=sys.argv[1], resume=True)
+assert load_checkpoint(sys.argv[1] + "/ckpt.pt").step == result.checkpoint.step
+assert "transformer_lens" not in sys.modules, "training or loading has imported it, which takes seconds"
 """
 
 
-RESUMED = {
-    "model": TINY.to_dict(),
-    "train": config(
-        steps=300, n_samples=640, log_every=7, eval_every=60, n_checkpoints=6, state_every_seconds=0.02
-    ).to_dict(),
-}
+TO_THE_END = config(
+    steps=150, n_samples=640, log_every=4, eval_every=50, n_checkpoints=6, state_every_seconds=0.02
+)
+RESUMED = {"task": {"key_max": TASK.key_max}, "model": TINY.to_dict(), "train": TO_THE_END.to_dict()}
 
 
 def start(out, spec):
@@ -358,8 +357,7 @@ def start(out, spec):
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     out = tmp_path_factory.mktemp("whole") / "run"
-    process = start(out, RESUMED)
-    assert process.communicate()[1] == b"" and process.returncode == 0
+    train(TASK, TINY, TO_THE_END, out=out)
     return out
 
 
@@ -405,7 +403,7 @@ class TestResume:
         rare = config(
             steps=200_000, log_every=10**6, eval_every=10**6, n_checkpoints=0, state_every_seconds=0.1
         )
-        process = start(tmp_path / "run", {"model": TINY.to_dict(), "train": rare.to_dict()})
+        process = start(tmp_path / "run", {**RESUMED, "train": rare.to_dict()})
         state = tmp_path / "run/state.pt"
         while not state.exists():
             assert process.poll() is None
@@ -491,7 +489,7 @@ class TestResume:
         assert (resumed.status, resumed.checkpoint.step) == ("stopped early", whole.checkpoint.step)
 
     def test_other_threads_are_said(self, tmp_path):
-        folder = RunFolder(tmp_path, RunConfig(AnchorTask(), TINY, SHORT), resume=False)
+        folder = RunFolder(tmp_path, RunConfig(TASK, TINY, SHORT), resume=False)
         one = stack()
         one.advance(1)
         folder.begin()
@@ -503,12 +501,12 @@ class TestResume:
 
 def test_bad_devices_say_what_is_wrong():
     with pytest.raises(ValueError, match="device must be auto, cpu, cuda or cuda:N, got 'gpu'"):
-        train(model=TINY, config=config(device="gpu"))
+        train(TASK, TINY, config(device="gpu"))
     with pytest.raises(ValueError, match="device must be auto, cpu, cuda or cuda:N, got 'meta'"):
-        train(model=TINY, config=config(device="meta"))
+        train(TASK, TINY, config(device="meta"))
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="torch sees no CUDA GPU; try auto or cpu"):
-            train(model=TINY, config=config(device="cuda"))
+            train(TASK, TINY, config(device="cuda"))
 
 
 def test_a_model_too_small_for_the_task_is_refused():

@@ -10,7 +10,7 @@ from anchorlens.files import container
 from anchorlens.files.checkpoint import from_contents
 from anchorlens.files.container import CheckpointError
 from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.source import UNKNOWN_DATA, Imported, Source
+from anchorlens.files.importers.source import Imported, Source
 
 KIND = "anchorlens"
 
@@ -43,7 +43,7 @@ def read(source: Source) -> Imported:
         CheckpointError: it is damaged, or another of our formats.
     """
     checkpoint = from_contents(source.file, source.content)
-    notes = [] if checkpoint.train is not None else [UNKNOWN_DATA]
+    notes = []
     if source.path.is_dir() and source.file.parent != source.path:
         notes.append(f"the run has not ended: this is its checkpoint of step {checkpoint.step}")
     if source.config is not None:

@@ -18,7 +18,6 @@ from anchorlens.models.gamma import is_frozen
 from anchorlens.runs.costs import check_cost
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
-UNKNOWN_DATA = "its training data are not known: train accuracy is asked on fresh noise"
 PAPERS_TASK = "no task was given: it is asked the papers' own"
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
@@ -124,6 +123,4 @@ def imported(
     checkpoint = Checkpoint(config, task, weights, **fields)
     check_whole(checkpoint)
     check_cost(config, task, checkpoint.train)
-    if checkpoint.train is None:
-        notes.append(UNKNOWN_DATA)
     return Imported(checkpoint, tuple(notes))

@@ -94,7 +94,8 @@ class Task(Protocol):
 
         Args:
             model: whose answers.
-            training_set: what it was trained on, for the metric `train`.
+            training_set: what it was trained on, for the metric `train`. Without it the evaluation's
+                `train_source` says what was asked instead, and below .90 there is no phase.
             seed: of what is drawn at random.
         """
         ...

@@ -11,7 +11,7 @@ from typing import Any
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.tasks.shared.phases import CLEAR, Phase, phase_by_definition
+from anchorlens.tasks.shared.phases import CLEAR, TRAINING_SET, Phase, phase_by_definition
 from anchorlens.tasks.shared.sketch import Curve, Grid, Lines, Sketch
 from anchorlens.views import view
 
@@ -26,6 +26,8 @@ class Evaluation(ABC):
     """Whether every logit was finite."""
     options: dict[str, Any]
     """What was asked how: the seed, and the task in words."""
+    train_source: str
+    """What `train` was asked on: `training set`, or what stands for it where that is not known."""
 
     @property
     @abstractmethod
@@ -43,7 +45,7 @@ class Evaluation(ABC):
     @property
     def train_is_known(self) -> bool:
         """Whether `train` was asked on the training data themselves."""
-        return True
+        return self.train_source == TRAINING_SET
 
     @property
     def sketches(self) -> Sequence[Sketch]:
@@ -77,7 +79,7 @@ class Evaluation(ABC):
             known["ood"],
             known.get("commutativity"),
             standard_errors=standard_errors,
-            training_data_known=self.train_is_known,
+            train_source=self.train_source,
             asked=(asks["id"] or "held-out data", asks["ood"] or "left-out data"),
         )
 
@@ -85,7 +87,8 @@ class Evaluation(ABC):
         """Title, value and meaning of every metric that was measured."""
         for metric in self.metrics:
             if (value := self.measure(metric.name)) is not None:
-                yield metric.title, value, metric.meaning
+                unknown = metric.name == "train" and not self.train_is_known
+                yield metric.title, value, metric.asks if unknown else metric.meaning
 
     def headline(self) -> dict[str, Any]:
         """The few numbers that sum it up, JSON-ready: every measure (None: not defined) and the phase."""
@@ -122,6 +125,8 @@ class Measured(Evaluation):
     """What was asked how: the seed, and the task in words."""
     drawn: Sequence[Sketch] = ()
     """Pictures of the answers, as data."""
+    train_source: str = TRAINING_SET
+    """What `train` was asked on: `training set`, or what stands for it where that is not known."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -142,6 +147,7 @@ class Measured(Evaluation):
         return {
             "kind": self.kind,
             "measures": {name: None if one is None else asdict(one) for name, one in self.measures.items()},
+            "train_source": self.train_source,
             "finite": self.finite,
             "options": dict(self.options),
             "sketches": [{"sketch": type(one).__name__, **_rounded(asdict(one))} for one in self.drawn],
@@ -165,7 +171,8 @@ class Measured(Evaluation):
         }
         sketches = tuple(map(_sketch, values["sketches"]))
         kind, finite, options = values["kind"], values["finite"], values["options"]
-        return cls(kind, tuple(metrics), measures, finite, options, sketches)
+        source = values.get("train_source", TRAINING_SET)
+        return cls(kind, tuple(metrics), measures, finite, options, sketches, source)
 
 
 def _rounded(value: Any) -> Any:

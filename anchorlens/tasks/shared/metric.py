@@ -21,7 +21,8 @@ class Metric:
     meaning: str
     """In a few words: `seen pairs, held-out (key, position)`."""
     asks: str = ""
-    """Of ID and OOD what is asked, in the words of a verdict: `held-out keys`, `unseen pairs`."""
+    """What is asked, in the words of a verdict: of ID and OOD `held-out keys`, `unseen pairs`; of train where
+    the training data are not known: `every training sum`."""
     logged_as: str = ""
     """Its name in the lines of a run's log; empty where it is not measured while training."""
     in_tables: bool = True

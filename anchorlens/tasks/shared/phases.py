@@ -31,6 +31,9 @@ _THRESHOLDS = {
 }
 _ROUNDING = 1e-9
 
+TRAINING_SET = "training set"
+"""What train accuracy is asked on where the training data are known."""
+
 Cause = Literal[
     "not finite",
     "underfit",
@@ -131,7 +134,7 @@ def phase_by_definition(
     commutativity: Accuracy | float | None,
     *,
     standard_errors: int | float | None = None,
-    training_data_known: bool = True,
+    train_source: str = TRAINING_SET,
     asked: tuple[str, str] = ("held-out keys", "unseen pairs"),
 ) -> Phase:
     """The phase that four accuracies stand for.
@@ -144,8 +147,8 @@ def phase_by_definition(
         commutativity: share of mirrored sequences answered alike, 0..1; None without such pairs.
         standard_errors: how many of them must lie between an accuracy and its threshold, >= 0; a plain
             number has none of its own. None: any accuracy is taken at its value.
-        training_data_known: whether `train` is on the training data themselves; if not, it is on the same
-            (pair, key, position) with fresh noise, which a model that memorised its data gets wrong.
+        train_source: what `train` was asked on, where that is not the training data themselves: on `fresh
+            noise` or `every training sum` a model that memorised its own data may be wrong.
         asked: what ID and OOD ask, in the words of the reason.
 
     Returns:
@@ -173,7 +176,7 @@ def phase_by_definition(
     values = {name: one.value for name, one in measured.items()}
     if not all(map(math.isfinite, values.values())):
         return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
-    phase = _phase_of(values, training_data_known, asked)
+    phase = _phase_of(values, train_source, asked)
     if standard_errors is None or phase.cause == "training data unknown":
         return phase
     deciding = ("train", "ID", "OOD") if values["train"] >= FIT_THRESHOLD and "OOD" in values else ("train",)
@@ -189,14 +192,14 @@ def phase_by_definition(
     return phase
 
 
-def _phase_of(values: Mapping[str, float], training_data_known: bool, asked: tuple[str, str]) -> Phase:
+def _phase_of(values: Mapping[str, float], train_source: str, asked: tuple[str, str]) -> Phase:
     """The definition itself, for finite numbers; those that are not there are left out."""
     train, id, ood, commutativity = map(values.get, _THRESHOLDS)
     assert train is not None and id is not None
-    if train < FIT_THRESHOLD and not training_data_known:
+    if train < FIT_THRESHOLD and train_source != TRAINING_SET:
         return Phase.undecided(
             "training data unknown",
-            f"train accuracy {train:.3f} on fresh noise is below {FIT_THRESHOLD:.2f}, as it is too for a "
+            f"train accuracy {train:.3f} on {train_source} is below {FIT_THRESHOLD:.2f}, as it is too for a "
             "model that memorised its training data; give them: training_set=(tokens, targets) in Python, "
             "--train-data FILE on the command line",
         )

@@ -10,8 +10,8 @@ from anchorlens.configuration import documented
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Grid:
-    """A picture of numbers over two axes, as data; the room that draws draws it."""
+class Axes:
+    """What every picture has: words above it, and two axes."""
 
     title: str
     """Above it."""
@@ -20,9 +20,16 @@ class Grid:
     x_title: str
     """Under the axis across."""
     y_title: str
-    """Beside the axis upwards."""
+    """Beside the axis upwards, which of a curve goes from 0 to 1."""
     x: Sequence[float]
-    """Values across."""
+    """Values across, ascending."""
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Grid(Axes):
+    """A picture of numbers over two axes, as data; the room that draws draws it."""
+
     y: Sequence[float]
     """Values upwards."""
     values: Sequence[Sequence[float | None]]
@@ -33,19 +40,9 @@ class Grid:
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(Axes):
     """A picture of shares against a number, as data."""
 
-    title: str
-    """Above it."""
-    caption: str
-    """How to read it, in a sentence or two."""
-    x_title: str
-    """Under the axis across."""
-    y_title: str
-    """Beside the axis upwards, which goes from 0 to 1."""
-    x: Sequence[float]
-    """Values across, ascending."""
     y: Sequence[float]
     """0..1, one for each of `x`."""
     errors: Sequence[float]

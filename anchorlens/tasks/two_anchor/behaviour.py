@@ -7,9 +7,9 @@ draws for each, so that the standard errors are those of the noise alone. Source
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
@@ -53,8 +53,8 @@ class Behaviour(Evaluation):
 
     train: Accuracy
     """On sequences of the training set where it is known, else on fresh noise around trained trials."""
-    train_source: Literal["training set", "fresh noise"]
-    """Which of the two `train` is."""
+    train_source: str
+    """Which of the two `train` is: `training set` or `fresh noise`."""
     train_fresh: Accuracy
     """On every trained (pair, key, position) with fresh noise."""
     id: Accuracy
@@ -86,11 +86,6 @@ class Behaviour(Evaluation):
         """The value of a metric with its standard error; None where it is not defined."""
         return getattr(self, name)
 
-    @property
-    def train_is_known(self) -> bool:
-        """Whether `train` was asked on the training data themselves."""
-        return self.train_source == "training set"
-
     def __repr__(self) -> str:
         ood = "no unseen pair" if self.ood is None else f"OOD {self.ood.value:.3f}"
         return f"Behaviour({self.phase.label}; train {self.train.value:.3f}, ID {self.id.value:.3f}, {ood})"
@@ -111,13 +106,6 @@ class Behaviour(Evaluation):
     def positions_in_words(self) -> str:
         """The solution and what differs notably between positions, in a line; empty without either."""
         return by_position.in_words(self.positions)
-
-    def rows(self) -> Iterator[tuple[str, Accuracy, str]]:
-        """Name, accuracy and meaning of every accuracy that was measured."""
-        for title, accuracy, meaning in super().rows():
-            if title == "train" and self.train_source == "fresh noise":
-                meaning = "trained (pair, key, position), fresh noise"
-            yield title, accuracy, meaning
 
     def by_pair(self) -> dict[Pair, PairAccuracy]:
         """Pair -> its accuracy."""

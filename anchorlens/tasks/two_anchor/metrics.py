@@ -6,7 +6,14 @@ KIND = "two_anchor"
 """Of the task, in files."""
 
 METRICS = (
-    Metric("train", "train", "Train accuracy", "answers to what it was trained on", "", "train_accuracy"),
+    Metric(
+        "train",
+        "train",
+        "Train accuracy",
+        "answers to what it was trained on",
+        "trained (pair, key, position), fresh noise",
+        "train_accuracy",
+    ),
     Metric(
         "id",
         "ID",

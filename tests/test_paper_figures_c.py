@@ -116,7 +116,9 @@ class TestTimesOfManyRuns:
         assert large["last_to_first"] == 1.0 and large["order"] == 0.0 and large["n_censored"] == 0
 
     def test_that_are_censored_are_null_and_open_never_zero(self, tmp_path):
-        given = Namespace(out=tmp_path, suffix=".html", preset="quick", seed=[0, 1])
+        given = Namespace(
+            out=tmp_path, suffix=".html", preset="quick", seed=[0, 1], set=[], tag="", network={}
+        )
         picture = complexity.draw(self.RUNS, "title")
         common.write(given, "c6", picture, complexity.numbers(self.RUNS))
         runs = json.loads((tmp_path / "c6.json").read_text())["runs"]
@@ -318,14 +320,14 @@ def test_pictures_show_every_solution_that_an_initialisation_has():
 
 class TestScale:
     def test_the_solutions_are_cells_of_the_grid_of_figure_2(self):
-        given = Namespace(preset="quick", seed=[0, 1])
+        given = Namespace(preset="quick", seed=[0, 1], set=[])
         axes = {"n_layers": [2, 3, 4], "gamma": list(solutions.GAMMAS)}
         grid = {Cell(run).id for run in solutions.conflict_runs(given, axes)}
         own = {Cell(run).id for run in solutions.solution_runs(given)}
         assert len(grid) == 30 and len(own) == 6 and own < grid
 
     def test_at_the_papers_scale_the_recipe_is_the_conference_papers(self):
-        given = Namespace(preset="paper-2l1h", seed=[0])
+        given = Namespace(preset="paper-2l1h", seed=[0], set=[])
         (run, *_) = solutions.solution_runs(given)
         assert run.train.lr == pytest.approx(25 * 1e-5)
         assert run.train.lr * run.train.lr_start_factor == pytest.approx(1e-5)

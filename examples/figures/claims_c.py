@@ -60,16 +60,19 @@ def routes(numbers: Numbers) -> list[Reading]:
     """Figure 3 of 2405.05409: a route for each solution, and clusters for the symmetric one."""
     flow = numbers["readings"]["information_flow"]
     clusters = numbers["readings"]["first_layer_tsne"]["silhouette_unordered"]
+    scores = {name.removesuffix("_route"): flow[name] for name in flow if name.endswith("_route")}
 
-    def lead(name: str, seed: str) -> float:
-        return flow["symmetric_route"][name][seed] - flow["inferential_route"][name][seed]
+    def takes(route: str, name: str, seed: str) -> bool:
+        """Whether more is lost without this route than without any other."""
+        found = {each: by_name[name][seed] or 0.0 for each, by_name in scores.items()}
+        return found.pop(route) > max(found.values())
 
-    own = {}
+    own: dict[str, bool | None] = {}
     for seed in _seeds(numbers):
         symmetric, inferential = _by_answer(numbers["answers"], seed)
-        known = bool(symmetric and inferential)
-        taken = [lead(name, seed) > 0 for name in symmetric] + [lead(name, seed) < 0 for name in inferential]
-        own[seed] = all(taken) if known else None
+        taken = [takes("symmetric", name, seed) for name in symmetric]
+        taken += [takes("inferential", name, seed) for name in inferential]
+        own[seed] = all(taken) if symmetric and inferential else None
     more = _apart(numbers, lambda name, seed: clusters[name][seed], symmetric_more=True)
     return [
         Reading("each solution takes its own route, in all runs of the seed", one_each(own)),

@@ -215,6 +215,15 @@ def random_cosine(d: int) -> float:
     return math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
 
 
+def flat(stages: Mapping[str, Any]) -> dict[str, Any]:
+    """Stage -> what is lost without it, where stages stand under their route too."""
+    found: dict[str, Any] = {}
+    for name, value in stages.items():
+        inside = isinstance(value, Mapping)
+        found |= {f"{name}: {stage}": lost for stage, lost in value.items()} if inside else {name: value}
+    return found
+
+
 def gamma(name: str) -> str:
     """The value in `gamma 0.8 (small initialisation)`."""
     return numerals.short(name.split()[1])
@@ -240,12 +249,13 @@ def written(template: Path = TEMPLATE) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals |= {"networks": networks, "verdict": words, "row": row, "so": so, "others": others}
-    own = (network, rule, where, get, of, has, gamma, random_cosine)
+    own = (network, rule, flat, where, get, of, has, gamma, random_cosine)
     styles = (numerals.number, numerals.short, numerals.percent, numerals.joined)
     over_seeds = (numerals.each, numerals.each_percent)
     environment.filters |= {function.__name__: function for function in (*own, *styles, *over_seeds)}
     environment.filters |= {
         "mean": statistics.fmean,
+        "solved": lambda run: f"{run['solution'] or '-'} ({numerals.short(run['lr'])})",
         "of_pair": lambda ratios, pair: ratios[pair],
         "sum_of": lambda by_seed: sum(by_seed.values()),
         "prefixed": lambda text, before: f"{before} {text}",

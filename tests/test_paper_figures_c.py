@@ -35,7 +35,9 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def numbers_of(folder, monkeypatch, capsys):
     """Run a script on tiny cells of two seeds; what its JSON holds, and the pictures' names."""
-    monkeypatch.setattr(common, "SHORT", {"steps": 12, "log_every": 2, "eval_every": 6, **TINY})
+    monkeypatch.setattr(
+        common, "SHORT", {"steps": 12, "log_every": 2, "eval_every": 6, **TINY, "key_max": 63}
+    )
     monkeypatch.setattr(solutions, "QUICK", {})
     monkeypatch.setattr(c6_complexity, "LONGEST", {})
 

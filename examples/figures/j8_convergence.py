@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,42 +82,6 @@ def measure_pairs(courses: Sequence[Course]) -> dict[str, Any]:
             for each in courses
         ],
     }
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The summary as the page has it: a line for each row of the smallest and the largest initialisation.
-
-    A row `for good` that says the same as its row `first` is left out.
-    """
-    lines, before = [], {}
-    for row in rows:
-        same = (row["gamma"], row["seed"], row["threshold"])
-        numbers_of = [row[name] for name in ("broken", "control", "paired")]
-        if row["gamma"] in NAMES and before.get(same) != numbers_of:
-            before[same] = numbers_of
-            ratios, n_others = row["paired"]["ratios"], row["paired"]["n_others"]
-            cells = [
-                f"{row['gamma']:g}"[1:],
-                f"{row['threshold']:g}"[1:] + (", for good" if row["reading"] != "first" else ""),
-                str(row["seed"]),
-                *(_with_p(row[name]) for name in ("broken", "control")),
-                ", ".join(_number(ratios[text(pair)]) for pair in BROKEN),
-                ", ".join(_number(ratios[text(pair)]) for pair in MARKED if pair not in BROKEN),
-                _number(row["paired"]["others"]) + (f" (of {n_others})" if n_others < 12 else ""),
-                _number(row["paired"]["broken_over_others"]["p"], 3),
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def _with_p(found: Mapping[str, Any]) -> str:
-    if found["n_censored"]:
-        return f"{found['n_censored']} pairs not fit"
-    return f"{_number(found['ratio'])} ({_number(found['p'], 3)})"
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}".removeprefix("0")
 
 
 def draw_pairs(courses: Sequence[Course]) -> go.Figure:

@@ -29,6 +29,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(collections|jaxtyping|os|pathlib|typing|np|numpy|torch|go|plotly|transformer_lens)\..*"),
     ("py:class", "Tensor|HookedTransformer|Security"),
     # a Literal, whose values the docstring of the argument has
+    ("py:class", "Noise"),
     ("py:class", "Queries"),
     # jaxtyping's shapes: Float[Tensor, "batch pos"]
     ("py:class", "Bool|Float|Int"),

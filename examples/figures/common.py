@@ -14,7 +14,8 @@ import plotly.graph_objects as go
 from anchorlens import figures
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep import Cell, grid, sweep
+from anchorlens.sweep import Cell, grid, open_sweep, sweep
+from anchorlens.sweep.cells import cell_ids
 from anchorlens.sweep.grids import axis_values
 
 SHORT: Mapping[str, Any] = {"n_samples": 5000, "batch_size": 256, "steps": 1000, "n_checkpoints": 0}
@@ -96,6 +97,20 @@ def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell
     if failed:
         raise SystemExit(f"{len(failed)} of {len(cells)} cells failed, the first: {failed[0].error}")
     return cells
+
+
+def as_trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell]:
+    """Those of these runs that are in the sweep's folder and done, in order; none is trained.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    done = {cell.id: cell for cell in open_sweep(given.sweep) if cell.done}
+    found = [(run, done[name]) for run, name in zip(wanted, cell_ids(wanted), strict=True) if name in done]
+    if not found:
+        raise SystemExit(f"{given.sweep} must hold cells of this figure, and has none that is done")
+    vars(given).setdefault("network", network([run for run, _ in found]))
+    return [cell for _, cell in found]
 
 
 NETWORK: Mapping[str, tuple[str, ...]] = {

@@ -24,7 +24,7 @@ from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.sweep import Cell, grid
-from common import options, trained, write
+from common import as_trained, options, trained, write
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DECAYS = (0.0, 0.01, 0.1, 1.0)
@@ -101,6 +101,9 @@ def main() -> None:
     parser.add_argument(
         "--control-decay", type=float, nargs="+", default=[0.01], help="weight decays of the random split"
     )
+    parser.add_argument(
+        "--as-trained", action="store_true", help="only the cells that are in the sweep's folder; train none"
+    )
     given = parser.parse_args()
     shared = {"steps": given.steps, "n_checkpoints": 0}
     base, seeds = PRESETS[given.mode], {"seed": given.seed}
@@ -108,9 +111,10 @@ def main() -> None:
     control = grid(
         base, {"gamma": given.gamma, "weight_decay": given.control_decay, **seeds}, split="random", **shared
     )
-    cells = trained(given, [*square, *control])
+    wanted = [*square, *control]
+    cells = as_trained(given, wanted) if given.as_trained else trained(given, wanted)
     rows = [measure(cell) for cell in cells]
-    of_square, of_control = rows[: len(square)], rows[len(square) :]
+    of_square, of_control = ([row for row in rows if row["split"] == split] for split in ("square", "random"))
     found = {
         "OOD accuracy at the end": means(of_square, lambda row: row["ood"]),
         f"OOD accuracy when train >= {FIT}": means(of_square, lambda row: row["at_fit"]["ood"]),
@@ -120,9 +124,10 @@ def main() -> None:
     name = f"j7c_addition_{given.mode}"
     drawn = [
         cell
-        for cell in cells[: len(square)]
+        for cell in cells
         if (cell.fields["weight_decay"], cell.fields["seed"]) == (0.01, given.seed[0])
         and cell.fields["gamma"] in SHOWN
+        and cell.fields["split"] == "square"
     ]
     plane, distance = planes(drawn)
     maps = side_by_side([heatmap(title, each) for title, each in found.items()], list(found))

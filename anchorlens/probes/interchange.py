@@ -76,8 +76,8 @@ class Interchange(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Interchange accuracy by place, a panel for each kind, and where the source's own answer comes."""
-        titles = ("another g", "equal g: the answer stays", "another g, unseen pair")
-        panels = dict(zip(titles, self.accuracies, strict=True)) | {"the source's answer": self.of_source}
+        titles = ("another g", "equal g", "unseen pair")
+        panels = dict(zip(titles, self.accuracies, strict=True)) | {"source's answer": self.of_source}
         figure = place_map(
             panels,
             self.sites,
@@ -87,7 +87,7 @@ class Interchange(ProbeResult):
             scale=SHARE,
             nothing="no such<br>inputs",
         )
-        return styled(figure, "Interchange accuracy by place", width=860, height=figure.layout.height)
+        return styled(figure, "Interchange accuracy by place", height=figure.layout.height)
 
 
 def interchange(

@@ -173,9 +173,7 @@ def main() -> None:
         times, pictures["j8a_complexity"] = measure_complexity(cells[: len(to_loss)])
         courses = [course(cell) for cell in cells[len(to_loss) :]]
     pictures["j8b_pairs"] = draw_pairs(courses)
-    pairs = measure_pairs(courses)
-    write(given, "j8_convergence", pictures, {"complexity": times, "pairs": pairs})
-    print(*table(pairs["summary"]), sep="\n")
+    write(given, "j8_convergence", pictures, {"complexity": times, "pairs": measure_pairs(courses)})
 
 
 if __name__ == "__main__":

@@ -385,7 +385,7 @@ class TestInput:
             information_flow(build_model(SMALL), PAPER, effects="heads")
 
     def test_patterns_are_named(self):
-        with pytest.raises(ValueError, match="patterns must be one of 'frozen', 'recomputed', got 'clean'"):
+        with pytest.raises(ValueError, match="patterns must be one of frozen, recomputed, got 'clean'"):
             information_flow(build_model(SMALL), PAPER, patterns="clean")
 
     @pytest.mark.parametrize("n_sequences", [0, 1.5])

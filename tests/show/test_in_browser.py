@@ -24,9 +24,9 @@ def browser(tmp_path_factory):
 @pytest.mark.parametrize("name", ["one", "several"])
 def test_every_picture_is_drawn_and_nothing_complains(browser, request, name):
     browser.open(request.getfixturevalue(name))
-    assert browser.evaluate(DRAWN) < 14  # those far below wait
+    assert browser.evaluate(DRAWN) < 16  # those far below wait
     browser.evaluate(VISIT)
-    browser.wait(f"{DRAWN} === 14")
+    browser.wait(f"{DRAWN} === 16")
     browser.wait("document.querySelectorAll('[data-heads] canvas').length >= 3")
     assert not browser.complaints()
 
@@ -71,7 +71,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser, request, name):
 def test_print_has_every_picture(browser, one):
     browser.open(one, dark=True)
     pdf = browser.printed()
-    assert pdf.startswith(b"%PDF") and browser.evaluate(DRAWN) == 14
+    assert pdf.startswith(b"%PDF") and browser.evaluate(DRAWN) == 16
     assert browser.evaluate("document.documentElement.dataset.print") is None  # and is the screen's again
     assert not browser.complaints()
 

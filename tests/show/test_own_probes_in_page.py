@@ -93,7 +93,7 @@ def test_the_page_is_whole(page):
     assert len(set(page.ids())) == len(page.ids())
     figures = [attributes["id"] for tag, attributes in page.elements if tag == "figure"]
     own = [f"own-{probe.__name__}" for probe in ALL]
-    assert figures == [*own, "stable_rank", "training_curve"]
+    assert figures == [*own, "stable_rank", "answers-0", "training_curve"]
     assert {"verdict", "configuration"} <= set(page.ids())
 
 
@@ -123,7 +123,8 @@ def test_what_goes_wrong_is_said_in_its_place(page):
     assert "it failed with ZeroDivisionError" in text
     drawn = {attributes.get("data-figure") for _, attributes in page.elements} - {None}
     several = "Verdict" in text and "2 models side by side" in text
-    expected = {"figure-own-verdict", "figure-own-training_curve", "figure-own-hostile", "figure-stable_rank"}
+    expected = {"figure-own-verdict", "figure-own-training_curve", "figure-own-hostile"}
+    expected |= {"figure-stable_rank", "figure-answers-0"}
     assert drawn == (expected if several else expected | {"figure-own-draws_a_pie"})
     assert ("a pie (these pictures cannot stand side by side: " in text) == several
 

@@ -40,7 +40,7 @@ from anchorlens.verdict.forecast import TrajectoryPoint
 
 MOST_BYTES = 20_000
 TEXT = {"Accuracy", "Evidence", "Mappings", "Opened", "PairAccuracy", "Phase", "Score", "Subject"}
-TEXT |= {"TrajectoryPoint"}
+TEXT |= {"TrajectoryPoint", "Transferred"}
 """Public types whose one line of text says it all."""
 NAMES = ("audit", "files.importers", "probes", "sweep", "verdict")
 PACKAGES = ("anchorlens", *(f"anchorlens.{name}" for name in NAMES))

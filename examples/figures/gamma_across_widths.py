@@ -6,9 +6,9 @@ Models of width 128 over gamma .4 to 1.2, and narrower ones at the same gamma an
 that `anchorlens.transfer` gives. If the rule holds, curves over the gamma of width 128 lie on each other
 where gamma and learning rate were transferred, and apart where they were not.
 
-Numbers: for OOD accuracy, commutativity and the stable rank of W_Q over a Gaussian's, the mean distance
-between the two widths' curves (means over seeds) by either way, beside the spread between seeds; and where
-each curve crosses one half for the first time. The curve of width 128 is shown up to gamma 1.2: a later
+Numbers: for train and OOD accuracy, commutativity and the stable rank of W_Q over a Gaussian's, the mean
+distance between the two widths' curves (means over seeds) by either way, beside the spread between seeds; and
+where each curve crosses one half for the first time. The curve of width 128 is shown up to gamma 1.2: a later
 preprint (2605.04396) says that the region that composes shrinks at very small initial weights.
 """
 
@@ -35,6 +35,7 @@ LR = 1e-3
 """At width 128, the default's."""
 REFERENCE = 128
 READINGS: Mapping[str, tuple[str, str]] = {
+    "train": ("train", "train accuracy"),
     "ood": ("ood", "OOD accuracy"),
     "commutativity": ("commutativity", "commutativity"),
     "stable_rank": ("stable_rank.w_q_normalized", "stable rank of W_Q / a Gaussian's"),
@@ -127,7 +128,7 @@ def draw(found: Mapping[tuple[int, str], Mapping[str, Curve]]) -> go.Figure:
     figure.update_xaxes(title="gamma at width 128")
     figure.update_yaxes(rangemode="tozero")
     figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"})
-    return styled(figure, "One gamma at two widths", width=1000, height=430).update_layout(margin_t=80)
+    return styled(figure, "One gamma at two widths", width=1250, height=430).update_layout(margin_t=80)
 
 
 def main() -> None:

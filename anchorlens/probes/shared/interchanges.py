@@ -140,6 +140,7 @@ def patched_answers(model: HookedTransformer, given: Interchanges, sites: Sequen
     shape = (len(sites), n_layers, n_pos, len(given.base))
     expected, of_source = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     size = hooks.sequences_per_batch(model, n_pos)
+    unchanged = hooks.last_logits(model, given.base).argmax(dim=-1).cpu()
     for layer, (row, site) in product(range(n_layers), enumerate(sites)):
         held = hooks.read(model, given.source, [(layer, site)])[layer, site]
         for pos in range(n_pos):
@@ -150,8 +151,12 @@ def patched_answers(model: HookedTransformer, given: Interchanges, sites: Sequen
                 value[:, pos] = next(batches)
                 return value
 
-            with attached(model, [(hooks.hook_name(layer, site), put)]):
-                answers = hooks.last_logits(model, given.base).argmax(dim=-1).cpu()
+            answers = unchanged
+            if (
+                layer < n_layers - 1 or site == hooks.RESID_PRE or pos == n_pos - 1
+            ):  # else it reaches no answer
+                with attached(model, [(hooks.hook_name(layer, site), put)]):
+                    answers = hooks.last_logits(model, given.base).argmax(dim=-1).cpu()
             expected[row, layer, pos] = (answers == given.expected).numpy()
             of_source[row, layer, pos] = (answers == given.source_targets).numpy()
     return Answers(expected, of_source)

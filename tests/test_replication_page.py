@@ -108,7 +108,8 @@ def test_a_network_more_is_found_by_its_name(tmp_path):
 def test_every_claim_is_asked_of_seeds_that_were_run(figure):
     for numbers in page.networks(page.CLAIMS[figure][0]):
         found = page.readings(figure, numbers)
-        assert verdict(found) != "not asked"
+        # another network may have no run of either solution, and the page then says that it was not asked
+        assert verdict(found) != "not asked" or numbers.suffix
         for reading in found:
             assert set(reading.by_seed) <= set(map(str, numbers["network"]["seed"])), reading.says
 

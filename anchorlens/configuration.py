@@ -128,9 +128,10 @@ class Setting:
 def settings(config: Config) -> list[Setting]:
     """Every field of a configuration, in order."""
     docs, default, found = field_docs(type(config)), type(config)(), []
+    fields = {each.name for each in dataclasses.fields(config)}  # pyright: ignore[reportArgumentType]
     for name, value in config.to_dict().items():
-        if name not in docs:
-            continue  # what it is, which is no setting
+        if name not in fields:
+            continue  # the kind of a task, which is no setting
         usual = getattr(default, name)
         found.append(Setting(name, value, docs.get(name, ""), usual, getattr(config, name) != usual))
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sweeping import TINY
+from sweeping import TINY, tiny
 
 from anchorlens import preset
 from anchorlens.sweep import Cell, open_sweep
@@ -23,6 +23,7 @@ import c7_covariance  # noqa: E402
 import common  # noqa: E402
 import complexity  # noqa: E402
 import complexity_over_training  # noqa: E402
+import gamma_across_widths  # noqa: E402
 import solutions  # noqa: E402
 from complexity import Time  # noqa: E402
 
@@ -337,3 +338,37 @@ class TestScale:
         given.gamma, given.depth, given.complexity = [0.8, 0.4], [2], [0]
         for run in c6_complexity.wanted(given):
             assert run.train.epochs == 210 and run.train.stop_at_loss == 0.05
+
+
+class TestAnotherNetwork:
+    def given(self, *arguments):
+        return common.options("").parse_args(list(arguments))
+
+    def test_what_is_set_goes_before_axes_and_fields(self):
+        given = self.given("--seed", "3", "--set", "variant=postnorm", "gamma=0.5,0.9", "steps=70")
+        runs = common.runs(given, {"gamma": [0.4], "n_layers": [2, 3]}, steps=10)
+        found = {(run.model.n_layers, run.model.gamma) for run in runs}
+        assert len(runs) == 4 and found == {(2, 0.5), (2, 0.9), (3, 0.5), (3, 0.9)}
+        assert {(run.model.variant, run.train.steps, run.train.seed) for run in runs} == {("postnorm", 70, 3)}
+
+    @pytest.mark.parametrize("text", ["variant", "gama=0.5"])
+    def test_what_is_no_field_is_refused(self, text, capsys):
+        with pytest.raises(SystemExit):
+            self.given("--set", text)
+        assert "argument --set: expected" in capsys.readouterr().err
+
+    def test_cells_are_taken_as_trained(self, tmp_path):
+        given = self.given("--sweep", str(tmp_path / "sweep"), "--engine", "serial", "--seed", "0")
+        wanted = tiny({"gamma": [0.5, 0.7]}, steps=2)
+        trained = common.trained(given, wanted[1:])
+        assert [cell.id for cell in common.as_trained(given, wanted)] == [cell.id for cell in trained]
+        with pytest.raises(SystemExit, match="has none that is done"):
+            common.as_trained(given, wanted[:1])
+
+    def test_curves_of_two_widths(self):
+        flat, steep = {0.5: [0.0, 0.2], 0.7: [0.2, 0.2]}, {0.5: [0.1, 0.1], 0.7: [0.9, None]}
+        assert gamma_across_widths.distance(flat, steep) == pytest.approx((0.0 + 0.7) / 2)
+        assert gamma_across_widths.crossing(flat) is None and gamma_across_widths.crossing(steep) == 0.6
+        runs = gamma_across_widths.runs_of(48, gamma_across_widths.TRANSFERRED, [0], steps=10)
+        assert [(gamma, run.model.gamma) for gamma, run in runs][0] == (0.4, 0.3747)
+        assert {(run.model.d_model, run.model.d_head, run.model.d_mlp) for _, run in runs} == {(48, 24, 96)}

@@ -1,6 +1,8 @@
+import dataclasses
+
 import pytest
 
-from anchorlens import preset
+from anchorlens import AdditionTask, configuration, preset
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.presets import PRESETS
 from anchorlens.runs.run_config import RunConfig, merged, sorted_by_part
@@ -58,3 +60,10 @@ def test_unknown_names_say_what_is_wrong():
         preset("quick", gama=1)
     with pytest.raises(ValueError, match="a part of the configuration must be one of"):
         RunConfig.from_dict({"tarin": {}})
+
+
+def test_a_configuration_without_source_has_its_settings_all_the_same(monkeypatch):
+    """As one that was written in a notebook; the kind of a task is no setting of it."""
+    monkeypatch.setattr(configuration, "field_docs", lambda cls: {})
+    names = [setting.name for setting in configuration.settings(AdditionTask())]
+    assert names == [field.name for field in dataclasses.fields(AdditionTask)] and names

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check lint docs tutorials setup clean
+.PHONY: demo test test-tutorials test-slow check lint docs tutorials setup clean
 
 setup: $(READY)
 
@@ -18,9 +18,13 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/anchorlens demo
 
-# two workers on two cores, each and its children with one thread: more would wait for each other
+# three workers on two cores, since some tests wait; each and its children compute with one thread
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow' --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow' --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# the notebooks, each in a kernel of its own, and the ten lines of the README
+test-tutorials: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tutorials --numprocesses 2
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
@@ -30,7 +34,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-check: lint test docs
+check: lint test test-tutorials docs
 
 docs: $(READY)
 	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going docs docs/_build/html

@@ -61,13 +61,13 @@ def main(disk):
 
     runs = tiny({"seed": [0, 1]}, steps=6, state_every_seconds=0)
     found["sweeps"] = []
-    for n_bytes in range(0, 40 * BLOCK, 5 * BLOCK):
+    for n_bytes in range(0, 40 * BLOCK, 8 * BLOCK):
         leave(disk, n_bytes)
         found["sweeps"].append(raised(lambda: sweep(runs, disk / "sweep", engine="serial", progress=False)))
         found.setdefault("failed", []).extend(map(str, (disk / "sweep" / "failed").glob("*")))
     runner = CliRunner()
     found["trains"] = []
-    for n_bytes in range(0, 24 * BLOCK, 3 * BLOCK):
+    for n_bytes in range(0, 24 * BLOCK, 6 * BLOCK):
         leave(disk, n_bytes)
         command = f"train --resume --out {disk / 'run'} {TRAIN} {STATES}".split()
         done = runner.invoke(app, command)

@@ -213,7 +213,7 @@ class TestTrained:
         tiny = ModelConfig.for_task(
             read_csv(path).task, n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.5
         )
-        found = audit(path, model=tiny, config=replace(RECIPE, steps=300), seeds=[0], n_moments=10)
+        found = audit(path, model=tiny, config=replace(RECIPE, steps=240), seeds=[0], n_moments=4)
         assert found.mappings.name == "mine.csv" and found.score is None
         assert np.isfinite(found.fit_steps).any()
         assert {row["target"] for row in found.rows()} == set(range(-11, 11))

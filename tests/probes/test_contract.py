@@ -32,7 +32,11 @@ SMALL = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
 NEED_TWO_LAYERS = (v_similarity, information_flow)
 EDIT_ATTENTION = (mask_key_token, mask_second_anchor, information_flow)
 READ_WEIGHTS = (stable_rank, q_condensation, embedding_pca)
-FEW = {"mask_key_token": {"n_sequences": 4}, "first_layer_tsne": {"n_sequences": 40}}
+FEW = {
+    "mask_key_token": {"n_sequences": 4},
+    "first_layer_tsne": {"n_sequences": 40},
+    "interchange": {"n_sequences": 4},
+}
 
 
 def run(probe, model, initial=None, **options):

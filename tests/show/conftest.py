@@ -1,8 +1,10 @@
 """Pages that the tests of the report look at, each written once."""
 
 import dataclasses
+import os
 
 import pytest
+from filelock import FileLock
 from known_verdicts import HOSTILE, bare_verdict, whole_verdict
 from quick_tsne import quick_tsne
 
@@ -25,19 +27,27 @@ def hostile_verdict():
     )
 
 
+def written_once(tmp_path_factory, name, write):
+    """A page that the first process to ask for it writes, for all of them."""
+    folder = tmp_path_factory.getbasetemp()
+    path = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / f"{name}.html"
+    with FileLock(f"{path}.lock"), quick_tsne():
+        if not path.exists():
+            write(path)
+    return path
+
+
 @pytest.fixture(scope="session")
 def one(tmp_path_factory):
     """The page of one verdict with everything there is."""
-    path = tmp_path_factory.mktemp("one") / "report.html"
-    with quick_tsne():
-        whole_verdict().report(path)
-    return path
+    return written_once(tmp_path_factory, "one", lambda path: whole_verdict().report(path))
 
 
 @pytest.fixture(scope="session")
 def several(tmp_path_factory):
     """The page of two: one full of markup, one with nothing but a model."""
-    path = tmp_path_factory.mktemp("several") / "report.html"
-    with quick_tsne():
+
+    def write(path):
         write_report([hostile_verdict(), bare_verdict()], path)
-    return path
+
+    return written_once(tmp_path_factory, "several", write)

@@ -21,9 +21,8 @@ def browser(tmp_path_factory):
         yield opened
 
 
-@pytest.mark.parametrize("name", ["one", "several"])
-def test_every_picture_is_drawn_and_nothing_complains(browser, request, name):
-    browser.open(request.getfixturevalue(name))
+def test_every_picture_is_drawn_and_nothing_complains(browser, several):
+    browser.open(several)
     assert browser.evaluate(DRAWN) < 16  # those far below wait
     browser.evaluate(VISIT)
     browser.wait(f"{DRAWN} === 16")

@@ -63,7 +63,7 @@ class TestInMemory:
         )
         assert verdict.by_behaviour.label == verdict.mechanism.phase.label == "Phase 1"
         assert verdict.agreement is True and verdict.warnings == ()
-        assert verdict.behaviour.to_dict() == classify(PHASE1).behaviour.to_dict()
+        assert verdict.behaviour.to_dict() == checkpoint.evaluate(training_set=data).to_dict()
         assert verdict.to_dict()["behaviour"]["train_source"] == "training set"
 
     def test_without_them_they_are_unknown_and_the_mechanism_names_its_phase(self, checkpoint):

@@ -136,30 +136,34 @@ def patched_answers(model: HookedTransformer, given: Interchanges, sites: Sequen
         given: base and source inputs.
         sites: hook names of activations [batch, pos, d_model].
     """
-    n_layers, n_pos = model.cfg.n_layers, given.base.shape[1]
-    shape = (len(sites), n_layers, n_pos, len(given.base))
-    expected, of_source = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-    size = hooks.sequences_per_batch(model, n_pos)
+    n_layers, (n, n_pos) = model.cfg.n_layers, given.base.shape
     unchanged = hooks.last_logits(model, given.base).argmax(dim=-1).cpu()
+    answers = unchanged.expand(len(sites), n_layers, n_pos, n).clone()
     for layer, (row, site) in product(range(n_layers), enumerate(sites)):
         held = hooks.read(model, given.source, [(layer, site)])[layer, site]
-        for pos in range(n_pos):
-            batches = iter(held[:, pos].split(size))  # as `last_logits` takes them
-
-            def put(value: Tensor, hook: Any, pos: int = pos, batches: Any = batches) -> Tensor:
-                value = value.clone()
-                value[:, pos] = next(batches)
-                return value
-
-            answers = unchanged
-            if (
-                layer < n_layers - 1 or site == hooks.RESID_PRE or pos == n_pos - 1
-            ):  # else it reaches no answer
-                with attached(model, [(hooks.hook_name(layer, site), put)]):
-                    answers = hooks.last_logits(model, given.base).argmax(dim=-1).cpu()
-            expected[row, layer, pos] = (answers == given.expected).numpy()
-            of_source[row, layer, pos] = (answers == given.source_targets).numpy()
+        reaches_all = layer < n_layers - 1 or site == hooks.RESID_PRE
+        places = torch.arange(0 if reaches_all else n_pos - 1, n_pos)  # the others reach no answer
+        answers[row, layer, places] = _patched_at(model, given.base, held, (layer, site), places)
+    expected, of_source = ((answers == targets).numpy() for targets in (given.expected, given.source_targets))
     return Answers(expected, of_source)
+
+
+def _patched_at(
+    model: HookedTransformer, base: Tensor, held: Tensor, hook: tuple[int, str], places: Tensor
+) -> Int[Tensor, "place batch"]:
+    """Answers to the base with `held` [batch, pos, d_model] put there at one position, for each of some."""
+    tokens, of_source = base.repeat(len(places), 1), held[:, places].transpose(0, 1).flatten(0, 1)
+    at, size = places.repeat_interleave(len(base)), hooks.sequences_per_batch(model, base.shape[1])
+    batches = iter(zip(at.split(size), of_source.split(size), strict=True))  # as `last_logits` takes them
+
+    def put(value: Tensor, hook: Any) -> Tensor:
+        value, (positions, rows) = value.clone(), next(batches)
+        value[torch.arange(len(rows)), positions] = rows
+        return value
+
+    with attached(model, [(hooks.hook_name(*hook), put)]):
+        found = hooks.last_logits(model, tokens).argmax(dim=-1)
+    return found.view(len(places), len(base)).cpu()
 
 
 def best_place(accuracy: Float[np.ndarray, "site layer pos"]) -> tuple[int, int, int]:

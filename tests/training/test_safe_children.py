@@ -59,8 +59,10 @@ def test_the_folder_is_hostile(hostile):
 
 def test_audit_in_two_processes(hostile, anchorlens):
     folder, marker = hostile
-    steps = ("--steps", 2, "--n-samples", 600)
-    assert '"seeds"' in anchorlens("audit", "--seeds", 2, "--workers", 2, "--json", *steps).stdout
+    rows = [f"{key},{a},{b},{key + a + b}" for key in range(10, 16) for a in (1, 2) for b in (1, 2)]
+    (folder / "few.csv").write_text("\n".join(["key,a1,a2,target", *rows]))
+    given = ("few.csv", "--seeds", 2, "--workers", 2, "--steps", 2, "--n-samples", 600)
+    assert '"seeds"' in anchorlens("audit", *given, "--json").stdout
     assert not marker.exists(), marker.read_text()
 
 

@@ -2,7 +2,7 @@
 
     python examples/probe_table.py --seed 0 1 2 --out runs/presets --pictures docs/images/probes
 
-Runs that are in the folder already are read, the others trained (about 7 minutes on 2 cores for all).
+Runs that are in the folder already are read, the others trained (more than half an hour of one core for all).
 """
 
 from __future__ import annotations

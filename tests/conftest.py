@@ -4,12 +4,14 @@ import pytest
 
 from anchorlens.tasks.two_anchor.behaviour import evaluate
 
+DEFAULT = evaluate.__kwdefaults__["n_noise"]
+
 
 @pytest.fixture(scope="module", autouse=True)
 def few_draws():
-    """Two draws of noise for each question instead of eight: standard errors are larger, no more.
+    """Two draws of noise for each question instead of the default, which makes standard errors larger.
 
-    A module that asks for `all_draws` has the default.
+    A test that needs the default asks for `all_draws`.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(evaluate.__kwdefaults__, "n_noise", 2)
@@ -20,5 +22,5 @@ def few_draws():
 def all_draws(few_draws):
     """As many draws of noise as a user gets."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(evaluate.__kwdefaults__, "n_noise", 8)
+        patch.setitem(evaluate.__kwdefaults__, "n_noise", DEFAULT)
         yield

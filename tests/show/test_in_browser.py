@@ -21,8 +21,9 @@ def browser(tmp_path_factory):
         yield opened
 
 
-def test_every_picture_is_drawn_and_nothing_complains(browser, several):
-    browser.open(several)
+@pytest.mark.parametrize("name", [pytest.param("one", marks=pytest.mark.slow), "several"])
+def test_every_picture_is_drawn_and_nothing_complains(browser, request, name):
+    browser.open(request.getfixturevalue(name))
     assert browser.evaluate(DRAWN) < 16  # those far below wait
     browser.evaluate(VISIT)
     browser.wait(f"{DRAWN} === 16")

@@ -112,6 +112,18 @@ def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[i
     return tuple((unseen, seen) for unseen in task.ood_pairs for seen in composed)
 
 
+def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Every pair that is trained on the composition with every other one that is not its mirror.
+
+    >>> trained_comparisons(AnchorTask())[:2]
+    (((1, 1), (1, 2)), ((1, 1), (1, 3)))
+    """
+    composed = [pair for pair in task.seen_pairs if pair not in task.trained_overrides]
+    return tuple(
+        (first, second) for first in composed for second in composed if second not in (first, first[::-1])
+    )
+
+
 def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """Every unseen pair with its mirror, once.
 
@@ -139,7 +151,8 @@ def fusion_similarity(
         model: any HookedTransformer; it is only read.
         task: gives the anchors, their functions and the sequence.
         comparisons: two anchor pairs each; (3,3) with (2,2) and (1,2) with (1,3) as in the paper.
-            `unseen_comparisons(task)` and `mirror_comparisons(task)` give others worth asking.
+            `unseen_comparisons(task)`, `trained_comparisons(task)` and `mirror_comparisons(task)` give others
+            worth asking.
         keys: of both pairs; 30..40, or the middle eleven of the task's number tokens.
         key_position: of the key token; 2 as in the papers.
 
@@ -168,11 +181,13 @@ def fusion_similarity(
     if not chains:
         raise ValueError(f"comparisons must be pairs of anchor pairs, got {comparisons!r}")
     chains = [tuple(whole_numbers("a compared pair", pair)) for pair in chains]
-    rows = [chain for chain in chains for _ in chosen]
-    tokens = anchor_sequences(task, chosen * len(chains), rows, key_position=key_position)
+    different = list(dict.fromkeys(chains))
+    rows = [chain for chain in different for _ in chosen]
+    tokens = anchor_sequences(task, chosen * len(different), rows, key_position=key_position)
     last = model.cfg.n_layers - 1
-    found = finite_rows(after_attention(model, tokens, last))
-    vectors = torch.from_numpy(found).unflatten(0, (len(compared), 2, len(chosen)))
+    found = torch.from_numpy(finite_rows(after_attention(model, tokens, last)))
+    of_chain = dict(zip(different, found.split(len(chosen)), strict=True))
+    vectors = torch.stack([of_chain[chain] for chain in chains]).unflatten(0, (len(compared), 2))
     targets = np.array([[task.inferential_target(key, chain) for key in chosen] for chain in chains])
     targets = targets.reshape(len(compared), 2, len(chosen))
     same = targets[:, 0, :, None] == targets[:, 1, None]

@@ -6,12 +6,12 @@ from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict.mechanism import Mechanism
 
 _INSIDE = {
-    1: "models that memorise",
+    1: "models that do not reach held-out keys",
     2: "models that generalise to held-out keys alone",
     3: "models that compose the rules",
 }
 _OUTSIDE = {
-    1: "It answers what it was trained on and fails on held-out keys",
+    1: "It answers what it was trained on and does not reach held-out keys",
     2: "It answers held-out keys and fails on unseen pairs",
     3: "It answers unseen pairs",
 }

@@ -73,7 +73,7 @@ class TestInMemory:
         assert verdict.mechanism.phase.label == "Phase 1"
         words = " ".join((verdict.explanation, verdict.by_behaviour.reason, *verdict.warnings))
         assert "train longer" not in words and "--train-data FILE" in words
-        assert "looks like that of models that memorise, if it has fit its training data" in words
+        assert "models that do not reach held-out keys, if it has fit its training data" in words
         assert "not known" not in words  # said once, by the reason
 
 

@@ -66,7 +66,7 @@ COLOURS: Mapping[str, str] = dict(zip(LABELS, ("#C8553D", "#A87B00", "#3A7BC8", 
 beside the label."""
 
 GLOSS: Mapping[int | None, str] = {
-    1: "memorises its training data",
+    1: "fits its training data, held-out data not reached",
     2: "generalises in distribution, not beyond",
     3: "composes the rules",
     None: "no phase",
@@ -213,7 +213,7 @@ def _phase_of(values: Mapping[str, float], train_source: str, asked: tuple[str, 
     if id < ID_THRESHOLD:
         if ood > OOD_THRESHOLD:
             return Phase.undecided("inconsistent", f"{numbers}; no phase of the papers has these")
-        return Phase(1, None, f"{numbers}: the training data are fit, {asked[0]} are not answered")
+        return Phase(1, None, f"{numbers}: the training data are fit, {asked[0]} not reached")
     if ood > OOD_THRESHOLD:
         return Phase(3, None, f"{numbers}: {asked[1]} are composed")
     commutative = None

@@ -19,6 +19,8 @@ from anchorlens.show.diagram.outcomes import CLEAR, INK, Category
 
 ROW_HEIGHT = 60
 """Pixels from one row to the next."""
+SHORTEST_SCALE = 160
+"""Pixels that the ticks of a colour bar need; beside a single row it reaches below the row."""
 LEAST_WIDTH, MOST_WIDTH, BAND_WIDTH = 66, 130, 22
 """Pixels from one column to the next, and what a band should have of it."""
 LEAST_PLOT = 420
@@ -87,6 +89,12 @@ def written(layout: Layout, text: Callable[[Square], str], **options: Any) -> li
     return [{"x": square.column, "y": square.row, "text": words, **label} for square, words in texts if words]
 
 
+def scale_bar(layout: Layout, title: str = "") -> dict[str, Any]:
+    """A colour bar beside the rows, at its top where they begin."""
+    length = max(SHORTEST_SCALE, _plot_height(layout))
+    return {"title": {"text": title}, "lenmode": "pixels", "len": length, "y": 1, "yanchor": "top"}
+
+
 def figure(
     layout: Layout, title: str, data: list[dict[str, Any]], *, scale: bool = False, **options: Any
 ) -> dict[str, Any]:
@@ -101,7 +109,7 @@ def figure(
     """
     rows = [""] if layout.y is None else [plotly_text(label) for label in layout.y.labels]
     columns = [plotly_text(label) for label in layout.x.labels]
-    plot_height, across = len(rows) * ROW_HEIGHT, round(len(columns) * column_width(layout))
+    plot_height, across = _plot_height(layout), round(len(columns) * column_width(layout))
     left = 60 if layout.y is None else 46 + 7 * max(map(len, layout.y.labels))
     right = 110 if scale else 20
     below = 74 + LEGEND_ROW * _legend_rows(data, across)
@@ -148,3 +156,7 @@ def _legend_rows(data: Sequence[dict[str, Any]], width: float) -> int:
     names = [trace["name"] for trace in data if "name" in trace and trace.get("showlegend", True)]
     columns = max(1, int(width // (60 + 6.5 * max(map(len, names), default=1))))
     return -(-len(names) // columns)
+
+
+def _plot_height(layout: Layout) -> int:
+    return ROW_HEIGHT * (1 if layout.y is None else len(layout.y.labels))

@@ -181,6 +181,7 @@ def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
             data.append(drawing.category_bars(layout, () if category is UNDERFIT else bands, category))
     texts = drawing.written(layout, lambda square: mean(square.cells, number))
     scale = {"colorscale": get_colorscale(SCALE), "cmin": 0, "cmax": 1, "color": [0], "showscale": True}
+    scale["colorbar"] = drawing.scale_bar(layout)
     data.append(_no_points(marker=scale, showlegend=False))
     return drawing.figure(layout, metric.heading, data, scale=True, annotations=texts)
 
@@ -211,7 +212,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
         bgcolor=outcomes.CLEAR,
         font={"size": 11},
     )
-    scale = {"colorscale": get_colorscale("Viridis"), "colorbar": {"title": {"text": "stable<br>rank"}}}
+    scale = {"colorscale": get_colorscale("Viridis"), "colorbar": drawing.scale_bar(layout, "stable<br>rank")}
     return drawing.figure(layout, "Stable rank of W_Q", data, scale=True, annotations=texts, coloraxis=scale)
 
 

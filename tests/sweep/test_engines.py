@@ -31,7 +31,7 @@ def same_bits(cells, others):
 
 
 @pytest.fixture(scope="module")
-def serial(tmp_path_factory):
+def serial(tmp_path_factory, all_draws):
     return sweep(tiny(AXES), tmp_path_factory.mktemp("serial") / "a", engine="serial")
 
 

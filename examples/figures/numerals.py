@@ -81,9 +81,18 @@ def each(values: Values, digits: int | None = 2) -> str:
     listed = values_of(values)
     known = [float(value) for value in listed if value is not None]
     if len(known) <= FEW:
-        return " ".join(number(value, digits) for value in listed) or "-"
+        return one_by_one(listed, digits)
     low, high = (number(end, digits) for end in interval(known))
     return f"{number(fmean(known), digits)} [{low}, {high}]"
+
+
+def one_by_one(values: Values, digits: int | None = 2) -> str:
+    """Every seed's value, however many there are: where seeds fall into kinds, a mean is of none of them.
+
+    >>> one_by_one([0.0, 1.0, 1.0, None])
+    '.00 1.00 1.00 -'
+    """
+    return " ".join(number(value, digits) for value in values_of(values)) or "-"
 
 
 def each_percent(values: Values) -> str:

@@ -251,7 +251,7 @@ def written(template: Path = TEMPLATE) -> str:
     environment.globals |= {"networks": networks, "verdict": words, "row": row, "so": so, "others": others}
     own = (network, rule, flat, where, get, of, has, gamma, random_cosine)
     styles = (numerals.number, numerals.short, numerals.percent, numerals.joined)
-    over_seeds = (numerals.each, numerals.each_percent)
+    over_seeds = (numerals.each, numerals.each_percent, numerals.one_by_one)
     environment.filters |= {function.__name__: function for function in (*own, *styles, *over_seeds)}
     environment.filters |= {
         "mean": statistics.fmean,

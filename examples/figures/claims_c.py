@@ -7,7 +7,7 @@ from typing import Any
 
 from numerals import short
 from ordering import order
-from readings import HALF, ID, TAU, Claims, Numbers, Reading, mostly, one_each
+from readings import HALF, ID, MOST, TAU, Claims, Numbers, Reading, mostly, one_each
 
 
 def solutions_over_gamma(numbers: Numbers) -> list[Reading]:
@@ -31,10 +31,6 @@ def solutions_over_gamma(numbers: Numbers) -> list[Reading]:
             }
             found.append(Reading(f"{depth} layers: the {solution} solution prevails {words}", by_seed))
     return found
-
-
-MOST = 0.5
-"""Share of the answers to (4, 3) above which a run by itself has a solution."""
 
 
 def _by_answer(answers: Mapping[str, Any], seed: str) -> tuple[list[str], list[str]]:

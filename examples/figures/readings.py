@@ -23,6 +23,8 @@ TAU = 2 * IN_ORDER - 1
 """The same for Kendall's tau: pairs in order minus those that are not."""
 RARE = 0.05
 """Share of random choices below which a difference is no chance."""
+MOST = 0.5
+"""Share of the answers to (4, 3) above which a run has that solution."""
 HALF = 0.5
 """Of a Gaussian's stable rank: below, the neurons have condensed. Of another number: much less than it."""
 

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "examples/figures"))
+import claims_c  # noqa: E402
 import common  # noqa: E402
 import j3_phases  # noqa: E402
 import numerals  # noqa: E402
@@ -178,3 +179,22 @@ def test_four_seeds_have_an_interval_and_three_stand_one_by_one():
     assert numerals.each({"0": 0.1, "1": None, "2": 0.3}) == ".10 - .30"
     # 1, 2, 3, 4: mean 2.5, standard deviation 1.291, t of .975 at 3 degrees 3.182: 2.5 +- 3.182 * 1.291 / 2
     assert numerals.each([1, 2, 3, 4]) == "2.50 [.45, 4.55]"
+
+
+@pytest.mark.parametrize(
+    ("symmetric_share", "route", "expected"),
+    [(0.9, "symmetric", [True]), (0.9, "inferential", [False]), (0.4, "symmetric", [])],
+)
+def test_a_seed_with_one_solution_is_asked_for_its_route(symmetric_share, route, expected):
+    """By itself a run counts if most of its answers are of that solution."""
+    scores = {name: {"gamma 0.6": {"0": float(name == route)}} for name in ("inferential", "symmetric")}
+    numbers = {
+        "answers": {"gamma 0.6": {"0": {"symmetric": symmetric_share, "inferential": 0.1}}},
+        "readings": {
+            "information_flow": {f"{name}_route": by_gamma for name, by_gamma in scores.items()},
+            "first_layer_tsne": {"silhouette_unordered": {"gamma 0.6": {"0": 0.5}}},
+        },
+    }
+    own, gathers = claims_c.routes(numbers)
+    assert own.by_seed == {"0": expected}
+    assert gathers.by_seed == {"0": []}  # with no inferential run to compare with

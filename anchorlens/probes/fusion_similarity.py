@@ -108,8 +108,7 @@ def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[i
     >>> unseen_comparisons(AnchorTask())[:2]
     (((3, 4), (1, 1)), ((3, 4), (1, 2)))
     """
-    composed = [pair for pair in task.seen_pairs if pair not in task.trained_overrides]
-    return tuple((unseen, seen) for unseen in task.ood_pairs for seen in composed)
+    return tuple((unseen, seen) for unseen in task.ood_pairs for seen in task.composed_pairs)
 
 
 def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
@@ -118,7 +117,7 @@ def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
     >>> trained_comparisons(AnchorTask())[:2]
     (((1, 1), (1, 2)), ((1, 1), (1, 3)))
     """
-    composed = [pair for pair in task.seen_pairs if pair not in task.trained_overrides]
+    composed = task.composed_pairs
     return tuple(
         (first, second) for first in composed for second in composed if second not in (first, first[::-1])
     )

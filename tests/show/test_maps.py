@@ -78,6 +78,11 @@ class TestSquares:
             assert boxes.keys() == {one.id for one in cells}
             assert boxes[cells[0].id] == pytest.approx((-0.46, -0.46 + 0.92 / 3, -0.46, 0.46))
 
+    def test_the_colour_bar_beside_a_single_row_has_room_for_its_ticks(self):
+        row = [cell("3", gamma=0.3), cell("3", gamma=0.7)]
+        bar = rank_map(row, y=None).layout.coloraxis.colorbar
+        assert (bar.lenmode, bar.yanchor, bar.y) == ("pixels", "top", 1) and bar.len >= 160
+
     def test_the_same_cell_twice_stands_once(self):
         assert len(arranged([cell("3"), cell("3")], "gamma", None).squares[0].cells) == 1
 

@@ -102,7 +102,7 @@ def interchanges(
 
 def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]:
     """(base, source, the source's first anchor with the base's others) that are of a kind."""
-    composed = [pair for pair in task.seen_pairs if pair not in task.trained_overrides]
+    composed = task.composed_pairs
     wanted = set(task.ood_pairs) - set(task.seen_pairs) if kind == "unseen" else set(composed)
     return [
         (base, source, mixed)

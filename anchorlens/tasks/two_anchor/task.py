@@ -143,6 +143,11 @@ class AnchorTask(TwoAnchor, RenamedAttributes):
         return FrozenDict({**self._regime[1], **(self.overrides or {})})
 
     @cached_property
+    def composed_pairs(self) -> list[Pair]:
+        """The seen pairs that are trained on the composition."""
+        return [pair for pair in self.seen_pairs if pair not in self.trained_overrides]
+
+    @cached_property
     def _regime(self) -> tuple[Sequence[Pair], Mapping[Pair, AnchorFunction]]:
         return unseen_and_overrides(self.regime, self.complexity, self.anchors, self.pairs)
 

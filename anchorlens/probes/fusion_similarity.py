@@ -187,8 +187,8 @@ def fusion_similarity(
     found = torch.from_numpy(finite_rows(after_attention(model, tokens, last)))
     of_chain = dict(zip(different, found.split(len(chosen)), strict=True))
     vectors = torch.stack([of_chain[chain] for chain in chains]).unflatten(0, (len(compared), 2))
-    targets = np.array([[task.inferential_target(key, chain) for key in chosen] for chain in chains])
-    targets = targets.reshape(len(compared), 2, len(chosen))
+    target = {chain: [task.inferential_target(key, chain) for key in chosen] for chain in different}
+    targets = np.array([target[chain] for chain in chains]).reshape(len(compared), 2, len(chosen))
     same = targets[:, 0, :, None] == targets[:, 1, None]
     parts = [compare_groups(a, b, equal) for (a, b), equal in zip(vectors, same, strict=True)]
     gaps, centred = (np.array([part[i] for part in parts], dtype=float) for i in (2, 3))

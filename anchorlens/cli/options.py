@@ -67,7 +67,7 @@ def with_field_options(
 
 def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
     """A command line option for every field of the tasks, of ModelConfig and of TrainConfig, and the task."""
-    from anchorlens.runs.run_config import part_classes
+    from anchorlens.runs.run_config import field_owners, part_classes
     from anchorlens.tasks.kinds import tasks
 
     kinds = ", ".join(task.kind for task in tasks())
@@ -82,12 +82,13 @@ def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
         if part == "task":
             part = f"task {cls.kind}"  # pyright: ignore[reportAttributeAccessIssue]
         for name, types in field_types(cls).items():
-            if name in given:  # of another task too, and read as its class asks
+            if name in given:  # of another task too, with whose option it stands
                 continue
-            text = docs[name] + (" As JSON." if _is_json(types) else "")
-            default = dataclass_fields[name].default
-            if isinstance(default, int | float | str) and not isinstance(default, bool):
-                text += f" Default {default}."
+            text = docs[name] + (" As JSON." if _is_json(types) else "") + _default(dataclass_fields[name])
+            for other in [owner for _, owner in field_owners(name) if owner is not cls]:
+                types = _either(types, field_types(other)[name])
+                field = vars(other)["__dataclass_fields__"][name]
+                text += f" Of {vars(other)['kind']}: {field_docs(other)[name]}{_default(field)}"
             names = [name, *(other for other in short if short[other] == name)]
             flags = [f"--{each.replace('_', '-')}" for each in names]
             if types == (bool,) and not axes:
@@ -98,6 +99,23 @@ def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
             hint = Annotated[kind | None, option]
             parameters.append(inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=hint))
     return parameters
+
+
+def _default(field: Any) -> str:
+    """The default of a field, in words, where it is a plain value."""
+    value = field.default
+    plain = isinstance(value, int | float | str) and not isinstance(value, bool)
+    return f" Default {value}." if plain else ""
+
+
+def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The types of a field that two tasks have: of named choices those of both."""
+    if types == others:
+        return types
+    if all(typing.get_origin(kind) is Literal for kind in (*types, *others)):
+        choices = [choice for kind in (*types, *others) for choice in typing.get_args(kind)]
+        return (Literal[tuple(dict.fromkeys(choices))],)
+    return (str,)
 
 
 def _option_type(types: tuple[Any, ...]) -> Any:

@@ -10,13 +10,13 @@ import plotly.graph_objects as go
 from anchorlens.figures.picture import Picture
 from anchorlens.figures.style import BLUE, CATEGORIES, GREY, ORANGE, SHARE, styled
 from anchorlens.figures.training_curve import STYLES
-from anchorlens.tasks.shared.sketch import Curve, Grid, Lines, Sketch
+from anchorlens.tasks.shared.sketch import Curve, Grid, Lines
 
 OUTLINE = {"fillcolor": "rgba(0,0,0,0)", "opacity": 1}
 """Of shapes: the white style fills them grey otherwise."""
 
 
-def drawn_sketch(sketch: Sketch) -> Picture:
+def drawn_sketch(sketch: Grid | Curve | Lines) -> Picture:
     """The picture of a sketch.
 
     Args:

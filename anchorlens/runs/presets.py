@@ -27,6 +27,10 @@ _TEN_LAYERS = {"n_layers": 10, "n_heads": 10, "d_model": 640, "d_head": 64, "d_m
 _ADDITION = {"batch_size": 256, "steps": 2000}
 """Our own, for figure 7C of 2501.08537, which gives none."""
 
+_WORDS = {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256}
+_WORD_RECIPE = {"batch_size": 64, "steps": 3000, "weight_decay": 0.1, "eval_every": 500}
+"""Our own, for figures 7A, B and E of 2501.08537, which give none."""
+
 PRESETS: dict[str, Parts] = {
     "quick": {},
     "paper-2l1h": {
@@ -52,6 +56,11 @@ PRESETS: dict[str, Parts] = {
         "task": {"kind": "addition", "mode": "reversed"},
         "model": {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256, "d_vocab": 13, "n_ctx": 9},
         "train": _ADDITION,
+    },
+    "scan": {
+        "task": {"kind": "scan"},
+        "model": {**_WORDS, "d_vocab": 23, "n_ctx": 59},
+        "train": {**_WORD_RECIPE, "n_samples": 2222},
     },
 }
 """Preset -> what it changes. An unnamed field has its default, which is the `quick` preset's value."""

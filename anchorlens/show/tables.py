@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anchorlens.show.formats import number, short
 from anchorlens.show.words import AGREEMENT
+from anchorlens.tasks.shared.sketch import Transcript
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.evaluation import Evaluation
@@ -55,6 +56,34 @@ class Table:
 def text_of(item: str | Item) -> str:
     """What stands in one place, as text alone."""
     return item if isinstance(item, str) else item.text
+
+
+def transcript_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
+    """Caption and table of some of the answers, where an evaluation has such."""
+    columns = ("prompt", "asked of", "", "expected", "what it says")
+    return [
+        (
+            sketch.caption,
+            Table(
+                columns,
+                [
+                    (
+                        Item(one.prompt, code=True),
+                        one.asked_of,
+                        "right" if one.right else "wrong",
+                        Item(one.expected, code=True),
+                        "the same"
+                        if one.said == one.expected
+                        else Item(one.said or "nothing", code=bool(one.said)),
+                    )
+                    for one in sketch.answers
+                ],
+                title=sketch.title,
+            ),
+        )
+        for sketch in behaviour.sketches
+        if isinstance(sketch, Transcript) and sketch.answers
+    ]
 
 
 def accuracy_table(behaviour: Evaluation) -> Table:

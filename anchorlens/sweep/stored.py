@@ -45,6 +45,7 @@ class _Number:
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=10**15)]
 Text = Annotated[str, Field(max_length=2000), _Line]
+LongText = Annotated[str, Field(max_length=20_000), _Line]
 Name = Annotated[str, Field(max_length=200), _Line]
 Reading = Annotated[str, Field(pattern=r"^\w{1,100}\.\w{1,100}$")]
 """`probe.number`, as no other column of a sweep's table is called."""
@@ -142,7 +143,22 @@ class _Lines(_Closed):
     errors: dict[Name, list[Annotated[float, Field(ge=0)] | None]]
 
 
-_Sketch = Annotated[_Grid | _Curve | _Lines, Field(discriminator="sketch")]
+class _Answer(_Closed):
+    asked_of: Name
+    prompt: LongText
+    expected: LongText
+    said: LongText
+    right: bool
+
+
+class _Transcript(_Closed):
+    sketch: Literal["Transcript"]
+    title: Name
+    caption: Text
+    answers: Annotated[list[_Answer], Field(max_length=100)]
+
+
+_Sketch = Annotated[_Grid | _Curve | _Lines | _Transcript, Field(discriminator="sketch")]
 
 
 class _Measured(_Closed):

@@ -248,7 +248,7 @@ class AdditionTask(TaskConfig):
         }
         source = METRICS[0].asks if training_set is None else TRAINING_SET
         if training_set is not None:
-            trained = _distinct(self.checked_training_set(training_set))
+            trained = self.checked_training_set(training_set).distinct()
             rows = generator(seed, "evaluation").permutation(len(trained))[:max_train]
             measures["train"] = Accuracy.of_some(asker.right(trained.take(rows)), of=len(trained))
         plane = np.zeros((self.largest + 1, self.largest + 1))
@@ -335,9 +335,3 @@ def _by_distance(task: AdditionTask, plane: np.ndarray) -> list[Curve]:
             mark=0.5,
         )
     ]
-
-
-def _distinct(batch: TokenBatch) -> TokenBatch:
-    """Each sequence once."""
-    _, first = np.unique(batch.tokens.numpy(), axis=0, return_index=True)
-    return batch.take(first)

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.models.stacked.forward import logits_at_end, table_rows
-from anchorlens.tasks.shared.batch import IGNORE
+from anchorlens.models.stacked.ragged import RaggedBatch, logits_where_scored
+from anchorlens.tasks.shared.batch import IGNORE, is_ragged
 from anchorlens.training.engine import Engine
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ class Stack(Engine):
     """Trains models to give the tokens that are asked for, computing nothing that is not scored.
 
     Where only the token after a sequence is asked for, the last layer and the unembedding are computed at the
-    last position alone; else from the first scored position on.
+    last position alone; else from the first scored position on. Where sequences end at very different places
+    nothing behind an end is computed; on CUDA it is, as a captured graph wants shapes that stay.
     """
 
     def _place_data(self, sets: Sequence[Any]) -> None:
@@ -34,6 +36,11 @@ class Stack(Engine):
         self.n_last = max(batch.n_last for batch in sets)
         if self.n_last == 0:
             raise ValueError("a training set must have a target at some position, got none; mend the task")
+        self._lengths = torch.cat([batch.lengths for batch in sets])
+        self.ragged = self.device.type == "cpu" and is_ragged(self._lengths, tokens.shape[1])
+        if self.ragged:
+            self._places, self._targets = places, targets
+            return
         if targets.dim() == 2:
             targets = targets[:, -self.n_last :]
         self._has_gaps = bool((targets == IGNORE).any())
@@ -42,6 +49,8 @@ class Stack(Engine):
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
         """Mean cross-entropy of each member's batch over the scored positions, in nats."""
         bf16 = self._train.matmul == "bf16"
+        if self.ragged:
+            return self._ragged_loss(rows, bf16)
         config, places = self.runs[0].model, self._table_rows[rows]
         logits = logits_at_end(
             self._merged, config, places, self.vocabulary, n_last=self.n_last, bf16=bf16
@@ -52,3 +61,16 @@ class Stack(Engine):
         if not self._has_gaps:
             return each.mean(dim=1)
         return each.sum(dim=1) / (targets != IGNORE).view(len(self), -1).sum(dim=1)
+
+    def _ragged_loss(self, rows: Tensor, bf16: bool) -> Float[Tensor, " member"]:
+        """The same, computed up to the end of each sequence alone, one member after the other."""
+        losses = []
+        for k, own in enumerate(rows):
+            targets = self._targets[own]  # [batch, pos]
+            batch = RaggedBatch.of(self._places[own], self._lengths[own], targets != IGNORE)
+            parameters = {name: value[k : k + 1] for name, value in self._merged.items()}
+            logits = logits_where_scored(
+                parameters, self.runs[k].model, batch, self.vocabulary, bf16=bf16
+            )  # [end, d_vocab]
+            losses.append(functional.cross_entropy(logits, targets.flatten()[batch.scored]))
+        return torch.stack(losses)

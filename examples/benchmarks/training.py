@@ -73,6 +73,14 @@ def batches(run: RunConfig, data: TokenBatch, device: torch.device) -> Iterator[
             yield tokens[rows], targets[rows]
 
 
+def cut(tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """A batch without the positions behind the last that is scored in any of its sequences."""
+    if targets.dim() == 1:
+        return tokens, targets
+    width = int((targets != IGNORE).any(dim=0).nonzero().max()) + 1
+    return tokens[:, :width], targets[:, :width]
+
+
 def ordinary_loop(
     run: RunConfig, data: TokenBatch, parameters: Mapping[str, Tensor], logits: Callable[[Tensor], Tensor]
 ) -> Updates:
@@ -83,7 +91,7 @@ def ordinary_loop(
 
     def update(n: int) -> None:
         for _ in range(n):
-            tokens, targets = next(source)
+            tokens, targets = cut(*next(source))
             loss = functional.cross_entropy(
                 logits(tokens).flatten(0, -2), targets.flatten(), ignore_index=IGNORE
             )

@@ -40,9 +40,10 @@ class Answerer:
         assert len(self.answers) == side**2
 
     def __call__(self, tokens):
-        found = torch.stack([self.answers[tuple(row)] for row in tokens.tolist()]).clamp(min=0)
-        if found.dim() == 1:
-            found = found.unsqueeze(1)
+        width, behind = tokens.shape[1], self.task.seq_len - tokens.shape[1]
+        rows = [(*row, *[self.task.d_vocab - 1] * behind) for row in tokens.tolist()]
+        found = torch.stack([self.answers[row] for row in rows]).clamp(min=0)
+        found = found.unsqueeze(1) if found.dim() == 1 else found[:, :width]
         return torch.nn.functional.one_hot(found, self.task.d_vocab).float()
 
 

@@ -3,7 +3,8 @@
 The arithmetic is HookedTransformer's. What is left out is what the loss does not read: the queries, MLP
 and norms of the last layer, and the unembedding, at every position before those. What is shared is what
 repeats: before the first attention the residual stream depends on (token, position) alone, so norms,
-queries, keys and values of the first layer are computed once for each such pair and looked up.
+queries, keys and values of the first layer are computed once for each such pair and looked up, unless the
+pairs are many. Of sequences that end at different places the rows behind an end can be left out.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _EPS = 1e-5
 """HookedTransformer's LayerNorm epsilon."""
+_LARGEST_TABLE = 16_384
+"""Pairs of token and position up to which the first layer is computed for each of them in any case."""
 
 
 def logits_at_end(
@@ -50,7 +53,7 @@ def logits_at_end(
     Returns:
         [member, batch, n_last, d_vocab].
     """
-    forward = _Forward(parameters, config, table_rows.shape[2], n_last, bf16)
+    forward = Forward(parameters, config, table_rows.shape[2], n_last, bf16)
     return forward.logits(table_rows.flatten(1), vocabulary).unflatten(1, (-1, n_last))
 
 
@@ -94,35 +97,54 @@ class FastModel:
         return logits_at_end(self._parameters, self.config, rows, vocabulary, n_last=n_last)[0]
 
 
-class _Forward:
+class Forward:
+    """The forward pass of one batch, on rows: every position of every sequence, one behind the other."""
+
     def __init__(
         self, parameters: Parameters, config: ModelConfig, n_pos: int, n_last: int, bf16: bool
     ) -> None:
+        """Take what `logits_at_end` is given."""
         self.parameters, self.config, self.bf16 = parameters, config, bf16
         self.n_pos, self.n_last = n_pos, n_last
 
     def logits(self, table_rows: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
-        x, q, kv = self._first_inputs(vocabulary)
+        """Logits of the rows at the ends, [member, end, d_vocab]."""
         last = self.config.n_layers - 1
+        x, q, kv = self._first_inputs(table_rows, vocabulary, at_end=last == 0)
         for layer in range(self.config.n_layers):
             if layer > 0:
                 q, kv = self._attention_inputs(layer, x, at_end=layer == last)
-            else:
-                ends = self._ends(table_rows) if last == 0 else table_rows
-                x, q, kv = _look_up(x, ends), _look_up(q, ends), _look_up(kv, table_rows)
             if layer == last and layer > 0:
                 x = self._ends(x)
-            x = self._after_attention(layer, x, self._attend(q, kv))
+            x = self._after_attention(layer, x, self._attend(q, kv, at_end=layer == last))
         if self.config.variant != "postnorm":
             x = self._norm("ln_final", x)
         return self._linear("unembed", "U", x)
 
-    def _first_inputs(self, vocabulary: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Residual stream, queries, keys and values of layer 0 for each (token, position)."""
+    def _first_inputs(
+        self, table_rows: Tensor, vocabulary: Tensor, *, at_end: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Residual stream, queries, keys and values of layer 0.
+
+        They are computed once for each (token, position) that may occur and looked up, or where these are
+        many, and more than there are rows, for each row.
+        """
+        if not self._looks_up(len(vocabulary) * self.n_pos, table_rows.shape[1]):
+            places, positions = table_rows // self.n_pos, table_rows % self.n_pos
+            embedded = _look_up(self.parameters["embed.W_E"], vocabulary[places])
+            x = embedded + _look_up(self.parameters["pos_embed.W_pos"], positions)
+            q, kv = self._attention_inputs(0, x, at_end=at_end)
+            return (self._ends(x) if at_end else x), q, kv
         tokens = self.parameters["embed.W_E"].index_select(1, vocabulary)  # [member, token, d_model]
         positions = self.parameters["pos_embed.W_pos"][:, : self.n_pos]  # [member, pos, d_model]
         x = (tokens.unsqueeze(2) + positions.unsqueeze(1)).flatten(1, 2)
-        return x, *self._attention_inputs(0, x)
+        q, kv = self._attention_inputs(0, x)
+        ends = self._ends(table_rows) if at_end else table_rows
+        return _look_up(x, ends), _look_up(q, ends), _look_up(kv, table_rows)
+
+    def _looks_up(self, n_entries: int, n_rows: int) -> bool:
+        """Whether the first layer is computed for so many (token, position), and not for each row."""
+        return n_entries <= max(_LARGEST_TABLE, n_rows)
 
     def _attention_inputs(self, layer: int, x: Residual, *, at_end: bool = False) -> tuple[Tensor, Tensor]:
         """Queries [member, row, d_z], and keys beside values [member, row, 2 d_z]."""
@@ -134,8 +156,8 @@ class _Forward:
             q_in = self._ends(kv_in) if at_end else kv_in
         return self._linear(f"{block}.attn", "Q", q_in), self._linear(f"{block}.attn", "KV", kv_in)
 
-    def _attend(self, q: Tensor, kv: Tensor) -> Tensor:
-        """The mixed values of all heads, [member, row, d_z]."""
+    def _attend(self, q: Tensor, kv: Tensor, *, at_end: bool) -> Tensor:
+        """The mixed values of all heads, [member, row, d_z]; `at_end`, of queries at the ends alone."""
         n_members, heads, d_head = len(q), self.config.n_heads, self.config.d_head
         kv = kv.view(-1, self.n_pos, 2, heads, d_head)
         mixed = attention(q.view(len(kv), -1, heads, d_head), kv)

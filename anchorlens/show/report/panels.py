@@ -21,6 +21,7 @@ from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
+from anchorlens.tasks.shared.sketch import Transcript
 from anchorlens.verdict.verdict import Subject, Verdict
 
 LONGEST_LABEL = 30
@@ -98,6 +99,8 @@ def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterat
     for verdict, label in zip(verdicts, labels, strict=True):
         words = ", ".join(f"{title} {value.value:.3f}" for title, value, _ in verdict.behaviour.rows())
         for sketch in verdict.behaviour.sketches:
+            if isinstance(sketch, Transcript):  # a table of the page
+                continue
             found.setdefault(sketch.title, []).append(Panel(label, words, drawn_sketch(sketch)))
             captions[sketch.title] = sketch.caption
     for k, (title, panels) in enumerate(found.items()):

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool
+    from jaxtyping import Bool, Int
     from torch import Tensor
 
     from anchorlens.tasks.shared.base import Answers, Task
     from anchorlens.tasks.shared.batch import TokenBatch
+
+_A_FEW_MORE = 8
+"""Tokens that an answer may be longer than the longest that is asked for."""
 
 
 class Asker:
@@ -48,29 +51,75 @@ class Asker:
 
     def right(self, batch: TokenBatch) -> Bool[np.ndarray, " sequence"]:
         """Whether each sequence is answered right at every scored position."""
+        return np.asarray(self.right_by_position(batch).all(axis=1))
+
+    def right_by_position(self, batch: TokenBatch) -> Bool[np.ndarray, "sequence pos"]:
+        """Whether the token after each position is said; true where nothing is scored.
+
+        Sequences that end at very different places are asked up to their last scored position, those of
+        about equal length together. Where only the last position has a target there is one column.
+        """
         import torch
 
         from anchorlens.models.measuring import evaluation_mode
-        from anchorlens.tasks.shared.batch import IGNORE
+        from anchorlens.tasks.shared.batch import IGNORE, is_ragged
 
-        found, model = [], at_end(self.model, batch.n_last)
+        targets = batch.targets if batch.targets.dim() == 2 else batch.targets.unsqueeze(1)
+        found = np.ones(tuple(targets.shape), dtype=bool)
+        lengths, width = batch.lengths, batch.tokens.shape[1]
+        if not is_ragged(lengths, width):
+            lengths = torch.full_like(lengths, width)
         with evaluation_mode(self.model), torch.inference_mode():
-            pairs = zip(
-                batch.tokens.split(self.batch_size), batch.targets.split(self.batch_size), strict=True
-            )
-            for tokens, targets in pairs:
-                logits = self._logits(model, tokens)  # [batch, n_last, d_vocab]
-                targets = targets if targets.dim() == 2 else targets.unsqueeze(1)
-                n_last = min(logits.shape[1], targets.shape[1])
-                if (targets[:, :-n_last] != IGNORE).any():
+            for rows in lengths.argsort(stable=True).split(self.batch_size):
+                longest = int(lengths[rows].max())
+                behind = width - longest
+                wanted = targets[rows, : targets.shape[1] - behind]
+                n_last = wanted.shape[1] - int((wanted != IGNORE).any(dim=0).int().argmax())
+                logits = self._logits(at_end(self.model, n_last), batch.tokens[rows, :longest])
+                n_given = min(logits.shape[1], wanted.shape[1])
+                if (wanted[:, :-n_given] != IGNORE).any():
                     raise ValueError(
-                        f"model must give logits at every position that is scored, got the last {n_last}"
+                        f"model must give logits at every position that is scored, got the last {n_given}"
                     )
-                targets, logits = targets[:, -n_last:], logits[:, -n_last:].cpu()
-                scored = targets != IGNORE
+                wanted, logits = wanted[:, -n_given:], logits[:, -n_given:].cpu()
+                scored = wanted != IGNORE
                 self.finite = self.finite and bool(logits[scored].isfinite().all())
-                found.append(((logits.argmax(dim=-1) == targets) | ~scored).all(dim=1).numpy())
-        return np.concatenate(found)
+                last = targets.shape[1] - behind
+                right = (logits.argmax(dim=-1) == wanted) | ~scored
+                found[rows.numpy()[:, None], np.arange(last - n_given, last)] = right.numpy()
+        return found
+
+    def greedy(
+        self, tokens: Int[Tensor, "batch pos"], n_asked: Int[Tensor, " batch"], *, end: int
+    ) -> list[list[int]]:
+        """What the model says by itself, the likeliest token each time.
+
+        Args:
+            tokens: sequences, of which the model reads the beginning.
+            n_asked: tokens of each that it reads.
+            end: the token that ends an answer.
+
+        Returns:
+            For each sequence what it says, without the end mark; cut where it says as many tokens as stand
+            in the longest sequence and a few more.
+        """
+        import torch
+
+        from anchorlens.models.measuring import evaluation_mode
+
+        width = min(self.task.seq_len, tokens.shape[1] + _A_FEW_MORE)
+        so_far = torch.nn.functional.pad(tokens.clone(), (0, width - tokens.shape[1]))
+        at, going = n_asked.clone(), torch.ones(len(tokens), dtype=torch.bool)
+        with evaluation_mode(self.model), torch.inference_mode():
+            while bool((going & (at < width)).any()):
+                rows = (going & (at < width)).nonzero().squeeze(1)
+                logits = self._logits(at_end(self.model, None), so_far[rows, : int(at[rows].max())])
+                said = logits[torch.arange(len(rows)), at[rows].to(logits.device) - 1].argmax(dim=-1).cpu()
+                so_far[rows, at[rows]] = said
+                at[rows] += 1
+                going[rows] = said != end
+        stop = torch.where(going, at, at - 1)
+        return [row[a:b].tolist() for row, a, b in zip(so_far, n_asked, stop, strict=True)]
 
     def _logits(self, model: Answers, tokens: Tensor) -> Tensor:
         logits: Any = model(tokens.to(self.device))
@@ -83,7 +132,7 @@ class Asker:
         return logits
 
 
-def at_end(model: Answers, n_last: int) -> Answers:
+def at_end(model: Answers, n_last: int | None) -> Answers:
     """A model for the last positions alone, where it can do with computing them; else the model itself."""
     return getattr(model, "at_end", lambda n_last: model)(n_last)
 

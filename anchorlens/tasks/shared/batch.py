@@ -5,15 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from anchorlens.configuration import documented
 
 if TYPE_CHECKING:
-    import numpy as np
     from jaxtyping import Int
     from torch import Tensor
 
 IGNORE = -100
 """Target of a position where nothing is scored (torch's `ignore_index`)."""
+WORTH_LEAVING_OUT = 0.75
+"""Mean length over the width of a batch, below which what lies behind the ends of sequences is left out."""
+
+
+def is_ragged(lengths: Int[Tensor, " batch"], width: int) -> bool:
+    """Whether sequences of such lengths leave enough of a width empty for it to pay to leave that out."""
+    return float(lengths.double().mean()) < WORTH_LEAVING_OUT * width
 
 
 @documented
@@ -37,6 +45,19 @@ class TokenBatch:
             return 1
         scored = (self.targets != IGNORE).any(dim=0)
         return len(scored) - int(scored.int().argmax()) if scored.any() else 0
+
+    @property
+    def lengths(self) -> Int[Tensor, " batch"]:
+        """Positions of each sequence up to its last scored one, >= 1; all of them where none is scored."""
+        n, n_pos = self.tokens.shape
+        if self.targets.dim() == 1:
+            return self.targets.new_full((n,), n_pos)
+        return n_pos - (self.targets != IGNORE).flip(1).int().argmax(dim=1)
+
+    def distinct(self) -> TokenBatch:
+        """Each sequence once, in the order of their tokens."""
+        _, first = np.unique(self.tokens.numpy(), axis=0, return_index=True)
+        return self.take(first)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
         """Some of the sequences, in the order of `rows`."""

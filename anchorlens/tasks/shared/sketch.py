@@ -1,4 +1,4 @@
-"""Pictures of answers as data, which a task gives and the room that draws draws."""
+"""Pictures and tables of answers as data, which a task gives and the room that draws draws."""
 
 from __future__ import annotations
 
@@ -62,5 +62,35 @@ class Lines(Axes):
     """Name of a line -> standard errors of `y`."""
 
 
-Sketch = Grid | Curve | Lines
+@documented
+@dataclass(frozen=True)
+class Answer:
+    """One answer of a model, in words."""
+
+    asked_of: str
+    """Title of the metric that asks it, `OOD`."""
+    prompt: str
+    """What the model reads."""
+    expected: str
+    """What it is to say."""
+    said: str
+    """What it says."""
+    right: bool
+    """Whether that is right, the end mark too."""
+
+
+@documented
+@dataclass(frozen=True)
+class Transcript:
+    """Some of the answers, as a table."""
+
+    title: str
+    """Above it."""
+    caption: str
+    """How they were chosen."""
+    answers: Sequence[Answer]
+    """A row for each."""
+
+
+Sketch = Grid | Curve | Lines | Transcript
 """A picture as data."""

@@ -1,0 +1,191 @@
+"""ScanTask: commands to action sequences, with composites of one command left out of training.
+
+Source: figure 7A of Zhang et al., arXiv 2501.08537; SCAN and its splits are those of Lake & Baroni, arXiv
+1711.00350.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from anchorlens.configuration import documented, number
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.word_task import WordTask, word_metrics
+from anchorlens.tasks.shared.words import Examples, Vocabulary
+
+if TYPE_CHECKING:
+    pass
+
+VERBS = ("walk", "look", "run", "jump")
+DIRECTIONS = ("left", "right")
+COMMAND_WORDS = (
+    "after",
+    "and",
+    "around",
+    "jump",
+    "left",
+    "look",
+    "opposite",
+    "right",
+    "run",
+    "thrice",
+    "turn",
+)
+COMMAND_WORDS = (*COMMAND_WORDS, "twice", "walk")
+ACTIONS = ("I_JUMP", "I_LOOK", "I_RUN", "I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK")
+LONGEST = 9 + 48
+"""Words of the longest command and of its action sequence together."""
+COPIES = 0.1
+"""Share of the training examples that are the bare command whose composites are left out, as published."""
+_PRIMITIVE = {"turn_left": "turn left", "jump": "jump"}
+_SIMPLE_SHARE = 0.2
+METRICS = word_metrics(
+    train="commands it was trained on",
+    id="held-out commands of the kinds that are trained",
+    ood="commands that the split leaves out: composites of `turn left` or of `jump`",
+    every="every training command",
+    held_out="held-out commands",
+    left_out="left-out commands",
+)
+
+
+@documented
+@dataclass(frozen=True)
+class ScanTask(WordTask):
+    """SCAN: say the actions of a command such as `walk left twice and jump`, word by word.
+
+    An answer is right if every one of its tokens is, the end mark too.
+
+    Raises:
+        ValueError: any value that makes no task, with what was expected, what came and what to do.
+
+    Example:
+        >>> task = ScanTask()
+        >>> task.examples("ood").prompts[0], task.examples("ood").answers[0]
+        ('turn left twice', 'I_TURN_LEFT I_TURN_LEFT')
+        >>> {split: len(task.examples(split)) for split in ("train", "id", "ood")}
+        {'train': 18702, 'id': 1000, 'ood': 1208}
+
+    Source: arXiv 2501.08537, figure 7A; grammar and splits of arXiv 1711.00350.
+    """
+
+    kind: ClassVar[str] = "scan"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    split: Literal["turn_left", "jump", "simple"] = "turn_left"
+    """What is left out of training (OOD): `turn_left` and `jump`, every command that holds these words but
+    the bare one, of which a tenth of the training examples are copies; `simple`, a fifth of all commands at
+    random, as a control."""
+    n_held_out: int = number(1000, minimum=1, maximum=5000)
+    """Commands of the kinds that are trained which are held out of training (ID)."""
+    split_seed: int = number(0, minimum=0)
+    """Seed of the commands that are held out, and of the simple split."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The 13 words of commands and the 6 actions, behind the special tokens."""
+        return VOCABULARY
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens that a model reads of the longest example: all but its end mark."""
+        return LONGEST + 2
+
+    @cached_property
+    def splits(self) -> Mapping[str, Examples]:
+        """`train`, each command once, without the copies of the bare one; `id` and `ood`."""
+        commands = list(all_commands())
+        if self.split == "simple":
+            out = np.zeros(len(commands), dtype=bool)
+            chosen = generator(self.split_seed, "data", 1).permutation(len(commands))
+            out[chosen[: round(_SIMPLE_SHARE * len(commands))]] = True
+        else:
+            bare = _PRIMITIVE[self.split]
+            out = np.array([bare in command and command != bare for command in commands])
+        rest = np.flatnonzero(
+            [not left and command != self.primitive for command, left in zip(commands, out, strict=True)]
+        )
+        held_out = generator(self.split_seed, "data", 2).permutation(rest)[: self.n_held_out]
+        rows = {"id": np.sort(held_out), "ood": np.flatnonzero(out)}
+        taken = set(rows["id"].tolist()) | set(rows["ood"].tolist())
+        rows["train"] = np.array([row for row in range(len(commands)) if row not in taken])
+        every = Examples(commands, list(all_commands().values()))
+        return {name: every.take(rows[name]) for name in ("train", "id", "ood")}
+
+    @property
+    def primitive(self) -> str | None:
+        """The command that is trained by itself alone; None in the simple split."""
+        return _PRIMITIVE.get(self.split)
+
+    def drawn(self, n: int, seed: np.random.Generator) -> Examples:
+        """`n` training examples: of the splits with a primitive a tenth are copies of it.
+
+        The others are different commands in random order, again and again where `n` asks for more.
+        """
+        train = self.splits["train"]
+        if self.primitive is None:
+            return train.take(_rounds(len(train), n, seed))
+        others = np.array([row for row, command in enumerate(train.prompts) if command != self.primitive])
+        n_copies = round(COPIES * n)
+        rows = others[_rounds(len(others), n - n_copies, seed)]
+        copies = np.full(n_copies, train.prompts.index(self.primitive))
+        return train.take(seed.permutation(np.concatenate([rows, copies])))
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        n = {name: f"{len(examples):,}" for name, examples in self.splits.items()}
+        left_out = f"every command that holds `{self.primitive}` but the bare one"
+        copies = f", a tenth of the examples `{self.primitive}`"
+        if self.primitive is None:
+            left_out, copies = "a fifth of all commands, at random", ""
+        return (
+            "SCAN: the actions of a command, such as `jump left` -> `I_TURN_LEFT I_JUMP`, word by word.\n"
+            f"Trained: {n['train']} commands{copies}. Held out (ID test): {n['id']} others, by seed.\n"
+            f"Never seen (OOD): {n['ood']} commands, {left_out}."
+        )
+
+
+VOCABULARY = Vocabulary((*COMMAND_WORDS, *ACTIONS))
+
+
+def _rounds(of: int, n: int, seed: np.random.Generator) -> np.ndarray:
+    """`n` numbers below `of`, each as often as the others or once more."""
+    rounds = [seed.permutation(of) for _ in range(-(-n // of))]
+    return np.concatenate(rounds)[:n] if rounds else np.zeros(0, dtype=np.int64)
+
+
+@functools.cache
+def all_commands() -> Mapping[str, str]:
+    """Each of the 20,910 commands of SCAN -> its actions, in the order of the grammar.
+
+    >>> all_commands()["look right twice after jump opposite left"]
+    'I_TURN_LEFT I_TURN_LEFT I_JUMP I_TURN_RIGHT I_LOOK I_TURN_RIGHT I_LOOK'
+
+    Source: the grammar of arXiv 1711.00350, appendix.
+    """
+    phrases: dict[str, tuple[str, ...]] = {verb: (f"I_{verb.upper()}",) for verb in VERBS}
+    for verb in (*VERBS, "turn"):
+        action = phrases.get(verb, ())
+        for direction in DIRECTIONS:
+            turn = (f"I_TURN_{direction.upper()}",)
+            phrases[f"{verb} {direction}"] = turn + action
+            phrases[f"{verb} opposite {direction}"] = turn + turn + action
+            phrases[f"{verb} around {direction}"] = (turn + action) * 4
+    repeated = {
+        f"{phrase}{often}": actions * times
+        for phrase, actions in phrases.items()
+        for often, times in (("", 1), (" twice", 2), (" thrice", 3))
+    }
+    commands = dict(repeated)
+    for first, done in repeated.items():
+        for second, then in repeated.items():
+            commands[f"{first} and {second}"] = done + then
+            commands[f"{first} after {second}"] = then + done
+    return {command: " ".join(actions) for command, actions in commands.items()}

@@ -1,0 +1,130 @@
+"""Prompts and answers in words, and as sequences: `<bos> prompt <sep> answer <eos>`, then padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anchorlens.configuration import documented
+from anchorlens.foreign import shown
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+    from anchorlens.tasks.shared.batch import TokenBatch
+
+SPECIAL = ("<pad>", "<bos>", "<sep>", "<eos>")
+"""The first tokens of every vocabulary: padding, the beginning, the end of the prompt, that of the answer."""
+PAD, BOS, SEP, EOS = range(len(SPECIAL))
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Prompts with the answers that are asked for, each a string of words with single spaces between them."""
+
+    prompts: Sequence[str]
+    """What a model reads; two examples may have the same."""
+    answers: Sequence[str]
+    """What it is to say; may be empty, as an answer of no words."""
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def take(self, rows: Int[np.ndarray, " row"]) -> Examples:
+        """Some of the examples, in the order of `rows`."""
+        numbers: list[int] = rows.tolist()
+        return Examples([self.prompts[row] for row in numbers], [self.answers[row] for row in numbers])
+
+    def __add__(self, others: Examples) -> Examples:
+        return Examples([*self.prompts, *others.prompts], [*self.answers, *others.answers])
+
+    def __repr__(self) -> str:
+        first = f", the first {self.prompts[0]!r} -> {self.answers[0]!r}" if len(self) else ""
+        return f"Examples({len(self):,}{first})"
+
+
+@documented
+@dataclass(frozen=True)
+class Vocabulary:
+    """A token for each word, behind those of `SPECIAL`.
+
+    Example:
+        >>> words = Vocabulary(("walk", "twice", "I_WALK"))
+        >>> words.tokens("walk twice"), words.text([6, 6])
+        ([4, 5], 'I_WALK I_WALK')
+    """
+
+    words: tuple[str, ...]
+    """In the order of their tokens."""
+
+    def __len__(self) -> int:
+        """Number of tokens, those of `SPECIAL` among them."""
+        return len(SPECIAL) + len(self.words)
+
+    @cached_property
+    def _token_of(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate((*SPECIAL, *self.words))}
+
+    def tokens(self, text: str) -> list[int]:
+        """The tokens of words.
+
+        Raises:
+            ValueError: a word that the vocabulary does not have.
+        """
+        try:
+            return [self._token_of[word] for word in text.split()]
+        except KeyError as error:
+            raise ValueError(
+                f"every word must be one of the task's {len(self.words):,}, got {shown(error.args[0])} in "
+                f"{shown(text)}"
+            ) from None
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The words of tokens, those of `SPECIAL` as they are written there."""
+        known = (*SPECIAL, *self.words)
+        return " ".join(known[token] if token < len(known) else f"<{token}>" for token in tokens)
+
+    def length(self, example: Examples) -> Int[np.ndarray, " example"]:
+        """Tokens that a model reads of each example: all but the end mark."""
+        pairs = zip(example.prompts, example.answers, strict=True)
+        return np.array([2 + _n_words(prompt) + _n_words(answer) for prompt, answer in pairs], dtype=np.int64)
+
+    def sequences(self, examples: Examples, width: int) -> TokenBatch:
+        """Examples as sequences; the answer and its end mark are scored.
+
+        Args:
+            examples: of words that the vocabulary has.
+            width: tokens of each sequence; shorter ones are padded at their end.
+
+        Returns:
+            Tokens and targets, [example, width].
+
+        Raises:
+            ValueError: a word that the vocabulary does not have, or an example of more tokens.
+        """
+        import torch
+
+        from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+
+        tokens = np.full((len(examples), width), PAD, dtype=np.int64)
+        targets = np.full((len(examples), width), IGNORE, dtype=np.int64)
+        for row, (prompt, answer) in enumerate(zip(examples.prompts, examples.answers, strict=True)):
+            asked, said = [BOS, *self.tokens(prompt), SEP], self.tokens(answer)
+            read = [*asked, *said]
+            if len(read) > width:
+                raise ValueError(
+                    f"an example may have {width} tokens, got {len(read)}: {shown(prompt)} with an answer of "
+                    f"{len(said)} words"
+                )
+            tokens[row, : len(read)] = read
+            targets[row, len(asked) - 1 : len(read)] = [*said, EOS]
+        return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(targets))
+
+
+def _n_words(text: str) -> int:
+    return text.count(" ") + 1 if text else 0

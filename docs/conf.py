@@ -26,7 +26,10 @@ exclude_patterns = ["_build", "_ext", "jupyter_execute"]
 default_role = "literal"  # docstrings and pages write `name`
 nitpick_ignore_regex = [
     # other libraries' types: their inventories would have to be fetched
-    ("py:.*", r"(collections|jaxtyping|os|pathlib|typing|np|numpy|torch|go|plotly|transformer_lens)\..*"),
+    (
+        "py:.*",
+        r"(collections|jaxtyping|os|pathlib|random|typing|np|numpy|torch|go|plotly|transformer_lens)\..*",
+    ),
     ("py:class", "Tensor|HookedTransformer|Security"),
     # a Literal, whose values the docstring of the argument has
     ("py:class", "Noise"),

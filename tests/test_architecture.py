@@ -20,6 +20,7 @@ FOLDERS = [
     "models.stacked",
     "tasks.shared",
     "tasks.two_anchor",
+    "tasks.prontoqa",
     "tasks",
     "runs",
     "files",

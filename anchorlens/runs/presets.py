@@ -62,6 +62,11 @@ PRESETS: dict[str, Parts] = {
         "model": {**_WORDS, "d_vocab": 23, "n_ctx": 59},
         "train": {**_WORD_RECIPE, "n_samples": 2222},
     },
+    "prontoqa": {
+        "task": {"kind": "prontoqa"},
+        "model": {**_WORDS, "d_vocab": 78, "n_ctx": 119},
+        "train": {**_WORD_RECIPE, "n_samples": 20_000},
+    },
 }
 """Preset -> what it changes. An unnamed field has its default, which is the `quick` preset's value."""
 

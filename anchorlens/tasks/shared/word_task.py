@@ -125,6 +125,10 @@ class WordTask(TaskConfig):
             raise ValueError(f"split must be one of {', '.join(self.splits)}, got {split!r}")
         return self.splits[split]
 
+    def there_are(self, split: str) -> int:
+        """Examples that a split is of; more than it has where they are a sample."""
+        return len(self.splits[split])
+
     def sequences(self, examples: Examples) -> TokenBatch:
         """Examples as sequences, padded to the longest: tokens and targets [example, pos]."""
         return self.vocabulary.sequences(examples, int(self.vocabulary.length(examples).max()))
@@ -143,6 +147,10 @@ class WordTask(TaskConfig):
                 f"tokens of the training data may be {self.seq_len} in a sequence, got "
                 f"{batch.tokens.shape[1]}; is it the data of this model's task?"
             )
+        return batch
+
+    def answers_alone(self, batch: TokenBatch) -> TokenBatch:
+        """Training sequences with the answer alone scored, where training scores more."""
         return batch
 
     def evaluate(
@@ -175,12 +183,15 @@ class WordTask(TaskConfig):
         if training_set is None:
             known, trained = self.metrics[0].asks, self.sequences(self.splits["train"])
         else:
-            known, trained = TRAINING_SET, self.checked_training_set(training_set).distinct()
+            known, trained = (
+                TRAINING_SET,
+                self.answers_alone(self.checked_training_set(training_set)).distinct(),
+            )
         batches = {name: self.sequences(self.splits[name]) for name in self.splits if name != "train"}
         batches["train"] = trained.take(rng.permutation(len(trained))[:max_train])
         right = {name: asker.right_by_position(batch) for name, batch in batches.items()}
         whole = {name: np.asarray(found.all(axis=1)) for name, found in right.items()}
-        of = {name: len(found) for name, found in whole.items()} | {"train": len(trained)}
+        of = {name: self.there_are(name) for name in whole} | {"train": len(trained)}
         measures: dict[str, Accuracy | None] = {
             name: Accuracy.of_some(found, of=of[name]) for name, found in whole.items()
         }
@@ -272,7 +283,8 @@ class WordTask(TaskConfig):
     ) -> dict[str, float | None]:
         """Train, ID and OOD exact match, of at most `most` examples each, by their names in a log."""
         asker, rng = self._asker(model, most), generator(seed, "evaluation", 1)
-        batches = {"train": training_set.take(rng.permutation(len(training_set))[:most])}
+        some = training_set.take(rng.permutation(len(training_set))[:most])
+        batches = {"train": self.answers_alone(some)}
         for name in ("id", "ood"):
             rows = rng.permutation(len(self.splits[name]))[:most]
             batches[name] = self.sequences(self.splits[name].take(rows))
@@ -284,7 +296,7 @@ class WordTask(TaskConfig):
         n = {name: len(examples) for name, examples in self.splits.items()}
         if quickly:
             return sum(min(_QUICKLY, number) for number in n.values())
-        return min(n_train, _MOST_ASKED) + n["id"] + n["ood"]
+        return min(n_train, _MOST_ASKED) + sum(n.values()) - n["train"]
 
     def bytes_to_ask(self, n_train: int) -> int:
         """Of the sequences that are asked, and of the training set."""

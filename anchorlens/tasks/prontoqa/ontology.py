@@ -1,0 +1,177 @@
+"""Invented ontologies with a question each: the official generator's, and one without its shortcut.
+
+Source: Saparov & He, arXiv 2210.01240 (fictional ontologies, modus ponens, a linear chain); the balanced one
+is our own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+CONCEPTS = ("wumpus", "yumpus", "zumpus", "dumpus", "rompus", "numpus", "tumpus", "vumpus", "impus", "jompus")
+FAMILIES = (
+    ("blue", "red", "brown", "orange"),
+    ("small", "large"),
+    ("metallic", "wooden", "luminous", "liquid"),
+    ("transparent", "opaque"),
+    ("nervous", "happy", "feisty", "shy"),
+    ("bright", "dull"),
+    ("sweet", "sour", "spicy", "bitter"),
+    ("floral", "fruity", "earthy"),
+    ("hot", "cold", "temperate"),
+    ("kind", "mean", "angry", "amenable", "aggressive"),
+)
+"""Properties; a concept has at most one of each family."""
+NAMES = ("fae", "rex", "sally", "max", "alex", "sam", "polly", "stella", "wren")
+MOST_HOPS = {"official": 5, "balanced": 4}
+"""Ontology -> the longest deductions it is asked for."""
+LONGEST_PROMPT = 17 * 6 + 5 + 9
+"""Words of the longest prompt: rules, the sentence that names the entity, and the query."""
+
+Ontology = Literal["official", "balanced"]
+Order = Literal["postorder", "preorder", "random"]
+
+_P_NEGATED = 1 / 3
+_WEIGHTS = {"parent": 1.0, "property": 0.3, "negated": 0.7}
+"""Of the ways on from a concept, when a question is drawn."""
+
+
+class Node(NamedTuple):
+    """A concept of a chain, and what it is besides being its parent."""
+
+    concept: str
+    property: str = ""
+    """Empty of a root."""
+    negated: bool = False
+    """Whether it is said not to have the property."""
+
+
+class Item(NamedTuple):
+    """One question."""
+
+    prompt: str
+    """Rules, what the entity is, and `true or false : ...`; lower case, every mark a word of its own."""
+    answer: str
+    """`true` or `false`."""
+    hops: int
+    """Steps of the deduction: to be a parent's, and at last to have its property."""
+
+
+def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
+    """A question of the official generator with its default options.
+
+    Args:
+        hops: steps of the deduction, 1..5.
+        rng: of everything.
+        order: of the rules: from the entity's end of the chain to its root, the reverse, or at random.
+    """
+    while True:
+        concepts = rng.sample(CONCEPTS, len(CONCEPTS))
+        distractor = concepts.pop()
+        chain = _chain(concepts, hops, rng)
+        found = _walk(chain, hops, rng)
+        if found is not None:
+            break
+    start, asked = found
+    rules = _rules(chain, rng)
+    if order == "preorder":
+        rules.reverse()
+    elif order == "random":
+        rng.shuffle(rules)
+    said = _is(distractor, "", asked.property, not asked.negated, rng)
+    rules.insert(rng.randrange(len(rules) + 1), said)
+    return _item(rules, chain[start].concept, asked, hops, rng)
+
+
+def balanced(hops: int, rng: random.Random, order: Order = "random") -> Item:
+    """A question that only reachability from the entity decides.
+
+    Two chains of five concepts; the property that is asked for stands at the same height of both, with
+    opposite polarity, and the rules in random order whatever `order` says.
+
+    Args:
+        hops: steps of the deduction, 1..4.
+        rng: of everything.
+        order: not used: any other than at random would tell the chains apart.
+    """
+    concepts = rng.sample(CONCEPTS, len(CONCEPTS))
+    families = rng.sample(FAMILIES, 7)
+    words = [rng.choice(family) for family in families]
+    shared = words.pop()
+    start = rng.randrange(5 - hops)
+    height, negated = start + hops - 1, rng.random() < 0.5
+    chains = []
+    for which in (0, 1):
+        own = concepts[5 * which : 5 * which + 5]
+        nodes = [
+            Node(concept, words.pop(), rng.random() < _P_NEGATED)
+            for k, concept in enumerate(own[:4])
+            if k != height
+        ]
+        nodes.insert(height, Node(own[height], shared, negated != bool(which)))
+        chains.append([*nodes, Node(own[4])])
+    rules = [rule for chain in chains for rule in _rules(chain, rng)]
+    rng.shuffle(rules)
+    return _item(rules, chains[0][start].concept, chains[0][height], hops, rng)
+
+
+def _chain(concepts: Sequence[str], hops: int, rng: random.Random) -> list[Node]:
+    """A chain of concepts, its root last."""
+    stop = 1 / (hops + 2) / 2
+    families, nodes = list(FAMILIES), [Node(concepts[0])]
+    for concept in concepts[1:]:
+        if rng.random() < stop:
+            break
+        family = families.pop(rng.randrange(len(families)))
+        nodes.append(Node(concept, rng.choice(family), rng.random() < _P_NEGATED))
+    return nodes[::-1]
+
+
+def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] | None:
+    """Where the entity starts, and the concept whose property is asked for; None of another length."""
+    n_starts = len(chain) - hops  # deep enough: `hops` steps below the root
+    if n_starts < 1:
+        return None
+    start = at = rng.randrange(n_starts)
+    while True:
+        node = chain[at]
+        if not node.property:
+            return None
+        ends = _WEIGHTS["negated" if node.negated else "property"]
+        if rng.random() < ends / (ends + _WEIGHTS["parent"]):
+            return (start, node) if at - start + 1 == hops else None
+        at += 1
+
+
+def _rules(chain: list[Node], rng: random.Random) -> list[str]:
+    """Of every concept but the root what it is and has, from the entity's end on."""
+    rules = []
+    for node, parent in zip(chain, chain[1:], strict=False):
+        rules.append(_is(node.concept, parent.concept, "", False, rng))
+        rules.append(_is(node.concept, "", node.property, node.negated, rng))
+    return rules
+
+
+def _is(concept: str, parent: str, property: str, negated: bool, rng: random.Random) -> str:
+    """A rule: of all of them in the plural, or of each or every one."""
+    no = " not" if negated else ""
+    if rng.random() < 0.5:
+        return f"{concept}es are{no} {f'{parent}es' if parent else property} ."
+    return (
+        f"{rng.choice(('each', 'every'))} {concept} is{no} {with_article(parent) if parent else property} ."
+    )
+
+
+def _item(rules: list[str], concept: str, asked: Node, hops: int, rng: random.Random) -> Item:
+    name, true = rng.choice(NAMES), rng.random() < 0.5
+    no = " not" if asked.negated == true else ""
+    query = f"true or false : {name} is{no} {asked.property} ."
+    prompt = " ".join([*rules, f"{name} is {with_article(concept)} .", query])
+    return Item(prompt, "true" if true else "false", hops)
+
+
+def with_article(concept: str) -> str:
+    """`a wumpus`, `an impus`."""
+    return f"{'an' if concept[0] in 'aeiou' else 'a'} {concept}"

@@ -1,0 +1,279 @@
+"""PrOntoQATask: true or false, by rules of an invented ontology; more steps than were trained are OOD.
+
+Source: figure 7E of Zhang et al., arXiv 2501.08537; the questions are those of arXiv 2210.01240.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from anchorlens.configuration import documented, number
+from anchorlens.randomness import generator
+from anchorlens.tasks.prontoqa.ontology import (
+    CONCEPTS,
+    FAMILIES,
+    LONGEST_PROMPT,
+    MOST_HOPS,
+    NAMES,
+    Item,
+    Order,
+    balanced,
+    official,
+)
+from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polarity
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.sketch import Lines, Sketch
+from anchorlens.tasks.shared.word_task import WordTask, word_metrics
+from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.shared.batch import TokenBatch
+
+_MAKERS = {"official": official, "balanced": balanced}
+_FUNCTION_WORDS = ("a", "an", "are", "each", "every", "is", "not", "or", ":", ".", "true", "false")
+_PLURALS = tuple(f"{concept}es" for concept in CONCEPTS)
+_PROPERTIES = tuple(word for family in FAMILIES for word in family)
+VOCABULARY = Vocabulary((*_FUNCTION_WORDS, *CONCEPTS, *_PLURALS, *_PROPERTIES, *NAMES))
+"""74 words, all in lower case."""
+
+_SHORTCUTS = {"degree": by_degree, "polarity": by_polarity}
+METRICS = (
+    *word_metrics(
+        train="questions it was trained on",
+        id="fresh questions of as many steps as are trained",
+        ood="fresh questions of more steps than are trained",
+        every="fresh questions",
+        held_out="fresh questions",
+        left_out="questions of more steps",
+    )[:3],
+    Metric(
+        "other",
+        "other kind",
+        "The other kind of ontology",
+        "fresh questions of the kind not trained",
+        in_tables=False,
+    ),
+    Metric(
+        "degree", "degree", "Degree shortcut", "no model: the subject in more rules, on ID", in_tables=False
+    ),
+    Metric(
+        "polarity", "polarity", "Polarity shortcut", "no model: true without `not`, on ID", in_tables=False
+    ),
+    Metric("majority", "majority", "Majority", "no model: the more frequent label, on ID", in_tables=False),
+    Metric(
+        "solver",
+        "solver",
+        "Forward chaining",
+        "no model: what follows from the rules, on ID",
+        in_tables=False,
+    ),
+)
+
+
+@documented
+@dataclass(frozen=True)
+class PrOntoQATask(WordTask):
+    """PrOntoQA: is it true of an entity, by the rules that stand in the prompt?
+
+    Questions of the official generator can be answered by a shortcut at any number of steps: of the two rules
+    about the property, that one is right whose subject stands in more rules. Accuracy there is no evidence of
+    a deduction; `balanced` ontologies rule it out. The shortcuts and the solver are measured beside a model.
+
+    Raises:
+        ValueError: any value that makes no task, with what was expected, what came and what to do.
+
+    Example:
+        >>> task = PrOntoQATask(most_hops=2)
+        >>> {split: len(task.examples(split)) for split in ("id", "ood")}
+        {'id': 2000, 'ood': 2000}
+        >>> task.examples("id").prompts[0].split(" . ")[-2:]
+        ['rex is an impus', 'true or false : rex is sour .']
+
+    Source: arXiv 2501.08537, figure 7E; arXiv 2210.01240 (the generator).
+    """
+
+    kind: ClassVar[str] = "prontoqa"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    ontology: Literal["official", "balanced"] = "balanced"
+    """`official`: a chain of concepts and one more that misleads, as published; `balanced`: two chains that
+    say the opposite at the same height, so that only reachability decides."""
+    order: Order = "random"
+    """Of an official ontology's rules: `postorder` from the entity's end of the chain to its root, `preorder`
+    the reverse, or at random; a balanced one has them at random."""
+    most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
+    """Most steps of a trained deduction; OOD asks for more, up to 5 (official) or 4 (balanced)."""
+    least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
+    """Fewest steps of a trained deduction."""
+    loss_on: Literal["label", "sequence"] = "label"
+    """What is scored in training: the answer alone, or every word of the prompt too."""
+    n_test: int = number(2000, minimum=10, maximum=20_000)
+    """Fresh questions of each test, in equal parts for each number of steps."""
+    split_seed: int = number(0, minimum=0)
+    """Seed of the tests; training questions that stand in one are drawn anew."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """74 words behind the special tokens."""
+        return VOCABULARY
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens that a model reads of the longest question, its label too."""
+        return LONGEST_PROMPT + 3
+
+    @property
+    def training_width(self) -> int:
+        """The same: a question may be that long."""
+        return self.seq_len
+
+    @property
+    def trained_hops(self) -> Sequence[int]:
+        """Numbers of steps that are trained."""
+        return range(self.least_hops, self.most_hops + 1)
+
+    @property
+    def longer_hops(self) -> Sequence[int]:
+        """Numbers of steps that OOD asks for."""
+        return range(self.most_hops + 1, MOST_HOPS[self.ontology] + 1)
+
+    @cached_property
+    def _tests(self) -> Mapping[str, Sequence[Item]]:
+        """`id`, `ood` and `other` in equal parts by steps; `train`, as many of those that are trained."""
+        others = "official" if self.ontology == "balanced" else "balanced"
+        hops = [n for n in self.trained_hops if n <= MOST_HOPS[others]]
+        return {
+            "id": self._items(self.ontology, self.trained_hops, 1),
+            "ood": self._items(self.ontology, self.longer_hops, 2),
+            "other": self._items(others, hops, 3),
+            "train": self._items(self.ontology, self.trained_hops, 4),
+        }
+
+    def _items(self, ontology: str, hops: Sequence[int], counter: int) -> list[Item]:
+        rng = random.Random(int(generator(self.split_seed, "data", counter).integers(2**63)))
+        return [_MAKERS[ontology](hops[k % len(hops)], rng, self.order) for k in range(self.n_test)]
+
+    @cached_property
+    def splits(self) -> Mapping[str, Examples]:
+        """`id` and `ood`; `train`, a sample of what may be trained; `other`, the other kind of ontology."""
+        return {name: _examples(items) for name, items in self._tests.items()}
+
+    def there_are(self, split: str) -> int:
+        """Very many: the tests are samples."""
+        return 10**12
+
+    def drawn(self, n: int, seed: np.random.Generator) -> Examples:
+        """`n` different training questions, none of which stands in a test."""
+        rng = random.Random(int(seed.integers(2**63)))
+        taken = {prompt for name in ("id", "ood") for prompt in self.splits[name].prompts}
+        items: list[Item] = []
+        while len(items) < n:
+            item = _MAKERS[self.ontology](rng.choice(self.trained_hops), rng, self.order)
+            if item.prompt not in taken:
+                taken.add(item.prompt)
+                items.append(item)
+        return _examples(items)
+
+    def training_set(self, n: int, seed: np.random.Generator) -> TokenBatch:
+        """`n` sequences, padded to the longest that there may be."""
+        batch = super().training_set(n, seed)
+        return batch if self.loss_on == "label" else _every_word(batch)
+
+    def answers_alone(self, batch: TokenBatch) -> TokenBatch:
+        """Training sequences with the label alone scored."""
+        from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+
+        answered = (batch.tokens == SEP).cumsum(dim=1) > 0
+        return TokenBatch(batch.tokens, batch.targets.masked_fill(~answered, IGNORE))
+
+    def further_measures(
+        self, whole: Mapping[str, np.ndarray], but_the_end: Mapping[str, np.ndarray]
+    ) -> dict[str, Accuracy | None]:
+        """What the shortcuts and the solver come to on the same questions."""
+        truth = np.array([item.answer == "true" for item in self._tests["id"]])
+        share = max(truth.mean(), 1 - truth.mean())
+        return {
+            **{name: _share(found) for name, found in self._by_shortcut["id"].items()},
+            "majority": Accuracy(float(share), float(np.sqrt(share * (1 - share) / len(truth))), len(truth)),
+        }
+
+    @cached_property
+    def _by_shortcut(self) -> Mapping[str, Mapping[str, np.ndarray]]:
+        """Test -> shortcut, or the solver -> whether it answers each question right."""
+        ways = {**_SHORTCUTS, "solver": by_chaining}
+        return {
+            name: {
+                way: np.array([answers(i.prompt) == (i.answer == "true") for i in self._tests[name]])
+                for way, answers in ways.items()
+            }
+            for name in ("id", "ood")
+        }
+
+    def pictures(self, whole: Mapping[str, np.ndarray]) -> tuple[Sketch, ...]:
+        """Accuracy against the steps of the deduction, beside that of the shortcuts."""
+        hops = np.array([item.hops for name in ("id", "ood") for item in self._tests[name]])
+        lines = {"model": np.concatenate([whole["id"], whole["ood"]])}
+        for way in _SHORTCUTS:
+            lines[way] = np.concatenate([self._by_shortcut[name][way] for name in ("id", "ood")])
+        steps = np.unique(hops).tolist()
+        shares = {name: [_share(found[hops == n]) for n in steps] for name, found in lines.items()}
+        return (
+            Lines(
+                title="Accuracy by steps",
+                caption=f"Right labels against the steps of the deduction; up to {self.most_hops} are "
+                "trained. Shortcuts need no model: one that is no better than they are may have learnt them.",
+                x_title="steps of the deduction",
+                y_title="accuracy",
+                x=steps,
+                y={name: [one.value for one in found] for name, found in shares.items()},
+                errors={name: [one.standard_error for one in found] for name, found in shares.items()},
+            ),
+        )
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        kinds = {
+            "official": "a chain of concepts, and one more that misleads (a shortcut answers it)",
+            "balanced": "two chains that say the opposite at the same height",
+        }
+        trained, longer = (
+            f"{hops[0]} step{'s' * (hops[0] > 1)}" if len(hops) == 1 else f"{hops[0]} to {hops[-1]} steps"
+            for hops in (self.trained_hops, self.longer_hops)
+        )
+        scored = "the label alone" if self.loss_on == "label" else "every word"
+        return (
+            f"PrOntoQA, {self.ontology}: true or false by the rules of the prompt, {kinds[self.ontology]}.\n"
+            f"Trained: questions of {trained}, scored on {scored}. Held out (ID test): {self.n_test:,} "
+            "others.\n"
+            f"Never seen (OOD): {self.n_test:,} questions of {longer}."
+        )
+
+
+def _examples(items: Sequence[Item]) -> Examples:
+    return Examples([item.prompt for item in items], [item.answer for item in items])
+
+
+def _share(right: np.ndarray) -> Accuracy:
+    """Of a sample from very many."""
+    share = float(right.mean())
+    return Accuracy(share, float(np.sqrt(share * (1 - share) / len(right))), len(right))
+
+
+def _every_word(batch: TokenBatch) -> TokenBatch:
+    """The same sequences with the token after every position for a target, up to the end mark."""
+    import torch
+
+    from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+
+    after = torch.roll(batch.tokens, -1, dims=1)
+    at = torch.arange(batch.tokens.shape[1])
+    inside = at < batch.lengths.unsqueeze(1) - 1
+    targets = torch.where(inside & (batch.targets == IGNORE), after, batch.targets)
+    return TokenBatch(batch.tokens, targets)

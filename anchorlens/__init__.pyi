@@ -10,6 +10,7 @@ from .runs.train_config import TrainConfig as TrainConfig
 from .runs.transfer import Transferred as Transferred
 from .runs.transfer import transfer as transfer
 from .tasks.addition import AdditionTask as AdditionTask
+from .tasks.cogs.task import CogsTask as CogsTask
 from .tasks.prontoqa.task import PrOntoQATask as PrOntoQATask
 from .tasks.scan import ScanTask as ScanTask
 from .tasks.two_anchor.behaviour import Behaviour as Behaviour

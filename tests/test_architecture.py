@@ -21,6 +21,7 @@ FOLDERS = [
     "tasks.shared",
     "tasks.two_anchor",
     "tasks.prontoqa",
+    "tasks.cogs",
     "tasks",
     "runs",
     "files",

@@ -10,13 +10,13 @@ import plotly.graph_objects as go
 from anchorlens.figures.picture import Picture
 from anchorlens.figures.style import BLUE, CATEGORIES, GREY, ORANGE, SHARE, styled
 from anchorlens.figures.training_curve import STYLES
-from anchorlens.tasks.shared.sketch import Curve, Grid, Lines
+from anchorlens.tasks.shared.sketch import Bars, Curve, Grid, Lines
 
 OUTLINE = {"fillcolor": "rgba(0,0,0,0)", "opacity": 1}
 """Of shapes: the white style fills them grey otherwise."""
 
 
-def drawn_sketch(sketch: Grid | Curve | Lines) -> Picture:
+def drawn_sketch(sketch: Grid | Curve | Lines | Bars) -> Picture:
     """The picture of a sketch.
 
     Args:
@@ -24,8 +24,11 @@ def drawn_sketch(sketch: Grid | Curve | Lines) -> Picture:
 
     Returns:
         A figure: of a `Grid` its values, 0 white to 1 dark blue, with its frame in vermilion; of a `Curve`
-        its points with bars of one standard error; of `Lines` the same for each.
+        its points with bars of one standard error; of `Lines` the same for each; of `Bars` a bar for each
+        name.
     """
+    if isinstance(sketch, Bars):
+        return _bars(sketch)
     if isinstance(sketch, Grid):
         return _grid(sketch)
     return _lines(sketch) if isinstance(sketch, Lines) else _curve(sketch)
@@ -55,6 +58,17 @@ def _curve(sketch: Curve) -> Picture:
     if sketch.mark is not None:
         figure.add_vline(x=sketch.mark, line={"color": GREY, "dash": "dash", "width": 1.5}, **OUTLINE)
     return _shares(figure, sketch)
+
+
+def _bars(sketch: Bars) -> Picture:
+    names = list(sketch.y)
+    bar = go.Bar(x=list(sketch.y.values()), y=names, orientation="h", marker={"color": BLUE})
+    figure = go.Figure(bar.update(hovertemplate="%{y}: %{x:.3f}<extra></extra>"))
+    figure.update_xaxes(title=sketch.x_title, range=[0, 1.02])
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    picture = styled(figure, sketch.title)
+    picture.update_layout(height=140 + 20 * len(names))
+    return picture
 
 
 def _lines(sketch: Lines) -> Picture:

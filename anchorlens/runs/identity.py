@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
@@ -29,7 +30,9 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     """Part (task, model, train) -> the fields that decide the weights, JSON-ready."""
-    return _without(run.to_dict(), execution_fields(run.train))
+    values = _without(run.to_dict(), execution_fields(run.train))
+    equal = {field.name for field in dataclasses.fields(cast("Any", run.task)) if field.compare}
+    return {**values, "task": {n: value for n, value in values["task"].items() if n in {"kind", *equal}}}
 
 
 def identity(run: RunConfig) -> str:

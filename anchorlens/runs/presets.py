@@ -62,6 +62,11 @@ PRESETS: dict[str, Parts] = {
         "model": {**_WORDS, "d_vocab": 23, "n_ctx": 59},
         "train": {**_WORD_RECIPE, "n_samples": 2222},
     },
+    "cogs": {
+        "task": {"kind": "cogs"},
+        "model": {**_WORDS, "d_vocab": 836, "n_ctx": 543},
+        "train": {**_WORD_RECIPE, "n_samples": 5000},
+    },
     "prontoqa": {
         "task": {"kind": "prontoqa"},
         "model": {**_WORDS, "d_vocab": 78, "n_ctx": 119},

@@ -143,6 +143,14 @@ class _Lines(_Closed):
     errors: dict[Name, list[Annotated[float, Field(ge=0)] | None]]
 
 
+class _Bars(_Closed):
+    sketch: Literal["Bars"]
+    title: Name
+    caption: Text
+    x_title: Name
+    y: dict[Name, Share]
+
+
 class _Answer(_Closed):
     asked_of: Name
     prompt: LongText
@@ -158,7 +166,7 @@ class _Transcript(_Closed):
     answers: Annotated[list[_Answer], Field(max_length=100)]
 
 
-_Sketch = Annotated[_Grid | _Curve | _Lines | _Transcript, Field(discriminator="sketch")]
+_Sketch = Annotated[_Grid | _Curve | _Lines | _Bars | _Transcript, Field(discriminator="sketch")]
 
 
 class _Measured(_Closed):

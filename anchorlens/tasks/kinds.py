@@ -8,13 +8,14 @@ from typing import Any
 from anchorlens.configuration import suggestion
 from anchorlens.foreign import shown
 from anchorlens.tasks.addition import AdditionTask
+from anchorlens.tasks.cogs.task import CogsTask
 from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
-TASKS: tuple[type[Task], ...] = (AnchorTask, AdditionTask, ScanTask, PrOntoQATask)
+TASKS: tuple[type[Task], ...] = (AnchorTask, AdditionTask, ScanTask, CogsTask, PrOntoQATask)
 """Every kind of task; data that name no kind are of the first."""
 
 

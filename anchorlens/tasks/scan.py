@@ -88,7 +88,7 @@ class ScanTask(WordTask):
     split_seed: int = number(0, minimum=0)
     """Seed of the commands that are held out, and of the simple split."""
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
         """The 13 words of commands and the 6 actions, behind the special tokens."""
         return VOCABULARY

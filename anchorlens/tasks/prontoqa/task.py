@@ -119,7 +119,7 @@ class PrOntoQATask(WordTask):
     split_seed: int = number(0, minimum=0)
     """Seed of the tests; training questions that stand in one are drawn anew."""
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
         """74 words behind the special tokens."""
         return VOCABULARY

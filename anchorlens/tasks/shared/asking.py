@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,13 +40,12 @@ class Asker:
         import torch
 
         from anchorlens.models.config import ModelConfig
-        from anchorlens.models.measuring import BATCH_BYTES, device_of, sequence_bytes
+        from anchorlens.models.measuring import device_of
 
         check_capacity(model, task)
         self.model, self.task, self.finite = model, task, True
         config = getattr(model, "config", None)
-        if isinstance(config, ModelConfig):
-            batch_size = min(batch_size, max(1, BATCH_BYTES // sequence_bytes(config, task.seq_len)))
+        self.config = config if isinstance(config, ModelConfig) else None
         self.batch_size = batch_size
         self.device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
 
@@ -70,7 +70,7 @@ class Asker:
         if not is_ragged(lengths, width):
             lengths = torch.full_like(lengths, width)
         with evaluation_mode(self.model), torch.inference_mode():
-            for rows in lengths.argsort(stable=True).split(self.batch_size):
+            for rows in self._batches(lengths):
                 longest = int(lengths[rows].max())
                 behind = width - longest
                 wanted = targets[rows, : targets.shape[1] - behind]
@@ -88,6 +88,20 @@ class Asker:
                 right = (logits.argmax(dim=-1) == wanted) | ~scored
                 found[rows.numpy()[:, None], np.arange(last - n_given, last)] = right.numpy()
         return found
+
+    def _batches(self, lengths: Int[Tensor, " sequence"]) -> Iterator[Int[Tensor, " row"]]:
+        """Sequences that are asked at once, the shortest first; fewer of long ones."""
+        from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
+
+        order = lengths.argsort(stable=True)
+        while len(order):
+            n = min(self.batch_size, len(order))
+            if self.config is not None:
+                longest = int(lengths[order[n - 1]])
+                logits = 8 * longest * self.config.d_vocab
+                n = min(n, max(1, BATCH_BYTES // (sequence_bytes(self.config, longest) + logits)))
+            yield order[:n]
+            order = order[n:]
 
     def greedy(
         self, tokens: Int[Tensor, "batch pos"], n_asked: Int[Tensor, " batch"], *, end: int

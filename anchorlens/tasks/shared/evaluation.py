@@ -12,7 +12,7 @@ from anchorlens.configuration import documented
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import CLEAR, TRAINING_SET, Phase, phase_by_definition
-from anchorlens.tasks.shared.sketch import Answer, Curve, Grid, Lines, Sketch, Transcript
+from anchorlens.tasks.shared.sketch import Answer, Bars, Curve, Grid, Lines, Sketch, Transcript
 from anchorlens.views import view
 
 _DIGITS = 6
@@ -186,7 +186,7 @@ def _rounded(value: Any) -> Any:
 
 
 def _sketch(values: Mapping[str, Any]) -> Sketch:
-    kinds = {"Grid": Grid, "Curve": Curve, "Lines": Lines, "Transcript": Transcript}
+    kinds = {"Grid": Grid, "Curve": Curve, "Lines": Lines, "Bars": Bars, "Transcript": Transcript}
     fields = {name: value for name, value in values.items() if name != "sketch"}
     if "answers" in fields:
         fields["answers"] = tuple(Answer(**one) for one in fields["answers"])

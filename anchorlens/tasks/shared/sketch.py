@@ -63,6 +63,21 @@ class Lines(Axes):
 
 
 @documented
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """A picture of shares of named things, as data."""
+
+    title: str
+    """Above it."""
+    caption: str
+    """How to read it, in a sentence or two."""
+    x_title: str
+    """Under the axis across, which goes from 0 to 1."""
+    y: Mapping[str, float]
+    """Name -> 0..1, from top to bottom."""
+
+
+@documented
 @dataclass(frozen=True)
 class Answer:
     """One answer of a model, in words."""
@@ -92,5 +107,5 @@ class Transcript:
     """A row for each."""
 
 
-Sketch = Grid | Curve | Lines | Transcript
+Sketch = Grid | Curve | Lines | Bars | Transcript
 """A picture as data."""

@@ -78,10 +78,10 @@ class WordTask(TaskConfig):
 
     metrics: ClassVar[tuple[Metric, ...]]
 
-    @property
-    @abstractmethod
+    @cached_property
     def vocabulary(self) -> Vocabulary:
         """Its words, each of which is a token."""
+        raise NotImplementedError
 
     @property
     @abstractmethod

@@ -1,0 +1,1 @@
+"""COGS: English sentences to logical forms, with lexical and structural generalisation."""

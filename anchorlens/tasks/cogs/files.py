@@ -1,0 +1,107 @@
+"""The published COGS files: read from a folder, or fetched once into the user's cache; checked by hash.
+
+Source: Kim & Linzen, arXiv 2010.05465; github.com/najoungkim/COGS (MIT licence).
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from anchorlens.foreign import shown
+
+PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"
+HASHES = {
+    "train.tsv": "220b3804b562c0156ee986eff1bdd15c27e52142549362a64f57baf86e304c78",
+    "dev.tsv": "ab66388a309c7ac1ad210c781a6a0ce12281a9ef24619a12422a752cef61bc21",
+    "test.tsv": "68f8e51e9f6d9cd22d64efe68dd21d7ea5ba327e9a2359481030161aea757035",
+    "gen.tsv": "d013d9eee0bafc153f8decc85f42814ac97260f84964d980e1e2b84577b82361",
+}
+"""File -> SHA-256 of its content, after gzip where it is packed."""
+
+
+class Line(NamedTuple):
+    """A line of a file."""
+
+    sentence: str
+    logical_form: str
+    kind: str
+    """`in_distribution`, `primitive`, `exposure_example_...`, or the case of generalisation."""
+
+
+def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tuple[Line, ...]]:
+    """The four files.
+
+    Args:
+        folder: where `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv` are, or the same with `.gz`; empty, or
+            a folder that is not there: the user's cache, into which they are fetched if they are not there.
+        url: from where, with a slash at its end.
+
+    Returns:
+        `train`, `dev`, `test` and `gen` -> their lines.
+
+    Raises:
+        ValueError: a file is missing and cannot be fetched, or is not the published one.
+    """
+    named = bool(folder) and Path(folder).is_dir()
+    return _read(str(Path(folder).resolve()) if named else str(_fetched(url)))
+
+
+@functools.cache
+def _read(folder: str) -> Mapping[str, tuple[Line, ...]]:
+    return {name.removesuffix(".tsv"): _lines(Path(folder), name) for name in HASHES}
+
+
+def _lines(folder: Path, name: str) -> tuple[Line, ...]:
+    plain, packed = folder / name, folder / f"{name}.gz"
+    try:
+        data = plain.read_bytes() if plain.exists() else gzip.decompress(packed.read_bytes())
+        text = data.decode()
+    except FileNotFoundError:
+        raise ValueError(
+            f"the folder must hold {', '.join(HASHES)} (or .gz) of COGS, and {name} is missing: "
+            f"{shown(str(folder))}"
+        ) from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ValueError(f"{shown(str(folder / name))} cannot be read: {shown(str(error))}") from None
+    lines = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        columns = line.split("\t")
+        if line and len(columns) != 3:
+            raise ValueError(
+                f"{name} must have three columns (sentence, logical form, type), got {len(columns)} in line "
+                f"{number}: {shown(line)}"
+            )
+        if line:
+            lines.append(Line(*columns))
+    found = hashlib.sha256(data).hexdigest()
+    if found != HASHES[name]:
+        raise ValueError(
+            f"{name} must be the published file, SHA-256 {HASHES[name][:12]}..., got {found[:12]}... with "
+            f"{len(lines):,} lines; is it cut off, or of another version?"
+        )
+    return tuple(lines)
+
+
+def _fetched(url: str) -> Path:
+    """The user's cache with all four files in it."""
+    import pooch
+
+    cache = Path(os.environ.get("ANCHORLENS_CACHE") or pooch.os_cache("anchorlens")) / "cogs"
+    pooch.get_logger().setLevel("ERROR")
+    for name, known in HASHES.items():
+        try:
+            pooch.retrieve(url + name, known_hash=f"sha256:{known}", fname=name, path=cache)
+        except Exception as error:  # of the network, of the disk, or another content
+            why = str(error).split("\n")[0].split(". ")[0]
+            raise ValueError(
+                f"COGS must be in a folder that you name (--data DIR) or be fetched, and {name} could not be "
+                f"({shown(why)}); put {', '.join(HASHES)} of github.com/najoungkim/COGS, folder data, into a "
+                "folder and name it"
+            ) from None
+    return cache

@@ -1,0 +1,175 @@
+"""CogsTask: sentences to logical forms; 21 cases of generalisation are OOD.
+
+Source: figure 7B of Zhang et al., arXiv 2501.08537; COGS is Kim & Linzen's, arXiv 2010.05465.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import documented
+from anchorlens.tasks.cogs.files import Line, published_files
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.sketch import Bars, Sketch
+from anchorlens.tasks.shared.word_task import WordTask, word_metrics
+from anchorlens.tasks.shared.words import SPECIAL, Examples, Vocabulary
+
+STRUCTURAL = ("obj_pp_to_subj_pp", "cp_recursion", "pp_recursion")
+"""Cases that ask for a structure never trained; the other 18 ask for a word in a role that it never had."""
+UNKNOWN = "<unk>"
+"""Stands for a word that the training file does not have; an answer with one cannot be right."""
+N_WORDS, LONGEST = 832, 543
+"""Words of the training file and `UNKNOWN`; tokens that a model reads of the longest example, in gen."""
+METRICS = (
+    *word_metrics(
+        train="sentences it was trained on",
+        id="dev and test sentences, of the kinds that are trained",
+        ood="sentences of the 21 cases of generalisation",
+        every="training sentences",
+        held_out="dev and test sentences",
+        left_out="cases of generalisation",
+    ),
+    Metric("lexical", "lexical", "Lexical generalisation", "mean over the 18 lexical cases"),
+    Metric("structural", "structural", "Structural generalisation", "mean over the 3 structural cases"),
+    Metric("ceiling", "ceiling", "Ceiling", "no model: OOD without words never trained", in_tables=False),
+)
+
+
+@documented
+@dataclass(frozen=True)
+class CogsTask(WordTask):
+    """COGS: say the logical form of a sentence, word by word.
+
+    The published files are read from a folder, or fetched once. Nothing is cut: the longest of gen has 543
+    tokens. 1,634 of its 21,000 logical forms hold a word that no training file has (mostly numbers above 18,
+    in the recursion cases), so that 92.2 % is the most that a vocabulary of words can reach.
+
+    Raises:
+        ValueError: any value that makes no task; where they are asked for, files that are not there or not
+            the published ones.
+
+    Source: arXiv 2501.08537, figure 7B; arXiv 2010.05465.
+    """
+
+    kind: ClassVar[str] = "cogs"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    data: str = dataclasses.field(default="", compare=False)
+    """Folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz); empty: they are fetched once
+    into the user's cache."""
+
+    @cached_property
+    def _files(self) -> Mapping[str, tuple[Line, ...]]:
+        return published_files(self.data)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the training file, ascending, and `UNKNOWN`."""
+        words = {word for line in self._files["train"] for part in line[:2] for word in part.split()}
+        return Vocabulary((*sorted(words), UNKNOWN))
+
+    @property
+    def d_vocab(self) -> int:
+        """Smallest vocabulary, which is known without the files."""
+        return N_WORDS + len(SPECIAL)
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens that a model reads of the longest example, which is known without the files."""
+        return LONGEST
+
+    @property
+    def table_size(self) -> int:
+        """The files hold what they hold; nothing of it travels."""
+        return 0
+
+    @cached_property
+    def splits(self) -> Mapping[str, Examples]:
+        """`train`; `id`, dev and test; `ood`, gen."""
+        files, known = self._files, set(self.vocabulary.words)
+
+        def readable(text: str) -> str:
+            return " ".join(word if word in known else UNKNOWN for word in text.split())
+
+        parts = {"train": files["train"], "id": files["dev"] + files["test"], "ood": files["gen"]}
+        return {
+            name: Examples(
+                [readable(line.sentence) for line in lines], [readable(line.logical_form) for line in lines]
+            )
+            for name, lines in parts.items()
+        }
+
+    @cached_property
+    def cases(self) -> tuple[str, ...]:
+        """The case of each example of `ood`."""
+        return tuple(line.kind for line in self._files["gen"])
+
+    def drawn(self, n: int, seed: np.random.Generator) -> Examples:
+        """`n` training examples: the 143 primitives and 12 exposures always, the others by seed.
+
+        Without them the lexical cases would ask for words that were never seen. Where `n` is more than there
+        are, all come again.
+
+        Raises:
+            ValueError: `n` below 156.
+        """
+        train = self.splits["train"]
+        common = np.array([line.kind == "in_distribution" for line in self._files["train"]])
+        fixed, rest = np.flatnonzero(~common), np.flatnonzero(common)
+        if n <= len(fixed):
+            raise ValueError(
+                f"n_samples must be more than {len(fixed)}, the primitives and exposures of COGS, got {n}"
+            )
+        rounds, last = divmod(n, len(train))
+        every = [np.arange(len(train))] * rounds
+        if last:
+            chosen = seed.permutation(rest)[: max(0, last - len(fixed))]
+            every.append(np.concatenate([fixed[:last], chosen]))
+        return train.take(seed.permutation(np.concatenate(every)))
+
+    def further_measures(
+        self, whole: Mapping[str, np.ndarray], but_the_end: Mapping[str, np.ndarray]
+    ) -> dict[str, Accuracy | None]:
+        """Lexical and structural means over cases, and what the vocabulary allows."""
+        found = super().further_measures(whole, but_the_end)
+        shares = self._by_case(whole["ood"])
+        for name, of in (("lexical", False), ("structural", True)):
+            own = np.concatenate([right for case, right in shares.items() if (case in STRUCTURAL) == of])
+            found[name] = Accuracy.of_some(own, of=len(own))  # cases are of equal size: the mean over them
+        reachable = np.array([UNKNOWN not in answer.split() for answer in self.splits["ood"].answers])
+        found["ceiling"] = Accuracy.of_some(reachable, of=len(reachable))
+        return found
+
+    def pictures(self, whole: Mapping[str, np.ndarray]) -> tuple[Sketch, ...]:
+        """Exact match by case, and by length."""
+        shares = self._by_case(whole["ood"])
+        ordered = sorted(shares, key=lambda case: (case in STRUCTURAL, case))
+        bars = Bars(
+            title="Exact match by case",
+            caption="Whole logical forms right, of 1,000 sentences of each case of generalisation; the last "
+            "three are structural.",
+            x_title="exact match",
+            y={case.replace("_", " "): float(shares[case].mean()) for case in ordered},
+        )
+        return (bars, *super().pictures(whole))
+
+    def _by_case(self, right: np.ndarray) -> dict[str, np.ndarray]:
+        cases = np.array(self.cases)
+        return {case: right[cases == case] for case in sorted(set(self.cases))}
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        return (
+            "COGS: the logical form of a sentence, such as `A rose was helped .` -> `rose ( x _ 1 ) AND "
+            "...`, word by word.\n"
+            "Trained: of 24,155 sentences, the 143 bare words and 12 exposures always. Held out (ID test): "
+            "6,000.\n"
+            "Never seen (OOD): 21,000 sentences of 21 cases of generalisation, 18 lexical and 3 structural."
+        )

@@ -22,10 +22,12 @@ from anchorlens.sweep.folder import SweepFolder
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "examples/figures"))
+import arms  # noqa: E402
 import common  # noqa: E402
 import j3_phases  # noqa: E402
 import j4_masking  # noqa: E402
 import j5_complexity  # noqa: E402
+import j7a_scan  # noqa: E402
 import j7c_addition  # noqa: E402
 import j8_convergence  # noqa: E402
 import j10_condensation  # noqa: E402
@@ -391,12 +393,17 @@ def test_addition_is_asked_of_square_and_control(tmp_path, monkeypatch):
         "model": {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16},
         "train": {"n_samples": 300, "batch_size": 50},
     }
-    changed = {"GAMMAS": (0.3, 0.7), "DECAYS": (0.01,), "SHOWN": (0.3, 0.7), "PRESETS": {"reversed": parts}}
+    changed = {"SHOWN": (0.3, 0.7), "PRESETS": {"reversed": parts}}
     for name, values in changed.items():
         monkeypatch.setattr(j7c_addition, name, values)
     asked = [
         "--seed",
         0,
+        "--gamma",
+        0.3,
+        0.7,
+        "--weight-decay",
+        0.01,
         "--steps",
         4,
         "--engine",
@@ -420,10 +427,31 @@ def test_addition_is_asked_of_square_and_control(tmp_path, monkeypatch):
         assert (tmp_path / f"j7c_addition_reversed{name}.html").is_file()
 
 
+def test_scan_is_asked_over_the_grid_over_sizes_and_over_rates(tmp_path, monkeypatch):
+    """Figure 7A on small cells of four steps: each once, numbers with complexity, and the pictures."""
+    small = {"n_layers": 1, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16, "d_vocab": 23, "n_ctx": 59}
+    parts = {"task": {"kind": "scan"}, "model": small, "train": {"batch_size": 20, "n_samples": 50}}
+    monkeypatch.setattr(j7a_scan, "PRESET", parts)
+    monkeypatch.setattr(j7a_scan, "GRID_SIZE", 90)
+    asked = "--seed 0 --gamma 0.3 0.7 --weight-decay 0 0.1 --sizes 45 90 --lr 2e-3 --steps 4 --engine serial"
+    folders = ["--sweep", str(tmp_path / "sweep"), "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["j7a_scan.py", *asked.split(), *folders])
+    j7a_scan.main()
+    numbers = json.loads((tmp_path / "j7a_scan_turn_left.json").read_text())
+    cells = [(one["gamma"], one["weight_decay"], one["n_samples"], one["lr"]) for one in numbers["cells"]]
+    assert (
+        len(cells) == len(set(cells)) == 4 + 2 + 2
+    )  # the grid, the two settings at 45 and at the other rate
+    assert all(0 < one["stable_rank.w_q_normalized"] < 3 for one in numbers["cells"])
+    assert {len(rows) for rows in numbers["means"].values()} == {4}
+    for name in ("", "_complexity", "_sizes"):
+        assert (tmp_path / f"j7a_scan_turn_left{name}.html").is_file()
+
+
 def test_the_step_at_which_sums_are_fit_is_the_first(tmp_path):
     lines = [{"step": step, "train_accuracy": train, "ood_accuracy": ood}
              for step, train, ood in ((100, 0.5, 0.1), (200, 0.9995, 0.4), (300, 1.0, 0.2))]  # fmt: skip
     cell = SimpleNamespace(log=lambda: [{"step": 50, "loss": 1.0}, *lines])
-    assert j7c_addition.at_fit(cell) == {"step": 200, "ood": 0.4}
+    assert arms.at_fit(cell) == {"step": 200, "ood": 0.4}
     rows = [{"gamma": 0.3, "weight_decay": 0.0, "ood": ood} for ood in (0.2, None, 0.4)]
-    assert j7c_addition.means(rows, lambda row: row["ood"]) == {(0.3, 0.0): (pytest.approx(0.3), 2)}
+    assert arms.means(rows, lambda row: row["ood"]) == {(0.3, 0.0): (pytest.approx(0.3), 2)}

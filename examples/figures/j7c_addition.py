@@ -13,74 +13,27 @@ its hole says nothing. The paper gives neither tokens nor sizes; `number` has a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from statistics import fmean
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-from anchorlens.figures import SHARE, styled
+import arms
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.sweep import Cell, grid
+from arms import FIT, add_options, heatmap, means, summary
 from common import as_trained, options, trained, write
 
-GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-DECAYS = (0.0, 0.01, 0.1, 1.0)
 SHOWN = (0.3, 0.5, 0.7)
 """Values of gamma whose planes are drawn, at a weight decay of .01."""
 PRESETS = {"number": "addition", "reversed": "addition-reversed"}
-FIT = 0.999
-"""Train accuracy from which on the training sums count as fit."""
-
-Square = tuple[float, float]
-
-
-def at_fit(cell: Cell) -> dict[str, Any]:
-    """The first evaluation at which the training sums are fit: step and OOD accuracy, None without one."""
-    lines = (line for line in cell.log() if line.get("train_accuracy", 0.0) >= FIT)
-    line = next(lines, {})
-    return {"step": line.get("step"), "ood": line.get("ood_accuracy")}
 
 
 def measure(cell: Cell) -> dict[str, Any]:
     """What one cell comes to, at its end and when its training sums were fit."""
-    numbers = {name: cell.numbers[name] for name in ("train", "id", "ood", "label")}
-    fields = {name: cell.fields[name] for name in ("gamma", "weight_decay", "seed", "split")}
-    return {**fields, **numbers, "at_fit": at_fit(cell)}
-
-
-def means(
-    rows: Sequence[dict[str, Any]], value: Callable[[dict[str, Any]], float | None]
-) -> dict[Square, Any]:
-    """(gamma, weight decay) -> the mean over the seeds that have the value, and how many have it."""
-    found: dict[Square, list[float]] = {}
-    for row in rows:
-        values = found.setdefault((row["gamma"], row["weight_decay"]), [])
-        if (one := value(row)) is not None:
-            values.append(one)
-    return {square: (fmean(values) if values else None, len(values)) for square, values in found.items()}
-
-
-def heatmap(title: str, found: dict[Square, Any]) -> go.Figure:
-    """A number over gamma and weight decay, written in each square."""
-    gammas, decays = (sorted({square[axis] for square in found}) for axis in (0, 1))
-    values = [[found.get((gamma, decay), (None, 0))[0] for gamma in gammas] for decay in decays]
-    texts = [["" if value is None else f"{value:.2f}" for value in row] for row in values]
-    figure = go.Figure(
-        go.Heatmap(
-            x=[f"{gamma:g}" for gamma in gammas],
-            y=[f"{decay:g}" for decay in decays],
-            z=values,
-            text=texts,
-            texttemplate="%{text}",
-            **SHARE,
-        )
-    )
-    figure.update_xaxes(title="gamma (larger: smaller initial weights)", type="category")
-    figure.update_yaxes(title="weight decay", type="category")
-    return styled(figure, title)
+    return arms.measure(cell, ("split",))
 
 
 def planes(cells: Sequence[Cell]) -> list[go.Figure]:
@@ -95,14 +48,9 @@ def main() -> None:
     """Read the command line, train what is missing, measure, draw."""
     parser = options(__doc__, seeds=(0, 1, 2))
     parser.add_argument("--mode", default="reversed", choices=list(PRESETS), help="how sums are written")
-    parser.add_argument("--gamma", type=float, nargs="+", default=list(GAMMAS))
-    parser.add_argument("--weight-decay", type=float, nargs="+", default=list(DECAYS))
-    parser.add_argument("--steps", type=int, default=2000, help="optimizer steps of every cell")
+    add_options(parser, steps=2000)
     parser.add_argument(
         "--control-decay", type=float, nargs="+", default=[0.01], help="weight decays of the random split"
-    )
-    parser.add_argument(
-        "--as-trained", action="store_true", help="only the cells that are in the sweep's folder; train none"
     )
     given = parser.parse_args()
     shared = {"steps": given.steps, "n_checkpoints": 0}
@@ -136,14 +84,12 @@ def main() -> None:
         f"{name}_plane": plane,
         f"{name}_distance": distance,
     }
-    summary = {
-        title: [
-            {"gamma": gamma, "weight_decay": decay, "mean": value, "n_seeds": n}
-            for (gamma, decay), (value, n) in each.items()
-        ]
-        for title, each in found.items()
-    }
-    write(given, name, pictures, {"mode": given.mode, "steps": given.steps, "means": summary, "cells": rows})
+    write(
+        given,
+        name,
+        pictures,
+        {"mode": given.mode, "steps": given.steps, "means": summary(found), "cells": rows},
+    )
 
 
 if __name__ == "__main__":

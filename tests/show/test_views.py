@@ -34,6 +34,9 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
 from anchorlens.tasks.addition import AdditionTask
+from anchorlens.tasks.cogs.task import CogsTask
+from anchorlens.tasks.prontoqa.task import PrOntoQATask
+from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.two_anchor.behaviour import Behaviour, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
@@ -170,6 +173,9 @@ def views():
         **found,
         "AnchorTask": AnchorTask(),
         "AdditionTask": AdditionTask(mode="reversed"),
+        "ScanTask": ScanTask(split="jump"),
+        "CogsTask": CogsTask(),
+        "PrOntoQATask": PrOntoQATask(n_test=10),
         "a conflict": AnchorTask(regime="conflict"),
         "long chains": long_task,
         "a task of its own values": AnchorTask(overrides={(1, 2): {x: 30 for x in range(20, 100)}}),

@@ -94,7 +94,7 @@ class PrOntoQATask(WordTask):
         >>> {split: len(task.examples(split)) for split in ("id", "ood")}
         {'id': 2000, 'ood': 2000}
         >>> task.examples("id").prompts[0].split(" . ")[-2:]
-        ['rex is an impus', 'true or false : rex is sour .']
+        ['wren is a zumpus', 'true or false : wren is happy .']
 
     Source: arXiv 2501.08537, figure 7E; arXiv 2210.01240 (the generator).
     """

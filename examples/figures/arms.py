@@ -1,0 +1,144 @@
+"""What the figures of the realistic tasks share: gamma x weight decay, when a run fits, complexity."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import plotly.graph_objects as go
+
+from anchorlens.figures import SHARE, styled
+from anchorlens.sweep import Cell
+
+GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+DECAYS = (0.0, 0.01, 0.1, 1.0)
+LARGE, SMALL = (0.3, 0.0), (0.7, 0.1)
+"""(gamma, weight decay) of the paper's two settings, as we read them: large initial weights without decay,
+and small ones with."""
+ARMS = {LARGE: "large initial weights, no decay", SMALL: "small initial weights, decay .1"}
+FIT = 0.999
+"""Train accuracy from which on the training data count as fit."""
+COMPLEXITY = ("stable_rank.w_q_normalized", "q_condensation.mean_abs_cosine")
+"""Readings of weights alone that stand beside accuracy."""
+
+Square = tuple[float, float]
+
+
+def add_options(parser: argparse.ArgumentParser, *, steps: int) -> None:
+    """The options of a grid over gamma and weight decay."""
+    parser.add_argument("--gamma", type=float, nargs="+", default=list(GAMMAS))
+    parser.add_argument("--weight-decay", type=float, nargs="+", default=list(DECAYS))
+    parser.add_argument("--steps", type=int, default=steps, help="optimizer steps of every cell")
+    parser.add_argument(
+        "--as-trained", action="store_true", help="only the cells that are in the sweep's folder; train none"
+    )
+
+
+def at_fit(cell: Cell, fit: float = FIT) -> dict[str, Any]:
+    """The first evaluation at which the training data are fit: step and OOD accuracy, None without one."""
+    lines = (line for line in cell.log() if line.get("train_accuracy", 0.0) >= fit)
+    line = next(lines, {})
+    return {"step": line.get("step"), "ood": line.get("ood_accuracy")}
+
+
+def measure(
+    cell: Cell, fields: Sequence[str], measures: Sequence[str] = ("train", "id", "ood")
+) -> dict[str, Any]:
+    """What one cell comes to, at its end and when its training data were fit, and how complex it is."""
+    numbers = {name: cell.numbers[name] for name in (*measures, "label")}
+    own = {name: cell.fields[name] for name in ("gamma", "weight_decay", "seed", *fields)}
+    complexity = {name: cell.numbers.get(name) for name in COMPLEXITY if name in cell.numbers}
+    return {**own, **numbers, **complexity, "at_fit": at_fit(cell)}
+
+
+def means(
+    rows: Sequence[dict[str, Any]], value: Callable[[dict[str, Any]], float | None]
+) -> dict[Square, Any]:
+    """(gamma, weight decay) -> the mean over the seeds that have the value, and how many have it."""
+    found: dict[Square, list[float]] = {}
+    for row in rows:
+        values = found.setdefault((row["gamma"], row["weight_decay"]), [])
+        if (one := value(row)) is not None:
+            values.append(one)
+    return {square: (fmean(values) if values else None, len(values)) for square, values in found.items()}
+
+
+def summary(found: Mapping[str, dict[Square, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The same, JSON-ready."""
+    return {
+        title: [
+            {"gamma": gamma, "weight_decay": decay, "mean": value, "n_seeds": n}
+            for (gamma, decay), (value, n) in each.items()
+        ]
+        for title, each in found.items()
+    }
+
+
+def heatmap(title: str, found: dict[Square, Any]) -> go.Figure:
+    """A number over gamma and weight decay, written in each square."""
+    gammas, decays = (sorted({square[axis] for square in found}) for axis in (0, 1))
+    values = [[found.get((gamma, decay), (None, 0))[0] for gamma in gammas] for decay in decays]
+    texts = [["" if value is None else f"{value:.2f}" for value in row] for row in values]
+    figure = go.Figure(
+        go.Heatmap(
+            x=[f"{gamma:g}" for gamma in gammas],
+            y=[f"{decay:g}" for decay in decays],
+            z=values,
+            text=texts,
+            texttemplate="%{text}",
+            **SHARE,
+        )
+    )
+    figure.update_xaxes(title="gamma (larger: smaller initial weights)", type="category")
+    figure.update_yaxes(title="weight decay", type="category")
+    return styled(figure, title)
+
+
+def against_complexity(rows: Sequence[dict[str, Any]], reading: str = COMPLEXITY[0]) -> go.Figure:
+    """OOD accuracy of every cell against a reading of its weights; a ring has not fit its data."""
+    there = [row for row in rows if row.get(reading) is not None]
+    fit = [(row["train"] or 0.0) >= FIT for row in there]
+    figure = go.Figure(
+        go.Scatter(
+            x=[row[reading] for row in there],
+            y=[row["ood"] for row in there],
+            mode="markers",
+            marker={
+                "color": [row["gamma"] for row in there],
+                "colorscale": "Viridis",
+                "colorbar": {"title": "gamma"},
+                "symbol": ["circle" if one else "circle-open" for one in fit],
+                "size": 9,
+            },
+            hovertext=[f"gamma {row['gamma']:g}, weight decay {row['weight_decay']:g}" for row in there],
+        )
+    )
+    figure.update_xaxes(title="stable rank of W_Q / a Gaussian's")
+    figure.update_yaxes(title="OOD accuracy", range=[-0.04, 1.04])
+    return styled(figure, "OOD accuracy against complexity (rings: training data not fit)")
+
+
+def over_sizes(rows: Sequence[dict[str, Any]], size: str, title: str, value: str = "ood") -> go.Figure:
+    """Accuracy of the paper's two settings against the size of the training set, a point for each seed."""
+    figure = go.Figure()
+    for arm, name in ARMS.items():
+        own = [row for row in rows if (row["gamma"], row["weight_decay"]) == arm]
+        sizes = sorted({row[size] for row in own})
+        by_size = [[row[value] for row in own if row[size] == n] for n in sizes]
+        dashes = {"line": {"dash": "dash"}} if arm == LARGE else {}
+        figure.add_scatter(
+            x=sizes, y=[fmean(of) for of in by_size], name=name, mode="lines+markers", **dashes
+        )
+        figure.add_scatter(
+            x=[row[size] for row in own],
+            y=[row[value] for row in own],
+            mode="markers",
+            marker={"size": 5, "color": "grey"},
+            showlegend=False,
+        )
+    figure.update_xaxes(title="training examples", type="log")
+    figure.update_yaxes(title=f"{value.upper()} accuracy", range=[-0.04, 1.04])
+    figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)
+    return styled(figure, title)

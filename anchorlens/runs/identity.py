@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
@@ -31,8 +31,9 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     """Part (task, model, train) -> the fields that decide the weights, JSON-ready."""
     values = _without(run.to_dict(), execution_fields(run.train))
-    equal = {field.name for field in dataclasses.fields(cast("Any", run.task)) if field.compare}
-    return {**values, "task": {n: value for n, value in values["task"].items() if n in {"kind", *equal}}}
+    fields: Mapping[str, dataclasses.Field[Any]] = getattr(run.task, "__dataclass_fields__", {})
+    elsewhere = {name for name, field in fields.items() if not field.compare}  # where a task's files are
+    return {**values, "task": {n: value for n, value in values["task"].items() if n not in elsewhere}}
 
 
 def identity(run: RunConfig) -> str:

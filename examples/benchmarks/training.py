@@ -8,7 +8,8 @@ batches of the same data. The others run under torch's defaults, ours under the 
 (`numeric_settings`); one row shows what these alone do for HookedTransformer. The ways take turns, so that
 a noisy machine is noisy for all; a number is the median over the turns, and a ratio is the median over the
 turns of the ratio within a turn. `share of limit` is the time that the matrix products of our update would
-take at the rate of the machine, over the time it took. --side-by-side trains so many members at the same
+take at the rate of the machine, over the time it took; padding is counted, so that it is too high for `scan`.
+--side-by-side trains so many members at the same
 time, in threads and in processes. --scaling times ours and eager HookedTransformer over models, width, depth,
 length and batch, and draws it (.svg and .png need kaleido: pip install '.[export]').
 """

@@ -3,12 +3,15 @@
 import pytest
 import torch
 
+from anchorlens import preset
+from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.stacked import ragged
 from anchorlens.models.stacked.forward import logits_at_end, table_rows
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.models.stacked.ragged import RaggedBatch, logits_where_scored
+from anchorlens.training.stack import Stack
 
 N_SEQUENCES, N_POS, D_VOCAB = 20, 12, 30
 
@@ -77,3 +80,26 @@ def test_only_rows_that_are_there_are_computed():
     assert sum(len(group.slots) for group in batch.groups) == int(lengths.sum())
     padded = sum(group.n_sequences * group.n_pos for group in batch.groups)
     assert len(batch.groups) == 3 and lengths.sum() < padded < N_SEQUENCES * batch.n_pos
+
+
+def test_a_stack_trains_each_member_as_it_is_trained_alone_and_as_with_padding(monkeypatch):
+    shape = {"n_layers": 2, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16}
+    recipe = {"n_samples": 60, "batch_size": 20, "steps": 10, "lr": 1e-2, "dtype": "float64"}
+    runs = [preset("scan", **shape, **recipe, seed=seed) for seed in (0, 1)]
+    data = [training_set(run.task, run.train) for run in runs]
+
+    def weights(members):
+        stack = Stack([runs[k] for k in members], [data[k] for k in members], torch.device("cpu"))
+        stack.advance(10)
+        return stack.ragged, [stack.weights(k) for k in range(len(members))]
+
+    ragged, together = weights([0, 1])
+    alone = [weights([k])[1][0] for k in (0, 1)]
+    monkeypatch.setattr("anchorlens.training.stack.is_ragged", lambda lengths, width: False)
+    padded, whole = weights([0, 1])
+    assert ragged and not padded
+    for one, own, other in zip(together, alone, whole, strict=True):
+        for name, value in one.items():
+            assert torch.allclose(value, own[name], atol=1e-9), name
+            assert torch.allclose(value, other[name], atol=1e-9), name
+    assert not torch.allclose(together[0]["unembed.W_U"], together[1]["unembed.W_U"])

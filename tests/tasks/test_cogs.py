@@ -186,6 +186,8 @@ class TestIdentity:
 
     def test_its_shape_is_known_without_the_files(self):
         assert preset("cogs").model.n_ctx == CogsTask().seq_len and "21,000" in CogsTask().describe()
+        assert CogsTask(data="").sequences_asked(100, quickly=False) == 27_100  # nothing is read or fetched
+        assert CogsTask().bytes_to_ask(10) > 0 and CogsTask().table_size == 0
 
 
 class TestFetching:

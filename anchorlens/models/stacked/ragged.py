@@ -145,11 +145,10 @@ class _RaggedForward(Forward):
         groups = self.batch.groups
         slots = [group.slots for group in groups]
         at = [group.end_slots for group in groups] if at_end else slots
-        *by_group, filling = q[0].split(_sizes(at, q))
+        *queries_of, filling = q[0].split(_sizes(at, q))
+        *keys_values_of, _ = kv[0].split(_sizes(slots, kv))
         mixed = []
-        for group, own_q, own_at, own_kv in zip(
-            groups, by_group, at, kv[0].split(_sizes(slots, kv)), strict=False
-        ):
+        for group, own_q, own_at, own_kv in zip(groups, queries_of, at, keys_values_of, strict=True):
             n = group.n_sequences * group.n_pos
             queries = _placed(own_q, own_at, n).view(-1, group.n_pos, heads, d_head)
             keys_values = _placed(own_kv, group.slots, n).view(-1, group.n_pos, 2, heads, d_head)

@@ -18,7 +18,7 @@ from anchorlens.tasks.cogs.files import Line, published_files
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.sketch import Bars, Sketch
-from anchorlens.tasks.shared.word_task import WordTask, word_metrics
+from anchorlens.tasks.shared.word_task import MOST_ASKED, QUICKLY, WordTask, word_metrics
 from anchorlens.tasks.shared.words import SPECIAL, Examples, Vocabulary
 
 STRUCTURAL = ("obj_pp_to_subj_pp", "cp_recursion", "pp_recursion")
@@ -27,6 +27,8 @@ UNKNOWN = "<unk>"
 """Stands for a word that the training file does not have; an answer with one cannot be right."""
 N_WORDS, LONGEST = 832, 543
 """Words of the training file and `UNKNOWN`; tokens that a model reads of the longest example, in gen."""
+N_TEST = 6000 + 21_000
+"""Sentences of dev, test and gen."""
 METRICS = (
     *word_metrics(
         train="sentences it was trained on",
@@ -84,6 +86,10 @@ class CogsTask(WordTask):
     def seq_len(self) -> int:
         """Tokens that a model reads of the longest example, which is known without the files."""
         return LONGEST
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Sequences that `evaluate` asks at most, or `measure`; known without the files."""
+        return 3 * QUICKLY if quickly else min(n_train, MOST_ASKED) + N_TEST
 
     @property
     def table_size(self) -> int:

@@ -85,16 +85,15 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
     return _item(rules, chain[start].concept, asked, hops, rng)
 
 
-def balanced(hops: int, rng: random.Random, order: Order = "random") -> Item:
+def balanced(hops: int, rng: random.Random) -> Item:
     """A question that only reachability from the entity decides.
 
     Two chains of five concepts; the property that is asked for stands at the same height of both, with
-    opposite polarity, and the rules in random order whatever `order` says.
+    opposite polarity, and the rules in random order: any other would tell the chains apart.
 
     Args:
         hops: steps of the deduction, 1..4.
         rng: of everything.
-        order: not used: any other than at random would tell the chains apart.
     """
     concepts = rng.sample(CONCEPTS, len(CONCEPTS))
     families = rng.sample(FAMILIES, 7)

@@ -36,7 +36,6 @@ from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
 
-_MAKERS = {"official": official, "balanced": balanced}
 _FUNCTION_WORDS = ("a", "an", "are", "each", "every", "is", "not", "or", ":", ".", "true", "false")
 _PLURALS = tuple(f"{concept}es" for concept in CONCEPTS)
 _PROPERTIES = tuple(word for family in FAMILIES for word in family)
@@ -158,7 +157,10 @@ class PrOntoQATask(WordTask):
 
     def _items(self, ontology: str, hops: Sequence[int], counter: int) -> list[Item]:
         rng = random.Random(int(generator(self.split_seed, "data", counter).integers(2**63)))
-        return [_MAKERS[ontology](hops[k % len(hops)], rng, self.order) for k in range(self.n_test)]
+        return [self._made(ontology, hops[k % len(hops)], rng) for k in range(self.n_test)]
+
+    def _made(self, ontology: str, hops: int, rng: random.Random) -> Item:
+        return official(hops, rng, self.order) if ontology == "official" else balanced(hops, rng)
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
@@ -175,7 +177,7 @@ class PrOntoQATask(WordTask):
         taken = {prompt for name in ("id", "ood") for prompt in self.splits[name].prompts}
         items: list[Item] = []
         while len(items) < n:
-            item = _MAKERS[self.ontology](rng.choice(self.trained_hops), rng, self.order)
+            item = self._made(self.ontology, rng.choice(self.trained_hops), rng)
             if item.prompt not in taken:
                 taken.add(item.prompt)
                 items.append(item)

@@ -23,8 +23,10 @@ from anchorlens.tasks.shared.words import EOS, SEP, Examples, Vocabulary
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
 
-_MOST_ASKED = 2_000
-_QUICKLY = 256
+MOST_ASKED = 2_000
+"""Training examples that `evaluate` asks, unless it is told another number."""
+QUICKLY = 256
+"""Examples of each split that `measure` asks at most."""
 _MOST_BINS = 12
 _SHOWN = 4
 """Right and wrong answers of each split that a transcript shows, at most."""
@@ -159,7 +161,7 @@ class WordTask(TaskConfig):
         *,
         training_set: Any = None,
         seed: int = 0,
-        max_train: int = _MOST_ASKED,
+        max_train: int = MOST_ASKED,
         batch_size: int = 256,
     ) -> Measured:
         """Ask every held-out and left-out example, and a sample of what was trained.
@@ -180,18 +182,17 @@ class WordTask(TaskConfig):
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
         asker = self._asker(model, batch_size)
         rng = generator(seed, "evaluation")
-        if training_set is None:
-            known, trained = self.metrics[0].asks, self.sequences(self.splits["train"])
-        else:
-            known, trained = (
-                TRAINING_SET,
-                self.answers_alone(self.checked_training_set(training_set)).distinct(),
-            )
         batches = {name: self.sequences(self.splits[name]) for name in self.splits if name != "train"}
-        batches["train"] = trained.take(rng.permutation(len(trained))[:max_train])
+        if training_set is None:
+            known, n_trained, examples = self.metrics[0].asks, self.there_are("train"), self.splits["train"]
+            batches["train"] = self.sequences(examples.take(rng.permutation(len(examples))[:max_train]))
+        else:
+            trained = self.answers_alone(self.checked_training_set(training_set)).distinct()
+            known, n_trained = TRAINING_SET, len(trained)
+            batches["train"] = trained.take(rng.permutation(n_trained)[:max_train])
         right = {name: asker.right_by_position(batch) for name, batch in batches.items()}
         whole = {name: np.asarray(found.all(axis=1)) for name, found in right.items()}
-        of = {name: self.there_are(name) for name in whole} | {"train": len(trained)}
+        of = {name: self.there_are(name) for name in whole} | {"train": n_trained}
         measures: dict[str, Accuracy | None] = {
             name: Accuracy.of_some(found, of=of[name]) for name, found in whole.items()
         }
@@ -279,7 +280,7 @@ class WordTask(TaskConfig):
         return [self.vocabulary.text(tokens) for tokens in asker.greedy(batch.tokens, n_asked, end=EOS)]
 
     def measure(
-        self, model: Answers, training_set: TokenBatch, *, seed: int = 0, most: int = _QUICKLY
+        self, model: Answers, training_set: TokenBatch, *, seed: int = 0, most: int = QUICKLY
     ) -> dict[str, float | None]:
         """Train, ID and OOD exact match, of at most `most` examples each, by their names in a log."""
         asker, rng = self._asker(model, most), generator(seed, "evaluation", 1)
@@ -295,8 +296,8 @@ class WordTask(TaskConfig):
         """Sequences that `evaluate` asks at most, or `measure`."""
         n = {name: len(examples) for name, examples in self.splits.items()}
         if quickly:
-            return sum(min(_QUICKLY, number) for number in n.values())
-        return min(n_train, _MOST_ASKED) + sum(n.values()) - n["train"]
+            return sum(min(QUICKLY, number) for number in n.values())
+        return min(n_train, MOST_ASKED) + sum(n.values()) - n["train"]
 
     def bytes_to_ask(self, n_train: int) -> int:
         """Of the sequences that are asked, and of the training set."""

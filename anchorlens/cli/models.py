@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 @one_line_errors
 def evaluate_command(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A checkpoint file, .pt or .safetensors.", readable=False)
+        Path,
+        typer.Argument(
+            help="A checkpoint: a file or folder of any kind that classify reads.", readable=False
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
     n_noise: Annotated[
@@ -32,16 +35,21 @@ def evaluate_command(
     seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     train_data: TrainData = None,
+    config: ConfigOfBare = None,
 ) -> None:
     """Measure what a checkpoint answers, and name its phase by definition."""
-    from anchorlens.files.checkpoint import load_checkpoint
+    from anchorlens.files.importers import open_checkpoint
 
+    check_config(config)
     if n_noise is not None:
         check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True)
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
-        loaded = load_checkpoint(checkpoint)
-    given = training_sets([checkpoint], train_data)
+        opened = open_checkpoint(checkpoint, config=config)
+    loaded = opened.checkpoint
+    for note in opened.notes:
+        say(note)
+    given = training_sets([checkpoint], train_data, config)
     from anchorlens.show.terminal.training import print_behaviour
     from anchorlens.tasks.kinds import task_class
     from anchorlens.training.numerics import choose_device

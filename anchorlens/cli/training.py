@@ -19,7 +19,8 @@ def train_command(
         str | None,
         typer.Option(
             help="quick (default), paper-2l1h, paper-gpt2, paper-released, phase1, phase2, "
-            "phase2-commutative, phase3, addition or addition-reversed."
+            "phase2-commutative, phase3, addition, addition-reversed, scan, cogs, prontoqa, paper-scan, "
+            "paper-cogs or paper-prontoqa."
         ),
     ] = None,
     config: Annotated[

@@ -16,7 +16,7 @@ from anchorlens.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
 from anchorlens.foreign import shown
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
-from anchorlens.probes.shared.linalg import lag_cosines, principal_components
+from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -41,7 +41,7 @@ class EmbeddingPCA(ProbeResult):
     """Where tokens lie, in how many dimensions, and whether neighbours by the rules are near."""
 
     probe: ClassVar[str] = "embedding_pca"
-    readings: ClassVar[tuple[str, ...]] = ("lag_order", "step_constancy")
+    readings: ClassVar[tuple[str, ...]] = ("lag_order", "step_constancy", "rank_normalized")
     tokens: np.ndarray
     """[token] The tokens, by their ids."""
     coordinates: np.ndarray
@@ -50,6 +50,9 @@ class EmbeddingPCA(ProbeResult):
     """[2] Share of the variance along them, 0..1."""
     spectrum: np.ndarray
     """[min(token - 1, d_model)] Eigenvalues of the covariance, largest first."""
+    rank_normalized: float
+    """Stable rank of the centred embedding, sum over largest of `spectrum`, over that of a Gaussian of this
+    shape: about 1 at a random start, towards 0 as the tokens lie along few directions."""
     lags: np.ndarray
     """[lag] k, how far apart two tokens stand; of number tokens their difference."""
     lag_cosines: np.ndarray
@@ -206,6 +209,7 @@ def embedding_pca(
         coordinates=coordinates.cpu().numpy(),
         explained=variance[:2] / variance.sum(),
         spectrum=variance,
+        rank_normalized=float(variance.sum() / variance[0]) / gaussian_stable_rank(*rows.shape),
         lags=np.array(lags),
         lag_cosines=cosines,
         rule_lags=rules,

@@ -87,16 +87,18 @@ class ScanTask(WordTask):
     """Commands of the kinds that are trained which are held out of training (ID)."""
     split_seed: int = number(0, minimum=0)
     """Seed of the commands that are held out, and of the simple split."""
+    bos: bool = True
+    """Whether every sequence begins with the token `<bos>`; models of others may be trained without."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The 13 words of commands and the 6 actions, behind the special tokens."""
-        return VOCABULARY
+        return Vocabulary(VOCABULARY.words, self.bos)
 
     @property
     def seq_len(self) -> int:
         """Tokens that a model reads of the longest example: all but its end mark."""
-        return LONGEST + 2
+        return LONGEST + 1 + self.bos
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:

@@ -100,6 +100,7 @@ def test_it_is_swept_listed_and_drawn(tmp_path):
 
 
 @needs_chromium
+@pytest.mark.slow
 def test_the_report_has_the_plane_of_sums_in_a_browser(run, tmp_path):
     stdout = call("classify", run, "--report", tmp_path / "report.html").stdout
     assert "the mechanism verdict is the two-anchor task's own, and this one is addition" in " ".join(

@@ -40,6 +40,7 @@ def test_evaluate_says_what_training_said(run):
         "split": "jump",
         "n_held_out": 1000,
         "split_seed": 0,
+        "bos": True,
     }
     assert "commands that the split leaves out" in call("evaluate", run / "ckpt.pt").stdout
 

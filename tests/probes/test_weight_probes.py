@@ -121,6 +121,15 @@ class TestEmbedding:
         orders = [embedding_pca(build_model(CONFIG, seed=s), AnchorTask()).lag_order for s in range(8)]
         assert abs(np.mean(orders)) < 0.02
 
+    def test_the_rank_of_a_random_start_is_a_gaussians_and_that_of_a_line_is_one(self):
+        model = build_model(CONFIG)
+        n, d_model = 80, CONFIG.d_model
+        assert embedding_pca(model, AnchorTask()).rank_normalized == pytest.approx(1, abs=0.15)
+        with torch.no_grad():
+            model.embed.W_E.copy_(torch.arange(len(model.embed.W_E)).unsqueeze(1) * torch.ones(d_model))
+        gaussian = n * d_model / (n**0.5 + d_model**0.5) ** 2
+        assert embedding_pca(model, AnchorTask()).rank_normalized == pytest.approx(1 / gaussian, rel=1e-4)
+
     def test_rule_lags_of_other_tasks(self):
         assert rule_lags(AnchorTask(anchors={1: 5, 2: 5})) == ()
         assert rule_lags(AnchorTask(anchors={1: lambda x: 2 * x % 50, 2: 1}, key_max=60)) == ()

@@ -26,7 +26,7 @@ from anchorlens.files.importers.source import state_dict
 from anchorlens.foreign import shown
 from anchorlens.models.hooked import model_of
 from anchorlens.runs.costs import MOST_LAYERS
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks.shared.base import Task
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -38,8 +38,8 @@ class AnyHooked:
 
     model: HookedTransformer
     """On the CPU, in evaluation mode."""
-    task: AnchorTask | None
-    """The two-anchor task that the configuration gives, None where it gives none."""
+    task: Task | None
+    """The task that the configuration gives, None where it gives none."""
 
     def build_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
         """The model, there."""
@@ -77,7 +77,7 @@ def open_any_hooked(path: str | os.PathLike[str], config: str | os.PathLike[str]
         return None
     task = settings.task()
     tensors = state_dict(content)
-    values = {name: value for name, value in settings.values.items() if name != "task"}
+    values = {name: value for name, value in settings.values.items() if name not in ("task", "vocabulary")}
     with blamed(settings.path, "it does not describe this model"):
         _check_sizes(values, tensors)
         return AnyHooked(model_of(values, tensors), task)

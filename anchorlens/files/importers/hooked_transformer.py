@@ -91,8 +91,9 @@ def read(source: Source) -> Imported:
     shapes = _shapes(tensors)
     with blamed(source.config.path, "it does not describe this model"):
         values = source.config.values
-        if any(name in values for name in ("model", "train", "preset")) or set(values) <= {"task"}:
-            model, train = _our_tables(values)
+        ours = any(name in values for name in ("model", "train", "preset"))
+        if ours or set(values) <= {"task", "vocabulary"}:
+            model, train = _our_tables(values, shapes)
             notes += [f"its training set is the one that {source.config.path} describes"] if train else []
         else:
             model = _hooked_config(values, shapes)
@@ -104,7 +105,14 @@ def read(source: Source) -> Imported:
     if "gamma" not in model:
         notes.append(f"its initialization rate gamma is not known: {config.gamma} stands in its place")
     weights = _weights(tensors, config)
-    return imported(config, task or AnchorTask(), weights, notes=notes, train=train)
+    return imported(
+        config,
+        task or AnchorTask(),
+        weights,
+        notes=notes,
+        train=train,
+        vocabulary=source.config.vocabulary(),
+    )
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
@@ -132,13 +140,15 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     }
 
 
-def _our_tables(values: Mapping[str, Any]) -> tuple[dict[str, Any], TrainConfig | None]:
+def _our_tables(
+    values: Mapping[str, Any], shapes: Mapping[str, int]
+) -> tuple[dict[str, Any], TrainConfig | None]:
     """What is said of the model, and the training configuration where there is one."""
-    about_the_file = ("preset", "format", "format_version", "versions")
+    about_the_file = ("preset", "format", "format_version", "versions", "vocabulary")
     parts = {name: value for name, value in values.items() if name not in about_the_file}
     if "preset" in values:
         parts = merged(preset_parts(values["preset"]), parts)
-    run = RunConfig.from_dict(parts)
+    run = RunConfig.from_dict(merged({"model": shapes}, parts))
     return dict(parts.get("model", {})), run.train if "train" in parts else None
 
 

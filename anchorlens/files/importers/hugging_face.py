@@ -61,7 +61,7 @@ def recognises(content: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source) -> Imported:
-    """Read a GPT-2 with the config.json beside it; the given configuration may name the task.
+    """Read a GPT-2 with the config.json beside it; a configuration may give task and vocabulary.
 
     Raises:
         CheckpointError: config.json is missing or asks for what we do not have.
@@ -69,7 +69,9 @@ def read(source: Source) -> Imported:
     """
     theirs = Settings.beside(source.file, source.file.parent)
     _check_type(theirs)
-    task = None if source.config is None else source.config.task()
+    task, vocabulary = None, None
+    if source.config is not None:
+        task, vocabulary = source.config.task(), source.config.vocabulary()
     with blamed(theirs.path, "its configuration cannot be read"):
         config = _model(theirs.values)
         tied = theirs.values.get("tie_word_embeddings", True)
@@ -78,7 +80,7 @@ def read(source: Source) -> Imported:
     weights = _weights(source.tensors, config, tied)
     notes = [f"its initialization rate gamma is not known: {config.gamma} stands in its place"]
     notes += [PAPERS_TASK] if task is None else []
-    return imported(config, task or AnchorTask(), weights, notes=notes)
+    return imported(config, task or AnchorTask(), weights, notes=notes, vocabulary=vocabulary)
 
 
 def _check_type(theirs: Settings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 from anchorlens.files.container import CheckpointError, readable
 from anchorlens.files.headers import SENSELESS, cause
 from anchorlens.foreign import read_bytes, read_json, read_toml, shown
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks.kinds import read_task
+from anchorlens.tasks.shared.base import Task
 
 _LARGEST = 2**20
-"""Bytes of a configuration file."""
+"""Bytes of a configuration file, and of a vocabulary."""
 
 
 @contextlib.contextmanager
@@ -67,7 +68,7 @@ class Settings:
                 return cls.read(folder / "config.json")
         raise CheckpointError(file, f"its config.json is missing; it belongs into {folders[0]}")
 
-    def task(self) -> AnchorTask | None:
+    def task(self) -> Task | None:
         """The task it gives, if any.
 
         Raises:
@@ -78,4 +79,18 @@ class Settings:
         with blamed(self.path, "its task makes no sense"):
             if not isinstance(self.values["task"], dict):
                 raise ValueError(f"task must be a table of fields, got {shown(self.values['task'])}")
-            return AnchorTask.from_dict(self.values["task"])
+            return read_task(self.values["task"])
+
+    def vocabulary(self) -> Mapping[str, Any] | None:
+        """Word of the task -> token of the model, if it gives them: a table, or a JSON file beside it.
+
+        Raises:
+            CheckpointError: it is neither, or the file cannot be read.
+        """
+        given = self.values.get("vocabulary")
+        if isinstance(given, str):
+            return Settings.read(self.path.parent / given).values
+        with blamed(self.path, "its vocabulary makes no sense"):
+            if given is not None and not isinstance(given, dict):
+                raise ValueError(f"vocabulary must be a table or the name of a file, got {shown(given)}")
+        return given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,12 @@ from torch import Tensor
 
 from anchorlens.files.checkpoint import Checkpoint, check_whole
 from anchorlens.files.importers.settings import Settings
+from anchorlens.files.importers.vocabulary import in_order_of
 from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
 from anchorlens.runs.costs import check_cost
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks.shared.base import Task
 
 PAPERS_TASK = "no task was given: it is asked the papers' own"
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
@@ -99,13 +101,16 @@ class StateDict:
 
 def imported(
     config: ModelConfig,
-    task: AnchorTask,
+    task: Task,
     weights: Mapping[str, Tensor],
     *,
+    vocabulary: Mapping[str, Any] | None = None,
     notes: Iterable[str] = (),
     **fields: Any,
 ) -> Imported:
     """A whole checkpoint of another's weights, in float32 or float64, with what there is to say.
+
+    A vocabulary, word of the task -> token of the model, renumbers its tokens.
 
     Raises:
         ValueError: the weights do not fit the configuration, or it is too small for the task.
@@ -120,6 +125,9 @@ def imported(
     for name, weight in weights.items():
         if is_frozen(config, name) and weight.count_nonzero():
             raise ValueError(f"{name} must be zero, as the {config.variant} variant has no such bias")
+    if vocabulary is not None:
+        weights = in_order_of(task, weights, vocabulary)
+        config = dataclasses.replace(config, d_vocab=len(weights["embed.W_E"]))
     checkpoint = Checkpoint(config, task, weights, **fields)
     check_whole(checkpoint)
     check_cost(config, task, checkpoint.train)

@@ -19,16 +19,16 @@ from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.sketch import Bars, Sketch
 from anchorlens.tasks.shared.word_task import MOST_ASKED, QUICKLY, WordTask, word_metrics
-from anchorlens.tasks.shared.words import SPECIAL, Examples, Vocabulary
+from anchorlens.tasks.shared.words import SPECIAL, UNKNOWN, Examples, Vocabulary
 
 STRUCTURAL = ("obj_pp_to_subj_pp", "cp_recursion", "pp_recursion")
 """Cases that ask for a structure never trained; the other 18 ask for a word in a role that it never had."""
-UNKNOWN = "<unk>"
-"""Stands for a word that the training file does not have; an answer with one cannot be right."""
 N_WORDS, LONGEST = 832, 543
 """Words of the training file and `UNKNOWN`; tokens that a model reads of the longest example, in gen."""
 N_TEST = 6000 + 21_000
 """Sentences of dev, test and gen."""
+MEAN_LENGTH = 74
+"""Mean over these of the tokens that a model reads."""
 METRICS = (
     *word_metrics(
         train="sentences it was trained on",
@@ -66,6 +66,8 @@ class CogsTask(WordTask):
     data: str = dataclasses.field(default="", compare=False)
     """Folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz); empty: they are fetched once
     into the user's cache."""
+    bos: bool = True
+    """Whether every sequence begins with the token `<bos>`; models of others may be trained without."""
 
     @cached_property
     def _files(self) -> Mapping[str, tuple[Line, ...]]:
@@ -75,7 +77,7 @@ class CogsTask(WordTask):
     def vocabulary(self) -> Vocabulary:
         """The words of the training file, ascending, and `UNKNOWN`."""
         words = {word for line in self._files["train"] for part in line[:2] for word in part.split()}
-        return Vocabulary((*sorted(words), UNKNOWN))
+        return Vocabulary((*sorted(words), UNKNOWN), self.bos)
 
     @property
     def d_vocab(self) -> int:
@@ -85,11 +87,16 @@ class CogsTask(WordTask):
     @property
     def seq_len(self) -> int:
         """Tokens that a model reads of the longest example, which is known without the files."""
-        return LONGEST
+        return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` asks at most, or `measure`; known without the files."""
-        return 3 * QUICKLY if quickly else min(n_train, MOST_ASKED) + N_TEST
+        """As many of the longest as `evaluate` or `measure` asks tokens; known without the files."""
+        n_asked = 3 * QUICKLY if quickly else min(n_train, MOST_ASKED) + N_TEST
+        return round(n_asked * MEAN_LENGTH / LONGEST)
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Of all sentences, padded to the longest, and of the training set."""
+        return 2 * 8 * LONGEST * (N_TEST + 2 * n_train)
 
     @property
     def table_size(self) -> int:

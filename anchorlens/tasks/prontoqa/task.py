@@ -117,16 +117,18 @@ class PrOntoQATask(WordTask):
     """Fresh questions of each test, in equal parts for each number of steps."""
     split_seed: int = number(0, minimum=0)
     """Seed of the tests; training questions that stand in one are drawn anew."""
+    bos: bool = True
+    """Whether every sequence begins with the token `<bos>`; models of others may be trained without."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """74 words behind the special tokens."""
-        return VOCABULARY
+        return Vocabulary(VOCABULARY.words, self.bos)
 
     @property
     def seq_len(self) -> int:
         """Tokens that a model reads of the longest question, its label too."""
-        return LONGEST_PROMPT + 3
+        return LONGEST_PROMPT + 2 + self.bos
 
     @property
     def training_width(self) -> int:

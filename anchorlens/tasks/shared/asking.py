@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.base import Answers, Task
     from anchorlens.tasks.shared.batch import TokenBatch
 
+_MULTIPLE = 64
+"""Of the positions that are asked at once: every further shape takes time and memory to prepare."""
 _A_FEW_MORE = 8
 """Tokens that an answer may be longer than the longest that is asked for."""
 
@@ -67,7 +69,9 @@ class Asker:
         targets = batch.targets if batch.targets.dim() == 2 else batch.targets.unsqueeze(1)
         found = np.ones(tuple(targets.shape), dtype=bool)
         lengths, width = batch.lengths, batch.tokens.shape[1]
-        if not is_ragged(lengths, width):
+        if is_ragged(lengths, width):
+            lengths = (-(-lengths // _MULTIPLE) * _MULTIPLE).clamp(max=width)
+        else:
             lengths = torch.full_like(lengths, width)
         with evaluation_mode(self.model), torch.inference_mode():
             for rows in self._batches(lengths):
@@ -99,7 +103,8 @@ class Asker:
             if self.config is not None:
                 longest = int(lengths[order[n - 1]])
                 logits = 8 * longest * self.config.d_vocab
-                n = min(n, max(1, BATCH_BYTES // (sequence_bytes(self.config, longest) + logits)))
+                fit = max(1, BATCH_BYTES // (sequence_bytes(self.config, longest) + logits))
+                n = min(n, 2 ** (fit.bit_length() - 1))  # shapes come again
             yield order[:n]
             order = order[n:]
 

@@ -105,7 +105,10 @@ class Task(Protocol):
         ...
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` examples."""
+        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` examples.
+
+        Of a task with far shorter ones, as many of `seq_len` tokens as they have tokens in all.
+        """
         ...
 
     def bytes_to_ask(self, n_train: int) -> int:

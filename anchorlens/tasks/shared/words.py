@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SPECIAL = ("<pad>", "<bos>", "<sep>", "<eos>")
 """The first tokens of every vocabulary: padding, the beginning, the end of the prompt, that of the answer."""
 PAD, BOS, SEP, EOS = range(len(SPECIAL))
+UNKNOWN = "<unk>"
+"""Stands for a word that the training data do not have; an answer with one cannot be right."""
 
 
 @documented
@@ -61,6 +63,8 @@ class Vocabulary:
 
     words: tuple[str, ...]
     """In the order of their tokens."""
+    bos: bool = True
+    """Whether every sequence begins with `<bos>`."""
 
     def __len__(self) -> int:
         """Number of tokens, those of `SPECIAL` among them."""
@@ -92,7 +96,9 @@ class Vocabulary:
     def length(self, example: Examples) -> Int[np.ndarray, " example"]:
         """Tokens that a model reads of each example: all but the end mark."""
         pairs = zip(example.prompts, example.answers, strict=True)
-        return np.array([2 + _n_words(prompt) + _n_words(answer) for prompt, answer in pairs], dtype=np.int64)
+        marks = 1 + self.bos
+        n_words = [_n_words(prompt) + _n_words(answer) for prompt, answer in pairs]
+        return np.array(n_words, dtype=np.int64) + marks
 
     def sequences(self, examples: Examples, width: int) -> TokenBatch:
         """Examples as sequences; the answer and its end mark are scored.
@@ -114,7 +120,7 @@ class Vocabulary:
         tokens = np.full((len(examples), width), PAD, dtype=np.int64)
         targets = np.full((len(examples), width), IGNORE, dtype=np.int64)
         for row, (prompt, answer) in enumerate(zip(examples.prompts, examples.answers, strict=True)):
-            asked, said = [BOS, *self.tokens(prompt), SEP], self.tokens(answer)
+            asked, said = [*[BOS] * self.bos, *self.tokens(prompt), SEP], self.tokens(answer)
             read = [*asked, *said]
             if len(read) > width:
                 raise ValueError(

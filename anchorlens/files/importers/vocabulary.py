@@ -1,0 +1,79 @@
+"""Tokens of others for the words of a task: their embedding in the order of the task's vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anchorlens.configuration import check_number
+from anchorlens.foreign import shown
+from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.word_task import WordTask
+from anchorlens.tasks.shared.words import BOS, PAD, SEP, SPECIAL, UNKNOWN
+
+_NEVER_SAID = -1e9
+"""Logit of what has no token of its own."""
+_SHOWN = 5
+
+
+def in_order_of(task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Weights with the tokens of a task in the task's order, and all their other tokens behind.
+
+    Args:
+        task: whose words are asked.
+        weights: of a HookedTransformer, by its names; the rows of `embed.W_E` are their tokens.
+        token_of: each word of the task, `<sep>` and `<eos>` -> their token. `<bos>` stands there unless the
+            task has `bos = false`; `<pad>`, the word for unknown words, and other words may stand there.
+
+    Returns:
+        The same model, its tokens renumbered. Words stand there once; a mark that no answer holds, and that
+        shares its token with another or has none, gets a row and a column of its own, which is never said.
+
+    Raises:
+        ValueError: the task is not in words; words that have no token; a token out of range, or of two words.
+    """
+    d_vocab = len(weights["embed.W_E"])
+    rows, own = _rows(task, token_of, d_vocab)
+    others = sorted(set(range(d_vocab)) - set(rows))
+    order = torch.tensor([*rows, *others])
+    found = dict(weights)
+    found["embed.W_E"] = weights["embed.W_E"][order]
+    found["unembed.W_U"] = weights["unembed.W_U"][:, order]
+    found["unembed.b_U"] = weights["unembed.b_U"][order]
+    shared = [place for place, has_one in enumerate(own) if not has_one]
+    found["unembed.W_U"][:, shared] = 0
+    found["unembed.b_U"][shared] = _NEVER_SAID
+    return found
+
+
+def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[bool]]:
+    """Their token for each of ours, and whether it is a token of its own."""
+    if not isinstance(task, WordTask):
+        raise ValueError(f"vocabulary must be left out: the task {task.kind} is in numbers, not in words")
+    words = (*SPECIAL, *task.vocabulary.words)
+    optional = {SPECIAL[PAD], UNKNOWN, *([] if task.vocabulary.bos else [SPECIAL[BOS]])}
+    missing = [word for word in words if word not in token_of and word not in optional]
+    if missing:
+        few = ", ".join(map(shown, missing[:_SHOWN]))
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        raise ValueError(f"vocabulary must have a token for {few}{more}; they are words of the task")
+    known = {word: token_of[word] for word in words if word in token_of}
+    for word, token in known.items():
+        check_number(f"vocabulary: {shown(word)}", token, minimum=0, maximum=d_vocab - 1, integer=True)
+    rows, taken = [-1] * len(words), {}
+    asked = [place for place in range(len(words)) if place not in (PAD, BOS, SEP)]
+    for place in (*asked, SEP, BOS, PAD):
+        if (token := known.get(words[place])) is None:
+            continue
+        if token in taken and place in asked:
+            raise ValueError(
+                f"vocabulary must give each word a token of its own, got {token} for {shown(taken[token])} "
+                f"and {shown(words[place])}"
+            )
+        rows[place] = token
+        taken.setdefault(token, words[place])
+    own = [row >= 0 and taken[row] == word for row, word in zip(rows, words, strict=True)]
+    return [max(row, 0) for row in rows], own

@@ -83,6 +83,7 @@ def test_probe_table_says_of_how_many_seeds():
 
 
 @pytest.mark.filterwarnings("ignore")  # of the t-SNE on tiny models
+@pytest.mark.slow
 def test_probe_benchmark_measures_every_probe():
     benchmark = example("benchmarks/probes")
     run = preset("quick", **TINY)
@@ -92,6 +93,13 @@ def test_probe_benchmark_measures_every_probe():
     assert [row["probe"] for row in rows[1:-1]] == [probe.__name__ for probe in PROBES]
     assert rows[-1]["probe"] == "activation patches" and json.dumps(rows)
     assert benchmark.table(rows).row_count == len(PROBES) + 3
+
+
+def test_padding_is_counted():
+    """Fewer operations in groups than in one, and fewest where every batch has one length."""
+    benchmark = example("benchmarks/padding")
+    one, groups, length = benchmark.shares(preset("scan"), 5).values()
+    assert 0 < length < groups < one < 1
 
 
 def test_task_benchmark_measures_every_task():

@@ -212,6 +212,7 @@ class TestWhichSolutionPrevails:
 class TestScripts:
     GRID = ("--gamma", "0.5", "0.7", "0.8", "--depth", "2")
 
+    @pytest.mark.slow
     def test_gamma_and_depth(self, numbers_of):
         numbers, pictures = numbers_of(c2_gamma_depth, *self.GRID)
         assert pictures == ["c2_gamma_depth", "c2_by_position"]

@@ -21,6 +21,7 @@ from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.folder import SweepFolder
 
 ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared/data"
 sys.path.insert(0, str(ROOT / "examples/figures"))
 import arms  # noqa: E402
 import common  # noqa: E402
@@ -28,7 +29,9 @@ import j3_phases  # noqa: E402
 import j4_masking  # noqa: E402
 import j5_complexity  # noqa: E402
 import j7a_scan  # noqa: E402
+import j7b_cogs  # noqa: E402
 import j7c_addition  # noqa: E402
+import j7e_prontoqa  # noqa: E402
 import j8_convergence  # noqa: E402
 import j10_condensation  # noqa: E402
 import pair_fit  # noqa: E402
@@ -326,6 +329,7 @@ class TestTheScripts:
         assert rows == {0.01: [1, 2], 1: [2, 3]} and numbers["phases"]["order"]["0"]["share"] == 1.0
         assert numbers["accuracies"]["gammas"] == [0.3, 0.8]
 
+    @pytest.mark.slow
     def test_4(self, four, tmp_path, monkeypatch):
         numbers, pictures = self.go(j4_masking, four, tmp_path, monkeypatch)
         assert pictures == {"j4c_mask_key", "j4d_mask_second_anchor"}
@@ -427,25 +431,72 @@ def test_addition_is_asked_of_square_and_control(tmp_path, monkeypatch):
         assert (tmp_path / f"j7c_addition_reversed{name}.html").is_file()
 
 
+def small_words(kind, d_vocab, n_ctx, **task):
+    """A preset of a small network for a task in words."""
+    small = {"n_layers": 1, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16}
+    return {
+        "task": {"kind": kind, **task},
+        "model": {**small, "d_vocab": d_vocab, "n_ctx": n_ctx},
+        "train": {"batch_size": 20, "n_samples": 50},
+    }
+
+
+def drawn_by(script, asked, tmp_path, monkeypatch):
+    """What a script writes, called with these options."""
+    folders = ["--sweep", str(tmp_path / "sweep"), "--out", str(tmp_path), "--engine", "serial"]
+    monkeypatch.setattr(sys, "argv", ["figure.py", *asked.split(), *folders])
+    script.main()
+    (numbers,) = tmp_path.glob("*.json")
+    return json.loads(numbers.read_text()), {path.stem for path in tmp_path.glob("*.html")}
+
+
 def test_scan_is_asked_over_the_grid_over_sizes_and_over_rates(tmp_path, monkeypatch):
     """Figure 7A on small cells of four steps: each once, numbers with complexity, and the pictures."""
-    small = {"n_layers": 1, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16, "d_vocab": 23, "n_ctx": 59}
-    parts = {"task": {"kind": "scan"}, "model": small, "train": {"batch_size": 20, "n_samples": 50}}
-    monkeypatch.setattr(j7a_scan, "PRESET", parts)
+    monkeypatch.setattr(j7a_scan, "PRESET", small_words("scan", 23, 59))
     monkeypatch.setattr(j7a_scan, "GRID_SIZE", 90)
-    asked = "--seed 0 --gamma 0.3 0.7 --weight-decay 0 0.1 --sizes 45 90 --lr 2e-3 --steps 4 --engine serial"
-    folders = ["--sweep", str(tmp_path / "sweep"), "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["j7a_scan.py", *asked.split(), *folders])
-    j7a_scan.main()
-    numbers = json.loads((tmp_path / "j7a_scan_turn_left.json").read_text())
+    asked = "--seed 0 --gamma 0.3 0.7 --weight-decay 0 0.1 --sizes 45 90 --lr 2e-3 --steps 4"
+    numbers, pictures = drawn_by(j7a_scan, asked, tmp_path, monkeypatch)
     cells = [(one["gamma"], one["weight_decay"], one["n_samples"], one["lr"]) for one in numbers["cells"]]
-    assert (
-        len(cells) == len(set(cells)) == 4 + 2 + 2
-    )  # the grid, the two settings at 45 and at the other rate
+    # the grid, the two settings at 45 and at the other rate
+    assert len(cells) == len(set(cells)) == 4 + 2 + 2
     assert all(0 < one["stable_rank.w_q_normalized"] < 3 for one in numbers["cells"])
     assert {len(rows) for rows in numbers["means"].values()} == {4}
-    for name in ("", "_complexity", "_sizes"):
-        assert (tmp_path / f"j7a_scan_turn_left{name}.html").is_file()
+    assert pictures == {f"j7a_scan_turn_left{name}" for name in ("", "_complexity", "_sizes")}
+
+
+def test_prontoqa_is_asked_over_sizes_and_a_run_that_never_fits_has_no_speed(tmp_path, monkeypatch):
+    """Figure 7E on small cells: two settings, three sizes; four steps fit nothing."""
+    monkeypatch.setattr(j7e_prontoqa, "PRESET", small_words("prontoqa", 78, 119, n_test=40))
+    asked = "--seed 0 1 --sizes 20 40 60 --steps 4 --ontology balanced"
+    numbers, pictures = drawn_by(j7e_prontoqa, asked, tmp_path, monkeypatch)
+    assert len(numbers["cells"]) == 2 * 3 * 2
+    assert {(one["gamma"], one["weight_decay"]) for one in numbers["cells"]} == set(arms.ARMS)
+    assert [one["runs"] for one in numbers["never_fit"]] == [2] * 6
+    assert all(one["never fit"] == 2 for one in numbers["never_fit"])
+    for one in numbers["cells"]:
+        assert one["solver"] == 1 and one["at_fit"]["step"] is None
+    assert pictures == {"j7e_prontoqa_balanced_error", "j7e_prontoqa_balanced_speed"}
+
+
+def test_the_error_and_the_speed_of_a_run():
+    row = {"gamma": 0.3, "weight_decay": 0.0, "n_samples": 500, "id": 0.75, "at_fit": {"step": 300}}
+    assert j7e_prontoqa.error(row) == 0.25 and j7e_prontoqa.updates(row) == 300
+    never = {**row, "at_fit": {"step": None}}
+    assert [one["never fit"] for one in j7e_prontoqa.censored([row, never, never])] == [2]
+
+
+@pytest.mark.slow  # 27,000 sentences are asked of each
+@pytest.mark.skipif(not (SHARED / "cogs").exists(), reason="the published files of COGS are not here")
+def test_cogs_is_asked_over_sizes(tmp_path, monkeypatch):
+    """Figure 7B on small cells: the published files, two settings, two sizes and a grid beside them."""
+    monkeypatch.setattr(j7b_cogs, "PRESET", small_words("cogs", 836, 543))
+    monkeypatch.setattr(j7b_cogs, "GRID_SIZE", 200)
+    asked = f"--seed 0 --sizes 160 200 --lr --steps 2 --data {SHARED / 'cogs'} --gamma 0.3 --weight-decay 0 1"
+    numbers, pictures = drawn_by(j7b_cogs, asked, tmp_path, monkeypatch)
+    cells = {(one["gamma"], one["weight_decay"], one["n_samples"]) for one in numbers["cells"]}
+    assert cells == {(0.3, 0, 160), (0.3, 0, 200), (0.3, 1, 200), (0.7, 0.1, 160), (0.7, 0.1, 200)}
+    assert all(one["ceiling"] == pytest.approx(0.922, abs=1e-3) for one in numbers["cells"])
+    assert pictures == {"j7b_cogs", "j7b_cogs_complexity"} | {f"j7b_cogs_{name}" for name in j7b_cogs.SHOWN}
 
 
 def test_the_step_at_which_sums_are_fit_is_the_first(tmp_path):

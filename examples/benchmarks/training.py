@@ -1,14 +1,15 @@
 """Training speed: our engine beside the other ways to train the same models, in one run.
 
 python examples/benchmarks/training.py [--preset quick] [--members 8] [--threads 1] [--device cpu]
-                       [--repeats 7] [--side-by-side 2] [--json FILE] [--scaling FILE.html|.svg|.png]
+                       [--repeats 7] [--data DIR] [--side-by-side 2] [--json FILE]
+                       [--scaling FILE.html|.svg|.png]
 
 Every way makes the same update (cross-entropy where a target stands, clipping, AdamW) of the same model on
 batches of the same data. The others run under torch's defaults, ours under the settings that `train` makes
 (`numeric_settings`); one row shows what these alone do for HookedTransformer. The ways take turns, so that
 a noisy machine is noisy for all; a number is the median over the turns, and a ratio is the median over the
 turns of the ratio within a turn. `share of limit` is the time that the matrix products of our update would
-take at the rate of the machine, over the time it took; padding is counted, so that it is too high for `scan`.
+take at the rate of the machine, over the time it took; of sequences of many lengths it is not known.
 --side-by-side trains so many members at the same
 time, in threads and in processes. --scaling times ours and eager HookedTransformer over models, width, depth,
 length and batch, and draws it (.svg and .png need kaleido: pip install '.[export]').
@@ -40,7 +41,7 @@ from anchorlens.models.hooked import build_model
 from anchorlens.models.stacked.linear import linear
 from anchorlens.runs.presets import preset
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
 from anchorlens.training.child_processes import safe_children
 from anchorlens.training.numerics import numeric_settings
 from anchorlens.training.plan import count_cost
@@ -304,6 +305,8 @@ def measure(
     turns = take_turns(run, ways(run, device, n_members, names), device, repeats, seconds)
     rates = matrix_rates(run, device)
     limit = count_cost(run).flops / max(rates.values())
+    data = training_set(run.task, replace(run.train, n_samples=run.train.batch_size))
+    whole = not is_ragged(data.lengths, data.tokens.shape[1])
     reference = turns[EAGER] if EAGER in turns else next(iter(turns.values()))
     rows = []
     for name, times in turns.items():
@@ -315,7 +318,7 @@ def measure(
                 "ms_per_update_and_model": 1e3 * median,
                 "ratio_to_eager": statistics.median(ratios),
                 "ratio_range": [min(ratios), max(ratios)],
-                "share_of_limit": limit / median if name.startswith("anchorlens") else None,
+                "share_of_limit": limit / median if whole and name.startswith("anchorlens") else None,
             }
         )
     return {
@@ -449,6 +452,7 @@ def main() -> None:
     """Read the command line, measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--preset", default="quick")
+    parser.add_argument("--data", help="folder of the published files, of --preset cogs")
     parser.add_argument("--members", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
@@ -462,7 +466,8 @@ def main() -> None:
     given = parser.parse_args()
     device = torch.device(given.device)
     torch.set_num_threads(given.threads)
-    run = preset(given.preset, device=given.device, matmul=given.matmul)
+    where = {"data": given.data} if given.data else {}
+    run = preset(given.preset, device=given.device, matmul=given.matmul, **where)
     content = measure(run, device, given.members, given.ways, given.repeats)
     Console(width=150).print(table(content))
     if given.side_by_side:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
 from anchorlens.figures import SHARE, styled
-from anchorlens.sweep import Cell
+from anchorlens.figures.side_by_side import side_by_side
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.sweep import Cell, grid
+from common import as_trained, trained
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DECAYS = (0.0, 0.01, 0.1, 1.0)
@@ -20,19 +23,93 @@ and small ones with."""
 ARMS = {LARGE: "large initial weights, no decay", SMALL: "small initial weights, decay .1"}
 FIT = 0.999
 """Train accuracy from which on the training data count as fit."""
-COMPLEXITY = ("stable_rank.w_q_normalized", "q_condensation.mean_abs_cosine")
+COMPLEXITY = (
+    "stable_rank.w_q_normalized",
+    "q_condensation.mean_abs_cosine",
+    "embedding_pca.rank_normalized",
+)
 """Readings of weights alone that stand beside accuracy."""
 
 Square = tuple[float, float]
+Value = Callable[[dict[str, Any]], float | None]
 
 
-def add_options(parser: argparse.ArgumentParser, *, steps: int) -> None:
+def add_options(
+    parser: argparse.ArgumentParser,
+    *,
+    steps: int,
+    gammas: Sequence[float] = GAMMAS,
+    decays: Sequence[float] = DECAYS,
+) -> None:
     """The options of a grid over gamma and weight decay."""
-    parser.add_argument("--gamma", type=float, nargs="+", default=list(GAMMAS))
-    parser.add_argument("--weight-decay", type=float, nargs="+", default=list(DECAYS))
+    parser.add_argument("--gamma", type=float, nargs="*", default=list(gammas), help="of the grid")
+    parser.add_argument("--weight-decay", type=float, nargs="*", default=list(decays), help="of the grid")
     parser.add_argument("--steps", type=int, default=steps, help="optimizer steps of every cell")
     parser.add_argument(
         "--as-trained", action="store_true", help="only the cells that are in the sweep's folder; train none"
+    )
+
+
+def add_arms(parser: argparse.ArgumentParser, *, sizes: Sequence[int], rates: Sequence[float]) -> None:
+    """The options of what the paper's two settings alone are trained at."""
+    parser.add_argument("--sizes", type=int, nargs="*", default=list(sizes), help="of two settings")
+    parser.add_argument(
+        "--lr", type=float, nargs="*", default=list(rates), help="further rates, of two settings"
+    )
+
+
+class Rows(NamedTuple):
+    """What was measured: every cell, those of the grid, and those of the two settings at the usual rate."""
+
+    every: list[dict[str, Any]]
+    grid: list[dict[str, Any]]
+    over_size: list[dict[str, Any]]
+
+
+def asked(
+    given: argparse.Namespace,
+    preset: Any,
+    *,
+    n_samples: int,
+    sizes: Sequence[int],
+    measures: Sequence[str],
+    fit: float,
+    **fields: Any,
+) -> Rows:
+    """Train what is missing of a grid and of the paper's two settings, and read it off.
+
+    Args:
+        given: the options of `add_options` and `add_arms`; what `--set` says goes before all else.
+        preset: a preset of `sweep.grid`.
+        n_samples: training examples of the grid and of the two settings at other rates.
+        sizes: training examples of the two settings at the usual rate.
+        measures: of the task, which stand in a row.
+        fit: train accuracy from which on the training data count as fit.
+        **fields: that every cell has.
+    """
+    changed = dict(given.set)
+    fields = {"steps": given.steps, "n_checkpoints": 0, "n_samples": n_samples, **fields}
+
+    def runs(lr: Sequence[float] = (), **axes: Sequence[Any]) -> list[RunConfig]:
+        every = {**axes, "seed": given.seed, **changed, **({"lr": lr} if lr else {})}
+        return grid(preset, every, **{name: value for name, value in fields.items() if name not in every})
+
+    wanted = []
+    if given.gamma and given.weight_decay:
+        wanted += runs(gamma=given.gamma, weight_decay=given.weight_decay)
+    for gamma, decay in ARMS:
+        if sizes:
+            wanted += runs(gamma=[gamma], weight_decay=[decay], n_samples=sizes)
+        if given.lr:
+            wanted += runs(gamma=[gamma], weight_decay=[decay], lr=given.lr)
+    wanted = list(dict.fromkeys(wanted))
+    cells = as_trained(given, wanted) if given.as_trained else trained(given, wanted)
+    every = [measure(cell, ("n_samples", "lr"), measures, fit) for cell in cells]
+    usual = [row for row in every if row["lr"] not in given.lr]
+    return Rows(
+        every,
+        [row for row in usual if row["n_samples"] == n_samples],
+        [row for row in usual if (row["gamma"], row["weight_decay"]) in ARMS],
     )
 
 
@@ -44,18 +121,19 @@ def at_fit(cell: Cell, fit: float = FIT) -> dict[str, Any]:
 
 
 def measure(
-    cell: Cell, fields: Sequence[str], measures: Sequence[str] = ("train", "id", "ood")
+    cell: Cell,
+    fields: Sequence[str],
+    measures: Sequence[str] = ("train", "id", "ood"),
+    fit: float = FIT,
 ) -> dict[str, Any]:
     """What one cell comes to, at its end and when its training data were fit, and how complex it is."""
     numbers = {name: cell.numbers[name] for name in (*measures, "label")}
     own = {name: cell.fields[name] for name in ("gamma", "weight_decay", "seed", *fields)}
     complexity = {name: cell.numbers.get(name) for name in COMPLEXITY if name in cell.numbers}
-    return {**own, **numbers, **complexity, "at_fit": at_fit(cell)}
+    return {**own, **numbers, **complexity, "at_fit": at_fit(cell, fit)}
 
 
-def means(
-    rows: Sequence[dict[str, Any]], value: Callable[[dict[str, Any]], float | None]
-) -> dict[Square, Any]:
+def means(rows: Sequence[dict[str, Any]], value: Value) -> dict[Square, Any]:
     """(gamma, weight decay) -> the mean over the seeds that have the value, and how many have it."""
     found: dict[Square, list[float]] = {}
     for row in rows:
@@ -74,6 +152,12 @@ def summary(found: Mapping[str, dict[Square, Any]]) -> dict[str, list[dict[str, 
         ]
         for title, each in found.items()
     }
+
+
+def maps(title: str, found: Mapping[str, dict[Square, Any]]) -> go.Figure:
+    """Several numbers over gamma and weight decay, side by side."""
+    drawn = side_by_side([heatmap(name, each) for name, each in found.items()], list(found))
+    return drawn.update_layout(title_text=title)
 
 
 def heatmap(title: str, found: dict[Square, Any]) -> go.Figure:
@@ -120,25 +204,29 @@ def against_complexity(rows: Sequence[dict[str, Any]], reading: str = COMPLEXITY
     return styled(figure, "OOD accuracy against complexity (rings: training data not fit)")
 
 
-def over_sizes(rows: Sequence[dict[str, Any]], size: str, title: str, value: str = "ood") -> go.Figure:
-    """Accuracy of the paper's two settings against the size of the training set, a point for each seed."""
+def over_sizes(
+    rows: Sequence[dict[str, Any]], title: str, value: Value, y_title: str, *, share: bool = True
+) -> go.Figure:
+    """A number of the paper's two settings over training examples: the mean, and a point for each seed."""
     figure = go.Figure()
     for arm, name in ARMS.items():
-        own = [row for row in rows if (row["gamma"], row["weight_decay"]) == arm]
-        sizes = sorted({row[size] for row in own})
-        by_size = [[row[value] for row in own if row[size] == n] for n in sizes]
+        points: dict[int, list[float]] = {}
+        for row in rows:
+            if (row["gamma"], row["weight_decay"]) == arm and (one := value(row)) is not None:
+                points.setdefault(row["n_samples"], []).append(one)
+        sizes = sorted(points)
         dashes = {"line": {"dash": "dash"}} if arm == LARGE else {}
         figure.add_scatter(
-            x=sizes, y=[fmean(of) for of in by_size], name=name, mode="lines+markers", **dashes
+            x=sizes, y=[fmean(points[n]) for n in sizes], name=name, mode="lines+markers", **dashes
         )
         figure.add_scatter(
-            x=[row[size] for row in own],
-            y=[row[value] for row in own],
+            x=[n for n in sizes for _ in points[n]],
+            y=[one for n in sizes for one in points[n]],
             mode="markers",
             marker={"size": 5, "color": "grey"},
             showlegend=False,
         )
     figure.update_xaxes(title="training examples", type="log")
-    figure.update_yaxes(title=f"{value.upper()} accuracy", range=[-0.04, 1.04])
+    figure.update_yaxes(title=y_title, rangemode="tozero", range=[-0.04, 1.04] if share else None)
     figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)
     return styled(figure, title)

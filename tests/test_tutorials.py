@@ -54,7 +54,7 @@ def texts(notebook):
 class TestStored:
     def test_tutorials_are_numbered_without_gaps(self):
         numbers = [int(path.name.split("_")[0]) for path in TUTORIALS]
-        assert len(numbers) == 7 and numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) == 8 and numbers == list(range(1, len(numbers) + 1))
 
     def test_it_is_a_valid_notebook(self, notebook):
         nbformat.validate(notebook)
@@ -145,7 +145,7 @@ class TestRender:
         assert after(render.LARGEST_HTML) == {"text/html", "text/plain"}
         assert after(render.LARGEST_HTML + 1) == {"text/plain"}
 
-    @pytest.mark.parametrize("n_points", [3, 100_000])
+    @pytest.mark.parametrize("n_points", [3, pytest.param(100_000, marks=pytest.mark.slow)])
     def test_a_figure_gets_a_picture_and_loses_its_page_and_what_is_too_large(self, n_points):
         for needed in ("kaleido", "PIL"):
             pytest.importorskip(needed, reason="the extra [tutorials] is not installed")

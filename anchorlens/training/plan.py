@@ -26,6 +26,7 @@ from anchorlens.files.checkpoint import training_set
 from anchorlens.models.stacked.forward import logits_at_end
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.shared.base import Task
 from anchorlens.training.adamw import MOMENTS
 from anchorlens.training.engine import Engine
 from anchorlens.training.engines import engine_of
@@ -175,17 +176,18 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
         if stack.step == 1:  # it allocates and captures; where one update takes long it is the measurement
             first = time.perf_counter() - started
             if first > seconds:
-                return first, _per_sequence(stack, data.tokens[:64])
-    return (elapsed - first) / (stack.step - 1), _per_sequence(stack, data.tokens[:1024])
+                return first, _per_sequence(stack, data.tokens[:64], runs[0].task)
+    return (elapsed - first) / (stack.step - 1), _per_sequence(stack, data.tokens[:1024], runs[0].task)
 
 
-def _per_sequence(stack: Engine, tokens: Tensor) -> float:
+def _per_sequence(stack: Engine, tokens: Tensor, task: Task) -> float:
+    """Seconds for one of the task's longest sequences."""
     model = stack.model(0)
     with torch.inference_mode():
         model(tokens[:8]).sum().item()
         started = time.perf_counter()
         model(tokens).sum().item()  # waits for the device
-    return (time.perf_counter() - started) / len(tokens)
+    return (time.perf_counter() - started) / tokens.numel() * task.seq_len
 
 
 def _sequences_asked(run: RunConfig) -> int:

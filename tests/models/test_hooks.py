@@ -129,7 +129,7 @@ model, task, draw = user_built().train(), AnchorTask(), random.Random(0)
 model.blocks[0].attn.hook_pattern.add_hook(own := lambda value, hook: None)
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 interrupted = 0
-for _ in range(200):
+for _ in range(80):
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0002, 0.015))
@@ -143,7 +143,7 @@ for _ in range(200):
     assert sum(len(point._forward_hooks) for point in points) == 1, interrupted
     assert all(module.training for module in model.modules()), interrupted
     assert model.context_level == 0 and torch.is_grad_enabled(), (interrupted, torch.is_grad_enabled())
-assert interrupted > 20, interrupted
+assert interrupted > 10, interrupted
 """
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)

@@ -1,13 +1,16 @@
 """Linear maps of K models at once, with the matrix products that are fastest where they run.
 
-On CUDA and in float64 a batched product. In float32 on the CPU torch's own products go to MKL, which
-leaves AVX-512 unused on processors that are not Intel's; oneDNN, which torch ships too, uses it on all
-of them (2.2 times as fast on an AMD EPYC, docs/speed.md). Its products are reached through the operator
-that `torch.compile` emits for linear layers and through the weight gradient of a 1 x 1 convolution.
+On CUDA and in float64 a batched product; in float32 on a processor of Intel's too, where they go to MKL.
+On others MKL leaves AVX-512 unused; oneDNN, which torch ships too, uses it on all of them (2.2 times as fast
+on an AMD EPYC, docs/speed.md). Its products are reached through the operator that `torch.compile` emits for
+linear layers and through the weight gradient of a 1 x 1 convolution.
 """
 
 from __future__ import annotations
 
+import functools
+import platform
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,7 +65,20 @@ class _Linear(torch.autograd.Function):
 
 def uses_onednn(x: Tensor) -> bool:
     """Whether the products of such a tensor go to oneDNN."""
-    return x.device.type == "cpu" and x.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    there = torch.backends.mkldnn.is_available() and not _mkl_is_at_home()
+    return x.device.type == "cpu" and x.dtype == torch.float32 and there
+
+
+@functools.cache
+def _mkl_is_at_home() -> bool:
+    """Whether torch's own products go to MKL on a processor of Intel's."""
+    if not torch.backends.mkl.is_available():
+        return False
+    try:
+        known = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:  # not on Linux
+        known = platform.processor()
+    return "GenuineIntel" in known
 
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None, bf16: bool) -> Tensor:

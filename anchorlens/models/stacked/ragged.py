@@ -23,7 +23,7 @@ from anchorlens.models.stacked.layout import Parameters
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-_GROUPS = 4
+GROUPS = 4
 """Groups of sequences that attention is given by themselves: more are less padding, and more calls."""
 _SMALLEST_GROUP = 8
 _MULTIPLE = 64
@@ -84,7 +84,7 @@ class RaggedBatch:
         there = at < lengths[order].unsqueeze(-1)  # [sequence, pos]
         asked = scored[order, :n_pos] & there
         sizes, groups = lengths[order], []
-        for some in torch.arange(len(order)).split(max(_SMALLEST_GROUP, -(-len(order) // _GROUPS))):
+        for some in torch.arange(len(order)).split(max(_SMALLEST_GROUP, -(-len(order) // GROUPS))):
             longest = int(sizes[some[-1]])
             mine, mine_asked = there[some, :longest], asked[some, :longest]
             slots, end_slots = (mask.flatten().nonzero().squeeze(1) for mask in (mine, mine_asked))

@@ -138,6 +138,7 @@ class TestTables:
         ]
         assert held_out.calibration_error(found).startswith("0.450 (")  # (|.95 - .5| + |.55 - 1|) / 2
 
+    @pytest.mark.slow
     def test_every_table_is_drawn(self, rows, monkeypatch):
         two = {name: held_out.ABLATIONS[name] for name in ("none", "both")}
         monkeypatch.setattr(held_out, "ABLATIONS", two)

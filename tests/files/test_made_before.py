@@ -41,10 +41,13 @@ def equal(a, b):
 
 @pytest.fixture(scope="module")
 def expected():
-    """The weights of the finished run, by this machine: another one may differ from it in the last digits."""
+    """The weights of the finished run, by this machine: another may differ in the digits of every update."""
     here = train(*stored_run(BEFORE / "finished")).checkpoint.weights
     there = weights_of(BEFORE / "finished/ckpt.pt")
-    assert all(torch.allclose(weight, there[name], atol=1e-3) for name, weight in here.items())
+    far = {
+        name: (weight - there[name]).norm() / there[name].norm().clamp(min=1) for name, weight in here.items()
+    }
+    assert max(far.values()) < 0.02
     return here if equal(here, there) else None
 
 
@@ -124,6 +127,7 @@ class TestASweep:
         assert sweep(runs, copied, engine="serial", retry_failed=True).counts == {"finished": 4}
         assert not path.exists() and open_sweep(copied).counts == {"finished": 4}
 
+    @pytest.mark.slow
     def test_draws(self, copied, tmp_path):
         open_sweep(copied).diagram(tmp_path / "diagram.html")
         first, *others = open_sweep(copied)
@@ -147,7 +151,10 @@ class TestARun:
         assert result.status == "finished" and result.checkpoint.step == 400
         assert equal(result.checkpoint.weights, weights_of(BEFORE / "finished/ckpt.pt"))
 
-    @pytest.mark.parametrize("execution", [{}, {"log_every": 25, "eval_every": 200, "n_checkpoints": 3}])
+    @pytest.mark.parametrize(
+        "execution",
+        [{}, pytest.param({"log_every": 25, "eval_every": 200, "n_checkpoints": 3}, marks=pytest.mark.slow)],
+    )
     def test_killed_goes_on_to_the_same_bits(self, tmp_path, execution, expected):
         copy = shutil.copytree(BEFORE / "killed", tmp_path / "killed")
         run = stored_run(copy)

@@ -273,7 +273,7 @@ def test_the_start_of_a_run_is_asked_for_where_it_is_not_known(foreign):
 
 @pytest.mark.skipif(browser() is None, reason="kaleido and Chromium are not both here")
 @pytest.mark.filterwarnings("ignore")  # the browser's driver leaves sockets to the garbage collector
-@pytest.mark.parametrize("suffix", [".png", ".svg"])
+@pytest.mark.parametrize("suffix", [".png", pytest.param(".svg", marks=pytest.mark.slow)])
 def test_a_still_picture(suffix, tmp_path):
     path = tmp_path / f"picture{suffix}"
     figures.save(stable_rank(build_model(CONFIG)).plot(), path)

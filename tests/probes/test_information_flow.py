@@ -109,6 +109,7 @@ class TestRoutes:
         assert list(found["symmetric"].values()) == pytest.approx([0, 0, 1], abs=1e-9)
         assert list(found["gathered"].values()) == pytest.approx([0, 0, 1], abs=1e-9)
 
+    @pytest.mark.slow
     def test_a_random_start_has_no_route(self):
         for seed in range(4):
             result = information_flow(build_model(ModelConfig(gamma=0.5), seed=seed), PAPER)

@@ -30,6 +30,7 @@ class TestKeyToken:
         assert result.silhouette_ordered < 0.1
         assert result.mirror_merge == pytest.approx(0, abs=1e-9)
 
+    @pytest.mark.slow
     def test_a_random_start_has_none(self):
         for seed in range(3):
             result = mask_key_token(build_model(ModelConfig(gamma=0.5), seed=seed), PAPER)

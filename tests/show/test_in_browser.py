@@ -21,7 +21,7 @@ def browser(tmp_path_factory):
         yield opened
 
 
-@pytest.mark.parametrize("name", [pytest.param("one", marks=pytest.mark.slow), "several"])
+@pytest.mark.parametrize("name", ["one", pytest.param("several", marks=pytest.mark.slow)])
 def test_every_picture_is_drawn_and_nothing_complains(browser, request, name):
     browser.open(request.getfixturevalue(name))
     assert browser.evaluate(DRAWN) < 16  # those far below wait
@@ -60,7 +60,7 @@ def test_it_follows_the_colour_scheme(browser, one):
     assert dark == ["#e5e9ef", "rgb(20, 24, 30)"]
 
 
-@pytest.mark.parametrize("name", ["one", "several"])
+@pytest.mark.parametrize("name", ["one", pytest.param("several", marks=pytest.mark.slow)])
 def test_a_phone_needs_no_scrolling_sideways(browser, request, name):
     browser.open(request.getfixturevalue(name), width=360, height=740)
     browser.evaluate(VISIT)
@@ -68,6 +68,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser, request, name):
     assert not browser.complaints()
 
 
+@pytest.mark.slow
 def test_print_has_every_picture(browser, one):
     browser.open(one, dark=True)
     pdf = browser.printed()

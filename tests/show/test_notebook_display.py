@@ -78,6 +78,7 @@ class TestDisplay:
             assert drawn in re.sub(r"<script.*?</script>", "", shown, flags=re.S)
 
     @needs_chromium
+    @pytest.mark.slow
     def test_a_picture_waits_for_plotly_js_that_stands_below_it(self, tmp_path, monkeypatch):
         monkeypatch.setattr(picture.Picture, "_cell_with_library", None)
         figure = stable_rank(build_model(ModelConfig())).plot()

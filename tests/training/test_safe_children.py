@@ -57,6 +57,7 @@ def test_the_folder_is_hostile(hostile):
     assert "multiprocessing" in marker.read_text()
 
 
+@pytest.mark.slow
 def test_audit_in_two_processes(hostile, anchorlens):
     folder, marker = hostile
     rows = [f"{key},{a},{b},{key + a + b}" for key in range(10, 16) for a in (1, 2) for b in (1, 2)]
@@ -66,6 +67,7 @@ def test_audit_in_two_processes(hostile, anchorlens):
     assert not marker.exists(), marker.read_text()
 
 
+@pytest.mark.slow
 def test_a_local_sweep(hostile, monkeypatch):
     """From this process, which looks for modules where the installed command does: not in the folder."""
     pytest.importorskip("distributed", reason="needs the extra [cluster]")

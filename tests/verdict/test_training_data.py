@@ -92,6 +92,7 @@ class TestOnTheCommandLine:
         assert "train longer" not in text and text.count("give them: training_set") == 1
         assert "not known: train accuracy" not in text
 
+    @pytest.mark.slow
     def test_they_are_for_those_that_do_not_carry_their_own(self, files):
         phase3 = checkpoints.shipped()[-1]
         done = call("classify", files / "untold.pt", phase3, "--json", "--train-data", files / "data.csv")

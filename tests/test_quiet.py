@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 
-import pytest
 from foreign_checkpoints import write_bare, write_hugging_face, write_released
 
 from anchorlens.models.config import VARIANTS
@@ -59,7 +58,6 @@ def said(code, folder):
     return done.stdout + done.stderr
 
 
-@pytest.mark.slow
 def test_importing_and_all_the_rest_is_quiet(tmp_path):
     folders = [tmp_path / name for name in ("bare", "hugging_face", "released")]
     for folder in folders:

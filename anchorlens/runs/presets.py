@@ -45,9 +45,19 @@ _GPT2_RECIPE = {
 }
 """Shape, batch and constant learning rate are those of the released code for these figures, which asks for
 5,000 epochs; gamma, weight decay and epochs are ours."""
-_SCAN, _COGS, _PRONTOQA = (
-    {"d_vocab": d_vocab, "n_ctx": n_ctx} for d_vocab, n_ctx in ((23, 59), (836, 543), (78, 119))
-)
+_IN_WORDS = {
+    "scan": (23, 59, 2222, 11_111),
+    "cogs": (836, 543, 5000, 10_000),
+    "prontoqa": (78, 119, 20_000, 20_000),
+}
+"""Task -> size of its vocabulary, longest sequence, training examples: ours and at the papers' shape."""
+
+
+def _in_words(kind: str, n_samples: int, model: dict[str, Any], recipe: dict[str, Any]) -> Parts:
+    d_vocab, n_ctx, *_ = _IN_WORDS[kind]
+    sizes = {"d_vocab": d_vocab, "n_ctx": n_ctx}
+    return {"task": {"kind": kind}, "model": model | sizes, "train": recipe | {"n_samples": n_samples}}
+
 
 PRESETS: dict[str, Parts] = {
     "quick": {},
@@ -75,36 +85,8 @@ PRESETS: dict[str, Parts] = {
         "model": {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256, "d_vocab": 13, "n_ctx": 9},
         "train": _ADDITION,
     },
-    "scan": {
-        "task": {"kind": "scan"},
-        "model": {**_WORDS, **_SCAN},
-        "train": {**_WORD_RECIPE, "n_samples": 2222},
-    },
-    "cogs": {
-        "task": {"kind": "cogs"},
-        "model": {**_WORDS, **_COGS},
-        "train": {**_WORD_RECIPE, "n_samples": 5000},
-    },
-    "prontoqa": {
-        "task": {"kind": "prontoqa"},
-        "model": {**_WORDS, **_PRONTOQA},
-        "train": {**_WORD_RECIPE, "n_samples": 20_000},
-    },
-    "paper-scan": {
-        "task": {"kind": "scan"},
-        "model": {**_GPT2_SMALL, **_SCAN},
-        "train": {**_GPT2_RECIPE, "n_samples": 11_111},
-    },
-    "paper-cogs": {
-        "task": {"kind": "cogs"},
-        "model": {**_GPT2_SMALL, **_COGS},
-        "train": {**_GPT2_RECIPE, "n_samples": 10_000},
-    },
-    "paper-prontoqa": {
-        "task": {"kind": "prontoqa"},
-        "model": {**_GPT2_SMALL, **_PRONTOQA},
-        "train": {**_GPT2_RECIPE, "n_samples": 20_000},
-    },
+    **{kind: _in_words(kind, n, _WORDS, _WORD_RECIPE) for kind, (*_, n, _) in _IN_WORDS.items()},
+    **{f"paper-{kind}": _in_words(kind, n, _GPT2_SMALL, _GPT2_RECIPE) for kind, (*_, n) in _IN_WORDS.items()},
 }
 """Preset -> what it changes. An unnamed field has its default, which is the `quick` preset's value."""
 

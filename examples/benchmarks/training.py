@@ -10,9 +10,9 @@ batches of the same data. The others run under torch's defaults, ours under the 
 a noisy machine is noisy for all; a number is the median over the turns, and a ratio is the median over the
 turns of the ratio within a turn. `share of limit` is the time that the matrix products of our update would
 take at the rate of the machine, over the time it took; of sequences of many lengths it is not known.
---side-by-side trains so many members at the same
-time, in threads and in processes. --scaling times ours and eager HookedTransformer over models, width, depth,
-length and batch, and draws it (.svg and .png need kaleido: pip install '.[export]').
+--side-by-side trains so many members at the same time, in threads and in processes. --scaling times ours and
+eager HookedTransformer over models, width, depth, length and batch, and draws it (.svg and .png need kaleido:
+pip install '.[export]').
 """
 
 from __future__ import annotations

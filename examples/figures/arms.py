@@ -94,18 +94,20 @@ def asked(
         every = {**axes, "seed": given.seed, **changed, **({"lr": lr} if lr else {})}
         return grid(preset, every, **{name: value for name, value in fields.items() if name not in every})
 
-    wanted = []
+    wanted: list[RunConfig] = []
     if given.gamma and given.weight_decay:
         wanted += runs(gamma=given.gamma, weight_decay=given.weight_decay)
     for gamma, decay in ARMS:
         if sizes:
             wanted += runs(gamma=[gamma], weight_decay=[decay], n_samples=sizes)
-        if given.lr:
+    usual_rates = {run.train.lr for run in wanted}
+    if given.lr:
+        for gamma, decay in ARMS:
             wanted += runs(gamma=[gamma], weight_decay=[decay], lr=given.lr)
     wanted = list(dict.fromkeys(wanted))
     cells = as_trained(given, wanted) if given.as_trained else trained(given, wanted)
     every = [measure(cell, ("n_samples", "lr"), measures, fit) for cell in cells]
-    usual = [row for row in every if row["lr"] not in given.lr]
+    usual = [row for row in every if row["lr"] in usual_rates]
     return Rows(
         every,
         [row for row in usual if row["n_samples"] == n_samples],

@@ -13,6 +13,7 @@ from sweeping import finished
 
 from anchorlens import classify, load_checkpoint, train
 from anchorlens.cli import app
+from anchorlens.models.stacked import linear
 from anchorlens.runs.identity import execution_fields, recipe
 from anchorlens.sweep import grid, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
@@ -39,15 +40,22 @@ def equal(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def products_of_before():
+    """By oneDNN on every processor, as when these runs were made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear, "_mkl_on_intel", lambda: False)
+        yield
+
+
 @pytest.fixture(scope="module")
 def expected():
-    """The weights of the finished run, by this machine: another may differ in the digits of every update."""
+    """The weights of the finished run, by this machine: another one may differ from it in the last digits."""
     here = train(*stored_run(BEFORE / "finished")).checkpoint.weights
     there = weights_of(BEFORE / "finished/ckpt.pt")
-    far = {
-        name: (weight - there[name]).norm() / there[name].norm().clamp(min=1) for name, weight in here.items()
-    }
-    assert max(far.values()) < 0.02
+    # no attention pattern depends on the biases of the keys: their gradient is what rounding leaves
+    read = [name for name in here if not name.endswith("b_K")]
+    assert all(torch.allclose(here[name], there[name], atol=1e-3) for name in read)
     return here if equal(here, there) else None
 
 
@@ -75,7 +83,7 @@ class TestASweep:
         command = ["sweep", *flags, "--engine", "serial", "--out", str(copied)]
         for more, said in ((["--dry-run"], "4 of them are in"), ([], "4 finished")):
             done = CliRunner().invoke(app, [*command, *more])
-            assert done.exit_code == 0 and said in done.stdout
+            assert done.exit_code == 0 and said in " ".join(done.stdout.split())
         assert finished(copied) == before
 
     def test_is_extended_by_cells_with_new_ids(self, copied):

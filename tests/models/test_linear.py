@@ -1,5 +1,7 @@
 """Linear maps by either library: the same products and gradients."""
 
+import platform
+
 import pytest
 import torch
 
@@ -8,14 +10,14 @@ from anchorlens.models.stacked.linear import linear
 
 
 @pytest.fixture(params=[True, False], ids=["MKL", "oneDNN"])
-def at_home(request, monkeypatch):
-    monkeypatch.setattr(module, "_mkl_is_at_home", lambda: request.param)
+def library(request, monkeypatch):
+    monkeypatch.setattr(module, "_mkl_on_intel", lambda: request.param)
 
 
 @pytest.mark.parametrize("rows", [10, 1024, 1030])
 @pytest.mark.parametrize("members", [1, 2])
 @pytest.mark.parametrize("biased", [True, False])
-def test_products_and_gradients_are_those_of_float64(at_home, rows, members, biased):
+def test_products_and_gradients_are_those_of_float64(library, rows, members, biased):
     generator = torch.Generator().manual_seed(0)
     shapes = [(members, rows, 24), (members, 24, 40), *([(members, 40)] if biased else [])]
     operands = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
@@ -31,6 +33,22 @@ def test_products_and_gradients_are_those_of_float64(at_home, rows, members, bia
         torch.testing.assert_close(mine, exact, rtol=1e-4, atol=1e-3)
 
 
-def test_the_processor_is_looked_up_once():
-    assert module._mkl_is_at_home() is module._mkl_is_at_home()
-    assert isinstance(module._mkl_is_at_home(), bool)
+@pytest.mark.parametrize(
+    ("said", "mkl", "chosen"),
+    [
+        ("vendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R)", True, True),
+        ("vendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R)", False, False),
+        ("vendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC", True, False),
+        ("", True, False),
+    ],
+)
+def test_mkl_is_chosen_where_it_is_and_the_processor_is_intels(monkeypatch, said, mkl, chosen):
+    monkeypatch.setattr(module, "_processor", lambda info: said)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    assert module._mkl_on_intel.__wrapped__() is chosen
+
+
+def test_the_processor_by_its_file_and_without(tmp_path):
+    (tmp_path / "cpuinfo").write_bytes(b"vendor_id\t: GenuineIntel\xff\n")
+    assert "GenuineIntel" in module._processor(tmp_path / "cpuinfo")
+    assert module._processor(tmp_path / "none") == platform.processor()

@@ -210,8 +210,8 @@ def test_two_models_of_one_engine_are_as_each_alone():
     for k, run in enumerate(runs):
         alone = FunctionalEngine([run], [data[k]], torch.device("cpu"))
         alone.advance(7)
-        for name, weight in alone.weights(0).items():
-            assert torch.equal(weight, both.weights(k)[name]), name
+        for name, weight in alone.weights(0).items():  # rounding may differ, noise of a seed is far larger
+            torch.testing.assert_close(weight, both.weights(k)[name], rtol=0, atol=1e-10, msg=name)
 
 
 def test_the_plain_gradient_is_that_of_the_loss():

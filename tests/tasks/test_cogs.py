@@ -21,7 +21,7 @@ from anchorlens.randomness import generator
 from anchorlens.runs.identity import identity
 from anchorlens.tasks.cogs import files
 from anchorlens.tasks.cogs.files import HASHES, published_files
-from anchorlens.tasks.cogs.task import STRUCTURAL, UNKNOWN
+from anchorlens.tasks.cogs.task import MEAN_LENGTH, N_TEST, STRUCTURAL, UNKNOWN
 from anchorlens.tasks.kinds import read_task
 from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.words import EOS, SEP
@@ -125,6 +125,8 @@ class TestPublished:
         lengths = {name: task.vocabulary.length(examples) for name, examples in task.splits.items()}
         assert max(found.max() for found in lengths.values()) == task.seq_len == 543
         assert task.training_width == lengths["train"].max() == 177
+        asked = [*lengths["id"], *lengths["ood"]]
+        assert len(asked) == N_TEST and round(sum(asked) / N_TEST) == MEAN_LENGTH
 
     def test_words_that_are_never_trained_set_a_ceiling(self):
         unreachable = [UNKNOWN in answer.split() for answer in self.TASK.splits["ood"].answers]

@@ -67,7 +67,6 @@ def test_audit_in_two_processes(hostile, anchorlens):
     assert not marker.exists(), marker.read_text()
 
 
-@pytest.mark.slow
 def test_a_local_sweep(hostile, monkeypatch):
     """From this process, which looks for modules where the installed command does: not in the folder."""
     pytest.importorskip("distributed", reason="needs the extra [cluster]")

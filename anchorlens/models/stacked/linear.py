@@ -1,9 +1,10 @@
 """Linear maps of K models at once, with the matrix products that are fastest where they run.
 
-On CUDA and in float64 a batched product; in float32 on a processor of Intel's too, where they go to MKL.
-On others MKL leaves AVX-512 unused; oneDNN, which torch ships too, uses it on all of them (2.2 times as fast
-on an AMD EPYC, docs/speed.md). Its products are reached through the operator that `torch.compile` emits for
-linear layers and through the weight gradient of a 1 x 1 convolution.
+On CUDA and in float64 they are torch's batched products. In float32 on the CPU too if the processor is
+Intel's: there torch's products are MKL's, and fastest. On other processors MKL leaves AVX-512 unused, and
+oneDNN, which torch ships too, does not (2.2 times as fast on an AMD EPYC, docs/speed.md). Its products are
+reached through the operator that `torch.compile` emits for linear layers and through the weight gradient of
+a 1 x 1 convolution.
 """
 
 from __future__ import annotations
@@ -65,20 +66,22 @@ class _Linear(torch.autograd.Function):
 
 def uses_onednn(x: Tensor) -> bool:
     """Whether the products of such a tensor go to oneDNN."""
-    there = torch.backends.mkldnn.is_available() and not _mkl_is_at_home()
-    return x.device.type == "cpu" and x.dtype == torch.float32 and there
+    fastest = torch.backends.mkldnn.is_available() and not _mkl_on_intel()
+    return x.device.type == "cpu" and x.dtype == torch.float32 and fastest
 
 
 @functools.cache
-def _mkl_is_at_home() -> bool:
-    """Whether torch's own products go to MKL on a processor of Intel's."""
-    if not torch.backends.mkl.is_available():
-        return False
+def _mkl_on_intel() -> bool:
+    """Whether torch's own products are MKL's and the processor is Intel's."""
+    return torch.backends.mkl.is_available() and "GenuineIntel" in _processor(Path("/proc/cpuinfo"))
+
+
+def _processor(info: Path) -> str:
+    """What the system says of its processor: Linux's file, elsewhere what Python knows."""
     try:
-        known = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
-    except OSError:  # not on Linux
-        known = platform.processor()
-    return "GenuineIntel" in known
+        return info.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return platform.processor()
 
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None, bf16: bool) -> Tensor:

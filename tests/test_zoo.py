@@ -1,0 +1,92 @@
+"""`examples/zoo.py`: what is held out has nothing of what is fit on, and the table only grows."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anchorlens import ModelConfig, build_model, load_checkpoint
+from anchorlens.checkpoints import shipped
+from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.training.schedule import trajectory_steps
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import zoo  # noqa: E402
+from calibration.likeness import Inputs, likeness, mirror_of, other_pairs  # noqa: E402
+from calibration.runs import GROUPS, MOMENTS, runs  # noqa: E402
+
+
+def flat(run):
+    """Every field of model and training."""
+    return {**run.model.to_dict(), **run.train.to_dict()}
+
+
+def of_group(name):
+    return [run for key, run in runs().items() if key.startswith(name)]
+
+
+class TestRuns:
+    def test_are_the_same_each_time_and_as_many_as_are_asked(self):
+        assert runs() == runs() and len(runs()) == sum(group.n for group in GROUPS.values()) >= 600
+
+    def test_what_is_held_out_differs_from_what_is_fit_on(self):
+        fit, others = of_group("fit"), [run for key, run in runs().items() if not key.startswith("fit")]
+        assert {run.train.seed for run in fit}.isdisjoint(run.train.seed for run in others)
+        held_out = [("d_model", {96, 192}), ("n_layers", {5}), ("variant", {"released"}), ("lr", {1e-3})]
+        for name, values in held_out:
+            assert values.isdisjoint(flat(run)[name] for run in fit)
+            assert sum(flat(run)[name] in values for run in others) >= 70
+
+    def test_every_moment_has_a_checkpoint(self):
+        for run in list(runs().values())[:50]:
+            steps = np.array(trajectory_steps(run.train)) / run.train.total_steps
+            for moment in MOMENTS:
+                assert abs(steps - moment).min() <= 0.12 * moment
+
+
+class TestLikeness:
+    def test_of_a_model_that_composes_is_that_of_the_target_at_the_end(self):
+        (path,) = [path for path in shipped() if path.stem == "phase3"]
+        checkpoint = load_checkpoint(path)
+        found = likeness(checkpoint.build_model(), checkpoint.task)
+        random = likeness(build_model(ModelConfig(gamma=0.5)), AnchorTask())
+        name = "likeness of target at the end before the last MLP.nearest_same"
+        assert found[name] > 0.9 and random[name] < 0.2 and set(found) == set(random)
+        assert found[f"unseen {name}"] > 0.6
+
+    def test_compares_other_pairs_and_mirrors_of_one_key(self):
+        task = AnchorTask()
+        inputs = Inputs(task, [(1, 2), (2, 1), (1, 1)])
+        n = len(inputs.x) // 3
+        others, mirrored = other_pairs(inputs, inputs), mirror_of(inputs, inputs)
+        assert not others[:n, : 2 * n].any() and others[:n, 2 * n :].all()
+        assert (mirrored[:n, n : 2 * n] == np.eye(n, dtype=bool)).all() and not mirrored[2 * n :].any()
+
+
+class TestTable:
+    @pytest.fixture
+    def small(self, monkeypatch):
+        run = next(iter(runs().values()))
+        train = type(run.train)(
+            steps=20, n_samples=64, batch_size=4, n_checkpoints=9, warmup_steps=2, eval_every=20
+        )
+        run = run._replace(train=train, model=ModelConfig(n_layers=2, d_model=8, d_head=4, d_mlp=8))
+        monkeypatch.setattr(zoo, "runs", lambda: {"held-out-seeds-000": run})
+
+    def test_a_run_is_trained_once_and_has_a_row_for_each_moment(self, small, tmp_path, monkeypatch, capsys):
+        table = tmp_path / "zoo.parquet"
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            ["zoo.py", "--out", str(tmp_path / "runs"), "--table", str(table), "--engine", "serial"],
+        )
+        zoo.main()
+        found = pd.read_parquet(table)
+        assert found["moment"].tolist() == list(MOMENTS) and set(found["group"]) == {"held-out seeds"}
+        assert found["label"].str.startswith("undecided").all() and found["step"].iloc[-1] == 20
+        assert found["interchange.accuracy"].notna().tolist() == [False] * 5 + [True]
+        assert found["training_regime.relative_change"].iloc[0] == 0
+        zoo.main()
+        assert "1 of 1 runs are in the table" in capsys.readouterr().out and len(pd.read_parquet(table)) == 6

@@ -20,7 +20,7 @@ from readings import Reading, verdict  # noqa: E402
 
 ALLOWED = (
     r"gamma \.\d+",  # which cells are meant
-    r"[Ww]eight decay (0 and \.1|\.01)\b",
+    r"[Ww]eight decay (0 and \.1|\.01|\.1)\b",
     r"ID >= \.90|OOD > \.50|train accuracy below \.90|above \.9\b|above \.3\b",  # thresholds
     r"train(ed)? (first )?reaches \.999",
     r"\(3,? 4\)|\(4,? 3\)|\([xy]; [^)]+\)",

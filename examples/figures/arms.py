@@ -228,7 +228,10 @@ def over_sizes(
             marker={"size": 5, "color": "grey"},
             showlegend=False,
         )
-    figure.update_xaxes(title="training examples", type="log")
+    sizes = sorted({row["n_samples"] for row in rows})
+    figure.update_xaxes(
+        title="training examples", type="log", tickvals=sizes, ticktext=[f"{n:,}" for n in sizes]
+    )
     figure.update_yaxes(title=y_title, rangemode="tozero", range=[-0.04, 1.04] if share else None)
     figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)
     return styled(figure, title)

@@ -27,6 +27,7 @@ import jinja2
 import numerals
 from claims_c import CLAIMS as OF_2405_05409
 from claims_j import CLAIMS as OF_2501_08537
+from claims_tasks import CLAIMS as OF_TASKS
 from readings import Reading, verdict
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -34,7 +35,7 @@ TEMPLATE = DOCS / "replication.md.jinja"
 PAGE = DOCS / "replication.md"
 FIGURES = DOCS / "images/figures"
 
-CLAIMS = {**OF_2405_05409, **OF_2501_08537}
+CLAIMS = {**OF_2405_05409, **OF_2501_08537, **OF_TASKS}
 VARIANTS = {
     "gpt2": "`gpt2` (pre-norm, {})",
     "postnorm": "`postnorm` (post-norm, {}, true fan-in)",
@@ -258,6 +259,7 @@ def written(template: Path = TEMPLATE) -> str:
         "solved": lambda run: f"{run['solution'] or '-'} ({numerals.short(run['lr'])})",
         "of_pair": lambda ratios, pair: ratios[pair],
         "sum_of": lambda by_seed: sum(by_seed.values()),
+        "grouped": lambda count: f"{count:,}",
         "prefixed": lambda text, before: f"{before} {text}",
         "word": lambda numbers, figure: word(figure, numbers),
     }

@@ -1,0 +1,103 @@
+"""The claims of arXiv 2501.08537 on realistic tasks as readings of the figures' JSONs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from arms import COMPLEXITY, LARGE, SMALL
+from readings import IN_ORDER, Claims, Numbers, Reading
+
+Row = Mapping[str, Any]
+
+
+def scan(numbers: Numbers) -> list[Reading]:
+    """Figure 7A: the two settings over sizes and learning rates, and the grid of gamma and weight decay."""
+    claims: Mapping[str, Callable[[Sequence[Row]], Sequence[bool | None]]] = {
+        "at every size small initial weights with decay answer more OOD than large ones without": _at_the_end,
+        "also where each has just fit its training data, as far as both do": _at_fit,
+        "also with the best of several learning rates for each": _at_the_best_rate,
+        "at every weight decay, the larger gamma the more is answered": _along_gamma,
+        "at every gamma, the largest weight decay answers more than none": _by_decay,
+        "the lower the stable rank of W_Q, the more is answered": _along_rank,
+    }
+    seeds = sorted({row["seed"] for row in numbers["cells"]})
+    own = {seed: [row for row in numbers["cells"] if row["seed"] == seed] for seed in seeds}
+    return [
+        Reading(says, {str(seed): [one for one in asked(own[seed]) if one is not None] for seed in seeds})
+        for says, asked in claims.items()
+    ]
+
+
+def commonest(rows: Iterable[Row], name: str) -> list[Row]:
+    """The rows with the commonest value of a field: the usual learning rate, the size of the grid."""
+    rows = list(rows)
+    ((value, _),) = Counter(row[name] for row in rows).most_common(1)
+    return [row for row in rows if row[name] == value]
+
+
+def in_order(points: Iterable[tuple[float, float]]) -> bool | None:
+    """Whether three quarters of the pairs of points that differ in both rise; None without such a pair."""
+    rises = [(a < c) == (b < d) for (a, b), (c, d) in combinations(points, 2) if a != c and b != d]
+    return sum(rises) / len(rises) >= IN_ORDER if rises else None
+
+
+def _setting(rows: Iterable[Row], setting: tuple[float, float]) -> list[Row]:
+    return [row for row in rows if (row["gamma"], row["weight_decay"]) == setting]
+
+
+def _by_size(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """The two settings at the usual rate, size by size."""
+    usual = commonest(rows, "lr")
+    small = {row["n_samples"]: row for row in _setting(usual, SMALL)}
+    large = {row["n_samples"]: row for row in _setting(usual, LARGE)}
+    return [(large[n], small[n]) for n in sorted(large.keys() & small.keys())]
+
+
+def _at_the_end(rows: Sequence[Row]) -> list[bool]:
+    return [small["ood"] > large["ood"] for large, small in _by_size(rows)]
+
+
+def _at_fit(rows: Sequence[Row]) -> list[bool]:
+    found = [(large["at_fit"]["ood"], small["at_fit"]["ood"]) for large, small in _by_size(rows)]
+    return [small > large for large, small in found if None not in (large, small)]
+
+
+def _at_the_best_rate(rows: Sequence[Row]) -> list[bool]:
+    asked = commonest(rows, "n_samples")
+    if len({row["lr"] for row in asked}) == 1:
+        return []
+    large, small = (max(row["ood"] for row in _setting(asked, setting)) for setting in (LARGE, SMALL))
+    return [small > large]
+
+
+def _grid(rows: Sequence[Row]) -> list[Row]:
+    return commonest(commonest(rows, "lr"), "n_samples")
+
+
+def _along_gamma(rows: Sequence[Row]) -> list[bool | None]:
+    decays = sorted({row["weight_decay"] for row in _grid(rows)})
+    return [
+        in_order((row["gamma"], row["ood"]) for row in _grid(rows) if row["weight_decay"] == decay)
+        for decay in decays
+    ]
+
+
+def _by_decay(rows: Sequence[Row]) -> list[bool]:
+    ood = {(row["gamma"], row["weight_decay"]): row["ood"] for row in _grid(rows)}
+    most = max(decay for _, decay in ood)
+    return [
+        ood[gamma, most] > ood[gamma, 0.0]
+        for gamma, decay in sorted(ood)
+        if decay == most > 0 and (gamma, 0.0) in ood
+    ]
+
+
+def _along_rank(rows: Sequence[Row]) -> list[bool | None]:
+    return [in_order((-row[COMPLEXITY[0]], row["ood"]) for row in _grid(rows))]
+
+
+CLAIMS: Claims = {"J7A": ("j7a_scan_turn_left", scan)}
+"""Figure -> the JSON with its numbers, and the readings of it."""

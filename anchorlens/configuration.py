@@ -114,7 +114,7 @@ class Setting:
     """One field of a configuration, as pages and notebooks tell of it."""
 
     name: str
-    """Of the field."""
+    """The name of the field."""
     value: Any
     """What it is set to, JSON-ready."""
     meaning: str

@@ -10,6 +10,7 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.options import read_fields, read_toml, with_field_options
+from anchorlens.runs.presets import PRESETS
 
 
 @with_field_options
@@ -17,11 +18,7 @@ from anchorlens.cli.options import read_fields, read_toml, with_field_options
 def train_command(
     preset: Annotated[
         str | None,
-        typer.Option(
-            help="quick (default), paper-2l1h, paper-gpt2, paper-released, phase1, phase2, "
-            "phase2-commutative, phase3, addition, addition-reversed, scan, cogs, prontoqa, paper-scan, "
-            "paper-cogs or paper-prontoqa."
-        ),
+        typer.Option(help=f"{', '.join(PRESETS)}; quick where nothing is said."),
     ] = None,
     config: Annotated[
         Path | None,

@@ -24,11 +24,11 @@ class RunConfig(NamedTuple):
     """
 
     task: Any
-    """What is asked: a `Task`."""
+    """What the model is asked: a `Task`."""
     model: ModelConfig
-    """Of which model."""
+    """Shape and initialisation of the model."""
     train: TrainConfig
-    """Trained how."""
+    """Data, optimiser and schedule."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""

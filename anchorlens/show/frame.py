@@ -23,7 +23,7 @@ class Script:
     """A script that stands in the page."""
 
     name: str
-    """For people."""
+    """What the page calls it."""
     text: Markup
     """Its source, which ends no script element; it is not escaped, as nothing in it comes from a model."""
 

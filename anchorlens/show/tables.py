@@ -40,7 +40,7 @@ class Table:
     rows: Sequence[Sequence[str | Item]]
     """From top to bottom."""
     title: str = ""
-    """Above it."""
+    """Heading above the table; empty for none."""
     numbers: Sequence[int] = ()
     """Columns of numbers, which are not broken into lines; HTML puts them to the right."""
     strong: Sequence[bool] = ()

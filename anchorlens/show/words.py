@@ -29,7 +29,7 @@ class Caption(NamedTuple):
     """What stands beside a picture."""
 
     title: str
-    """A heading."""
+    """Heading above the picture of the probe."""
     how_to_read: str
     """One sentence."""
 

@@ -37,7 +37,7 @@ class Group:
     """Sequences of about equal length: consecutive rows of a batch."""
 
     n_sequences: int
-    """How many."""
+    """Number of sequences."""
     n_pos: int
     """Positions of the longest."""
     slots: Int[Tensor, " row"]

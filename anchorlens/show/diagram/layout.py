@@ -56,7 +56,7 @@ class Layout:
     """A map without its content."""
 
     x: Axis
-    """Across."""
+    """The field along the horizontal axis."""
     y: Axis | None
     """Up; None for one row."""
     squares: tuple[Square, ...]

@@ -26,7 +26,7 @@ HASHES = {
 
 
 class Line(NamedTuple):
-    """A line of a file."""
+    """A sentence of a published file, its logical form, and why it is there."""
 
     sentence: str
     logical_form: str

@@ -49,7 +49,7 @@ class Node(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One question."""
+    """A question: facts and rules, the statement that is true or false, and the deduction of its answer."""
 
     prompt: str
     """Rules, what the entity is, and `true or false : ...`; lower case, every mark a word of its own."""

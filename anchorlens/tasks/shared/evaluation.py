@@ -114,7 +114,7 @@ class Measured(Evaluation):
     """An evaluation that consists of its measures, and of pictures as data."""
 
     kind: str
-    """Of the task."""
+    """Which kind of task was asked: `addition`, `scan`."""
     declared: tuple[Metric, ...]
     """The metrics of the task."""
     measures: Mapping[str, Accuracy | None]

@@ -14,7 +14,7 @@ class Axes:
     """What every picture has: words above it, and two axes."""
 
     title: str
-    """Above it."""
+    """Heading above the picture."""
     caption: str
     """How to read it, in a sentence or two."""
     x_title: str
@@ -68,7 +68,7 @@ class Bars:
     """A picture of shares of named things, as data."""
 
     title: str
-    """Above it."""
+    """Heading above the bars."""
     caption: str
     """How to read it, in a sentence or two."""
     x_title: str
@@ -100,7 +100,7 @@ class Transcript:
     """Some of the answers, as a table."""
 
     title: str
-    """Above it."""
+    """Heading above the table."""
     caption: str
     """How they were chosen."""
     answers: Sequence[Answer]

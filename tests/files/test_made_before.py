@@ -135,7 +135,6 @@ class TestASweep:
         assert sweep(runs, copied, engine="serial", retry_failed=True).counts == {"finished": 4}
         assert not path.exists() and open_sweep(copied).counts == {"finished": 4}
 
-    @pytest.mark.slow
     def test_draws(self, copied, tmp_path):
         open_sweep(copied).diagram(tmp_path / "diagram.html")
         first, *others = open_sweep(copied)

@@ -13,6 +13,7 @@ from .tasks.addition import AdditionTask as AdditionTask
 from .tasks.cogs.task import CogsTask as CogsTask
 from .tasks.prontoqa.task import PrOntoQATask as PrOntoQATask
 from .tasks.scan import ScanTask as ScanTask
+from .tasks.text.task import TextTask as TextTask
 from .tasks.two_anchor.behaviour import Behaviour as Behaviour
 from .tasks.two_anchor.behaviour import evaluate as evaluate
 from .tasks.two_anchor.task import AnchorTask as AnchorTask

@@ -1,6 +1,7 @@
 """Train the zoo of the mechanism verdict in parts, and keep what is measured of each run in one table.
 
-    python examples/zoo.py --out runs/zoo [--table examples/calibration/zoo.parquet] [--first 200] [--hours 2]
+    python examples/zoo.py --out runs/zoo [--table examples/calibration/zoo.parquet] [--first 200]
+        [--group fit] [--hours 2]
 
 A run that is in the table is not trained again, on any machine; the same command continues. Runs come in an
 order that mixes the groups, so that the first of them are a fair sample of all.
@@ -21,7 +22,7 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, sweep
 from anchorlens.training.child_processes import end_with_parent, safe_children
 from calibration.numbers import measured
-from calibration.runs import runs
+from calibration.runs import GROUPS, group_of, runs
 
 TABLE = Path(__file__).parent / "calibration/zoo.parquet"
 KNOWN = (
@@ -43,9 +44,8 @@ AT_ONCE = 24
 
 def rows_of(name: str, cell: Cell) -> list[dict[str, object]]:
     """What stands in the table of one run: its name and group, what it is, and a row for each moment."""
-    group = name.rsplit("-", 1)[0].replace("-", " ").replace("held out", "held-out")
     fields = cell.fields
-    about = {"name": name, "group": group, **{key: fields[key] for key in KNOWN}}
+    about = {"name": name, "group": group_of(name), **{key: fields[key] for key in KNOWN}}
     return [{**about, **row} for row in measured(cell)]
 
 
@@ -68,11 +68,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/zoo"))
     parser.add_argument("--table", type=Path, default=TABLE)
     parser.add_argument("--first", type=int, help="only so many of the zoo's runs")
+    parser.add_argument("--group", choices=GROUPS, help="only runs of this group")
     parser.add_argument("--engine", help="of `anchorlens sweep`")
     parser.add_argument("--hours", type=float, default=float("inf"), help="begin nothing after these")
     given = parser.parse_args()
     began = time.monotonic()
-    wanted = dict(list(runs().items())[: given.first])
+    wanted = {
+        name: run for name, run in runs().items() if given.group is None or group_of(name) == given.group
+    }
+    wanted = dict(list(wanted.items())[: given.first])
     there = set(pd.read_parquet(given.table, columns=["name"])["name"]) if given.table.exists() else set()
     missing = [(name, run) for name, run in wanted.items() if name not in there]
     print(f"{len(wanted) - len(missing)} of {len(wanted)} runs are in the table")

@@ -22,6 +22,7 @@ FOLDERS = [
     "tasks.two_anchor",
     "tasks.prontoqa",
     "tasks.cogs",
+    "tasks.text",
     "tasks",
     "runs",
     "files",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
 from anchorlens.tasks.kinds import logged_metrics
+from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import COLOURS
 
 Log = Sequence[Mapping[str, Any]]
@@ -37,12 +38,19 @@ _OTHERS = [
 def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
     """Name in a log -> title, and how its line is drawn, of the metrics that it holds.
 
-    Train, ID and OOD accuracy are among them in any case, so that all curves have their place for them.
+    Train, ID and OOD accuracy are among them unless something else was measured, so that all curves have
+    their place for them.
     """
     names = {name for line in log for name in line}
-    shown = {n: m.title for n, m in logged_metrics().items() if n in names or m.title in STYLES}
+    shown = {n: m.title for n, m in logged_metrics().items() if n in names or _has_a_place(m, names)}
     others = itertools.cycle(_OTHERS)
     return {name: (title, STYLES.get(title) or next(others)) for name, title in shown.items()}
+
+
+def _has_a_place(metric: Metric, names: Container[str]) -> bool:
+    """Whether a metric that was not measured stands in the legend all the same."""
+    others = any(n in names for n, m in logged_metrics().items() if m.unit != metric.unit)
+    return metric.title in STYLES and not others
 
 
 def training_curve(log: Log) -> go.Figure:
@@ -51,7 +59,10 @@ def training_curve(log: Log) -> go.Figure:
     Args:
         log: of a run; it may be empty.
     """
-    figure = two_rows("accuracy", "loss").add_traces(training_traces(log))
+    units = {m.unit for n, m in logged_metrics().items() if any(n in line for line in log)} or {"accuracy"}
+    figure = two_rows(", ".join(sorted(units)), "loss").add_traces(training_traces(log))
+    if units != {"accuracy"}:
+        figure.update_yaxes(range=None, rangemode="tozero", row=1, col=1)
     figure.update_yaxes(type="log", exponentformat="none", dtick=1, row=2, col=1)
     figure.update_xaxes(title="optimizer step", row=2, col=1)
     return finished(figure, "Training curve")

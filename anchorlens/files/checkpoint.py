@@ -25,7 +25,7 @@ from anchorlens.models.stacked.layout import Layout
 from anchorlens.randomness import generator
 from anchorlens.runs.costs import check_cost
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.kinds import read_task
+from anchorlens.tasks.kinds import read_stored_task
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.views import drawn
@@ -254,7 +254,7 @@ def from_contents(path: str | os.PathLike[str], content: Mapping[str, Any]) -> C
         config = ModelConfig.from_dict(header["model"])
         checkpoint = Checkpoint(
             model=config,
-            task=read_task(header["task"]),
+            task=read_stored_task(header["task"]),
             weights=weights,
             train=None if header["train"] is None else TrainConfig.from_dict(header["train"]),
             step=header["step"],

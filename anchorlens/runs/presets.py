@@ -52,6 +52,19 @@ _IN_WORDS = {
 }
 """Task -> size of its vocabulary, longest sequence, training examples: ours and at the papers' shape."""
 
+_TEXT = {
+    "gamma": 0.5,
+    "n_heads": 4,
+    "d_model": 128,
+    "d_head": 32,
+    "d_mlp": 512,
+    "d_vocab": 256,
+    "n_ctx": 256,
+}
+_TEXT_RECIPE = {"n_samples": 20_000, "batch_size": 32, "epochs": 1, "warmup_steps": 50}
+_TEXT_RECIPE |= {"eval_every": 250}
+"""Our own, for figure 7D of 2501.08537, which gives the network alone: GPT-2 Medium."""
+
 
 def _in_words(kind: str, n_samples: int, model: dict[str, Any], recipe: dict[str, Any]) -> Parts:
     d_vocab, n_ctx, *_ = _IN_WORDS[kind]
@@ -85,6 +98,7 @@ PRESETS: dict[str, Parts] = {
         "model": {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256, "d_vocab": 13, "n_ctx": 9},
         "train": _ADDITION,
     },
+    "text": {"task": {"kind": "text"}, "model": _TEXT, "train": _TEXT_RECIPE},
     **{kind: _in_words(kind, n, _WORDS, _WORD_RECIPE) for kind, (*_, n, _) in _IN_WORDS.items()},
     **{f"paper-{kind}": _in_words(kind, n, _GPT2_SMALL, _GPT2_RECIPE) for kind, (*_, n) in _IN_WORDS.items()},
 }

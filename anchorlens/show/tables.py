@@ -87,13 +87,15 @@ def transcript_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
 
 
 def accuracy_table(behaviour: Evaluation) -> Table:
-    """A row for every accuracy that was measured."""
+    """A row for every accuracy, or other metric, that was measured."""
     rows = [
         (name, number(one.value, ".3f"), number(one.standard_error, ".3f"), f"{one.n_sequences:,}", meaning)
         for name, one, meaning in behaviour.rows()
     ]
-    columns = ("accuracy", "value", "± s.e.", "sequences", "meaning")
+    accuracies = all(metric.unit == "accuracy" for metric in behaviour.metrics)
+    columns = ("accuracy" if accuracies else "metric", "value", "± s.e.", "sequences", "meaning")
     title = "accuracies, with the standard error of the noise draws"
+    title = title if accuracies else "what was measured, with standard errors"
     return Table(columns, rows, title, (1, 2, 3), meanings=True)
 
 

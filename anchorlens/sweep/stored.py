@@ -78,6 +78,12 @@ class _Accuracy(_Closed):
     n_sequences: Count
 
 
+class _Measure(_Closed):
+    value: float
+    standard_error: Annotated[float, Field(ge=0)]
+    n_sequences: Count
+
+
 class _Pair(_Closed):
     pair: list[int]
     split: Literal["id", "ood"]
@@ -173,7 +179,7 @@ class _Measured(_Closed):
     """The evaluation of a task other than the two-anchor task."""
 
     kind: Annotated[str, AfterValidator(lambda kind: task_class(kind).kind)]
-    measures: dict[Name, _Accuracy | None]
+    measures: dict[Name, _Measure | None]
     train_source: NotRequired[Name]
     finite: bool
     options: dict[Name, Any]

@@ -13,9 +13,10 @@ from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.text.task import TextTask
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
-TASKS: tuple[type[Task], ...] = (AnchorTask, AdditionTask, ScanTask, CogsTask, PrOntoQATask)
+TASKS: tuple[type[Task], ...] = (AnchorTask, AdditionTask, ScanTask, CogsTask, PrOntoQATask, TextTask)
 """Every kind of task; data that name no kind are of the first."""
 
 
@@ -53,6 +54,18 @@ def read_task(values: Mapping[str, Any]) -> Task:
                 f"out, or say which task it is: kind = {others[0].kind!r} (--task {others[0].kind})"
             )
     return owner.from_dict(own)
+
+
+def read_stored_task(values: Mapping[str, Any]) -> Task:
+    """Read a task that a file says a model was trained on, which somebody else may have written.
+
+    Raises:
+        ValueError: as for `read_task`, or it leaves open what is settled when a task is made.
+    """
+    for name in getattr(task_class(values.get("kind")), "settled", ()):
+        if not values.get(name):
+            raise ValueError(f"a stored task {shown(values['kind'])} must say its {name}, and does not")
+    return read_task(values)
 
 
 def task_fields(task: type[Task]) -> Mapping[str, Any]:

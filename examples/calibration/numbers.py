@@ -52,8 +52,11 @@ MEASURED: Mapping[str, tuple[Callable[..., Any], Options]] = {
     "interchange": (probes.interchange, lambda task: {}),
 }
 """What is measured: a probe, with options that ask more than its own or leave out what only pictures need."""
-AT_THE_END = ("interchange",)
-"""What is asked of trained models alone, for its cost."""
+CHEAPER: Mapping[str, Mapping[str, Any] | None] = {
+    "interchange": None,
+    "information_flow": {"effects": "margin"},
+}
+"""What is not asked of a run on its way, for its cost, or with other options."""
 NO_READING = ("seed", "key_position", "chain_length", "n_sequences", "n_route_sequences", "perplexity")
 NO_READING += ("target", "answer", "second_anchor", "threshold", "layer")
 """Scalars of results that say how something was asked."""
@@ -84,7 +87,7 @@ def measured(cell: Cell) -> list[dict[str, Any]]:
         model = checkpoint.build_model()
         assert isinstance(checkpoint.task, AnchorTask)
         values = dict(numbers(model, checkpoint.task, start, ended=moment == 1))
-        now = sampled_behaviour(checkpoint).phase.label if 0 < moment < 1 else None
+        now = sampled_behaviour(checkpoint).phase.label if moment < 1 else None
         rows.append({"moment": moment, "step": checkpoint.step, "now": now, **end, **values})
     return rows
 
@@ -98,11 +101,12 @@ def nearest(folder: Path, step: float) -> Path:
 def numbers(model: Any, task: AnchorTask, start: Any, *, ended: bool) -> Iterator[tuple[str, float | None]]:
     """(`measurement.field`, value) of every scalar that says something of the model."""
     for name, (probe, options) in MEASURED.items():
-        if name in AT_THE_END and not ended:
+        asked = options(task) if ended else CHEAPER.get(name, options(task))
+        if asked is None:
             continue
         ask = probe if probe is pooled_routes else partial(probes.apply, probe)
         try:
-            yield from scalars(name, ask(model, task, **options(task)))
+            yield from scalars(name, ask(model, task, **asked))
         except (ValueError, torch.linalg.LinAlgError):  # pyright: ignore[reportPrivateImportUsage]
             continue  # weights that are not finite, no number for this model
     try:

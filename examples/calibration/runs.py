@@ -15,8 +15,8 @@ import numpy as np
 from anchorlens import preset
 from anchorlens.runs.run_config import RunConfig
 
-MOMENTS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
-"""Fractions of the steps at which a run is measured: its random start, on its way, its end."""
+MOMENTS = (0.1, 0.25, 0.5, 1.0)
+"""Fractions of the steps at which a run is measured: on its way, and at its end."""
 N_CHECKPOINTS = 31
 """Of every run, log-spaced: one of them is near each moment."""
 
@@ -61,6 +61,12 @@ GROUPS: Mapping[str, Group] = {
     "unseen learning rate": Group(70, rates=(1e-3,)),
 }
 """Group -> its runs. All but the first are held out, and have seeds of their own."""
+
+
+def group_of(name: str) -> str:
+    """The group of a run, from its name."""
+    slug = name.rsplit("-", 1)[0]
+    return next(group for group in GROUPS if group.replace(" ", "-") == slug)
 
 
 def runs() -> dict[str, RunConfig]:

@@ -38,6 +38,7 @@ from anchorlens.tasks.cogs.task import CogsTask
 from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.text.task import TextTask
 from anchorlens.tasks.two_anchor.behaviour import Behaviour, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
 
@@ -176,6 +177,7 @@ def views():
         "ScanTask": ScanTask(split="jump"),
         "CogsTask": CogsTask(),
         "PrOntoQATask": PrOntoQATask(n_test=10),
+        "TextTask": TextTask(),
         "a conflict": AnchorTask(regime="conflict"),
         "long chains": long_task,
         "a task of its own values": AnchorTask(overrides={(1, 2): {x: 30 for x in range(20, 100)}}),

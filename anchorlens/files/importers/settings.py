@@ -11,7 +11,7 @@ from typing import Any
 from anchorlens.files.container import CheckpointError, readable
 from anchorlens.files.headers import SENSELESS, cause
 from anchorlens.foreign import read_bytes, read_json, read_toml, shown
-from anchorlens.tasks.kinds import read_task
+from anchorlens.tasks.kinds import read_stored_task
 from anchorlens.tasks.shared.base import Task
 
 _LARGEST = 2**20
@@ -79,7 +79,7 @@ class Settings:
         with blamed(self.path, "its task makes no sense"):
             if not isinstance(self.values["task"], dict):
                 raise ValueError(f"task must be a table of fields, got {shown(self.values['task'])}")
-            return read_task(self.values["task"])
+            return read_stored_task(self.values["task"])
 
     def vocabulary(self) -> Mapping[str, Any] | None:
         """Word of the task -> token of the model, if it gives them: a table, or a JSON file beside it.

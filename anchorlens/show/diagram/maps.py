@@ -96,9 +96,9 @@ def number_map(
         y: another, up; None for one row.
 
     Returns:
-        A figure with one band for each cell, seeds in order, white for 0 to dark blue for 1. Written is the
-        mean over the seeds that have the number (and how many of all that are); bands of cells that are
-        underfit or failed are hatched.
+        A figure with one band for each cell, seeds in order, white for the metric's lowest value to dark blue
+        for its highest (0 to 1 of an accuracy). Written is the mean over the seeds that have the number (and
+        how many of all that are); bands of cells that are underfit or failed are hatched.
 
     Raises:
         ValueError: no cell, cells that differ in something else, an unknown number, or one that no cell has.
@@ -166,11 +166,14 @@ def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
         is_known = found in (FAILED, MISSING) or measured(cell, number) is not None
         return (found or fit) if is_known else outcomes.UNMEASURED
 
+    low = 0.0 if metric.lowest is None else metric.lowest
+    high = 1.0 if metric.highest is None else metric.highest
     groups = layout.by_category(category_of)
     data = []
     for category in (fit, UNDERFIT):
         if bands := groups.get(category):
-            shares = [min(max(measured(band.cell, number) or 0.0, 0.0), 1.0) for band in bands]
+            values = [measured(band.cell, number) or 0.0 for band in bands]
+            shares = [min(max((value - low) / (high - low), 0.0), 1.0) for value in values]
             colours = list(map(str, sample_colorscale(SCALE, shares)))
             marker = {"color": colours, "line": {"color": outcomes.INK, "width": 0.5}}
             if category is UNDERFIT:  # plotly.js hatches in the bar's own colour where each bar has one
@@ -180,7 +183,13 @@ def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
         if bands := groups.get(category):
             data.append(drawing.category_bars(layout, () if category is UNDERFIT else bands, category))
     texts = drawing.written(layout, lambda square: mean(square.cells, number))
-    scale = {"colorscale": get_colorscale(SCALE), "cmin": 0, "cmax": 1, "color": [0], "showscale": True}
+    scale = {
+        "colorscale": get_colorscale(SCALE),
+        "cmin": low,
+        "cmax": high,
+        "color": [low],
+        "showscale": True,
+    }
     scale["colorbar"] = drawing.scale_bar(layout)
     data.append(_no_points(marker=scale, showlegend=False))
     return drawing.figure(layout, metric.heading, data, scale=True, annotations=texts)

@@ -13,6 +13,7 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.foreign import printable
 from anchorlens.show.formats import number
 from anchorlens.show.templating import view
+from anchorlens.tasks.kinds import logged_metrics
 from anchorlens.training.result import TrainResult
 
 MOST_METRICS = 40
@@ -105,8 +106,11 @@ def small_curve(log: Sequence[Mapping[str, Any]]) -> SmallCurve | None:
         return None
     lines = []
     for name, (title, style) in metric_styles(log).items():
-        points = _points(steps, *known(log, name), 0.0, 1.0)
-        lines.append(Line(title, points, style["line"]["color"], DASHES[style["line"]["dash"]]))
+        metric = logged_metrics()[name]
+        high = metric.highest or 1.0
+        points = _points(steps, *known(log, name), 0.0, high)
+        scale = "" if metric.unit == "accuracy" else f" (0 to {high:g} {metric.unit})"
+        lines.append(Line(title, points, style["line"]["color"], DASHES[style["line"]["dash"]], scale))
     at, losses = known(log, "loss")
     logs = [math.log10(loss) if loss > 0 else -math.inf for loss in losses]
     ends = [value for value in logs if math.isfinite(value)]

@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from anchorlens.foreign import shown
+from anchorlens.tasks.shared.cache import user_cache
 
 PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"
 HASHES = {
@@ -92,7 +92,7 @@ def _fetched(url: str) -> Path:
     """The user's cache with all four files in it."""
     import pooch
 
-    cache = Path(os.environ.get("ANCHORLENS_CACHE") or pooch.os_cache("anchorlens")) / "cogs"
+    cache = user_cache("cogs")
     pooch.get_logger().setLevel("ERROR")
     for name, known in HASHES.items():
         try:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class Accuracy:
-    """A share of sequences, with what it was measured on."""
+    """A share of sequences, or the mean of another metric over them, with what it was measured on."""
 
     value: float
-    """0..1."""
+    """0..1 of a share; of another metric within its bounds."""
     standard_error: float
     """Of the noise draws, or of the choice of sequences (0 where every sequence there is was asked)."""
     n_sequences: int

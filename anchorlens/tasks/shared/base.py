@@ -137,6 +137,8 @@ class TaskConfig(Config):
     """What most tasks share: a base class that a task may have, and `Task` does not ask for."""
 
     kind: ClassVar[str]
+    settled: ClassVar[tuple[str, ...]] = ()
+    """Fields that are settled when a task is made where they are not given; a stored task must hold them."""
 
     @property
     def table_size(self) -> int:

@@ -140,7 +140,7 @@ class Measured(Evaluation):
 
     def measure(self, name: str) -> Accuracy | None:
         """The value of a metric with its standard error; None where it is not defined."""
-        return self.measures[name]
+        return self.measures.get(name)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""

@@ -35,5 +35,7 @@ class Metric:
     """Its smallest value; None where there is none."""
     highest: float | None = 1.0
     """Its largest value; None where there is none."""
+    unit: str = "accuracy"
+    """What stands beside an axis of its values."""
     higher_is_better: bool | None = True
     """Whether a larger value is better; None where neither is."""

@@ -1,0 +1,176 @@
+"""Corpus: documents split by file into two long files of bytes in the user's cache, mapped and not held."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.cache import user_cache
+from anchorlens.tasks.text.documents import Document, documents, sizes
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+TRAIN, VALIDATION = "train", "validation"
+END = b"\0"
+"""Stands behind every document; no text holds it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Two splits of one text, and which file went where."""
+
+    folder: Path
+    """Holds train.bin, validation.bin and manifest.json."""
+
+    @functools.cached_property
+    def manifest(self) -> dict[str, dict[str, dict[str, int | str]]]:
+        """Split -> source -> `bytes` and `sha256` of what is taken from it."""
+        return json.loads((self.folder / "manifest.json").read_text())
+
+    def n_bytes(self, split: str) -> int:
+        """Length of a split."""
+        return (self.folder / f"{split}.bin").stat().st_size
+
+    def windows(self, split: str, length: int) -> Windows:
+        """Every sequence of a split that follows on the one before, none twice."""
+        n = max(0, (self.n_bytes(split) - 1) // length)
+        return Windows(self.folder / f"{split}.bin", length, np.arange(n) * length)
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Sequences of a text, read from the disk when some are taken: a training set of any size."""
+
+    path: Path
+    """The text."""
+    length: int
+    """Bytes of a sequence."""
+    starts: Int[np.ndarray, " window"]
+    """Where each begins."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def choose(self, rows: Int[np.ndarray, " row"]) -> Windows:
+        """Some of them, still on the disk."""
+        return Windows(self.path, self.length, self.starts[rows])
+
+    def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
+        """Some of the sequences, each with the byte that follows each of its bytes."""
+        import torch
+
+        text = np.memmap(self.path, dtype=np.uint8, mode="r")
+        read = np.stack([text[start : start + self.length + 1] for start in self.starts[rows]])
+        both = torch.from_numpy(read.astype(np.int64))
+        return TokenBatch(both[:, :-1], both[:, 1:])
+
+
+def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Corpus:
+    """A corpus, put together once and then taken from the user's cache.
+
+    Args:
+        name: `code`, `text`, `code+text` or `files`.
+        data: paths of `files`.
+        version: what decides its content.
+        share: of its bytes that are held out, whole files as far as there are several.
+        seed: of which files are.
+
+    Raises:
+        ValueError: a file that is missing or no text.
+    """
+    key = hashlib.sha256(json.dumps([1, name, version, share, seed]).encode()).hexdigest()[:16]
+    folder = user_cache("text") / f"{name}-{key}"
+    if not (folder / "manifest.json").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{name}-"))
+        try:
+            n_bytes = sizes(name, data)
+            cut = round((1 - share) * sum(n_bytes.values())) if len(n_bytes) == 1 else None
+            _write(made, documents(name, data), held_out(n_bytes, share, seed), cut)
+            os.replace(made, folder)
+        except OSError:
+            if not (folder / "manifest.json").exists():  # nobody else was faster
+                raise
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return Corpus(folder)
+
+
+def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str]:
+    """The sources that are held out: in random order until they have their share of the bytes.
+
+    Of a single one there is none: its end is held out then.
+
+    >>> sorted(held_out({"a": 10, "b": 10, "c": 980}, 0.01, seed=1))
+    ['b']
+    """
+    if len(sizes) < 2:
+        return frozenset()
+    names, found, n_bytes = sorted(sizes), [], 0
+    for place in generator(seed, "data", 5).permutation(len(names))[:-1]:
+        if n_bytes >= share * sum(sizes.values()):
+            break
+        found.append(names[place])
+        n_bytes += sizes[names[place]]
+    return frozenset(found)
+
+
+def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: int | None) -> None:
+    """Both splits and the manifest; no more than one piece of a document is held at a time.
+
+    Args:
+        folder: where they go.
+        read: every document.
+        out: sources that are held out.
+        cut: of a single file, how many of its bytes are trained; they end with the line.
+    """
+    manifest: dict[str, dict[str, dict[str, int | str]]] = {TRAIN: {}, VALIDATION: {}}
+    with contextlib.ExitStack() as stack:
+        files = {split: stack.enter_context((folder / f"{split}.bin").open("wb")) for split in manifest}
+        for source, pieces in read:
+            split = VALIDATION if source in out else TRAIN
+            halves = [(split, pieces)] if cut is None else _at_the_end_of_a_line(pieces, cut)
+            for split, half in halves:
+                known = manifest[split].setdefault(source, {"bytes": 0, "sha256": ""})
+                digest, n_bytes = hashlib.sha256(str(known["sha256"]).encode()), int(known["bytes"])
+                for piece in half:
+                    files[split].write(piece)
+                    digest.update(piece)
+                    n_bytes += len(piece)
+                files[split].write(END)
+                manifest[split][source] = {"bytes": n_bytes, "sha256": digest.hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
+
+
+def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """What is trained of a file and then what is held out of it; both must be read through."""
+    rest = iter(pieces)
+    held: list[bytes] = []
+
+    def before() -> Iterator[bytes]:
+        n_bytes = 0
+        for piece in rest:
+            if n_bytes + len(piece) > cut and (end := piece.find(b"\n", max(0, cut - n_bytes)) + 1):
+                held.append(piece[end:])
+                yield piece[:end]
+                return
+            n_bytes += len(piece)
+            yield piece
+
+    yield TRAIN, before()
+    yield VALIDATION, itertools.chain(held, rest)

@@ -1,0 +1,257 @@
+"""Documents: where text comes from, file by file, and what is no text.
+
+`code` is the standard library of the Python that is running, `text` is English prose from the same: its
+docstrings and the help topics of `pydoc`. Nothing is fetched. Files of one's own are read piece by piece.
+"""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import functools
+import hashlib
+import os
+import platform
+import stat
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from anchorlens.foreign import shown
+
+CODE, TEXT, BOTH, FILES = "code", "text", "code+text", "files"
+MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32
+"""Files that may be named, entries of folders that are looked at for them, and their bytes in all."""
+_LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"})
+"""Folders of the standard library that are not taken: tests, tables of characters, and prose as code."""
+_PIECE = 2**20
+
+
+class Document(NamedTuple):
+    """A piece of text that is in one split as a whole."""
+
+    source: str
+    """The file it comes from: what comes from one file is in one split."""
+    pieces: Iterable[bytes]
+    """Its bytes in order, UTF-8 without a NUL byte."""
+
+
+def python_version() -> str:
+    """What decides the content of `code` and `text`.
+
+    >>> python_version().split()[0]
+    'Python'
+    """
+    return f"Python {platform.python_version()}"
+
+
+def documents(corpus: str, data: str = "") -> Iterator[Document]:
+    """Every document, one after another; no more than a piece of a file of one's own is held at a time.
+
+    Args:
+        corpus: `code`, `text`, `code+text` or `files`.
+        data: of `files` their paths, separated as in PATH; a folder stands for every file in it.
+
+    Raises:
+        ValueError: a file that is missing, empty, or no text.
+    """
+    if corpus == FILES:
+        for name, path in named_files(data).items():
+            yield Document(name, text_of(path))
+        return
+    for path in _library():
+        name, code = _name(path), path.read_bytes()
+        if corpus != TEXT:
+            yield Document(name, [code])
+        if corpus != CODE and (prose := _docstrings(code)):
+            yield Document(name, [prose])
+    if corpus != CODE:
+        for name, topic in _topics():
+            yield Document(name, [topic])
+
+
+def sizes(corpus: str, data: str = "") -> dict[str, int]:
+    """Source -> bytes of its file, without reading any.
+
+    Raises:
+        ValueError: a path that is not there, or none.
+    """
+    if corpus == FILES:
+        return {name: path.stat().st_size for name, path in named_files(data).items()}
+    found = {_name(path): path.stat().st_size for path in _library()}
+    return found if corpus == CODE else found | {name: len(topic) for name, topic in _topics()}
+
+
+def named_files(data: str) -> dict[str, Path]:
+    """Name -> path of every file that is named, in the order in which they are; of a folder ascending.
+
+    A folder stands for the plain files in it and below; hidden ones and links are left out.
+
+    Raises:
+        ValueError: a path that is not there or no plain file, none, or more than `MOST_FILES`.
+    """
+    found: dict[str, Path] = {}
+    n_entries = 0
+    for given in filter(None, data.split(os.pathsep)):
+        path = Path(given)
+        named = {path.name: path}
+        if path.is_dir():
+            named = {}
+            for entry in _inside(path):
+                n_entries += 1
+                if n_entries > MOST_ENTRIES or len(named) > MOST_FILES:
+                    break
+                if entry.is_file(follow_symlinks=False):
+                    below = Path(entry.path).relative_to(path).as_posix()
+                    named[f"{path.resolve().name}/{below}"] = Path(entry.path)
+        elif not path.is_file():
+            raise ValueError(f"data must name text files or folders that exist, got {shown(given)}")
+        if twice := sorted(found.keys() & named):
+            raise ValueError(f"data must name files of different names, got {shown(twice[0])} twice")
+        found |= dict(sorted(named.items()))
+        if n_entries > MOST_ENTRIES or len(found) > MOST_FILES:
+            raise ValueError(
+                f"data must name at most {MOST_FILES:,} files, in folders of at most {MOST_ENTRIES:,} "
+                f"entries, got more with {shown(given)}; put what you want into a folder of its own"
+            )
+    if not found:
+        raise ValueError(f"data must name text files, or folders with some, got {shown(data)}")
+    return found
+
+
+def fingerprint(data: str, expected: str = "") -> str:
+    """What decides the content of `files`: how many, their bytes, and a SHA-256 of names and contents.
+
+    Args:
+        data: their paths, separated as in PATH.
+        expected: what it ought to be; where number or bytes are others already, no file is read.
+
+    Raises:
+        ValueError: a path that is not there, too much text, or other files than expected.
+    """
+    files = named_files(data)
+    n_bytes = sum(path.stat().st_size for path in files.values())
+    if n_bytes > MOST_BYTES:
+        raise ValueError(f"data must be at most {MOST_BYTES:,} bytes of text, got {n_bytes:,}; name less")
+    found = f"{len(files)} {'file' if len(files) == 1 else 'files'}, {n_bytes:,} bytes"
+    if expected.startswith(f"{found}, ") or not expected:
+        found = f"{found}, SHA-256 {_digest(files)}"
+    if expected and found != expected:
+        raise ValueError(
+            f"the text must be that of {shown(expected)}, and what is named is {found}; name the same files "
+            "in the same order"
+        )
+    return found
+
+
+def text_of(path: Path) -> Iterator[bytes]:
+    """What a file holds, piece by piece.
+
+    Raises:
+        ValueError: it cannot be read, is empty or no text.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    n_bytes = 0
+    for piece in _pieces(path):
+        if b"\0" in piece:
+            raise ValueError(f"{shown(str(path))} must be text, and holds a NUL byte; is it a binary file?")
+        try:
+            decoder.decode(piece)
+        except UnicodeDecodeError as error:
+            at = n_bytes + max(error.start, 0)
+            raise ValueError(f"{shown(str(path))} must be text in UTF-8, and near byte {at} is not") from None
+        n_bytes += len(piece)
+        yield piece
+    if decoder.getstate()[0]:
+        raise ValueError(f"{shown(str(path))} must be text in UTF-8, and its end is not; is it cut off?")
+    if not n_bytes:
+        raise ValueError(f"{shown(str(path))} must hold text, and is empty; leave it out")
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """The bytes of a plain file."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError(f"{shown(str(path))} must be a plain file")
+            while piece := file.read(_PIECE):
+                yield piece
+    except OSError as error:
+        raise ValueError(f"{shown(str(path))} cannot be read: {error.strerror}") from None
+
+
+def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Entries of a folder and of those below; neither hidden ones nor what lies behind links."""
+    waiting = [os.fspath(folder)]
+    while waiting:
+        this = waiting.pop()
+        try:
+            with os.scandir(this) as entries:
+                for entry in entries:
+                    if not entry.name.startswith("."):
+                        yield entry
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(entry.path)
+        except OSError as error:
+            raise ValueError(f"{shown(this)} cannot be read: {error.strerror}") from None
+
+
+def _digest(files: Mapping[str, Path]) -> str:
+    """SHA-256 of names and contents, in 16 hexadecimal digits."""
+    found = hashlib.sha256()
+    for name, path in files.items():
+        status = path.stat()
+        found.update(f"{name}\0{_file_digest(path, status.st_mtime_ns, status.st_size)}\n".encode())
+    return found.hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=MOST_FILES)
+def _file_digest(path: Path, changed: int, size: int) -> str:
+    """Of one file, as it was at that time; of so many bytes as it had, should it grow."""
+    found = hashlib.sha256()
+    for piece in _pieces(path):
+        found.update(piece[:size])
+        size -= len(piece)
+        if size <= 0:
+            break
+    return found.hexdigest()
+
+
+def _root() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def _name(path: Path) -> str:
+    """Of a module of the standard library."""
+    return path.relative_to(_root()).as_posix()
+
+
+def _library() -> list[Path]:
+    """The modules of the standard library that are taken and are not empty, ascending."""
+    root = _root()
+    return sorted(
+        path
+        for path in root.rglob("*.py")
+        if not _LEFT_OUT & set(path.relative_to(root).parts[:-1]) and path.stat().st_size
+    )
+
+
+def _topics() -> list[tuple[str, bytes]]:
+    """The help topics of `pydoc`, ascending; none where Python came without them."""
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        return []
+    return [(f"help topic {name}", topic.encode()) for name, topic in sorted(topics.items())]
+
+
+def _docstrings(code: bytes) -> bytes:
+    """The docstrings of a module, in order, a blank line between two."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return b""
+    found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
+    return "\n\n".join(text for text in found if text).encode()

@@ -1,0 +1,290 @@
+"""TextTask: say the next byte of a text, and the bits per byte that a model needs for what it never read."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from anchorlens.configuration import documented, number
+from anchorlens.foreign import shown
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.asking import check_capacity
+from anchorlens.tasks.shared.base import Answers, TaskConfig
+from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.phases import TRAINING_SET
+from anchorlens.tasks.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
+from anchorlens.tasks.text.documents import CODE, FILES, fingerprint, python_version
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from anchorlens.tasks.shared.batch import TokenBatch
+
+MOST_ASKED, QUICKLY = 1_000, 128
+"""Sequences of each split that `evaluate` asks, unless it is told another number, and `measure`."""
+AT_ONCE = 32
+"""Sequences of a forward pass."""
+_BYTES = 256
+METRICS = (
+    Metric(
+        "train_bits",
+        "train bits",
+        "Bits per byte on training text",
+        "bits per byte on what it was trained on",
+        logged_as="train_bits",
+        highest=8.0,
+        unit="bits per byte",
+        higher_is_better=False,
+    ),
+    Metric(
+        "validation_bits",
+        "validation bits",
+        "Bits per byte on held-out text",
+        "bits per byte on held-out files",
+        logged_as="validation_bits",
+        map_caption="Bits per byte on held-out files: 8 for a guess among all bytes, less is better.",
+        highest=8.0,
+        unit="bits per byte",
+        higher_is_better=False,
+    ),
+    Metric(
+        "perplexity",
+        "perplexity",
+        "Perplexity per byte on held-out text",
+        "2 to the bits per byte on held-out files",
+        in_tables=False,
+        lowest=1.0,
+        highest=256.0,
+        higher_is_better=False,
+    ),
+    Metric(
+        "gap",
+        "gap",
+        "Gap between held-out and training text",
+        "bits per byte on held-out files minus those on training text",
+        in_tables=False,
+        lowest=None,
+        highest=None,
+        higher_is_better=False,
+    ),
+)
+
+
+@documented
+@dataclass(frozen=True)
+class TextTask(TaskConfig):
+    """Text, byte by byte: after each byte say the next one.
+
+    Sequences follow one another without gaps or padding, through the end of one file and the beginning of
+    the next, with a NUL byte between. Whole files are held out; of a single file its end. The text is put
+    together once, into the user's cache, and read from there as it is needed.
+
+    Raises:
+        ValueError: any value that makes no task; files that are missing or hold no text.
+
+    Source: arXiv 2501.08537, figure 7D, which trains GPT-2 Medium on 40 billion tokens of SlimPajama. This
+    is a stand-in of far smaller size, and nothing about SlimPajama follows from it.
+    """
+
+    kind: ClassVar[str] = "text"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    settled: ClassVar[tuple[str, ...]] = ("version",)
+
+    corpus: Literal["", "code", "text", "code+text", "files"] = ""
+    """`code`, the standard library of the Python that is running; `text`, English prose: its docstrings and
+    help topics; both; or `files` that `data` names. Empty: `files` where `data` names some, else `code`."""
+    data: str = dataclasses.field(default="", compare=False)
+    """Paths of text files in UTF-8, separated as in PATH (a colon, on Windows a semicolon); a folder stands
+    for every file in it."""
+    version: str = ""
+    """What decides the content: `Python 3.11.7`, or how many files, their bytes, and a SHA-256 of their names
+    and contents. Set when the task is made."""
+    seq_len: int = number(256, minimum=2, maximum=65_536)
+    """Bytes of a sequence."""
+    held_out_share: float = number(0.05, minimum=0.001, maximum=0.5)
+    """Share of the bytes that are held out, in whole files."""
+    split_seed: int = number(0, minimum=0)
+    """Seed of the files that are held out."""
+
+    def __post_init__(self) -> None:
+        """Check every field, and settle which content it is."""
+        super().__post_init__()
+        for name in ("data", "version"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} must be text, got {shown(getattr(self, name))}")
+        if not self.corpus:
+            object.__setattr__(self, "corpus", FILES if self.data else CODE)
+        if self.data and self.corpus != FILES:
+            raise ValueError(f"data is of the corpus 'files', and this one is {self.corpus!r}; leave one out")
+        if self.corpus == FILES and not (self.data or self.version):
+            raise ValueError("the corpus 'files' must name its files; give data (--data PATH)")
+        if not self.version:
+            found = fingerprint(self.data) if self.corpus == FILES else python_version()
+            object.__setattr__(self, "version", found)
+
+    @property
+    def d_vocab(self) -> int:
+        """Bytes there are."""
+        return _BYTES
+
+    @cached_property
+    def text(self) -> Corpus:
+        """The text itself, in the user's cache.
+
+        Raises:
+            ValueError: it is not there and cannot be put together, or is another one than the task's.
+        """
+        if self.corpus == FILES and not self.data:
+            raise ValueError(f"the text of {self.version} must be named; give its files (--data PATH)")
+        if self.corpus == FILES:
+            fingerprint(self.data, self.version)
+        elif (here := python_version()) != self.version:
+            raise ValueError(f"the text must be that of {self.version}, and this is {here}; use that one")
+        return corpus_of(self.corpus, self.data, self.version, self.held_out_share, self.split_seed)
+
+    def _windows(self, split: str) -> Windows:
+        found = self.text.windows(split, self.seq_len)
+        if not len(found):
+            raise ValueError(
+                f"the text must have a sequence of {self.seq_len} bytes in both splits, and of {split} there "
+                f"are {self.text.n_bytes(split):,} bytes; give more text or a smaller seq_len"
+            )
+        return found
+
+    def training_set(self, n: int, seed: np.random.Generator) -> Windows:
+        """`n` sequences of the training text, none twice, in random order.
+
+        Raises:
+            ValueError: the text has fewer.
+        """
+        found = self._windows(TRAIN)
+        if n > len(found):
+            raise ValueError(
+                f"n_samples must be at most {len(found):,}, the sequences of {self.seq_len} bytes of this "
+                f"text, got {n:,}; train for several epochs, or give more text"
+            )
+        return found.choose(seed.permutation(len(found))[:n])
+
+    def loss(self, model: Answers, batch: TokenBatch, generator: np.random.Generator) -> Tensor:
+        """Mean cross-entropy over every byte, in nats.
+
+        Args:
+            model: whose logits.
+            batch: sequences, and the byte that follows each of their bytes.
+            generator: not asked; nothing is drawn.
+        """
+        import torch
+
+        logits = model(batch.tokens)[..., :_BYTES]
+        return torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), batch.targets.to(logits.device).flatten()
+        )
+
+    def evaluate(
+        self, model: Answers, *, training_set: Any = None, seed: int = 0, max_asked: int = MOST_ASKED
+    ) -> Measured:
+        """Bits per byte on held-out and on training text.
+
+        Args:
+            model: whose answers.
+            training_set: what it was trained on; without it the whole training text stands for it.
+            seed: of the sequences that are asked.
+            max_asked: sequences of each split that are asked at most.
+
+        Returns:
+            Bits per byte with standard errors over the sequences, perplexity and gap.
+        """
+        check_capacity(model, self)
+        rng = generator(seed, "evaluation")
+        known = training_set is not None
+        trained = self.checked_training_set(training_set) if known else self._windows(TRAIN)
+        bits, finite = {}, True
+        for name, some in (("train_bits", trained), ("validation_bits", self._windows(VALIDATION))):
+            chosen = rng.permutation(len(some))[:max_asked]
+            found = np.concatenate(list(bits_per_byte(model, some, chosen)))
+            finite = finite and bool(np.isfinite(found).all())
+            bits[name] = _mean(found, of=len(some))
+        train, validation = bits["train_bits"], bits["validation_bits"]
+        perplexity = 2**validation.value
+        error = math.hypot(train.standard_error, validation.standard_error)
+        measures = {
+            **bits,
+            "perplexity": Accuracy(
+                perplexity, perplexity * math.log(2) * validation.standard_error, validation.n_sequences
+            ),
+            "gap": Accuracy(validation.value - train.value, error, validation.n_sequences),
+        }
+        options = {"seed": seed, "task": self.describe().split("\n")[0], "text": self.version}
+        source = TRAINING_SET if known else "training text"
+        return Measured(self.kind, self.metrics, measures, finite, options, train_source=source)
+
+    def checked_training_set(self, given: Any) -> Any:
+        """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte."""
+        return given if isinstance(given, Windows) else super().checked_training_set(given)
+
+    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+        """Bits per byte on a sample of both splits."""
+        found = self.evaluate(model, training_set=training_set, seed=seed, max_asked=QUICKLY)
+        measures = {metric.logged_as: found.measure(metric.name) for metric in METRICS if metric.logged_as}
+        return {name: None if one is None else one.value for name, one in measures.items()}
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Sequences that `evaluate` or `measure` asks."""
+        most = QUICKLY if quickly else MOST_ASKED
+        return most + min(most, n_train)
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """A batch at a time, and where every training sequence begins."""
+        return 8 * n_train + 32 * AT_ONCE * self.seq_len
+
+    def describe(self) -> str:
+        """In words: which text, and how much of it is held out."""
+        what = {
+            "code": "the standard library of Python, without its tests",
+            "text": "docstrings and help topics of the standard library of Python",
+            "code+text": "the standard library of Python, and its docstrings and help topics",
+            FILES: "files",
+        }[self.corpus]
+        return (
+            f"Text, byte by byte: {what} ({self.version}); sequences of {self.seq_len} bytes.\n"
+            f"Held out: {self.held_out_share:.1%} of the bytes, in whole files, by seed."
+        )
+
+
+def bits_per_byte(model: Answers, some: Any, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Bits per byte of each sequence, [sequence], some sequences at a time.
+
+    Args:
+        model: whose answers.
+        some: what sequences are taken from.
+        rows: which of them.
+    """
+    import torch
+
+    from anchorlens.models.measuring import device_of, evaluation_mode
+    from anchorlens.tasks.shared.asking import at_end
+
+    device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
+    with evaluation_mode(model), torch.inference_mode():
+        for first in range(0, len(rows), AT_ONCE):
+            batch = some.take(rows[first : first + AT_ONCE])
+            logits = at_end(model, None)(batch.tokens.to(device))[..., :_BYTES].float()
+            losses = torch.nn.functional.cross_entropy(
+                logits.transpose(1, 2), batch.targets.to(device), reduction="none"
+            )
+            yield (losses.mean(dim=1) / math.log(2)).double().cpu().numpy()
+
+
+def _mean(values: np.ndarray, *, of: int) -> Accuracy:
+    """The mean over sequences that were drawn, none twice, from so many."""
+    n = len(values)
+    spread = float(values.std(ddof=1)) if n > 1 else 0.0
+    return Accuracy(float(values.mean()), spread / math.sqrt(n) * math.sqrt(max(0.0, 1 - n / of)), n)

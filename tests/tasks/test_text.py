@@ -1,0 +1,331 @@
+"""Text: where it comes from, what is held out, what is no text, and bits per byte by hand."""
+
+import dataclasses
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from anchorlens import (
+    Checkpoint,
+    CheckpointError,
+    TextTask,
+    build_model,
+    load_checkpoint,
+    preset,
+    save_checkpoint,
+    train,
+)
+from anchorlens.figures.training_curve import training_curve
+from anchorlens.files import container
+from anchorlens.randomness import generator
+from anchorlens.runs.identity import identity
+from anchorlens.tasks.kinds import read_stored_task, read_task
+from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.text import documents
+from anchorlens.tasks.text.corpus import END, Corpus, held_out
+
+LINES = [f"line {k} of a text, with ümlauts\n" for k in range(400)]
+SMALL = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_head": 8, "d_mlp": 16, "n_ctx": 32}
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("ANCHORLENS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Forty files of text."""
+    made = tmp_path / "texts"
+    (made / "below").mkdir(parents=True)
+    for k in range(40):
+        (made / ("below" if k % 2 else ".") / f"{k}.txt").write_text("".join(LINES[k : k + 20]))
+    (made / ".hidden").write_bytes(b"\0")
+    return made
+
+
+@pytest.fixture
+def task(folder):
+    return TextTask(data=str(folder), seq_len=32, held_out_share=0.1)
+
+
+def small(task, **fields):
+    """A run of the task that takes a second."""
+    run = preset("text", **SMALL, n_samples=64, batch_size=4, steps=12, epochs=None, eval_every=4, **fields)
+    return run._replace(task=task)
+
+
+class Knows:
+    """Answers the next byte of the text with a given probability, others alike."""
+
+    def __init__(self, text, share):
+        self.text, self.share = text, share
+
+    def __call__(self, tokens):
+        logits = torch.full((*tokens.shape, 256), math.log((1 - self.share) / 255))
+        for row, asked in enumerate(tokens):
+            start = self.text.index(bytes(asked.tolist()))
+            following = self.text[start + 1 : start + 1 + len(asked)]
+            logits[row, range(len(asked)), list(following)] = math.log(self.share)
+        return logits
+
+
+class TestDocuments:
+    def test_code_is_the_standard_library_without_its_tests(self):
+        found = {name: b"".join(pieces) for name, pieces in documents.documents("code")}
+        assert found["random.py"] == Path(os.__file__).with_name("random.py").read_bytes()
+        assert sum(map(len, found.values())) > 5_000_000 and list(found) == sorted(found)
+        assert not any("test" in Path(name).parts[:-1] for name in found)
+        for content in found.values():
+            assert content.decode() and b"\0" not in content
+
+    def test_text_is_its_docstrings_and_help_topics(self):
+        found = {name: b"".join(pieces).decode() for name, pieces in documents.documents("text")}
+        assert "Random variable generators." in found["random.py"] and "import" not in found["random.py"][:80]
+        assert found["help topic lambda"].startswith("Lambdas") and sum(map(len, found.values())) > 1_000_000
+
+    def test_both_keep_what_comes_from_one_file_together(self):
+        names = [name for name, _ in documents.documents("code+text")]
+        assert names.count("random.py") == 2
+
+    def test_files_are_those_that_are_named_without_hidden_ones_and_links(self, folder, tmp_path):
+        (tmp_path / "elsewhere.txt").write_text("not of the folder")
+        (folder / "link.txt").symlink_to(tmp_path / "elsewhere.txt")
+        (folder / "loop").symlink_to(folder)
+        found = documents.named_files(str(folder))
+        assert len(found) == 40 and {"texts/0.txt", "texts/below/1.txt"} <= set(found)
+        both = documents.named_files(os.pathsep.join([str(tmp_path / "elsewhere.txt"), str(folder)]))
+        assert list(both)[0] == "elsewhere.txt" and len(both) == 41
+
+    def test_a_file_is_read_in_pieces_that_may_cut_a_letter(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(documents, "_PIECE", 3)
+        path = tmp_path / "a.txt"
+        path.write_text("ümlaut, ü, €uro")
+        pieces = list(documents.text_of(path))
+        assert max(map(len, pieces)) == 3 and b"".join(pieces).decode() == "ümlaut, ü, €uro"
+
+
+class TestSplits:
+    @pytest.mark.parametrize("corpus", ["code+text", "files"])
+    def test_no_source_is_in_two_and_all_are_in_one(self, corpus, task):
+        text = task.text if corpus == "files" else TextTask(corpus=corpus).text
+        trained, held = (set(text.manifest[split]) for split in ("train", "validation"))
+        assert not trained & held and trained | held == {
+            name for name, _ in documents.documents(corpus, task.data if corpus == "files" else "")
+        }
+        share = text.n_bytes("validation") / (text.n_bytes("validation") + text.n_bytes("train"))
+        assert share == pytest.approx(0.1 if corpus == "files" else 0.05, abs=0.03)
+
+    def test_a_text_is_written_whole_with_a_nul_behind_each_document(self, task, folder):
+        parts = (task.text.folder / "train.bin").read_bytes().split(END)[:-1]
+        files = {name: path.read_bytes() for name, path in documents.named_files(str(folder)).items()}
+        assert parts == [files[name] for name in task.text.manifest["train"]]
+        assert all(
+            task.text.manifest["train"][name]["bytes"] == len(files[name])
+            for name in task.text.manifest["train"]
+        )
+
+    def test_the_seed_decides_what_is_held_out(self):
+        sizes = {str(k): 10 for k in range(100)}
+        found = [held_out(sizes, 0.05, seed) for seed in (0, 0, 1)]
+        assert found[0] == found[1] != found[2] and len(found[0]) == 5
+
+    def test_of_a_single_file_the_end_is_held_out_from_a_line_on(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(documents, "_PIECE", 1000)
+        path = tmp_path / "one.txt"
+        path.write_text("".join(LINES))
+        text = TextTask(data=str(path), seq_len=32).text
+        trained, held = (
+            (text.folder / f"{split}.bin").read_bytes()[:-1] for split in ("train", "validation")
+        )
+        assert trained + held == path.read_bytes() and trained.endswith(b"\n")
+        assert len(trained) == pytest.approx(0.95 * path.stat().st_size, abs=40)
+
+    def test_the_text_is_put_together_once(self, task, cache, monkeypatch):
+        made = task.text.folder
+        assert made.is_relative_to(cache)
+        monkeypatch.setattr("anchorlens.tasks.text.corpus._write", None)
+        assert dataclasses.replace(task).text.folder == made
+
+    def test_nothing_is_left_of_a_text_that_cannot_be_put_together(self, folder, cache):
+        (folder / "zz.txt").write_bytes(b"\xff")
+        with pytest.raises(ValueError, match="must be text in UTF-8, and near byte 0 is not"):
+            _ = TextTask(data=str(folder)).text
+        assert not list((cache / "text").iterdir())
+
+
+class TestTraining:
+    def test_sequences_follow_one_another_and_are_read_from_the_disk(self, task):
+        text = (task.text.folder / "train.bin").read_bytes()
+        windows = task.text.windows("train", 32)
+        batch = windows.take(np.array([0, 1, 5]))
+        assert (
+            bytes(batch.tokens[1].tolist()) == text[32:64] and bytes(batch.targets[1].tolist()) == text[33:65]
+        )
+        assert len(windows) == (len(text) - 1) // 32
+
+    def test_the_training_set_is_drawn_without_repetition(self, task):
+        chosen = task.training_set(100, generator(0, "data"))
+        assert len(chosen) == 100 == len(set(chosen.starts.tolist()))
+        assert chosen.starts.tolist() == task.training_set(100, generator(0, "data")).starts.tolist()
+
+    def test_the_loss_of_a_random_start_of_small_weights_is_that_of_a_guess(self, task):
+        model = build_model(small(task, gamma=1.0).model, seed=0)
+        found = task.evaluate(model)
+        assert found.measure("train_bits").value == pytest.approx(8, abs=0.1)
+        assert found.measure("perplexity").value == pytest.approx(256, rel=0.1)
+        loss = task.loss(model, task.training_set(8, generator(0, "data")).take(np.arange(8)), None)
+        assert loss.item() == pytest.approx(math.log(256), abs=0.1)
+
+    def test_it_learns_and_resumes_to_the_same_bits(self, task, tmp_path, monkeypatch):
+        whole = train(*small(task), out=tmp_path / "whole")
+        measured, measure = [], TextTask.measure
+
+        def dying(*args, **options):
+            measured.append(1)
+            if len(measured) == 3:
+                raise KeyboardInterrupt
+            return measure(*args, **options)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(TextTask, "measure", dying)
+            train(*small(task, state_every_seconds=0), out=tmp_path / "cut")
+        cut = train(*small(task), out=tmp_path / "cut", resume=True)
+        weights = [result.checkpoint.weights for result in (whole, cut)]
+        assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+        assert (
+            whole.checkpoint.step == 12 and whole.log[-1]["validation_bits"] < whole.log[0]["validation_bits"]
+        )
+        assert identity(small(task)) == identity(small(dataclasses.replace(task, data="elsewhere")))
+        curve = training_curve(whole.log)
+        assert curve.layout.yaxis.title.text == "bits per byte" and len(curve.data) == 3
+
+
+class TestEvaluation:
+    def test_bits_by_hand(self, task):
+        text = (task.text.folder / "validation.bin").read_bytes()
+        text += (task.text.folder / "train.bin").read_bytes()
+        found = task.evaluate(Knows(text, 0.5))
+        assert found.measure("validation_bits").value == pytest.approx(1, abs=0.2)
+        assert found.measure("perplexity").value == pytest.approx(2, abs=0.3)
+        assert found.phase.cause == "not defined"
+
+    def test_what_is_not_measured_is_none_and_it_comes_back_from_json(self, task):
+        found = task.evaluate(build_model(small(task).model))
+        assert found.measure("ood") is None
+        again = Measured.from_dict(json.loads(json.dumps(found.to_dict())), task.metrics)
+        assert again.to_dict() == found.to_dict()
+
+    def test_every_sequence_asked_leaves_no_error(self, task):
+        found = task.evaluate(build_model(small(task).model), max_asked=10**6)
+        assert found.measure("validation_bits").standard_error == 0
+        assert found.measure("validation_bits").n_sequences == len(task.text.windows("validation", 32))
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"data": "/nowhere/a.txt"}, "data must name text files or folders that exist"),
+            ({"corpus": "files"}, "must name its files; give data"),
+            ({"corpus": "code", "data": "x"}, "data is of the corpus 'files'"),
+            ({"corpus": "poems"}, "corpus must be"),
+            ({"data": 3}, "data must be text"),
+            ({"seq_len": 1}, "seq_len"),
+            ({"held_out_share": 0}, "held_out_share"),
+        ],
+    )
+    def test_one_clear_error(self, fields, message):
+        with pytest.raises(ValueError, match=message):
+            TextTask(**fields)
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [(b"", "is empty"), (b"a\0b", "NUL byte"), (b"abc\xff", "near byte 3"), (b"abc\xe2\x82", "cut off")],
+    )
+    def test_what_is_no_text(self, tmp_path, content, message):
+        path = tmp_path / "bad.txt"
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"bad.txt.*{message}"):
+            _ = TextTask(data=str(path)).text
+
+    def test_an_empty_folder_and_two_of_one_name(self, tmp_path, folder):
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(ValueError, match="folders with some"):
+            TextTask(data=str(tmp_path / "empty"))
+        with pytest.raises(ValueError, match=r"'0\.txt' twice"):
+            TextTask(data=os.pathsep.join([str(folder / "0.txt")] * 2))
+
+    def test_a_device_or_a_pipe_is_not_waited_for(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe")
+        for path in ("/dev/zero", str(tmp_path / "pipe")):
+            with pytest.raises(ValueError, match="text files or folders that exist"):
+                TextTask(data=path)
+
+    def test_too_little_text(self, tmp_path):
+        path = tmp_path / "short.txt"
+        path.write_text("short\n")
+        with pytest.raises(ValueError, match="a sequence of 256 bytes in both splits"):
+            TextTask(data=str(path)).training_set(1, generator(0, "data"))
+
+    def test_more_sequences_than_there_are(self, task):
+        with pytest.raises(ValueError, match="n_samples must be at most"):
+            task.training_set(10**6, generator(0, "data"))
+
+    def test_too_many_files(self, folder, monkeypatch):
+        monkeypatch.setattr(documents, "MOST_ENTRIES", 30)
+        with pytest.raises(ValueError, match="at most"):
+            TextTask(data=str(folder))
+
+    def test_more_text_than_is_read(self, folder, monkeypatch):
+        monkeypatch.setattr(documents, "MOST_BYTES", 100)
+        with pytest.raises(ValueError, match="at most 100 bytes"):
+            TextTask(data=str(folder))
+
+
+class TestFilesOfOthers:
+    def test_a_text_that_has_changed_is_another_one(self, task, folder):
+        (folder / "0.txt").write_text("changed\n")
+        with pytest.raises(ValueError, match="the text must be that of '40 files"):
+            _ = dataclasses.replace(task).text
+
+    def test_no_file_is_read_where_number_or_bytes_differ(self, folder, monkeypatch):
+        task = TextTask(
+            data=str(folder), corpus="files", version="1 file, 10 bytes, SHA-256 0123456789abcdef"
+        )
+        monkeypatch.setattr(documents, "_pieces", None)
+        with pytest.raises(ValueError, match="what is named is 40 files"):
+            _ = task.text
+
+    def test_a_checkpoint_that_names_files_must_say_what_they_hold(self, task, tmp_path):
+        values = {**task.to_dict(), "version": ""}
+        assert read_task(values) == task  # the user's own words are settled
+        with pytest.raises(ValueError, match="must say its version"):
+            read_stored_task(values)
+        run = small(task)
+        path = tmp_path / "model.pt"
+        save_checkpoint(
+            path, Checkpoint(run.model, run.task, dict(build_model(run.model).named_parameters()))
+        )
+        assert load_checkpoint(path).task == task
+        content = container.contents(path).values
+        header, _ = container.unpack(path, content)
+        assert header["task"]["version"] == task.version
+
+    def test_another_python_is_another_text(self):
+        with pytest.raises(ValueError, match=r"must be that of Python 2\.7, and this is Python"):
+            _ = TextTask(version="Python 2.7").text
+
+
+def test_it_travels_as_data(task):
+    assert read_task(json.loads(json.dumps(task.to_dict()))) == task
+    assert TextTask() == TextTask(corpus="code") and TextTask().version.startswith("Python ")
+    assert "held out" in task.describe().lower() and isinstance(task.text, Corpus)
+    with pytest.raises(CheckpointError):
+        load_checkpoint(task.text.folder / "manifest.json")

@@ -30,7 +30,7 @@ nitpick_ignore_regex = [
         "py:.*",
         r"(collections|jaxtyping|os|pathlib|random|typing|np|numpy|torch|go|plotly|transformer_lens)\..*",
     ),
-    ("py:class", "Tensor|HookedTransformer|Security"),
+    ("py:class", "Tensor|HookedTransformer|Path|Security"),
     # a Literal, whose values the docstring of the argument has
     ("py:class", "Noise"),
     ("py:class", "Queries"),

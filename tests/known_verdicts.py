@@ -5,15 +5,18 @@ import math
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, evaluate
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict.forecast import TrajectoryPoint
-from anchorlens.verdict.mechanism import Evidence, Mechanism
+from anchorlens.verdict.mechanism import Evidence, Mechanism, Opinion
 from anchorlens.verdict.verdict import Subject, Verdict
 
 TASK = AnchorTask()
 HOSTILE = "</script><script>alert(1)</script>\"><img src=x onerror=alert(1)>'&{{ 7*7 }}"
 """What a file name or a warning may hold, and the page must show as it is."""
 RANGES = dict(zip(LABELS, ((-0.05, 0.02), (0.02, 0.22), (-0.03, 0.01), (0.48, 0.7)), strict=True))
+ODDS = dict(zip(LABELS, (-0.5, -1.2, 0.0, 2.1), strict=True))
 EVIDENCE = (
-    Evidence("v_similarity.centred_gap", "v_similarity", "values say g(x; a)", 0.63, RANGES, LABELS[3], 2.1),
+    Evidence(
+        "v_similarity.centred_gap", "v_similarity", "values say g(x; a)", 0.63, RANGES, LABELS[3], 2.1, ODDS
+    ),
     Evidence("stable_rank.w_q_normalized", "stable_rank", "directions of W_Q", 0.3, RANGES, LABELS[3], 0.8),
     Evidence("mask_key_token.mirror_merge", "mask_key_token", "mirrors apart", None, {}, None, 0.0),
     Evidence("information_flow.margin", "information_flow", "margin", math.nan, RANGES, None, 0.0),
@@ -34,9 +37,8 @@ TRAJECTORY = (
 def mechanism(phase=3, label=LABELS[3]):
     """A mechanism verdict sure of one phase."""
     probabilities = {name: 0.94 if name == label else 0.02 for name in LABELS}
-    return Mechanism(
-        Phase(phase, None, "the readings lie where those of this phase do"), probabilities, EVIDENCE
-    )
+    named = Phase(phase, None, "the readings lie where those of this phase do")
+    return Mechanism(named, probabilities, EVIDENCE, Opinion(named, probabilities))
 
 
 def subject(config, name, *, with_checkpoint=True, **fields):

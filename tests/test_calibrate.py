@@ -1,155 +1,209 @@
-"""`examples/calibrate.py`: nothing held out is fit on, the fit finds what is there, the tables count."""
+"""`examples/calibrate.py`: the fit finds what is there and never turns a reading round; the tables count."""
 
+import json
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from anchorlens import train_many
-from anchorlens.verdict import LABELS, READINGS
-from anchorlens.verdict.calibration import LogisticModel
+from anchorlens.tasks.shared.phases import LABELS
+from anchorlens.verdict.calibration import from_dict
+from anchorlens.verdict.questions import UNDECIDED, QuestionModel
+from anchorlens.verdict.readings import READINGS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import calibrate  # noqa: E402
 from calibration import fit, held_out  # noqa: E402
-from calibration.zoo import MOMENTS, STEPS, measure, zoo  # noqa: E402
+from calibration.curve import selective_curve  # noqa: E402
+from calibration.runs import GROUPS  # noqa: E402
 
-NAMES = [reading.name for reading in READINGS]
-
-
-def row(label, seed, group="fit", noise=0.0, **changes):
-    """A run whose first reading is the number of its label."""
-    number = LABELS.index(label) if label in LABELS else 0.0
-    values = dict.fromkeys(NAMES, 0.0)
-    values |= {name: float(np.sin(seed + 7 * i + 13 * number)) for i, name in enumerate(NAMES)}
-    values[NAMES[0]] = number + noise
-    return {
-        "name": f"{group}-{seed}",
-        "group": group,
-        "seed": seed,
-        "behaviour": {"label": label},
-        "borderline": label,
-        "readings": values,
-        "early": {str(m): {"readings": values, "now": "undecided: underfit"} for m in MOMENTS},
-    } | changes
+ANSWERS = {  # train, ID, OOD, commutativity
+    LABELS[0]: (1.0, 0.3, 0.0, 0.2),
+    LABELS[1]: (1.0, 1.0, 0.1, 0.1),
+    LABELS[2]: (1.0, 1.0, 0.1, 0.9),
+    LABELS[3]: (1.0, 1.0, 0.9, 0.9),
+    "undecided: underfit": (0.3, 0.2, 0.1, 0.5),
+}
+SAYS = {
+    "generalises": "mask_key_token.silhouette_unordered",
+    "composes": "nearest_neighbours.unseen_target_at_last",
+    "commutative": "fusion_similarity of mirrored pairs.centred_gap",
+}
+"""Question -> the column that answers it in the table made here."""
 
 
-@pytest.fixture(autouse=True)
-def few_strengths(monkeypatch):
-    """The same choice among fewer regularisations."""
-    monkeypatch.setattr(fit, "STRENGTHS", (0.1, 1.0, 10.0))
-    monkeypatch.setattr(fit, "COARSE_STRENGTHS", (1.0,))
+def table(n=120, seed=0, groups=("fit",)):
+    """A table of the zoo in which one number answers each question, with noise, and the others nothing."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for k in range(n):
+        label = list(ANSWERS)[k % len(ANSWERS)]
+        train, id, ood, commutativity = ANSWERS[label]
+        about = {
+            "name": f"run-{k}",
+            "group": groups[k % len(groups)],
+            "seed": k % 6,
+            "d_model": (64, 128)[k % 2],
+        }
+        about |= {"variant": ("gpt2", "postnorm")[k % 2], "n_layers": 2 + k % 3, "n_heads": 1}
+        about |= {"label": label, "clear_label": label, "train": train, "id": id, "ood": ood}
+        about |= {"commutativity": commutativity}
+        for moment in (0.1, 0.25, 0.5, 1.0):
+            numbers = {f"{one.measurement}.{one.field}": random.normal() for one in READINGS}
+            numbers[SAYS["generalises"]] = float(id >= 0.9) + 0.2 * random.normal()
+            numbers[SAYS["composes"]] = float(ood > 0.5) + 0.2 * random.normal()
+            numbers[SAYS["commutative"]] = float(commutativity >= 0.7) + 0.2 * random.normal()
+            rows.append({**about, "moment": moment, "step": 1, "now": UNDECIDED, **numbers})
+    return pd.DataFrame(rows)
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return [row(label, seed, noise=0.05 * (seed % 3)) for label in LABELS for seed in range(4)]
+    found = table()
+    return found[found["moment"] == 1].reset_index(drop=True)
 
 
-class TestZoo:
-    def test_what_is_held_out_is_never_fit_on(self):
-        runs = zoo()
-        fitted = [run for name, run in runs.items() if name.startswith("fit-")]
-        others = [run for name, run in runs.items() if not name.startswith("fit-")]
-        assert len(others) >= 200
-        assert {r.train.seed for r in fitted}.isdisjoint(r.train.seed for r in others)
-        assert {r.model.d_model for r in fitted} == {64, 128}
-        assert {96, 192} <= {r.model.d_model for r in others}
-        assert "postnorm" not in {r.model.variant for r in fitted}
-        assert {"gpt2", "released", "postnorm"} == {r.model.variant for r in others}
+@pytest.fixture(scope="module")
+def everything():
+    """A table with groups that are held out, and what is fit on it."""
+    zoo = table(300, groups=("fit", *GROUPS))
+    zoo.loc[zoo["group"] != "fit", "variant"] = "released"
+    return zoo, calibrate.content(zoo)
 
-    def test_it_covers_what_it_says_and_is_the_same_each_time(self):
-        runs = zoo()
-        assert runs == zoo()
-        assert {r.model.n_layers for r in runs.values()} == {2, 3, 4}
-        assert {r.model.n_heads for r in runs.values()} == {1, 2, 4}
-        assert {r.task.regime for r in runs.values()} == {"reasoning", "conflict"}
-        for fraction, step in MOMENTS.items():
-            assert step / STEPS == pytest.approx(fraction, rel=0.03)
 
-    def test_a_run_is_measured_at_its_end_and_on_its_way(self, tmp_path, monkeypatch):
-        moments = {0.05: 1, 0.2: 4}
-        monkeypatch.setitem(measure.__globals__, "MOMENTS", moments)
-        run = next(iter(zoo().values()))
-        small = run._replace(train=type(run.train)(steps=20, n_samples=64, batch_size=4, n_checkpoints=3))
-        model = type(run.model)(n_layers=2, d_model=8, d_head=4, d_mlp=8)
-        train_many([small._replace(model=model)], outs=[tmp_path / "fit-000"], workers=1)
-        measured = measure(tmp_path / "fit-000")
-        assert measured["group"] == "fit" and set(measured["readings"]) == set(NAMES)
-        assert set(measured["early"]) == {str(moment) for moment in moments}
-        assert measured["behaviour"]["label"].startswith("undecided")
+class TestVote:
+    def test_a_reading_that_says_the_contrary_has_no_vote(self):
+        values, yes = pd.Series(np.arange(40.0)), np.arange(40) >= 20
+        rising = fit.fit_vote(values, yes.astype(float), 1)
+        assert rising["slope"] > 0 and rising["neutral"] == pytest.approx(19.5, abs=0.1)
+        assert fit.fit_vote(values, yes.astype(float), -1) is None
+        assert fit.fit_vote(-values, yes.astype(float), -1)["slope"] < 0
+        either = [fit.fit_vote(one, yes.astype(float), 0)["slope"] for one in (values, -values)]
+        assert either[0] > 0 > either[1]
+
+    def test_the_neutral_value_is_where_the_odds_are_those_of_all(self):
+        random = np.random.default_rng(0)
+        yes = random.random(4000) < 0.2
+        values = pd.Series(random.normal(size=4000) + 2.0 * yes)  # log-odds rise by 2 a unit, 0 at 1
+        found = fit.fit_vote(values, yes.astype(float), 1)
+        assert found["slope"] == pytest.approx(2, abs=0.2) and found["neutral"] == pytest.approx(1, abs=0.1)
+
+    def test_missing_values_and_too_few_of_them_say_nothing(self):
+        yes = np.r_[np.zeros(20), np.ones(20)]
+        values = pd.Series(np.r_[np.arange(40.0)])
+        vote = fit.fit_vote(values.where(values % 2 == 0), yes, 1)
+        assert fit.said(vote, pd.Series([np.nan, 1e9])).tolist() == [
+            0.0,
+            pytest.approx(vote["slope"] * (vote["high"] - vote["neutral"])),
+        ]
+        assert fit.fit_vote(values.where(values > 35), yes, 1) is None
+        assert fit.fit_vote(pd.Series(np.ones(40)), yes, 1) is None
 
 
 class TestFit:
-    def test_a_reading_that_tells_all_is_found(self, rows):
-        model = LogisticModel.from_dict(fit.fit_final(rows))
-        found = held_out.verdicts(rows, model)
-        assert held_out.agreement(found, held_out.same_label) == (16, 16)
-        assert np.abs(model.coefficients[:, 0]).max() == np.abs(model.coefficients).max()
+    def test_it_finds_what_answers_each_question(self, rows):
+        content = fit.fit(rows, fit.BY_DECODING)
+        for which, column in SAYS.items():
+            votes = content["questions"][which]["votes"]
+            measurement, field = column.rsplit(".", 1)
+            (name,) = (r.name for r in READINGS if (r.measurement, r.field) == (measurement, field))
+            strongest = max(votes, key=lambda one: votes[one]["weight"] * abs(votes[one]["slope"]))
+            assert strongest == name
+            assert all(vote["weight"] >= 0 for vote in votes.values())
+        model = QuestionModel.from_dict(json.loads(json.dumps(content)))
+        said = held_out.verdicts(rows, model)
+        assert np.mean([one.right for one in said]) > 0.95
 
-    def test_labels_that_are_shuffled_leave_it_undecided(self, rows):
-        random = np.random.default_rng(0)
-        shuffled = [
-            {**each, "behaviour": {"label": str(random.choice(LABELS))}, "seed": i % 4}
-            for i, each in enumerate(rows * 6)
-        ]
-        others = [{**each, "behaviour": {"label": str(random.choice(LABELS))}} for each in rows * 6]
-        model = LogisticModel.from_dict(fit.fit_final(shuffled))
-        _, n = held_out.agreement(held_out.verdicts(others, model), held_out.same_label)
-        assert n <= len(others) / 10  # it is sure of hardly any; in the test above it names all 16
+    def test_what_sees_unseen_pairs_is_left_to_the_verdict_by_decoding(self, rows):
+        content = fit.fit(rows, fit.BY_PROBES)
+        seen = {r.name for r in READINGS if r.sees == "unseen pairs"}
+        assert seen and not seen & set(content["ranges"])
+        assert not any(seen & set(one["votes"]) for one in content["questions"].values())
 
-    def test_undertrained_runs_are_not_fit_on_and_stay_undecided(self, rows):
-        underfit = row("undecided: underfit: x", 0)
-        assert fit.fit_final([*rows, underfit]) == fit.fit_final(rows)
-        model = LogisticModel.from_dict(fit.fit_final(rows))
-        (found,) = held_out.verdicts([underfit], model)
-        assert found["mechanism"] == "undecided"
+    def test_a_question_is_asked_of_the_runs_that_it_is_about(self, rows):
+        of = {which: fit.asked(rows, which) for which in fit.QUESTIONS}
+        assert of["comes to a phase"][0].all() and of["comes to a phase"][1].sum() == 96
+        assert of["generalises"][0].sum() == 96 and of["composes"][0].sum() == 72
+        assert of["commutative"][0].sum() == 48 and of["commutative"][1][of["commutative"][0]].sum() == 24
 
-    def test_an_early_verdict_may_expect_no_phase(self, rows):
-        underfit = [row("undecided: underfit", seed, noise=9.0) for seed in range(4)]
-        fitted = fit.fit_early([*rows, *underfit])
-        assert set(fitted) == {str(moment) for moment in MOMENTS}
-        assert set(fitted["0.1"]["labels"]) == {*LABELS, "undecided"}
-
-    def test_a_reading_left_out_is_not_used(self, rows):
-        assert NAMES[0] not in fit.fit_final(rows, without=[NAMES[0]])["readings"]
+    def test_left_out_runs_are_judged_by_fits_without_their_seed(self, rows):
+        """A reading that gives away the answer of one seed alone does not help that seed."""
+        cheating = rows.copy()
+        column = SAYS["composes"]
+        cheating[column] = np.where(rows["seed"] == 0, rows["ood"], 0.0)
+        values = fit.values_of(cheating, fit.BY_DECODING)
+        (name,) = (r.name for r in READINGS if f"{r.measurement}.{r.field}" == column)
+        of, yes = fit.asked(cheating, "composes")
+        found = fit.left_out_log_odds(values[[name]], of, yes, cheating["seed"].to_numpy(), {name: 1})
+        mine = of & (cheating["seed"] == 0).to_numpy()
+        assert all(np.ptp(one[mine]) < 1e-9 for one in found.values())
 
 
-class TestTables:
-    def test_agreement_counts_phases_that_both_name(self):
-        found = [
-            {"behaviour": a, "mechanism": b}
-            for a, b in [
-                (LABELS[0], LABELS[0]),
-                (LABELS[1], LABELS[2]),  # both Phase 2
-                (LABELS[3], LABELS[1]),
-                (LABELS[3], "undecided"),
-                ("undecided: underfit", LABELS[3]),
-            ]
-        ]
-        assert held_out.agreement(found, held_out.same_phase) == (2, 3)
-        assert held_out.agreement(found, held_out.same_label) == (1, 3)
+class TestCalibrate:
+    def test_it_is_whole_and_fit_on_one_group(self, everything):
+        zoo, (content, left) = everything
+        calibrated = from_dict(json.loads(json.dumps(content)))
+        n_fit = zoo[zoo["group"] == "fit"]["name"].nunique()
+        assert content["provenance"]["fit_on"].startswith(f"{n_fit} runs")
+        assert content["architecture"]["variant"] == ["gpt2", "postnorm"]
+        assert calibrated.widened({"variant": "released"}) == calibrated.widening >= 1.05
+        assert set(calibrated.early) == {0.1, 0.25, 0.5}
+        assert all(model.labels == (*LABELS, UNDECIDED) for model in calibrated.early.values())
+        assert {one.group for said in left.values() for one in said} == {"fit"}
 
-    def test_the_calibration_error_by_hand(self):
-        # two bins: sure .95 and right half the time; sure .55 and always right
-        found = [
-            {"behaviour": LABELS[0], "mechanism": LABELS[0 if right else 3], "probability": p}
-            for p, right in [(0.95, True), (0.95, False), (0.55, True), (0.55, True)]
-        ]
-        assert held_out.calibration_error(found).startswith("0.450 (")  # (|.95 - .5| + |.55 - 1|) / 2
+    def test_about_a_tenth_is_left_undecided_at_most(self, everything):
+        _, (content, left) = everything
+        for name, said in left.items():
+            assert content[name]["least_probability"] >= 0.5
+            assert np.mean([one.is_named for one in said]) >= 0.88
 
-    @pytest.mark.slow
-    def test_every_table_is_drawn(self, rows, monkeypatch):
-        two = {name: held_out.ABLATIONS[name] for name in ("none", "both")}
-        monkeypatch.setattr(held_out, "ABLATIONS", two)
-        held = [row(label, 7, group="held-out-seeds") for label in LABELS]
-        everything = [*rows, *held]
-        model = LogisticModel.from_dict(fit.fit_final(rows))
-        early = {m: LogisticModel.from_dict(f) for m, f in fit.fit_early(everything).items()}
-        found = held_out.verdicts(everything, model)
-        assert held_out.accuracy_table(found).row_count == len(held_out.GROUPS)
-        assert held_out.confusion_table(found).row_count == len(LABELS)
-        assert held_out.ablation_table(everything).row_count == len(two)
-        table = held_out.early_table(everything, early)
-        assert list(table.columns[1].cells) == ["4"] * len(MOMENTS)
-        assert list(table.columns[3].cells)[0].startswith("0.0%")  # underfit now, a phase in the end
+    def test_tables_and_the_curve_are_drawn(self, everything):
+        zoo, (content, left) = everything
+        ends = zoo[zoo["moment"] == 1].reset_index(drop=True)
+        model = from_dict(content)
+        said = {
+            "a": held_out.verdicts(ends, model.by_decoding, held_out.widened(ends, model)),
+            "b": held_out.verdicts(ends, model.by_probes),
+        }
+        accuracy = held_out.accuracy_table(said["a"], left["by_decoding"], "a")
+        assert accuracy.row_count == len(GROUPS) + 1
+        assert held_out.confusion_table(said["a"]).row_count == len(LABELS)
+        assert held_out.selective_table(said).row_count == 6
+        assert held_out.question_table(ends, content).row_count == 3 * 4
+        assert held_out.weight_table(content).row_count == len(READINGS)
+        assert held_out.early_table(zoo, model.early).row_count == 3
+        figure = selective_curve(said)
+        assert [trace.name for trace in figure.data] == ["a", "b"] and figure.data[0].x[-1] == 1
+
+
+def one(label, probabilities, least=0.5, **fields):
+    given = dict(zip(LABELS, probabilities, strict=True))
+    return held_out.Said(**{"group": "held-out seeds", "borderline": False} | fields, behaviour=label,
+                         probabilities=given, least=least)  # fmt: skip
+
+
+class TestCounts:
+    def test_both_forms_of_phase_2_are_one_phase(self):
+        said = one(LABELS[1], (0.1, 0.2, 0.4, 0.3))
+        assert said.right and said.sure == pytest.approx(0.6) and said.commutative is True
+        assert held_out.right_commutativity([said]).endswith("0 of 1")
+
+    def test_what_is_not_named_is_not_counted(self):
+        said = [one(LABELS[3], (0.1, 0.1, 0.1, 0.7)), one(LABELS[0], (0.3, 0.2, 0.2, 0.3), least=0.6)]
+        assert [each.is_named for each in said] == [True, False]
+        assert held_out.share_right(said).endswith("1 of 1")
+
+    def test_calibration_error_by_hand(self):
+        said = [one(LABELS[3], (0.05, 0.05, 0.05, 0.85))] * 8 + [one(LABELS[0], (0.05, 0.05, 0.05, 0.85))] * 2
+        assert held_out.calibration_error(said).startswith("0.050 ")
+        assert held_out.calibration_error([]) == "-"
+
+    def test_the_surest_come_first(self):
+        said = [one(LABELS[3], (0.3, 0.0, 0.0, 0.7)), one(LABELS[0], (0.0, 0.0, 0.1, 0.9))]
+        assert held_out.selective(said) == [(0.5, 0.0, 1), (1.0, 0.5, 2)]
+
+    def test_intervals(self):
+        assert held_out.interval(64, 70) == "91.4% (83% to 96%), 64 of 70"
+        assert held_out.interval(0, 0) == "-"

@@ -7,14 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anchorlens import ModelConfig, build_model, load_checkpoint
-from anchorlens.checkpoints import shipped
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens import ModelConfig
 from anchorlens.training.schedule import trajectory_steps
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import zoo  # noqa: E402
-from calibration.likeness import Inputs, likeness, mirror_of, other_pairs  # noqa: E402
 from calibration.runs import GROUPS, MOMENTS, runs  # noqa: E402
 
 
@@ -44,25 +41,6 @@ class TestRuns:
             steps = np.array(trajectory_steps(run.train)) / run.train.total_steps
             for moment in MOMENTS:
                 assert abs(steps - moment).min() <= 0.12 * moment
-
-
-class TestLikeness:
-    def test_of_a_model_that_composes_is_that_of_the_target_at_the_end(self):
-        (path,) = [path for path in shipped() if path.stem == "phase3"]
-        checkpoint = load_checkpoint(path)
-        found = likeness(checkpoint.build_model(), checkpoint.task)
-        random = likeness(build_model(ModelConfig(gamma=0.5)), AnchorTask())
-        name = "likeness of target at the end before the last MLP.nearest_same"
-        assert found[name] > 0.9 and random[name] < 0.2 and set(found) == set(random)
-        assert found[f"unseen {name}"] > 0.6
-
-    def test_compares_other_pairs_and_mirrors_of_one_key(self):
-        task = AnchorTask()
-        inputs = Inputs(task, [(1, 2), (2, 1), (1, 1)])
-        n = len(inputs.x) // 3
-        others, mirrored = other_pairs(inputs, inputs), mirror_of(inputs, inputs)
-        assert not others[:n, : 2 * n].any() and others[:n, 2 * n :].all()
-        assert (mirrored[:n, n : 2 * n] == np.eye(n, dtype=bool)).all() and not mirrored[2 * n :].any()
 
 
 class TestTable:

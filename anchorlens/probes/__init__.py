@@ -15,6 +15,7 @@ from anchorlens.probes.information_flow import information_flow
 from anchorlens.probes.interchange import interchange
 from anchorlens.probes.mask_key_token import mask_key_token
 from anchorlens.probes.mask_second_anchor import mask_second_anchor
+from anchorlens.probes.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.own import own_probes, with_own
 from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.registry import PROBES, apply, needs_initial, needs_task, probe_named
@@ -39,6 +40,7 @@ __all__ = [
     "interchange",
     "mask_key_token",
     "mask_second_anchor",
+    "nearest_neighbours",
     "needs_initial",
     "needs_task",
     "own_probes",

@@ -16,6 +16,7 @@ from anchorlens.probes.information_flow import information_flow
 from anchorlens.probes.interchange import interchange
 from anchorlens.probes.mask_key_token import mask_key_token
 from anchorlens.probes.mask_second_anchor import mask_second_anchor
+from anchorlens.probes.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.stable_rank import stable_rank
@@ -36,6 +37,7 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
     interchange,
     v_similarity,
     fusion_similarity,
+    nearest_neighbours,
     first_layer_tsne,
     q_condensation,
     embedding_pca,

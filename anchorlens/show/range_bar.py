@@ -6,11 +6,13 @@ Not by a template: a page of many cells has tens of thousands of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup, escape
 
 from anchorlens.show.formats import number, printable_lines
+from anchorlens.show.words import Change, lowered, raised
 from anchorlens.tasks.shared.phases import COLOURS, LABELS, SHORT
 
 if TYPE_CHECKING:
@@ -91,15 +93,7 @@ _GROUND = "".join(
 
 
 def evidence_row(evidence: Evidence) -> Markup:
-    """The row of a reading: what it means, its value, its place among the phases, its vote and weight."""
-    vote = "none"
-    if evidence.vote is not None:
-        colour = COLOURS.get(evidence.vote, "currentColor")
-        vote = (
-            '<svg class="al-dot" width="10" height="10" aria-hidden="true" focusable="false">'
-            f'<rect width="10" height="10" rx="2" fill="{colour}"></rect></svg>'
-            f"{escape(printable_lines(evidence.vote))}"
-        )
+    """The row of a reading: what it means, its value, its place among the phases, which odds it moves."""
     meaning, reading = map(escape, map(printable_lines, (evidence.meaning, evidence.reading)))
     return Markup(
         '<tr role="row">\n'
@@ -107,10 +101,24 @@ def evidence_row(evidence: Evidence) -> Markup:
         f"<code>{reading}</code></th>\n"
         f'      <td role="cell" class="al-number" data-name="Value">{number(evidence.value)}</td>\n'
         f'      <td role="cell">{_drawing(range_bar(evidence))}</td>\n'
-        f'      <td role="cell" data-name="Speaks for">{vote}</td>\n'
-        f'      <td role="cell" class="al-number" data-name="Weight">{number(evidence.weight, ".2f")}</td>\n'
+        f'      <td role="cell" data-name="Raises">{_changes(raised(evidence))}</td>\n'
+        f'      <td role="cell" data-name="Lowers">{_changes(lowered(evidence))}</td>\n'
         "    </tr>"
     )
+
+
+def _changes(changes: Sequence[Change]) -> str:
+    """Labels in their colours, with the factors."""
+    dot = (
+        '<svg class="al-dot" width="10" height="10" aria-hidden="true" focusable="false">'
+        '<rect width="10" height="10" rx="2" fill="{}"></rect></svg>'
+    )
+    lines = (
+        f"{dot.format(COLOURS.get(label, 'currentColor'))}"
+        f"{escape(printable_lines(SHORT.get(label, label)))}{f': {factor}' if factor else ''}"
+        for label, factor in changes
+    )
+    return "<br>".join(f'<span class="al-change">{line}</span>' for line in lines) or "none"
 
 
 def _drawing(bar: RangeBar) -> str:

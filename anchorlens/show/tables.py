@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from anchorlens.show.formats import number, short
-from anchorlens.show.words import AGREEMENT
+from anchorlens.show.words import AGREEMENT, odds
 from anchorlens.tasks.shared.sketch import Transcript
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.phases import Phase
     from anchorlens.tasks.two_anchor.questions import PairAccuracy
     from anchorlens.verdict.forecast import TrajectoryPoint
+    from anchorlens.verdict.mechanism import Mechanism
     from anchorlens.verdict.verdict import Verdict
 
 MOST_ANCHORS = 12
@@ -97,6 +98,21 @@ def accuracy_table(behaviour: Evaluation) -> Table:
     title = "accuracies, with the standard error of the noise draws"
     title = title if accuracies else "what was measured, with standard errors"
     return Table(columns, rows, title, (1, 2, 3), meanings=True)
+
+
+def alone_table(mechanism: Mechanism) -> Table:
+    """What every reading says of each question by itself, whether it counts or not."""
+    questions = list(dict.fromkeys(which for one in mechanism.evidence for which in one.alone))
+    rows = [
+        (
+            Item(one.reading, code=True),
+            *(odds(one.alone[which]) if which in one.alone else "" for which in questions),
+        )
+        for one in mechanism.evidence
+        if one.alone
+    ]
+    asked = ("reading", *(f"{which}?" for which in questions))
+    return Table(asked, rows, "what each reading says by itself, counted or not")
 
 
 def pair_grid(behaviour: Evaluation) -> Table | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from anchorlens.verdict.mechanism import Evidence, Mechanism
 
 
 class Agreement(NamedTuple):
@@ -23,6 +27,67 @@ AGREEMENT: Mapping[bool | None, Agreement] = {
     None: Agreement("?", "No comparison", "-"),
 }
 """What `Verdict.agreement` holds -> how it is shown."""
+
+
+class Change(NamedTuple):
+    """How the odds of a label change."""
+
+    label: str
+    """Of the phase."""
+    factor: str
+    """`×3.1` or `÷3.1`; empty where it is not known."""
+
+
+def beside(mechanism: Mechanism) -> str:
+    """What stands below the phase of the mechanism: the verdict by the probes, and what is unusual."""
+    notes = []
+    if mechanism.by_probes is not None and mechanism.by_probes.probabilities is not None:
+        notes.append(f"By the probes alone: {mechanism.by_probes.in_words()}.")
+    if mechanism.outside:
+        notes.append(f"Less sure, for it lies outside the calibration: {'; '.join(mechanism.outside)}.")
+    return " ".join(notes)
+
+
+_LEAST, _MOST = 1.1, 1000.0
+"""Factors below the first are left out; above the second it is said that they are."""
+
+
+def raised(evidence: Evidence) -> list[Change]:
+    """The labels whose odds a reading raises, most first."""
+    if not evidence.odds:  # a verdict that was stored before odds were
+        return [] if evidence.vote is None else [Change(evidence.vote, "")]
+    ordered = sorted(evidence.odds.items(), key=lambda item: -item[1])
+    return [Change(label, f"×{factor}") for label, nats in ordered if (factor := _factor(nats))]
+
+
+def lowered(evidence: Evidence) -> list[Change]:
+    """The labels whose odds it lowers, most first."""
+    ordered = sorted(evidence.odds.items(), key=lambda item: item[1])
+    return [Change(label, f"÷{factor}") for label, nats in ordered if (factor := _factor(-nats))]
+
+
+def _factor(nats: float) -> str:
+    """By how much odds change, in words; empty where that is next to nothing.
+
+    >>> _factor(math.log(12.3)), _factor(math.log(1.55)), _factor(0.01), _factor(20.0)
+    ('12', '1.6', '', '1,000 or more')
+    """
+    factor = math.exp(min(nats, 50.0))
+    if factor < _LEAST:
+        return ""
+    if factor >= _MOST:
+        return f"{_MOST:,.0f} or more"
+    return f"{factor:.0f}" if factor >= 10 else f"{factor:.1f}"
+
+
+def odds(nats: float) -> str:
+    """Log-odds of yes as odds.
+
+    >>> odds(math.log(3.1)), odds(-math.log(12)), odds(0.01), odds(-9.0)
+    ('yes, 3.1 to 1', 'no, 12 to 1', 'even', 'no, 1,000 or more to 1')
+    """
+    factor = _factor(abs(nats))
+    return f"{'yes' if nats > 0 else 'no'}, {factor} to 1" if factor else "even"
 
 
 class Caption(NamedTuple):
@@ -81,6 +146,12 @@ CAPTIONS: Mapping[str, Caption] = {
         "Fusion at the last position",
         "Inputs of two anchor pairs against each other before the last MLP; where the boxed cells, of equal "
         "target, are redder than the rest, inputs of equal answers already look alike, as in Phase 3.",
+    ),
+    "nearest_neighbours": Caption(
+        "Whose results are alike",
+        "Each cell is one layer and position: dark where the input that looks most alike there has the same "
+        "g(x; a), or the same target, though its anchors are others, so that the place says that result; the "
+        "last panel asks it of unseen pairs.",
     ),
     "first_layer_tsne": Caption(
         "The last position after the first layer",

@@ -106,9 +106,10 @@ class Cell:
         `step`, `seconds`, `loss` (nats, of the last batch); the metrics of the task by name (None: not
         defined) and their standard errors `<name>_error`; `phase` (1, 2, 3 or None), `commutative` and
         `label` by behaviour, and by mechanism as `mechanism_phase`, `mechanism_commutative`,
-        `mechanism_label` and its `probability <label>`; the `solution` of unseen pairs (None: not defined);
-        `agreement`; every number of the probes of weights as `<probe>.<reading>`, among them
-        `stable_rank.w_q`; every reading of the mechanism verdict as `reading <name>`.
+        `mechanism_label` and its `probability <label>`; `by_probes_label`, the same without unseen pairs; the
+        `solution` of unseen pairs (None: not defined); `agreement`; every number of the probes of weights as
+        `<probe>.<reading>`, among them `stable_rank.w_q`; every reading of the mechanism verdict as
+        `reading <name>`.
         """
         verdict = self.verdict
         if verdict is None:
@@ -125,6 +126,7 @@ class Cell:
         numbers |= {f"mechanism_{name}": mechanism[name] for name in ("phase", "commutative", "label")}
         for label, probability in (mechanism["probabilities"] or {}).items():
             numbers[f"probability {label}"] = probability
+        numbers["by_probes_label"] = (mechanism.get("by_probes") or {}).get("label")
         numbers["agreement"] = verdict["agreement"]
         numbers |= self.content.get("probes", {})
         for reading in mechanism["readings"]:

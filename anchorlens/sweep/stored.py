@@ -208,11 +208,19 @@ class _Reading(_Closed):
     ranges: dict[Label, Annotated[list[float], Field(min_length=2, max_length=2)]]
     vote: Label | None
     weight: float
+    odds: NotRequired[dict[Label, float]]
+    alone: NotRequired[dict[Label, float]]
+    sees: NotRequired[Name]
 
 
-class _Mechanism(_Phase):
+class _Opinion(_Phase):
     probabilities: dict[Label, Share] | None
+
+
+class _Mechanism(_Opinion):
     readings: list[_Reading]
+    by_probes: NotRequired[_Opinion | None]
+    outside: NotRequired[list[Text]]
 
 
 class _Checkpoint(_Loose):
@@ -295,6 +303,8 @@ def _loose_tables(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], typ
         return
     verdict = content["verdict"]
     yield from ((content, _Cell), (verdict, _Verdict), (verdict["mechanism"], _Mechanism))
+    if probes := verdict["mechanism"].get("by_probes"):
+        yield probes, _Opinion
     yield from ((verdict["checkpoint"], _Checkpoint), (verdict["behaviour"]["phase"], _Phase))
     yield verdict["behaviour"]["options"], _Loose
 

@@ -3,7 +3,7 @@
 from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.classify import classify
 from anchorlens.verdict.forecast import TrajectoryPoint, trajectory
-from anchorlens.verdict.mechanism import Evidence, Mechanism
+from anchorlens.verdict.mechanism import Evidence, Mechanism, Opinion
 from anchorlens.verdict.readings import READINGS, take_readings
 from anchorlens.verdict.verdict import Subject, Verdict
 
@@ -12,6 +12,7 @@ __all__ = [
     "READINGS",
     "Evidence",
     "Mechanism",
+    "Opinion",
     "Subject",
     "TrajectoryPoint",
     "Verdict",

@@ -37,7 +37,7 @@ class TrajectoryPoint:
     """Its phase by behaviour now, a label such as `Phase 1` or `undecided: underfit`."""
     forecast: Mapping[str, float] | None
     """Label of the final phase, or `undecided`, -> probability, from readings alone; None where there is no
-    early verdict: at other fractions than those calibrated, or for a model or task unlike the zoo's."""
+    early verdict: at other fractions than those calibrated, or for a task unlike the zoo's."""
 
     @property
     def expected(self) -> str | None:
@@ -111,11 +111,10 @@ def _forecast(checkpoint: Checkpoint, fraction: float) -> dict[str, float] | Non
     if not isinstance(checkpoint.task, AnchorTask):
         return None
     fitted = calibration().early_model(fraction) if fraction < 1 else None
-    unlike_the_zoo = calibration().outside(shape_of(checkpoint.model))
-    if fitted is None or unlike_the_zoo or not is_of_the_papers(checkpoint.task):
+    if fitted is None or not is_of_the_papers(checkpoint.task):
         return None
     try:
-        values = take_readings(checkpoint.build_model(), checkpoint.task)
+        values = take_readings(checkpoint.build_model(), checkpoint.task, early=True)
     except ValueError:
         return None
-    return fitted.probabilities(values)
+    return fitted.probabilities(values, calibration().widened(shape_of(checkpoint.model)))

@@ -1,32 +1,32 @@
-"""What the inside of a model says: a phase with probabilities, and what each reading contributed.
+"""What the inside of a model says: a phase with probabilities, twice, and what each reading contributed.
 
-It goes by the probes' numbers alone. Whether the training data are fit is asked of training sequences;
-answers on unseen pairs are never looked at.
+*By the probes*: from activations of trained pairs and from weights. *By what it decodes*: from activations
+of unseen pairs besides. Whether the training data are fit is asked of training sequences; answers on unseen
+pairs are never looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.phases import FIT_THRESHOLD, PHASES, Phase
+from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.verdict.calibration import LogisticModel, calibration
+from anchorlens.verdict.calibration import calibration
+from anchorlens.verdict.questions import QuestionModel, Values
 from anchorlens.verdict.readings import READINGS, take_readings
 from anchorlens.views import drawn
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
-LEAST_PROBABILITY = 0.5
-"""A phase less probable than this is not named."""
+SAYS_NOTHING = 0.05
+"""Nats: a reading that raises no odds by more has no vote."""
 
 
 @documented
@@ -45,9 +45,16 @@ class Evidence:
     ranges: Mapping[str, tuple[float, float]]
     """Label -> where the middle 80 % of the checkpoints of that phase lie that the verdict was fit on."""
     vote: str | None
-    """The label it speaks for most; None where it speaks for none."""
+    """The label whose odds it raises most; None where it raises none by more than .05 nats."""
     weight: float
-    """How much, in nats: its part of the log-odds of that label over the mean of all labels, >= 0."""
+    """By how much, in nats, >= 0."""
+    odds: Mapping[str, float] = field(default_factory=dict)
+    """Label -> by how much it raises (above 0) or lowers its odds in the verdict by what the model decodes,
+    in nats, all other readings as they are."""
+    alone: Mapping[str, float] = field(default_factory=dict)
+    """Question -> the log-odds of yes that it speaks for by itself, whether that counts or not, in nats."""
+    sees: str = "unseen pairs"
+    """What it looks at: `trained pairs`, `unseen pairs` or `weights`."""
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Evidence:
@@ -58,27 +65,53 @@ class Evidence:
 
 @documented
 @dataclass(frozen=True)
-class Mechanism:
-    """The phase that a model's inside speaks for; answers on unseen pairs are never looked at."""
+class Opinion:
+    """A phase with the probability of each."""
 
     phase: Phase
     """The most probable phase, or why there is none."""
     probabilities: Mapping[str, float] | None
     """Label -> 0..1, sum 1; None where the readings could not be taken."""
-    evidence: tuple[Evidence, ...]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
+
+    def in_words(self) -> str:
+        """The most probable label and its runner-up: `Phase 3, 55 %; Phase 2 with commutativity, 40 %`."""
+        return in_words(self.probabilities or {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content."""
+        probabilities = None if self.probabilities is None else dict(self.probabilities)
+        return {**self.phase.to_dict(), "probabilities": probabilities}
+
+
+@documented
+@dataclass(frozen=True, repr=False)
+class Mechanism(Opinion):
+    """The phase that a model's inside speaks for, by what it decodes; `by_probes` without unseen pairs.
+
+    Answers on unseen pairs are never looked at.
+    """
+
+    evidence: tuple[Evidence, ...] = ()
     """Every reading, the one that says most first."""
+    by_probes: Opinion | None = None
+    """The same without activations of unseen pairs, from trained pairs and weights; None in a verdict that
+    was stored before there was one."""
+    outside: tuple[str, ...] = ()
+    """What of the model lies outside the shapes that the verdict was fit on, in words: each makes the
+    probabilities less sure."""
 
     def _repr_html_(self) -> str:
         return drawn("mechanism_html")(self)
 
-    def __repr__(self) -> str:
-        return f"Mechanism({self.phase.label}; {_in_words(self.probabilities or {}) or self.phase.reason})"
-
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
         return {
-            **self.phase.to_dict(),
-            "probabilities": None if self.probabilities is None else dict(self.probabilities),
+            **super().to_dict(),
+            "by_probes": None if self.by_probes is None else self.by_probes.to_dict(),
+            "outside": list(self.outside),
             "readings": [asdict(evidence) for evidence in self.evidence],
         }
 
@@ -90,7 +123,10 @@ class Mechanism:
             KeyError: something is missing.
         """
         evidence = tuple(map(Evidence.from_dict, values["readings"]))
-        return cls(Phase.from_dict(values), values["probabilities"], evidence)
+        probes = values.get("by_probes")
+        by_probes = None if probes is None else Opinion(Phase.from_dict(probes), probes["probabilities"])
+        outside = tuple(values.get("outside", ()))
+        return cls(Phase.from_dict(values), values["probabilities"], evidence, by_probes, outside)
 
 
 def phase_by_mechanism(
@@ -110,70 +146,106 @@ def phase_by_mechanism(
 
     Returns:
         The most probable phase with the probability of each, or no phase with the reason: weights that
-        are not finite, underfit, a model or task unlike those of the calibration, or no phase with a
-        probability of .5. Readings are listed in any case, if they can be taken.
+        are not finite, underfit, a task unlike that of the calibration, or no phase that is probable enough.
+        Readings are listed in any case, if they can be taken. A shape outside the calibration makes the
+        probabilities less sure.
     """
     if not isinstance(task, AnchorTask):
         why = f"the mechanism verdict is the two-anchor task's own, and this one is {task.kind}"
-        return Mechanism(Phase.undecided("outside the calibration", why), None, ())
+        return _nothing(Phase.undecided("outside the calibration", why))
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
-        return Mechanism(Phase.undecided("not finite", "the weights hold NaN or infinity"), None, ())
+        return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
     try:
         values = take_readings(model, task)
     except ValueError as error:
-        return Mechanism(Phase.undecided("no readings", str(error)), None, ())
-    fitted = calibration()
-    probabilities = fitted.final.probabilities(values)
-    cfg = model.cfg
+        return _nothing(Phase.undecided("no readings", str(error)))
+    fitted, cfg = calibration(), model.cfg
     shape = {"n_layers": cfg.n_layers, "n_heads": cfg.n_heads, "d_model": cfg.d_model, **(shape or {})}
-    outside = fitted.outside(shape)
-    if not is_of_the_papers(task):
-        outside.append("the task is not that of the papers")
-    outside += fitted.final.unfamiliar(values)
-    label = named(probabilities)
-    if train is not None and train.value < FIT_THRESHOLD:
-        phase = Phase.undecided(
-            "underfit", f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
-        )
-    elif outside:
-        phase = Phase.undecided("outside the calibration", "; ".join(outside))
-    elif label is None:
-        why = f"no phase has a probability of {LEAST_PROBABILITY} ({_in_words(probabilities)})"
-        phase = Phase.undecided("torn", why)
-    else:
-        phase = Phase(*PHASES[label], _in_words(probabilities))
-    return Mechanism(phase, probabilities, evidence(fitted.final, values))
+    widened = fitted.widened(shape)
+
+    def opinion(by: QuestionModel) -> Opinion:
+        probabilities = by.probabilities(values, widened)
+        if train is not None and train.value < FIT_THRESHOLD:
+            why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
+            return Opinion(Phase.undecided("underfit", why), probabilities)
+        if not is_of_the_papers(task):
+            why = "the task is not that of the papers"
+            return Opinion(Phase.undecided("outside the calibration", why), probabilities)
+        return Opinion(named(probabilities, by.least_probability), probabilities)
+
+    decoding = opinion(fitted.by_decoding)
+    return Mechanism(
+        phase=decoding.phase,
+        probabilities=decoding.probabilities,
+        evidence=evidence(fitted.by_decoding, values, widened),
+        by_probes=opinion(fitted.by_probes),
+        outside=tuple(fitted.outside(shape)),
+    )
 
 
-def evidence(fitted: LogisticModel, values: Mapping[str, float | None]) -> tuple[Evidence, ...]:
-    """What each reading contributes, the one that says most first; then those the fit does not use."""
-    parts = dict(zip(fitted.readings, fitted.contributions(values).T, strict=True))
+def _nothing(phase: Phase) -> Mechanism:
+    """A verdict without readings."""
+    return Mechanism(phase, None, by_probes=Opinion(phase, None))
+
+
+def evidence(fitted: QuestionModel, values: Values, widened: float = 1.0) -> tuple[Evidence, ...]:
+    """What each reading contributes, the one that moves most first."""
     found = []
     for reading in READINGS:
-        part = parts.get(reading.name, np.zeros(1))
-        speaks = part.max() > 0
+        odds = fitted.raised(values, reading.name, widened)
+        label, weight = max(odds.items(), key=lambda item: item[1])
+        speaks = weight > SAYS_NOTHING
+        value = values[reading.name]
+        votes = {which: answer.votes.get(reading.name) for which, answer in fitted.answers.items()}
         found.append(
             Evidence(
                 reading=reading.name,
                 probe=reading.probe,
                 meaning=reading.meaning,
-                value=values[reading.name],
+                value=value,
                 ranges=fitted.ranges.get(reading.name, {}),
-                vote=fitted.labels[int(part.argmax())] if speaks else None,
-                weight=float(part.max()) if speaks else 0.0,
+                vote=label if speaks else None,
+                weight=weight if speaks else 0.0,
+                odds=odds if speaks else {},
+                alone={which: vote.says(value) for which, vote in votes.items() if vote is not None},
+                sees=reading.sees,
             )
         )
     return tuple(sorted(found, key=lambda one: -one.weight))
 
 
-def named(probabilities: Mapping[str, float]) -> str | None:
-    """The most probable label, if its probability is .5 or more."""
-    label, probability = max(probabilities.items(), key=lambda item: item[1])
-    return label if probability >= LEAST_PROBABILITY else None
+def named(probabilities: Mapping[str, float], least: float) -> Phase:
+    """The most probable phase, if it is probable enough, its two forms of Phase 2 taken together.
+
+    Phase 2 says with or without commutativity where one of them is that probable among the two.
+
+    >>> named(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
+    Phase(phase=2, commutative=None, reason='Phase 2 with commutativity, 40 %; Phase 3, 32 %', cause=None)
+    """
+    words = in_words(probabilities)
+    phases: dict[Any, float] = {}
+    for label in LABELS:
+        phase = PHASES[label][0]
+        phases[phase] = phases.get(phase, 0.0) + probabilities[label]
+    best = max(phases, key=phases.__getitem__)
+    if phases[best] < least:
+        return Phase.undecided("torn", f"no phase has a probability of {least:.0%}: {words}")
+    if best != 2:
+        return Phase(best, None, words)
+    _, without, commutes, _ = (probabilities[label] for label in LABELS)
+    share = commutes / (without + commutes)
+    commutative = True if share >= least else False if share <= 1 - least else None
+    return Phase(2, commutative, words)
 
 
-def _in_words(probabilities: Mapping[str, float]) -> str:
-    return ", ".join(f"{label} {probability:.2f}" for label, probability in probabilities.items())
+def in_words(probabilities: Mapping[str, float]) -> str:
+    """The most probable label and the next one.
+
+    >>> in_words({"Phase 3": 0.55, "Phase 1": 0.05, "Phase 2 with commutativity": 0.4})
+    'Phase 3, 55 %; Phase 2 with commutativity, 40 %'
+    """
+    first: Sequence[str] = sorted(probabilities, key=lambda label: -probabilities[label])[:2]
+    return "; ".join(f"{label}, {100 * probabilities[label]:.0f} %" for label in first)
 
 
 def shape_of(config: ModelConfig) -> dict[str, Any]:

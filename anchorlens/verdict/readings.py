@@ -1,67 +1,63 @@
 """The readings that the mechanism verdict goes by: numbers of the probes, free of width and depth.
 
-None of them looks at answers to unseen pairs, masked or not. Two look at what activations unseen pairs have
-before the last MLP, one at margins on trained pairs with held-out keys; docs/verdict.md says how the verdict
-does without them.
+None of them looks at answers to unseen pairs, masked or not. Some look at what activations unseen pairs have;
+the verdict *by the probes* goes without those. One is the margin on trained pairs with fresh noise, where one
+key in nine is held out at its position; none asks for held-out keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from anchorlens import probes
 from anchorlens.configuration import documented
-from anchorlens.probes.fusion_similarity import mirror_comparisons, unseen_comparisons
-from anchorlens.probes.shared.anchor_sequences import held_out_position, random_sequences
+from anchorlens.probes.fusion_similarity import mirror_comparisons
+from anchorlens.probes.shared.anchor_sequences import many_keys
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.verdict.pooled_routes import pooled_routes
+from anchorlens.verdict.questions import Question
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
-N_MANY = 40
+Sees = Literal["trained pairs", "unseen pairs", "weights"]
 
 MEASURED: Mapping[str, tuple[Callable[..., Any], Callable[[AnchorTask], Mapping[str, Any]]]] = {
-    "v_similarity": (probes.v_similarity, lambda task: {}),
-    "fusion_similarity": (probes.fusion_similarity, lambda task: {}),
-    "fusion_similarity of unseen pairs": (
-        probes.fusion_similarity,
-        lambda task: {"comparisons": unseen_comparisons(task), "keys": many_keys(task)},
-    ),
-    "fusion_similarity of mirrored pairs": (
-        probes.fusion_similarity,
-        lambda task: {"comparisons": mirror_comparisons(task)},
-    ),
     "mask_key_token": (  # the noise as the readings were calibrated; pictures draw it independently
         probes.mask_key_token,
         lambda task: {"perplexity": None, "seen": True, "noise": "shared"},
     ),
     "mask_second_anchor": (probes.mask_second_anchor, lambda task: {}),
-    "information_flow": (probes.information_flow, lambda task: {"effects": "margin"}),
-    "information_flow of pooled anchors": (pooled_routes, lambda task: {}),
-    "information_flow of held-out keys": (
+    "information_flow": (
         probes.information_flow,
-        lambda task: {"effects": "margin", "tokens": held_out_sequences(task)},
+        lambda task: {"effects": "routes", "patterns": "frozen"},
     ),
-    "stable_rank": (probes.stable_rank, lambda task: {}),
+    "activation_patching": (probes.activation_patching, lambda task: {}),
+    "interchange": (probes.interchange, lambda task: {}),
+    "v_similarity": (probes.v_similarity, lambda task: {}),
+    "fusion_similarity": (probes.fusion_similarity, lambda task: {}),
+    "fusion_similarity of mirrored pairs": (
+        probes.fusion_similarity,
+        lambda task: {"comparisons": mirror_comparisons(task), "keys": many_keys(task)},
+    ),
+    "nearest_neighbours": (probes.nearest_neighbours, lambda task: {}),
     "q_condensation": (probes.q_condensation, lambda task: {}),
     "embedding_pca": (probes.embedding_pca, lambda task: {}),
+    "stable_rank": (probes.stable_rank, lambda task: {}),
 }
 """What is measured: a probe, with options that ask more than its own or leave out what only pictures need."""
+COSTLY = ("interchange", "activation_patching")
+"""Measurements that take longer than the others together."""
 
 
 @documented
 @dataclass(frozen=True)
 class Reading:
-    """One number of one measurement."""
+    """One number of one measurement, and what it may speak for."""
 
     measurement: str
     """Which of `MEASURED`; it begins with the name of the probe."""
@@ -69,6 +65,11 @@ class Reading:
     """Which of its numbers."""
     meaning: str
     """What it is, in a few words."""
+    says: Mapping[Question, Literal[1, -1]]
+    """Question -> 1 where a larger value speaks for yes, -1 where for no, by the papers or by what it is; the
+    fit decides how much, and never turns it round."""
+    sees: Sees = "trained pairs"
+    """What it looks at."""
     normalise: Callable[[float, Any], float] | None = None
     """(value, model.cfg) -> the same with width taken out; None where it has none."""
 
@@ -82,6 +83,17 @@ class Reading:
         """`probe.field`, and of which pairs where that is not the probe's own choice."""
         return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
+    def of(self, value: float | None, cfg: Any) -> float | None:
+        """The reading from the probe's number.
+
+        Args:
+            value: what the probe gives; None where it gives none.
+            cfg: of the model; `d_model` is asked.
+        """
+        if value is not None and self.normalise is not None:
+            value = self.normalise(value, cfg)
+        return None if value is None or not np.isfinite(value) else float(value)
+
 
 def _bounded_margin(value: float, cfg: Any) -> float:
     """A margin between -1 and 1, tanh(margin / 4): beyond a few logits more says no more."""
@@ -93,72 +105,200 @@ def _over_random_cosine(value: float, cfg: Any) -> float:
     return value * float(np.sqrt(np.pi * cfg.d_model / 2))
 
 
+_FITS: Question = "comes to a phase"
 READINGS: tuple[Reading, ...] = (
-    Reading("v_similarity", "centred_gap", "values at the first anchor say g(x; a)"),
-    Reading("fusion_similarity", "centred_gap", "inputs of equal targets look alike at the last position"),
     Reading(
-        "fusion_similarity of unseen pairs",
-        "centred_gap",
-        "unseen pairs look like trained ones of equal target, before the last MLP",
+        "mask_key_token",
+        "mirror_merge",
+        "without the key, distance of a pair to its mirror",
+        {"commutative": -1},
     ),
     Reading(
-        "fusion_similarity of unseen pairs",
-        "nearest_same",
-        "what an unseen pair looks most like has its target, before the last MLP",
+        "mask_key_token",
+        "silhouette_ordered",
+        "without the key, clusters of ordered pairs",
+        {_FITS: 1, "generalises": 1, "commutative": -1},
+    ),
+    Reading(
+        "mask_key_token",
+        "silhouette_unordered",
+        "without the key, clusters of unordered pairs",
+        {_FITS: 1, "generalises": 1, "commutative": 1},
+    ),
+    Reading(
+        "mask_second_anchor",
+        "centred_gap",
+        "without the second anchor, g(x; a) is what is left",
+        {"generalises": 1, "composes": 1},
+    ),
+    Reading(
+        "information_flow",
+        "inferential_route",
+        "answer lost without key to anchors, each anchor to last",
+        {"composes": 1},
+    ),
+    Reading(
+        "information_flow",
+        "symmetric_route",
+        "answer lost without anchors to last, then key to last",
+        {"composes": -1, "commutative": 1},
+    ),
+    Reading(
+        "information_flow",
+        "gathered_route",
+        "answer lost without everything to the second anchor, then last",
+        {"composes": 1, "commutative": -1},
+    ),
+    Reading(
+        "information_flow",
+        "margin",
+        "margin on trained pairs with fresh noise, tanh(logits / 4)",
+        {_FITS: 1, "generalises": 1},
+        normalise=_bounded_margin,
+    ),
+    Reading(
+        "activation_patching",
+        "carried_by_second_anchor",
+        "a change of the second anchor is carried by its own position",
+        {"composes": 1, "commutative": -1},
+    ),
+    Reading(
+        "interchange",
+        "accuracy",
+        "the best place can be swapped for another g(x; a)",
+        {"generalises": 1, "composes": 1},
+    ),
+    Reading("interchange", "equal_accuracy", "there, the answer depends on g(x; a) alone", {"composes": 1}),
+    Reading(
+        "v_similarity",
+        "centred_gap",
+        "values at the first anchor say g(x; a)",
+        {"generalises": 1, "composes": 1},
+    ),
+    Reading(
+        "fusion_similarity",
+        "centred_gap",
+        "inputs of equal targets look alike at the last position",
+        {_FITS: 1, "generalises": 1, "composes": 1},
     ),
     Reading(
         "fusion_similarity of mirrored pairs",
         "centred_gap",
         "both orders of an unseen pair look alike, before the last MLP",
-    ),
-    Reading("mask_key_token", "mirror_merge", "without the key, distance of a pair to its mirror"),
-    Reading("mask_key_token", "silhouette_ordered", "without the key, clusters of ordered pairs"),
-    Reading("mask_key_token", "silhouette_unordered", "without the key, clusters of unordered pairs"),
-    Reading("mask_second_anchor", "centred_gap", "without the second anchor, g(x; a) is what is left"),
-    Reading(
-        "information_flow of pooled anchors",
-        "inferential_route",
-        "answer lost without key to anchors to last",
+        {"commutative": 1},
+        "unseen pairs",
     ),
     Reading(
-        "information_flow of pooled anchors",
-        "symmetric_route",
-        "answer lost without anchors to last, key to last",
+        "nearest_neighbours",
+        "g1_at_first_anchor",
+        "the first anchor says g(x; a1), after the first layer",
+        {"generalises": 1, "commutative": 1},
     ),
-    Reading("information_flow", "margin", "margin on trained pairs, tanh(logits / 4)", _bounded_margin),
     Reading(
-        "information_flow of held-out keys",
-        "margin",
-        "margin on trained pairs with held-out keys, tanh(logits / 4)",
-        _bounded_margin,
+        "nearest_neighbours",
+        "g2_at_second_anchor",
+        "the second anchor says g(x; a2), after the first layer",
+        {"commutative": 1},
     ),
-    Reading("stable_rank", "w_q_normalized", "stable rank of the first W_Q over a Gaussian's"),
     Reading(
-        "q_condensation", "mean_abs_cosine", "likeness of W_Q's neurons over random", _over_random_cosine
+        "nearest_neighbours",
+        "target_at_second_anchor",
+        "the second anchor says the target of other pairs, before the last MLP",
+        {"composes": 1},
     ),
-    Reading("embedding_pca", "lag_order", "order of the rules in the embedding"),
+    Reading(
+        "nearest_neighbours",
+        "target_at_last",
+        "the last position says the target of other pairs, before the last MLP",
+        {"generalises": 1, "composes": 1},
+    ),
+    Reading(
+        "nearest_neighbours",
+        "pair_share",
+        "the last position says which anchors, after the first layer",
+        {"composes": -1, "commutative": 1},
+    ),
+    Reading(
+        "nearest_neighbours",
+        "unseen_target_at_last",
+        "an unseen pair looks most like trained ones of its target, before the last MLP",
+        {"generalises": 1, "composes": 1},
+        "unseen pairs",
+    ),
+    Reading(
+        "nearest_neighbours",
+        "unseen_margin",
+        "an unseen pair is nearer to trained ones of its target than to others, in cosines",
+        {"composes": 1},
+        "unseen pairs",
+    ),
+    Reading(
+        "nearest_neighbours",
+        "unseen_g1_at_last",
+        "an unseen pair looks most like trained ones of its g(x; a1), before the last MLP",
+        {"composes": 1, "commutative": -1},
+        "unseen pairs",
+    ),
+    Reading(
+        "q_condensation",
+        "mean_abs_cosine",
+        "likeness of W_Q's neurons over random",
+        {"generalises": 1, "composes": 1},
+        "weights",
+        _over_random_cosine,
+    ),
+    Reading(
+        "embedding_pca",
+        "lag_order",
+        "order of the rules in the embedding",
+        {"generalises": 1, "composes": 1},
+        "weights",
+    ),
+    Reading(
+        "stable_rank",
+        "w_q_normalized",
+        "stable rank of the first W_Q over a Gaussian's",
+        {_FITS: -1, "generalises": -1, "composes": -1},
+        "weights",
+    ),
 )
 """What the verdict may go by, in the order of the probes."""
 
 
-def many_keys(task: AnchorTask) -> list[int]:
-    """The middle forty of the number tokens, or all where there are fewer."""
-    start = max(0, (len(task.keys) - N_MANY) // 2)
-    return task.keys[start : start + N_MANY].tolist()
+def measurements(model: HookedTransformer, task: AnchorTask, *, early: bool = False) -> dict[str, Any]:
+    """Measure what the readings are taken from.
+
+    Args:
+        model: any HookedTransformer of two layers or more.
+        task: what it was trained on.
+        early: whether to leave out what costs most, `COSTLY`.
+
+    Returns:
+        Measurement -> the probe's result.
+
+    Raises:
+        ValueError: a probe refuses the model or the task, or its numbers do not converge, with the reason.
+    """
+    results = {}
+    for name, (probe, options) in MEASURED.items():
+        if early and name in COSTLY:
+            continue
+        try:
+            results[name] = probes.apply(probe, model, task, **options(task))
+        except (ValueError, torch.linalg.LinAlgError) as error:  # pyright: ignore[reportPrivateImportUsage]
+            raise ValueError(f"{name}: {error}") from None
+    return results
 
 
-def held_out_sequences(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
-    """Sequences of every trained pair with keys that are held out where they stand, 20 of each pair."""
-    position = held_out_position(task)
-    return random_sequences(task, task.seen_pairs, 20, key_position=position, keys="held out").tokens
-
-
-def take_readings(model: HookedTransformer, task: AnchorTask) -> dict[str, float | None]:
+def take_readings(
+    model: HookedTransformer, task: AnchorTask, *, early: bool = False
+) -> dict[str, float | None]:
     """Take every reading.
 
     Args:
         model: any HookedTransformer of two layers or more.
         task: what it was trained on.
+        early: whether to leave out those that cost most, as the early verdict does; they are None then.
 
     Returns:
         `probe.field` -> value; None where the probe has none for this model or task.
@@ -168,21 +308,12 @@ def take_readings(model: HookedTransformer, task: AnchorTask) -> dict[str, float
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
-        >>> readings = take_readings(build_model(ModelConfig(gamma=0.5)), AnchorTask())
+        >>> readings = take_readings(build_model(ModelConfig(gamma=0.5)), AnchorTask(), early=True)
         >>> readings["information_flow.margin"] < 0  # a random start does not know the answers
         True
     """
-    results: dict[str, Any] = {}
-    for name, (probe, options) in MEASURED.items():
-        try:
-            measure = probe if probe is pooled_routes else partial(probes.apply, probe)
-            results[name] = measure(model, task, **options(task))
-        except (ValueError, torch.linalg.LinAlgError) as error:  # pyright: ignore[reportPrivateImportUsage]
-            raise ValueError(f"{name}: {error}") from None
-    values: dict[str, float | None] = {}
-    for reading in READINGS:
-        value = getattr(results[reading.measurement], reading.field)
-        if value is not None and reading.normalise is not None:
-            value = reading.normalise(value, model.cfg)
-        values[reading.name] = None if value is None or not np.isfinite(value) else float(value)
-    return values
+    results = measurements(model, task, early=early)
+    return {
+        reading.name: reading.of(getattr(results.get(reading.measurement), reading.field, None), model.cfg)
+        for reading in READINGS
+    }

@@ -100,7 +100,7 @@ class Verdict:
     by_behaviour: Phase
     """The phase by definition; `undecided` where a number is within two standard errors of a threshold."""
     mechanism: Mechanism
-    """The phase that the inside speaks for."""
+    """The phase that the inside speaks for: by what it decodes, and by the probes alone."""
     behaviour: Any
     """Everything that was measured on answers: the task's `Evaluation`, a Behaviour for AnchorTask."""
     agreement: bool | None

@@ -1,165 +1,314 @@
-"""The fit: multinomial logistic regression on the readings of the zoo."""
+"""The fit: each reading's log-odds by itself, then non-negative weights, question by question."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
+import pandas as pd
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
 
-from anchorlens.verdict import LABELS, READINGS
-from calibration.zoo import MOMENTS
+from anchorlens.tasks.shared.phases import (
+    COMMUTATIVITY_THRESHOLD,
+    FIT_THRESHOLD,
+    ID_THRESHOLD,
+    LABELS,
+    OOD_THRESHOLD,
+)
+from anchorlens.verdict.questions import Answer, Question, QuestionModel
+from anchorlens.verdict.readings import COSTLY, READINGS, Reading
 
-UNDECIDED = "undecided"
-STRENGTHS = tuple(float(c) for c in np.geomspace(0.01, 10, 13))
-"""Values of C, the inverse of the regularisation, that cross-validation chooses from."""
-COARSE_STRENGTHS = (0.3, 1.0, 3.0)
-"""The same while readings are chosen."""
-LEAST_GAIN = 0.003
-"""Nats by which one more reading must lower the loss on seeds left out."""
-LIMIT = 4.0
-"""Standard deviations from the mean beyond which a reading counts no more."""
-MISSING: Mapping[str, float] = {
-    "information_flow.inferential_route of pooled anchors": 0.0,
-    "information_flow.symmetric_route of pooled anchors": 0.0,
+STRENGTHS = (1.0, 3.0, 10.0, 30.0)
+"""Penalties on the squares of the weights that leaving out one seed at a time chooses from."""
+RIDGE = 0.3
+"""Penalty on the square of a reading's own slope, per standard deviation."""
+TAILS = (0.01, 0.99)
+"""Quantiles beyond which a reading says no more."""
+MIDDLE = (0.1, 0.9)
+"""Quantiles of the ranges that are shown."""
+LEAST_VALUES = 8
+"""A reading with fewer values has no vote."""
+LEAST_SLOPE = 1e-3
+"""Nats per standard deviation; a reading that says less, or the contrary of what it should, has no vote."""
+MOST_TURNS = 50
+
+Table = Any
+"""A pandas DataFrame; its types would need stubs."""
+Column = Any
+"""A column of one."""
+BY_DECODING = tuple(READINGS)
+BY_PROBES = tuple(reading for reading in READINGS if reading.sees != "unseen pairs")
+EARLY = tuple(reading for reading in READINGS if reading.measurement not in COSTLY)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question of the fit: of which runs it is asked, and what each answers, by definition."""
+
+    of: Callable[[Table], Any]
+    yes: Callable[[Table], Any]
+
+
+def _has_phase(rows: Table) -> Any:
+    return rows["label"].isin(LABELS)
+
+
+def _fits(rows: Table) -> Any:
+    return rows["train"] >= FIT_THRESHOLD
+
+
+QUESTIONS: Mapping[Question, Asked] = {
+    "comes to a phase": Asked(lambda rows: rows["train"].notna(), _has_phase),
+    "generalises": Asked(_fits, lambda rows: rows["id"] >= ID_THRESHOLD),
+    "composes": Asked(
+        lambda rows: _fits(rows) & (rows["id"] >= ID_THRESHOLD), lambda rows: rows["ood"] > OOD_THRESHOLD
+    ),
+    "commutative": Asked(
+        lambda rows: _fits(rows) & (rows["id"] >= ID_THRESHOLD) & (rows["ood"] <= OOD_THRESHOLD),
+        lambda rows: rows["commutativity"] >= COMMUTATIVITY_THRESHOLD,
+    ),
 }
-"""What a reading is taken for where a probe gives none: no route; for the others, the mean."""
-
-Row = Mapping[str, Any]
-
-
-def decided(rows: Sequence[Row]) -> list[Row]:
-    """Those that have a phase by definition (borderline or not) and readings."""
-    return [row for row in rows if row["behaviour"]["label"] in LABELS and row["readings"] is not None]
+"""Every question, in the order in which they are asked."""
+OF_A_TRAINED_MODEL: tuple[Question, ...] = ("generalises", "composes", "commutative")
 
 
-def fit_final(rows: Sequence[Row], without: Sequence[str] = ()) -> dict[str, Any]:
-    """The mechanism verdict for trained models, as JSON data; without some of the readings."""
-    rows = decided(rows)
-    labels = [row["behaviour"]["label"] for row in rows]
-    return fit([row["readings"] for row in rows], labels, seeds(rows), LABELS, without)
-
-
-def fit_early(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """An early verdict for each moment, as JSON data; a run that ends in no phase is `undecided`."""
-    fitted = {}
-    for moment in map(str, MOMENTS):
-        there = [row for row in rows if row["early"][moment]["readings"] is not None]
-        labels = [final_label(row) for row in there]
-        values = [row["early"][moment]["readings"] for row in there]
-        fitted[moment] = fit(values, labels, seeds(there), (*LABELS, UNDECIDED))
-    return fitted
-
-
-def final_label(row: Row) -> str:
-    """The label by definition of the end of a run, or `undecided`."""
-    label = row["behaviour"]["label"]
-    return label if label in LABELS else UNDECIDED
-
-
-def seeds(rows: Sequence[Row]) -> list[int]:
-    """Seed of each run."""
-    return [row["seed"] for row in rows]
+def values_of(rows: Table, readings: Sequence[Reading] = READINGS) -> Table:
+    """The readings of some runs from the zoo's numbers: a row for each, NaN where there is none."""
+    found = {}
+    for reading in readings:
+        column = f"{reading.measurement}.{reading.field}"
+        numbers = rows[column] if column in rows else pd.Series(np.nan, rows.index)
+        widths = rows["d_model"]
+        found[reading.name] = [
+            reading.of(None if np.isnan(number) else float(number), SimpleNamespace(d_model=width))
+            for number, width in zip(numbers, widths, strict=True)
+        ]
+    return pd.DataFrame(found, index=rows.index, dtype=float)
 
 
 def fit(
-    values: Sequence[Mapping[str, float | None]],
-    labels: Sequence[str],
-    groups: Sequence[int],
-    order: Sequence[str],
-    without: Sequence[str] = (),
+    rows: Table,
+    readings: Sequence[Reading],
+    questions: Sequence[Question] = OF_A_TRAINED_MODEL,
+    *,
+    any_direction: bool = False,
 ) -> dict[str, Any]:
-    """Fit one model; readings, regularisation and temperature are chosen by leaving out one seed at a time.
+    """A model of some questions, as JSON data.
 
-    A reading that is not chosen has coefficients of zero: it is shown, and says nothing.
+    Args:
+        rows: of the runs it is fit on, one each.
+        readings: what it may go by.
+        questions: which.
+        any_direction: whether every reading may speak for or against every answer, as the data say.
     """
-    names = [reading.name for reading in READINGS if reading.name not in without]
-    table = np.array(
-        [[np.nan if row[name] is None else row[name] for name in names] for row in values], float
-    )
-    missing = np.array([MISSING.get(name, np.nan) for name in names])
-    missing = np.where(np.isnan(missing), np.ma.masked_invalid(table).mean(axis=0).filled(0), missing)
-    table = np.where(np.isnan(table), missing, table)
-    mean, scale = table.mean(axis=0), table.std(axis=0)
-    scale = np.where(scale == 0, 1, scale)  # a reading that no checkpoint gives says nothing
-    z = np.clip((table - mean) / scale, -LIMIT, LIMIT)
-    y = np.array(labels)
+    values = values_of(rows, readings)
+    answers = {which: fit_question(rows, values, readings, which, any_direction)[0] for which in questions}
+    labels = {label: rows["label"] == label for label in LABELS}
+    ranges = {
+        name: {
+            label: [_round(end) for end in values[name][of].quantile(MIDDLE)]
+            for label, of in labels.items()
+            if values[name][of].notna().any()
+        }
+        for name in values
+    }
+    return {"questions": answers, "ranges": ranges}
 
-    chosen = chosen_readings(z, y, groups)
-    left_out = {c: left_out_logits(z[:, chosen], y, groups, c) for c in STRENGTHS}
-    best = min(STRENGTHS, key=lambda c: nll(left_out[c], y))
-    temperature = min(np.geomspace(0.5, 4, 61), key=lambda t: nll(left_out[best] / t, y))
-    model = logistic(best).fit(z[:, chosen], y)
-    present = [label for label in order if label in model.classes_]
-    rows = [list(model.classes_).index(label) for label in present]
-    coefficients = np.zeros((len(present), len(names)))
-    coefficients[:, chosen] = model.coef_[rows] - model.coef_.mean(axis=0)
-    intercept = model.intercept_[rows] - model.intercept_.mean()
-    return {
-        "labels": present,
-        "n": {label: int((y == label).sum()) for label in present},
-        "C": best,
-        "temperature": round(float(temperature), 4),
-        "limit": LIMIT,
-        "intercept": {label: round(float(b), 4) for label, b in zip(present, intercept, strict=True)},
-        "readings": {
-            name: {
-                "mean": round(float(mean[j]), 5),
-                "scale": round(float(scale[j]), 5),
-                "missing": round(float(missing[j]), 5),
-                "coefficients": {
-                    label: round(float(coefficients[i, j]), 4) for i, label in enumerate(present)
-                },
-                "ranges": {label: middle(table[y == label, j]) for label in present},
-            }
-            for j, name in enumerate(names)
+
+def fit_question(
+    rows: Table,
+    values: Table,
+    readings: Sequence[Reading],
+    which: Question,
+    any_direction: bool = False,
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Intercept and votes of one question, and the log-odds of every run from a fit without its seed.
+
+    Penalty and temperature are chosen by the runs that are asked, each from a fit without its seed.
+    """
+    of, yes = asked(rows, which)
+    signs = signs_of(readings, which)
+    if any_direction:
+        signs = dict.fromkeys((reading.name for reading in readings), 0)
+    left_out = left_out_log_odds(values, of, yes, rows["seed"].to_numpy(), signs)
+    strength = min(STRENGTHS, key=lambda one: loss(left_out[one][of], yes[of]))
+    chosen = left_out[strength]
+    calm = min(np.geomspace(1, 4, 61), key=lambda t: loss(chosen[of] / t, yes[of]))
+    votes = fit_own_votes(values[of], yes[of], signs)
+    intercept, weights = fit_weights(values[of], yes[of], votes, strength)
+    content = {
+        "n": int(of.sum()),
+        "n_yes": int(yes[of].sum()),
+        "penalty": strength,
+        "temperature": _round(calm),
+        "intercept": _round(intercept / calm),
+        "votes": {
+            name: {**{key: _round(number) for key, number in vote.items()}, "weight": _round(weight / calm)}
+            for (name, vote), weight in zip(votes.items(), weights, strict=True)
         },
+    }
+    return content, chosen / calm
+
+
+def asked(rows: Table, which: Question) -> tuple[np.ndarray, np.ndarray]:
+    """Which runs are asked a question, and what each answers (of the others nothing is meant)."""
+    of = np.asarray(QUESTIONS[which].of(rows), bool)
+    return of, np.asarray(QUESTIONS[which].yes(rows), float)
+
+
+def signs_of(readings: Sequence[Reading], which: Question) -> dict[str, int]:
+    """Reading -> the direction in which it speaks for yes."""
+    return {reading.name: reading.says[which] for reading in readings if which in reading.says}
+
+
+def fit_own_votes(x: Table, yes: np.ndarray, signs: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """What every reading says by itself; without those that say nothing."""
+    return {name: vote for name, sign in signs.items() if (vote := fit_vote(x[name], yes, sign))}
+
+
+def fit_weights(
+    x: Table, yes: np.ndarray, votes: Mapping[str, Mapping[str, float]], strength: float
+) -> tuple[float, np.ndarray]:
+    """Intercept and non-negative weights of the votes together."""
+    says = said_by_all(votes, x)
+
+    def penalised(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        log_odds = parameters[0] + says @ parameters[1:]
+        error = expit(log_odds) - yes
+        value = total_loss(log_odds, yes) + strength * float((parameters[1:] ** 2).sum()) / 2
+        return value, np.r_[error.sum(), says.T @ error + strength * parameters[1:]]
+
+    start = np.r_[0.0, np.full(len(votes), 0.5 / max(1, len(votes)))]
+    bounds = [(None, None), *[(0, None)] * len(votes)]
+    found = minimize(penalised, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return float(found[0]), found[1:]
+
+
+def fit_vote(values: Column, yes: np.ndarray, sign: int) -> dict[str, float] | None:
+    """Logistic regression on one reading whose slope has a given sign; None where it says nothing.
+
+    A sign of 0 takes what the data say.
+    """
+    if sign == 0:
+        found = [fit_vote(values, yes, one) for one in (1, -1)]
+        return found[0] or found[1]
+    there = values.notna().to_numpy()
+    value, answer = values.to_numpy()[there], yes[there]
+    if len(value) < LEAST_VALUES or len(np.unique(answer)) < 2:
+        return None
+    low, high = np.quantile(value, TAILS)
+    value = np.clip(value, low, high)
+    mean, scale = value.mean(), value.std()
+    if scale == 0:
+        return None
+    z = sign * (value - mean) / scale
+
+    slope, offset = 0.0, 0.0
+    for _ in range(MOST_TURNS):  # Newton's method on two parameters
+        probability = expit(offset + slope * z)
+        error, spread = probability - answer, probability * (1 - probability)
+        gradient = np.array([error @ z + RIDGE * slope, error.sum()])
+        bend = np.array([[spread @ z**2 + RIDGE, spread @ z], [spread @ z, spread.sum() + 1e-9]])
+        step = np.linalg.solve(bend, gradient)
+        slope, offset = slope - step[0], offset - step[1]
+        if np.abs(step).max() < 1e-8:
+            break
+    if slope < LEAST_SLOPE:
+        return None
+    prior = np.log(answer.mean() / (1 - answer.mean()))
+    neutral = mean - sign * scale * (offset - prior) / slope
+    return {
+        "slope": float(sign * slope / scale),
+        "neutral": float(neutral),
+        "low": float(low),
+        "high": float(high),
     }
 
 
-def chosen_readings(z: np.ndarray, y: np.ndarray, groups: Sequence[int]) -> list[int]:
-    """Forward selection: the reading that helps most, again and again, until none helps by `LEAST_GAIN`."""
-    chosen: list[int] = []
-    reached = np.inf
-    while len(chosen) < z.shape[1]:
-        others = [j for j in range(z.shape[1]) if j not in chosen]
-        losses = {j: least_loss(z[:, [*chosen, j]], y, groups) for j in others}
-        best = min(others, key=lambda j: losses[j])
-        if reached - losses[best] < LEAST_GAIN:
-            break
-        chosen.append(best)
-        reached = losses[best]
-    return chosen
+def said(vote: Mapping[str, float], values: Column) -> np.ndarray:
+    """What a vote says of each value."""
+    inside = values.clip(vote["low"], vote["high"])
+    return (vote["slope"] * (inside - vote["neutral"])).fillna(0.0).to_numpy()
 
 
-def least_loss(z: np.ndarray, y: np.ndarray, groups: Sequence[int]) -> float:
-    """Loss on the seeds left out, with the best of a few regularisations."""
-    return min(nll(left_out_logits(z, y, groups, c), y) for c in COARSE_STRENGTHS)
+def said_by_all(votes: Mapping[str, Mapping[str, float]], x: Table) -> np.ndarray:
+    """[run, vote] What every vote says of every run."""
+    return np.column_stack([np.zeros((len(x), 0)), *(said(vote, x[name]) for name, vote in votes.items())])
 
 
-def logistic(c: float) -> LogisticRegression:
-    """The model before it is fit."""
-    return LogisticRegression(C=c, max_iter=5000)
+def log_odds_of(x: Table, answer: Mapping[str, Any]) -> np.ndarray:
+    """Log-odds of yes of each run, by what `fit_question` gave."""
+    weights = np.array([vote["weight"] for vote in answer["votes"].values()])
+    return answer["intercept"] + said_by_all(answer["votes"], x) @ weights
 
 
-def left_out_logits(z: np.ndarray, y: np.ndarray, groups: Sequence[int], c: float) -> np.ndarray:
-    """[run, label] Log-odds of each run, labels in alphabetical order, from a fit without its seed."""
-    split = LeaveOneGroupOut()
-    return np.asarray(
-        cross_val_predict(logistic(c), z, y, groups=groups, cv=split, method="predict_log_proba")
-    )
+def left_out_log_odds(
+    x: Table, of: np.ndarray, yes: np.ndarray, groups: np.ndarray, signs: Mapping[str, int]
+) -> dict[float, np.ndarray]:
+    """Penalty -> log-odds of every run, from a fit on those that are asked without its group."""
+    found = {strength: np.zeros(len(yes)) for strength in STRENGTHS}
+    for group in np.unique(groups):
+        mine, rest = groups == group, of & (groups != group)
+        if len(np.unique(yes[rest])) < 2:
+            continue  # nothing can be learnt without this group
+        votes = fit_own_votes(x[rest], yes[rest], signs)
+        says = said_by_all(votes, x[mine])
+        for strength in STRENGTHS:
+            intercept, weights = fit_weights(x[rest], yes[rest], votes, strength)
+            found[strength][mine] = intercept + says @ weights
+    return found
 
 
-def nll(logits: np.ndarray, y: np.ndarray) -> float:
-    """Mean negative log-likelihood, in nats."""
-    _, index = np.unique(y, return_inverse=True)
-    return float((logsumexp(logits, axis=1) - logits[np.arange(len(y)), index]).mean())
+def total_loss(log_odds: np.ndarray, yes: np.ndarray) -> float:
+    """Negative log-likelihood, in nats."""
+    return -float((yes * log_expit(log_odds) + (1 - yes) * log_expit(-log_odds)).sum())
 
 
-def middle(values: np.ndarray) -> list[float]:
-    """Where the middle 80 % lie."""
-    low, high = np.quantile(values, [0.1, 0.9])
-    return [round(float(low), 3), round(float(high), 3)]
+def loss(log_odds: np.ndarray, yes: np.ndarray) -> float:
+    """Its mean."""
+    return total_loss(log_odds, yes) / len(yes)
+
+
+def left_out(rows: Table, readings: Sequence[Reading]) -> list[dict[str, float]]:
+    """Probabilities of every run from fits without its seed; the penalties are those of the whole fit."""
+    values = values_of(rows, readings)
+    odds: dict[Question, np.ndarray] = {}
+    for which in OF_A_TRAINED_MODEL:
+        odds[which] = fit_question(rows, values, readings, which)[1]
+    found = []
+    for k in range(len(rows)):
+        answers: dict[Any, Answer] = {which: Answer(float(of[k]), {}) for which, of in odds.items()}
+        found.append(QuestionModel(answers, {}).probabilities({}))
+    return found
+
+
+def given(row: Column) -> dict[str, float | None]:
+    """Reading -> value of a row, None where there is none."""
+    return {str(name): None if np.isnan(value) else float(value) for name, value in row.items()}
+
+
+def widening_of(rows: Table, readings: Sequence[Reading]) -> float:
+    """What log-odds must be divided by on shapes left out of the fit, for the smallest loss; 1.05 at least.
+
+    Left out are each width, each depth and each variant in turn.
+    """
+    values = values_of(rows, readings)
+    log_odds, answers = [], []
+    for which in OF_A_TRAINED_MODEL:
+        of, yes = asked(rows, which)
+        content, _ = fit_question(rows, values, readings, which)
+        for name in ("d_model", "n_layers", "variant"):
+            found = left_out_log_odds(values, of, yes, rows[name].to_numpy(), signs_of(readings, which))
+            log_odds.append(found[content["penalty"]][of] / content["temperature"])
+            answers.append(yes[of])
+    everything, right = np.concatenate(log_odds), np.concatenate(answers)
+    best = min(np.geomspace(1, 4, 61), key=lambda t: loss(everything / t, right))
+    return max(1.05, _round(best))
+
+
+def _round(number: float) -> float:
+    return float(f"{number:.5g}")

@@ -1,102 +1,144 @@
-"""What the fit is worth: agreement with behaviour on held-out runs, with confidence intervals."""
+"""What the fit is worth: agreement with behaviour on runs that it has not seen, with confidence intervals."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from rich import box
 from rich.table import Table
 from scipy.stats import binomtest
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
 
 from anchorlens.tasks.shared.phases import LABELS, PHASES
-from anchorlens.verdict import READINGS
-from anchorlens.verdict.calibration import LogisticModel
+from anchorlens.verdict.calibration import Calibration
 from anchorlens.verdict.mechanism import named
-from calibration.fit import UNDECIDED, Row, final_label, fit_final
-from calibration.zoo import MOMENTS
+from anchorlens.verdict.questions import UNDECIDED, QuestionModel
+from anchorlens.verdict.readings import READINGS
+from calibration.fit import (
+    BY_DECODING,
+    BY_PROBES,
+    OF_A_TRAINED_MODEL,
+    QUESTIONS,
+    given,
+    log_odds_of,
+    values_of,
+)
+from calibration.fit import Table as Rows
+from calibration.runs import GROUPS
 
 N_BINS, N_RESAMPLES = 10, 1000
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "fit (not held out)": ("fit",),
-    "held-out seeds": ("held-out-seeds",),
-    "unseen width": ("unseen-width", "unseen-width-96"),
-    "unseen variant": ("unseen-variant",),
-    "all held out": ("held-out-seeds", "unseen-width", "unseen-width-96", "unseen-variant"),
-}
-"""What a row of the tables is called -> groups of the zoo."""
-
-_UNSEEN = tuple(
-    reading.name for reading in READINGS if reading.measurement.startswith("fusion_similarity of ")
-)
-_HELD_OUT = ("information_flow.margin of held-out keys",)
-ABLATIONS: Mapping[str, tuple[str, ...]] = {
-    "none": (),
-    "activations of unseen pairs": _UNSEEN,
-    "margin on held-out keys": _HELD_OUT,
-    "both": (*_UNSEEN, *_HELD_OUT),
-}
-"""What a row of the table is called -> readings that the fit does without."""
+ALL = "all held out"
 
 
-def verdicts(rows: Sequence[Row], model: LogisticModel) -> list[dict[str, Any]]:
-    """What behaviour and mechanism say of each run, and how sure the mechanism is."""
+@dataclass(frozen=True)
+class Said:
+    """What behaviour and a verdict say of one run."""
+
+    group: str
+    behaviour: str
+    """Label by definition."""
+    borderline: bool
+    """Whether a number that decides is within two standard errors of its threshold."""
+    probabilities: Mapping[str, float]
+    least: float
+    """A phase less probable is not named."""
+
+    @property
+    def of_phases(self) -> dict[int, float]:
+        """Phase -> probability."""
+        found: dict[int, float] = {}
+        for label in LABELS:
+            phase = PHASES[label][0]
+            found[phase] = found.get(phase, 0.0) + self.probabilities[label]
+        return found
+
+    @property
+    def sure(self) -> float:
+        """Probability of the most probable phase."""
+        return max(self.of_phases.values())
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the verdict names a phase."""
+        return self.sure >= self.least
+
+    @property
+    def right(self) -> bool:
+        """Whether the most probable phase is that by definition."""
+        return max(self.of_phases.items(), key=lambda item: item[1])[0] == PHASES[self.behaviour][0]
+
+    @property
+    def commutative(self) -> bool | None:
+        """Of Phase 2, what the verdict says of commutativity."""
+        return named(self.probabilities, self.least).commutative
+
+
+def verdicts(rows: Rows, model: QuestionModel, widened: Sequence[float] | None = None) -> list[Said]:
+    """What is said of every run that has a phase by definition.
+
+    Args:
+        rows: runs, one row each.
+        model: the verdict.
+        widened: what the log-odds of each row are divided by.
+    """
     found = []
-    for row in rows:
-        values = row["readings"]
-        label, probability = UNDECIDED, float("nan")
-        if values is not None and not row["behaviour"]["label"].startswith("undecided: underfit"):
-            probabilities = model.probabilities(values)
-            label = UNDECIDED if model.unfamiliar(values) else named(probabilities) or UNDECIDED
-            probability = max(probabilities.values())
+    values = values_of(rows)
+    for k, (index, row) in enumerate(rows.iterrows()):
+        if row["label"] not in LABELS:
+            continue
+        spread = 1.0 if widened is None else widened[k]
         found.append(
-            {
-                "group": row["group"],
-                "behaviour": row["behaviour"]["label"],
-                "borderline": row["borderline"].startswith("undecided: borderline"),
-                "mechanism": label,
-                "probability": probability,
-                "readings": values,
-            }
+            Said(
+                row["group"],
+                row["label"],
+                str(row["clear_label"]).startswith("undecided: borderline"),
+                model.probabilities(given(values.loc[index]), spread),
+                model.least_probability,
+            )
         )
     return found
 
 
-def agreement(found: Sequence[Mapping[str, Any]], same: Callable[[str, str], bool]) -> tuple[int, int]:
-    """How many agree, of those to which both verdicts give a phase."""
-    both = [one for one in found if one["behaviour"] in LABELS and one["mechanism"] in LABELS]
-    return sum(same(one["behaviour"], one["mechanism"]) for one in both), len(both)
-
-
-def same_phase(a: str, b: str) -> bool:
-    """Whether two labels are of one phase."""
-    return PHASES[a][0] == PHASES[b][0]
-
-
-def same_label(a: str, b: str) -> bool:
-    """Whether two labels are the same, commutativity included."""
-    return a == b
+def widened(rows: Rows, calibrated: Calibration) -> list[float]:
+    """What the calibration divides the log-odds of each run by, for its shape."""
+    names = ("variant", "n_layers", "n_heads", "d_model")
+    return [calibrated.widened({name: row[name] for name in names}) for _, row in rows.iterrows()]
 
 
 def interval(hits: int, n: int) -> str:
-    """`share (low-high)`, the 95 % Wilson interval, in percent."""
+    """`share (low to high), hits of n`, the 95 % Wilson interval, in percent."""
     if n == 0:
         return "-"
     low, high = binomtest(hits, n).proportion_ci(method="wilson")
     return f"{hits / n:.1%} ({low:.0%} to {high:.0%}), {hits} of {n}"
 
 
-def calibration_error(found: Sequence[Mapping[str, Any]]) -> str:
-    """Expected calibration error of the named label, in ten bins, with a 95 % bootstrap interval."""
-    both = [one for one in found if one["behaviour"] in LABELS and one["mechanism"] in LABELS]
-    if not both:
+def share_right(said: Sequence[Said]) -> str:
+    """Of those that are named, how many rightly."""
+    some = [one for one in said if one.is_named]
+    return interval(sum(one.right for one in some), len(some))
+
+
+def right_commutativity(said: Sequence[Said]) -> str:
+    """Of those in Phase 2 by both, of which commutativity is said, how many rightly."""
+    both = [
+        one for one in said if PHASES[one.behaviour][0] == 2 and one.is_named and one.commutative is not None
+    ]
+    return interval(sum(one.commutative == PHASES[one.behaviour][1] for one in both), len(both))
+
+
+def calibration_error(said: Sequence[Said]) -> str:
+    """Expected calibration error of the most probable phase, in ten bins, with a 95 % bootstrap interval."""
+    if not said:
         return "-"
-    sure = np.array([one["probability"] for one in both])
-    right = np.array([one["behaviour"] == one["mechanism"] for one in both], float)
+    sure = np.array([one.sure for one in said])
+    right = np.array([one.right for one in said], float)
     random = np.random.default_rng(0)
-    samples = [random.integers(len(both), size=len(both)) for _ in range(N_RESAMPLES)]
+    samples = [random.integers(len(said), size=len(said)) for _ in range(N_RESAMPLES)]
     errors = [_error(sure[sample], right[sample]) for sample in samples]
     low, high = np.quantile(errors, [0.025, 0.975])
     return f"{_error(sure, right):.3f} ({low:.3f} to {high:.3f})"
@@ -105,85 +147,163 @@ def calibration_error(found: Sequence[Mapping[str, Any]]) -> str:
 def _error(sure: np.ndarray, right: np.ndarray) -> float:
     bins = np.minimum((sure * N_BINS).astype(int), N_BINS - 1)
     there = [bins == b for b in range(N_BINS) if (bins == b).any()]
-    return float(sum(abs(sure[b].mean() - right[b].mean()) * b.mean() for b in there))
+    return float(sum(of.sum() * abs(sure[of].mean() - right[of].mean()) for of in there)) / len(sure)
 
 
-def accuracy_table(found: Sequence[Mapping[str, Any]]) -> Table:
-    """Agreement, coverage and calibration error of every group."""
-    shown = Table(
-        "group",
-        "runs",
-        "with a phase",
-        "of which named",
-        "same phase",
-        "... not borderline",
-        "same commutativity too",
-        "calibration error",
-        box=box.MARKDOWN,
-    )
-    for name, groups in GROUPS.items():
-        chosen = [one for one in found if one["group"] in groups]
-        phases = [one for one in chosen if one["behaviour"] in LABELS]
-        clear = [one for one in chosen if not one["borderline"]]
-        shown.add_row(
-            name,
-            str(len(chosen)),
-            str(len(phases)),
-            str(sum(one["mechanism"] in LABELS for one in phases)),
-            interval(*agreement(chosen, same_phase)),
-            interval(*agreement(clear, same_phase)),
-            interval(*agreement(chosen, same_label)),
-            calibration_error(chosen),
+def by_group(said: Sequence[Said]) -> dict[str, list[Said]]:
+    """Group -> what is said of its runs, those that are fit on first, and all that are held out last."""
+    found = {group: [one for one in said if one.group == group] for group in GROUPS}
+    return {**found, ALL: [one for one in said if one.group != "fit"]}
+
+
+def accuracy_table(said: Sequence[Said], left_out: Sequence[Said], title: str) -> Table:
+    """A row for each group: how many are named, and how many of them rightly.
+
+    Args:
+        said: of every run.
+        left_out: of the runs that are fit on, each from a fit without its seed.
+        title: which verdict it is.
+    """
+    columns = ("group", "with a phase", "named", "same phase", "... not borderline")
+    columns += ("commutativity, of those said", "calibration error")
+    found = _table(*columns, title=title)
+    for group, some in {**by_group(said), "fit": list(left_out)}.items():
+        clear = [one for one in some if not one.borderline]
+        found.add_row(
+            "fit, each seed left out" if group == "fit" else group,
+            str(len(some)),
+            str(sum(one.is_named for one in some)),
+            share_right(some),
+            share_right(clear),
+            right_commutativity(some),
+            calibration_error(some),
         )
-    return shown
+    return found
 
 
-def ablation_table(rows: Sequence[Row]) -> Table:
-    """How many held-out runs get the same phase from a fit without some of the readings."""
-    shown = Table("readings left out", "same phase, all held out", "of which named", box=box.MARKDOWN)
-    fitted = [row for row in rows if row["group"] == "fit"]
-    for name, without in ABLATIONS.items():
-        found = verdicts(rows, LogisticModel.from_dict(fit_final(fitted, without)))
-        held_out = [one for one in found if one["group"] in GROUPS["all held out"]]
-        phases = [one for one in held_out if one["behaviour"] in LABELS]
-        n_named = sum(one["mechanism"] in LABELS for one in phases)
-        shown.add_row(name, interval(*agreement(held_out, same_phase)), f"{n_named} of {len(phases)}")
-    return shown
+def confusion_table(said: Sequence[Said]) -> Table:
+    """Behaviour as rows and the verdict as columns, of all that are held out."""
+    held_out = by_group(said)[ALL]
+    columns = (*LABELS, "Phase 2", UNDECIDED)
+    found = _table("behaviour / mechanism", *columns)
+    for label in LABELS:
+        names = [named(one.probabilities, one.least) for one in held_out if one.behaviour == label]
+        counted = [UNDECIDED if phase.phase is None else phase.label for phase in names]
+        found.add_row(label, *(str(counted.count(column)) for column in columns))
+    return found
 
 
-def confusion_table(found: Sequence[Mapping[str, Any]]) -> Table:
-    """Behaviour down, mechanism across, over everything held out."""
-    held_out = [one for one in found if one["group"] in GROUPS["all held out"]]
-    counts = Counter((one["behaviour"], one["mechanism"]) for one in held_out)
-    columns = [*LABELS, UNDECIDED]
-    rows = [*LABELS, *sorted({one["behaviour"] for one in held_out} - set(LABELS))]
-    shown = Table("behaviour / mechanism", *columns, box=box.MARKDOWN)
-    for row in rows:
-        shown.add_row(row, *(str(counts[row, column]) for column in columns))
-    return shown
+def selective(said: Sequence[Said]) -> list[tuple[float, float, int]]:
+    """(share of models named, share of them right, how many), the surest first."""
+    ordered = sorted(said, key=lambda one: -one.sure)
+    right = np.cumsum([one.right for one in ordered])
+    n = len(ordered)
+    return [((k + 1) / n, float(right[k]) / (k + 1), k + 1) for k in range(n)]
 
 
-def early_table(rows: Sequence[Row], early: Mapping[str, LogisticModel]) -> Table:
-    """Of held-out runs: how often the early verdict, and the behaviour at that moment, is the final phase."""
-    shown = Table(
-        "steps taken", "runs", "early verdict: same phase", "behaviour then: same phase", box=box.MARKDOWN
-    )
-    held_out = [row for row in rows if row["group"] in GROUPS["all held out"]]
-    for moment in map(str, MOMENTS):
-        there = [row for row in held_out if row["early"][moment]["readings"] is not None]
-        ends = [phase_of(final_label(row)) for row in there]
-        forecast = [early[moment].probabilities(row["early"][moment]["readings"]) for row in there]
-        guessed = [phase_of(max(one, key=lambda label: one[label])) for one in forecast]  # noqa: B023
-        now = [phase_of(row["early"][moment]["now"]) for row in there]
-        shown.add_row(
-            f"{float(moment):.0%}",
-            str(len(there)),
-            interval(sum(a == b for a, b in zip(guessed, ends, strict=True)), len(there)),
-            interval(sum(a == b for a, b in zip(now, ends, strict=True)), len(there)),
-        )
-    return shown
+def selective_table(said: Mapping[str, Sequence[Said]]) -> Table:
+    """Accuracy where only the surest share of the held-out models is named."""
+    shares = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
+    found = _table("named", *said, title="same phase, of the surest, all held out")
+    for share in shares:
+        cells = []
+        for some in said.values():
+            held_out = sorted(by_group(some)[ALL], key=lambda one: -one.sure)
+            chosen = held_out[: round(share * len(held_out))]
+            cells.append(interval(sum(one.right for one in chosen), len(chosen)))
+        found.add_row(f"{share:.0%}", *cells)
+    return found
 
 
-def phase_of(label: str) -> int | None:
-    """1, 2, 3, or None for every kind of undecided."""
+def question_table(rows: Rows, content: Mapping[str, Any]) -> Table:
+    """Each question by itself on what is held out: both verdicts, and boosted trees as an upper bound."""
+    fitted, others = rows[rows["group"] == "fit"], rows[rows["group"] != "fit"]
+    found = _table("question", "by", "runs", "answered rightly", "area under the curve")
+    for which in OF_A_TRAINED_MODEL:
+        of, yes = QUESTIONS[which].of, QUESTIONS[which].yes
+        train, test = fitted[np.asarray(of(fitted), bool)], others[np.asarray(of(others), bool)]
+        if not len(test):
+            continue
+        expected = np.asarray(yes(test), float)
+        ways: dict[str, np.ndarray] = {}
+        for name, readings in (("by_probes", BY_PROBES), ("by_decoding", BY_DECODING)):
+            ways[name] = log_odds_of(values_of(test, readings), content[name]["questions"][which])
+        for name, readings in (("trees, by probes", BY_PROBES), ("trees, by decoding", BY_DECODING)):
+            trees = HistGradientBoostingClassifier(max_iter=200, learning_rate=0.05, max_leaf_nodes=8)
+            trees.fit(values_of(train, readings), np.asarray(yes(train), int))
+            probability = trees.predict_proba(values_of(test, readings))[:, 1].clip(1e-6, 1 - 1e-6)
+            ways[name] = np.log(probability / (1 - probability))
+        for name, log_odds in ways.items():
+            area = f"{roc_auc_score(expected, log_odds):.3f}" if len(set(expected)) == 2 else "-"
+            hits = int(((log_odds > 0) == expected).sum())
+            found.add_row(which, name.replace("_", " "), str(len(test)), interval(hits, len(test)), area)
+    return found
+
+
+def weight_table(content: Mapping[str, Any]) -> Table:
+    """What every reading says of each question alone, and how much of it counts."""
+    found = _table("reading", *(f"{which}: alone, weight" for which in OF_A_TRAINED_MODEL))
+    for reading in READINGS:
+        cells = []
+        for which in OF_A_TRAINED_MODEL:
+            vote = content["by_decoding"]["questions"][which]["votes"].get(reading.name)
+            if vote is None:
+                cells.append("none" if which in reading.says else "")
+                continue
+            most = max(abs(vote["slope"] * (vote[end] - vote["neutral"])) for end in ("low", "high"))
+            cells.append(f"up to {most:.1f} nats, {vote['weight']:.2f}")
+        found.add_row(reading.name, *cells)
+    return found
+
+
+def early_table(rows: Rows, early: Mapping[float, QuestionModel]) -> Table:
+    """How often the early verdict, and the behaviour of that moment, have the end right; held out."""
+    found = _table("steps taken", "runs", "early verdict: same end", "behaviour then: same end")
+    for moment, model in early.items():
+        there = rows[(rows["moment"] == moment) & (rows["group"] != "fit")]
+        values = values_of(there)
+        hits = now = 0
+        for index, row in there.iterrows():
+            probabilities = model.probabilities(given(values.loc[index]))
+            hits += _end(row["label"]) == _most_probable(probabilities)
+            now += _end(row["label"]) == _end(row["now"])
+        n = len(there)
+        found.add_row(f"{moment:.0%}", str(n), interval(hits, n), interval(now, n))
+    return found
+
+
+def _most_probable(probabilities: Mapping[str, float]) -> int | None:
+    """The phase that is most probable, its two forms of Phase 2 together; None for no phase."""
+    found: dict[int | None, float] = {}
+    for label, probability in probabilities.items():
+        end = _end(label)
+        found[end] = found.get(end, 0.0) + probability
+    return max(found, key=lambda end: found[end])
+
+
+def _end(label: str) -> int | None:
+    """The phase of a label; None where there is none."""
     return PHASES[label][0] if label in PHASES else None
+
+
+def left_out_said(rows: Rows, probabilities: Sequence[Mapping[str, float]], least: float) -> list[Said]:
+    """What is said of runs from fits without them."""
+    return [
+        Said(
+            row["group"],
+            row["label"],
+            str(row["clear_label"]).startswith("undecided: borderline"),
+            one,
+            least,
+        )
+        for (_, row), one in zip(rows.iterrows(), probabilities, strict=True)
+        if row["label"] in LABELS
+    ]
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    """An empty Markdown table."""
+    table = Table(*columns, box=box.MARKDOWN, title=title)
+    for column in table.columns:
+        column.overflow = "fold"
+    return table

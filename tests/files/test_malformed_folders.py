@@ -168,6 +168,7 @@ CHANGES = {
     "verdict.behaviour.id.value": lambda c: c["verdict"]["behaviour"]["id"].update(value=7),
     "verdict.behaviour.pairs": lambda c: c["verdict"]["behaviour"].update(pairs={}),
     "verdict.mechanism.readings": lambda c: c["verdict"]["mechanism"].update(readings=[{}]),
+    "verdict.mechanism.by_probes": lambda c: c["verdict"]["mechanism"].update(by_probes=[1]),
     "verdict.mechanism.probabilities": lambda c: c["verdict"]["mechanism"].update(probabilities=[1]),
     "verdict.checkpoint.versions": lambda c: c["verdict"]["checkpoint"].update(versions={"torch": 2}),
 }

@@ -5,8 +5,12 @@ import json
 import pytest
 from browser import Browser, needs_chromium
 
+from anchorlens.probes import PROBES
+
 pytestmark = needs_chromium
 DRAWN = "[...document.querySelectorAll('[data-figure]')].filter(p => p.querySelector('.main-svg')).length"
+N_PICTURES = len(PROBES) + 3
+"""Of every probe, of the answers, the training curve and the trajectory."""
 VISIT = """(async () => {
   for (const place of document.querySelectorAll("[data-figure], [data-heads]")) {
     place.scrollIntoView();
@@ -24,9 +28,9 @@ def browser(tmp_path_factory):
 @pytest.mark.parametrize("name", ["one", pytest.param("several", marks=pytest.mark.slow)])
 def test_every_picture_is_drawn_and_nothing_complains(browser, request, name):
     browser.open(request.getfixturevalue(name))
-    assert browser.evaluate(DRAWN) < 16  # those far below wait
+    assert browser.evaluate(DRAWN) < N_PICTURES  # those far below wait
     browser.evaluate(VISIT)
-    browser.wait(f"{DRAWN} === 16")
+    browser.wait(f"{DRAWN} === {N_PICTURES}")
     browser.wait("document.querySelectorAll('[data-heads] canvas').length >= 3")
     assert not browser.complaints()
 
@@ -72,7 +76,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser, request, name):
 def test_print_has_every_picture(browser, one):
     browser.open(one, dark=True)
     pdf = browser.printed()
-    assert pdf.startswith(b"%PDF") and browser.evaluate(DRAWN) == 16
+    assert pdf.startswith(b"%PDF") and browser.evaluate(DRAWN) == N_PICTURES
     assert browser.evaluate("document.documentElement.dataset.print") is None  # and is the screen's again
     assert not browser.complaints()
 

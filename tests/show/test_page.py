@@ -112,8 +112,18 @@ class TestEvidenceRow:
     def test_holds_the_reading_its_drawing_and_the_colour_of_its_vote(self):
         kinds = [name for name, _ in Page(str(evidence_row(EVIDENCE[0]))).elements]
         n_bands = len(EVIDENCE[0].ranges)
-        assert kinds.count("td") == 4 and kinds.count("svg") == 2
-        assert kinds.count("rect") == n_bands + 1 and "path" in kinds
+        assert kinds.count("td") == 4 and kinds.count("svg") == 1 + 3
+        assert kinds.count("rect") == n_bands + 3 and "path" in kinds
+
+    def test_odds_are_raised_and_lowered(self):
+        text = "".join(Page(str(evidence_row(EVIDENCE[0]))).texts)
+        assert "3: ×8.2" in text and "2 without: ÷3.3" in text and "1: ÷1.6" in text
+        assert "2 with:" not in text  # its odds stay
+        assert "none" in "".join(Page(str(evidence_row(EVIDENCE[2]))).texts)
+
+    def test_a_verdict_of_before_names_its_vote(self):
+        text = "".join(Page(str(evidence_row(EVIDENCE[1]))).texts)
+        assert EVIDENCE[1].odds == {} and "Phase 3" not in text and "3" in text
 
     def test_foreign_texts_stay_texts(self):
         one = replace(EVIDENCE[0], meaning=HOSTILE, reading=HOSTILE, vote=HOSTILE)

@@ -43,7 +43,7 @@ from anchorlens.tasks.two_anchor.behaviour import Behaviour, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
 
 MOST_BYTES = 20_000
-TEXT = {"Accuracy", "Evidence", "Mappings", "Opened", "PairAccuracy", "Phase", "Score", "Subject"}
+TEXT = {"Accuracy", "Evidence", "Mappings", "Opened", "Opinion", "PairAccuracy", "Phase", "Score", "Subject"}
 TEXT |= {"TrajectoryPoint", "Transferred"}
 """Public types whose one line of text says it all."""
 NAMES = ("audit", "files.importers", "probes", "sweep", "verdict")
@@ -269,6 +269,7 @@ def test_a_line_of_text_is_short():
     others = [
         verdict.subject,
         verdict.mechanism,
+        verdict.mechanism.by_probes,
         audit().mappings,
         cell("3"),
         AnchorTask().sample(9),

@@ -1,85 +1,178 @@
-"""The fitted model, by hand; and the one that is shipped."""
+"""The fitted model of the three questions, by hand; and the one that is shipped."""
 
 import math
 
-import numpy as np
 import pytest
 
-from anchorlens.verdict import LABELS, READINGS
-from anchorlens.verdict.calibration import Calibration, LogisticModel, calibration
+from anchorlens.tasks.shared.phases import LABELS, Phase
+from anchorlens.verdict import READINGS
+from anchorlens.verdict.calibration import Calibration, calibration
+from anchorlens.verdict.mechanism import evidence, in_words, named
+from anchorlens.verdict.questions import UNDECIDED, Answer, QuestionModel, Vote
 
-CONTENT = {
-    "intercept": {"a": 0.5, "b": -0.5},
-    "temperature": 2.0,
-    "limit": 3.0,
-    "readings": {
-        "p.x": {
-            "mean": 1.0,
-            "scale": 0.5,
-            "missing": 0.0,
-            "coefficients": {"a": 1.0, "b": -1.0},
-            "ranges": {"a": [1.0, 2.0], "b": [0.0, 1.0]},
-        }
-    },
-}
+VOTE = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.5)
+FALLING = Vote(slope=-4.0, neutral=0.0, low=-1.0, high=1.0, weight=1.0)
+READING = READINGS[-1].name
+OTHER = READINGS[0].name
 
 
 @pytest.fixture
 def model():
-    return LogisticModel.from_dict(CONTENT)
+    """One reading speaks for composing, and against generalising; another for commutativity."""
+    answers = {
+        "generalises": Answer(1.0, {READING: FALLING}),
+        "composes": Answer(0.0, {READING: VOTE}),
+        "commutative": Answer(-0.5, {OTHER: VOTE}),
+    }
+    return QuestionModel(answers, {READING: {LABELS[0]: (0.0, 1.0)}})
 
 
-def test_probabilities_by_hand(model):
-    # z = (2 - 1) / .5 = 2; log-odds (0.5 + 2) / 2 and (-0.5 - 2) / 2, so p = 1 / (1 + exp(-2.5))
-    found = model.probabilities({"p.x": 2.0})
-    assert found["a"] == pytest.approx(1 / (1 + math.exp(-2.5)))
-    assert sum(found.values()) == pytest.approx(1)
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
 
 
-def test_contributions_are_what_moves_the_log_odds(model):
-    assert model.contributions({"p.x": 2.0}).tolist() == [[1.0], [-1.0]]  # z 2, over the temperature 2
-    assert np.allclose(model.contributions({"p.x": 1.0}), 0)  # the mean says nothing
-    odds = [math.log(p["a"] / p["b"]) for p in map(model.probabilities, ({"p.x": 2.0}, {"p.x": 1.0}))]
-    assert odds[0] - odds[1] == pytest.approx(2.0)
+class TestVote:
+    def test_says_nothing_at_its_neutral_value_and_no_more_beyond_its_ends(self):
+        assert VOTE.says(0.5) == VOTE.says(None) == VOTE.says(math.nan) == 0
+        assert VOTE.says(1.0) == VOTE.says(9.0) == 1.0 and VOTE.says(-5.0) == -1.0
+        assert FALLING.says(0.25) == -1.0
 
 
-def test_a_reading_counts_no_more_beyond_the_limit_and_is_unfamiliar_there(model):
-    assert model.probabilities({"p.x": 2.5}) == model.probabilities({"p.x": 1e9})
-    assert model.unfamiliar({"p.x": 2.4}) == []
-    assert model.unfamiliar({"p.x": -1.0}) == ["p.x -1 is 4.0 standard deviations off"]
+class TestProbabilities:
+    def test_by_hand(self, model):
+        values = {READING: 0.75, OTHER: 0.5}
+        generalises, composes, commutes = sigmoid(1 - 3), sigmoid(0.25), sigmoid(-0.5)
+        expected = (
+            1 - generalises,
+            generalises * (1 - composes) * (1 - commutes),
+            generalises * (1 - composes) * commutes,
+            generalises * composes,
+        )
+        found = model.probabilities(values)
+        assert list(found) == list(LABELS) and sum(found.values()) == pytest.approx(1)
+        assert list(found.values()) == pytest.approx(expected)
+
+    def test_without_values_the_intercepts_speak(self, model):
+        assert model.probabilities({})[LABELS[0]] == pytest.approx(sigmoid(-1))
+
+    def test_widened_is_less_sure_and_keeps_the_order(self, model):
+        values = {READING: 0.75, OTHER: 0.9}
+        sure, less = model.probabilities(values), model.probabilities(values, widened=3.0)
+        assert max(less.values()) < max(sure.values()) and sum(less.values()) == pytest.approx(1)
+        assert max(sure, key=sure.get) == max(less, key=less.get)
+
+    def test_log_odds_far_out_do_not_overflow(self):
+        model = QuestionModel({"generalises": Answer(2000.0, {}), "composes": Answer(-2000.0, {}),
+                               "commutative": Answer(0.0, {})}, {})  # fmt: skip
+        assert model.probabilities({})[LABELS[1]] == pytest.approx(0.5)
+        assert model.raised({}, READING) == dict.fromkeys(LABELS, 0.0)
+
+    def test_a_run_may_come_to_no_phase(self, model):
+        early = QuestionModel({**model.answers, "comes to a phase": Answer(-1.0, {})}, {})
+        assert model.labels == LABELS and early.labels == (*LABELS, UNDECIDED)
+        assert early.probabilities({})[UNDECIDED] == pytest.approx(sigmoid(1))
 
 
-def test_a_missing_reading_takes_its_own_value_and_is_never_unfamiliar(model):
-    assert model.probabilities({"p.x": None}) == model.probabilities({"p.x": 0.0})
-    assert model.unfamiliar({"p.x": None}) == []
+class TestRaised:
+    def test_is_the_log_odds_with_a_reading_minus_those_without(self, model):
+        values = {READING: 0.75, OTHER: 0.9}
+        with_it, without = model.probabilities(values), model.probabilities({OTHER: 0.9})
+        found = model.raised(values, READING)
+        for label in LABELS:
+            odds = [math.log(p[label] / (1 - p[label])) for p in (with_it, without)]
+            assert found[label] == pytest.approx(odds[0] - odds[1])
+        assert found[LABELS[0]] > 0 > found[LABELS[1]]
+
+    def test_a_reading_that_is_not_there_raises_nothing(self, model):
+        assert set(model.raised({OTHER: 0.9}, READING).values()) == {0.0}
+        assert set(model.raised({OTHER: 0.9}, "p.unknown").values()) == {0.0}
+
+    def test_evidence_names_the_label_that_is_raised_most(self, model):
+        values = dict.fromkeys((reading.name for reading in READINGS), None) | {READING: 0.75, OTHER: 0.9}
+        found = {one.reading: one for one in evidence(model, values)}
+        one = found[READING]
+        assert one.vote == LABELS[0] and one.weight == pytest.approx(one.odds[LABELS[0]])
+        assert one.alone == {"generalises": FALLING.says(0.75), "composes": VOTE.says(0.75)}
+        assert one.sees == "weights" and one.ranges == {LABELS[0]: (0.0, 1.0)}
+        silent = found[READINGS[1].name]
+        assert silent.vote is None and silent.weight == 0 and silent.odds == {} == silent.alone
 
 
-def test_what_lies_outside_the_zoo():
-    zoo = Calibration(
-        LogisticModel.from_dict(CONTENT), {}, {"n_layers": [2, 4], "variant": ["gpt2", "postnorm"]}, {}
+class TestNamed:
+    @pytest.mark.parametrize(
+        ("probabilities", "least", "expected"),
+        [
+            ((0.1, 0.0, 0.1, 0.8), 0.7, (3, None)),
+            ((0.1, 0.3, 0.4, 0.2), 0.6, (2, None)),  # both forms of Phase 2 count together
+            ((0.1, 0.1, 0.7, 0.1), 0.6, (2, True)),
+            ((0.1, 0.7, 0.1, 0.1), 0.6, (2, False)),
+            ((0.4, 0.1, 0.2, 0.3), 0.5, (None, None)),
+        ],
     )
-    assert zoo.outside({"n_layers": 3, "variant": "gpt2", "n_heads": 99}) == []
-    assert zoo.outside({"n_layers": 10}) == ["n_layers 10 is outside 2..4"]
-    assert zoo.outside({"variant": "released"}) == ["variant 'released' is none of 'gpt2', 'postnorm'"]
+    def test_the_most_probable_phase_if_it_is_probable_enough(self, probabilities, least, expected):
+        phase = named(dict(zip(LABELS, probabilities, strict=True)), least)
+        assert (phase.phase, phase.commutative) == expected
+        if phase.phase is None:
+            assert phase.label == "undecided: torn" and "no phase has a probability of 50%" in phase.reason
+
+    def test_in_words(self):
+        probabilities = dict(zip(LABELS, (0.0, 0.05, 0.4, 0.55), strict=True))
+        assert in_words(probabilities) == "Phase 3, 55 %; Phase 2 with commutativity, 40 %"
+        assert named(probabilities, 0.5) == Phase(3, None, in_words(probabilities))
 
 
-def test_the_early_model_of_the_nearest_moment_within_a_factor_of_two():
-    models = {moment: LogisticModel.from_dict(CONTENT) for moment in (0.1, 0.5)}
-    zoo = Calibration(models[0.1], models, {}, {})
-    assert zoo.early_model(0.09) is models[0.1]
-    assert zoo.early_model(0.3) is models[0.5]
-    assert zoo.early_model(0.04) is None and zoo.early_model(0) is None
+class TestOutside:
+    @pytest.fixture
+    def calibrated(self, model):
+        architecture = {"variant": ["gpt2", "postnorm"], "d_model": [64, 400], "n_layers": [2, 6]}
+        return Calibration(model, model, {0.1: model, 0.5: model}, architecture, 1.5, {})
+
+    def test_inside_nothing_is_wider(self, calibrated):
+        shape = {"variant": "gpt2", "d_model": 400, "n_layers": 2, "n_heads": 99}
+        assert calibrated.outside(shape) == [] and calibrated.widened(shape) == 1
+        assert calibrated.widened({}) == 1
+
+    def test_it_is_said_and_widens_with_the_distance(self, calibrated):
+        shape = {"variant": "released", "d_model": 32, "n_layers": 12}
+        assert calibrated.outside(shape) == [
+            "variant 'released' is none of 'gpt2', 'postnorm'",
+            "d_model 32 is outside 64..400",
+            "n_layers 12 is outside 2..6",
+        ]
+        assert calibrated.widened(shape) == pytest.approx(1.5**3)  # one step each
+        assert calibrated.widened({"d_model": 1600}) == pytest.approx(1.5**2)
+
+    def test_the_early_verdict_of_the_nearest_moment(self, calibrated, model):
+        assert calibrated.early_model(0.19) is model and calibrated.early_model(0.9) is model
+        assert calibrated.early_model(0.04) is None and calibrated.early_model(0) is None
 
 
-def test_the_shipped_calibration_is_whole():
-    shipped = calibration()
-    known = {reading.name for reading in READINGS}
-    assert shipped.final.labels == LABELS
-    for model in (shipped.final, *shipped.early.values()):
-        assert set(model.readings) <= known
-        assert np.allclose(model.coefficients.sum(axis=0), 0, atol=1e-3)
-        assert (model.scale > 0).all() and model.temperature > 0
-        for ranges in model.ranges.values():
-            assert set(ranges) == set(model.labels)
-            assert all(low <= high for low, high in ranges.values())
-    assert {"made_by", "fit_on", "held_out", "versions"} <= set(shipped.provenance)
+class TestShipped:
+    def test_it_is_whole(self):
+        shipped = calibration()
+        known = {reading.name for reading in READINGS}
+        for model in (shipped.by_decoding, shipped.by_probes):
+            assert model.labels == LABELS and set(model.ranges) <= known
+            assert 0.5 <= model.least_probability < 1
+        assert all(early.labels == (*LABELS, UNDECIDED) for early in shipped.early.values())
+        assert shipped.widening > 1 and "python examples/calibrate.py" in shipped.provenance["made_by"]
+
+    def test_weights_are_never_negative_and_votes_go_the_way_they_should(self):
+        shipped, signs = calibration(), {reading.name: reading.says for reading in READINGS}
+        for model in (shipped.by_decoding, shipped.by_probes):
+            for which, answer in model.answers.items():
+                for reading, vote in answer.votes.items():
+                    assert vote.slope * signs[reading][which] > 0
+        for model in (shipped.by_decoding, shipped.by_probes, *shipped.early.values()):
+            votes = [vote for answer in model.answers.values() for vote in answer.votes.values()]
+            assert all(vote.weight >= 0 and vote.low <= vote.high for vote in votes)
+
+    def test_by_the_probes_goes_by_no_unseen_pair(self):
+        unseen = {reading.name for reading in READINGS if reading.sees == "unseen pairs"}
+        model = calibration().by_probes
+        assert unseen and not unseen & set(model.ranges)
+        assert not any(unseen & set(answer.votes) for answer in model.answers.values())
+
+    def test_the_shapes_of_the_papers_small_network_are_inside(self):
+        shape = {"variant": "postnorm", "n_layers": 2, "n_heads": 1, "d_model": 400}
+        assert calibration().outside(shape) == []

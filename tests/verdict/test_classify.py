@@ -21,6 +21,7 @@ from anchorlens import (
 )
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict import LABELS, Mechanism
+from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.explanation import explain
 
 RELEASED = Path(__file__).parents[3] / "shared/data/released_code_checkpoints"
@@ -57,7 +58,8 @@ class TestShipped:
         weights = [one.weight for one in mechanism.evidence]
         assert weights == sorted(weights, reverse=True) and weights[0] > 0
         for one in mechanism.evidence:
-            assert set(one.ranges) in (set(LABELS), set())
+            assert set(one.ranges) in (set(LABELS), set()) and set(one.odds) in (set(LABELS), set())
+        assert sum(mechanism.by_probes.probabilities.values()) == pytest.approx(1)
 
     def test_it_is_small_and_what_training_it_anew_would_make(self, shipped, name):
         path = next(path for path in checkpoints.shipped() if path.stem == name)
@@ -154,21 +156,21 @@ class TestUndecided:
         assert verdict.mechanism.phase.label == "undecided: no readings"
         assert "layer" in verdict.mechanism.phase.reason
 
-    def test_an_architecture_outside_the_calibration_keeps_its_readings(self):
+    def test_an_architecture_outside_the_calibration_is_less_sure_and_says_so(self, shipped):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
         checkpoint = load_checkpoint(path)
-        deep = replace(checkpoint.model, n_layers=5)
+        deep = replace(checkpoint.model, n_layers=12)
         weights = dict(checkpoint.weights)
-        for layer in range(2, 5):  # blocks that add nothing
+        for layer in range(2, 12):  # blocks that add nothing
             for name, value in checkpoint.weights.items():
                 if name.startswith("blocks.1."):
                     weights[name.replace("blocks.1.", f"blocks.{layer}.")] = torch.zeros_like(value)
         verdict = classify(replace(checkpoint, model=deep, weights=weights))
-        assert verdict.phase == 3
-        assert verdict.mechanism.phase.label == "undecided: outside the calibration"
-        assert "n_layers 5 is outside 2..4" in verdict.mechanism.phase.reason
-        assert len(verdict.mechanism.evidence) > 0 and verdict.agreement is None
-        assert "No comparison: mechanism is undecided" in verdict.explanation
+        assert verdict.phase == 3 and len(verdict.mechanism.evidence) > 0
+        assert verdict.mechanism.outside == ("n_layers 12 is outside 2..6",)
+        assert "Less sure" in verdict._repr_html_() and "n_layers 12" in verdict._repr_html_()
+        assert shipped["phase3"].mechanism.outside == ()
+        assert calibration().widened({"n_layers": 12}) > 1
 
     def test_a_task_of_ones_own_is_outside_the_calibration(self):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")

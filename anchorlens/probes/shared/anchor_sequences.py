@@ -24,6 +24,8 @@ Noise = Literal["independent", "shared"]
 
 MOST_KEYS = 11
 """Keys of the picture where none are given: 30..40 in the papers."""
+MANY_KEYS = 40
+"""Keys of numbers that want more of them."""
 
 
 def anchor_sequences(
@@ -134,6 +136,13 @@ def middle_keys(task: AnchorTask) -> list[int]:
         return [key for key in keys if 30 <= key <= 40]
     start = max(0, (len(keys) - MOST_KEYS) // 2)
     return keys[start : start + MOST_KEYS]
+
+
+def many_keys(task: AnchorTask) -> list[int]:
+    """The middle forty of the number tokens, or all where there are fewer."""
+    keys = task.keys.tolist()
+    start = max(0, (len(keys) - MANY_KEYS) // 2)
+    return keys[start : start + MANY_KEYS]
 
 
 def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:

@@ -9,10 +9,13 @@ from pathlib import Path
 from anchorlens.foreign import printable
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
+from anchorlens.show.words import lowered, raised
 from anchorlens.tasks.shared.phases import SHORT, Phase
 from anchorlens.verdict.mechanism import Evidence
 from anchorlens.verdict.verdict import SCHEMA_VERSION, Verdict
 
+MOST_EVIDENCE = 5
+"""Readings of which it is said what they say."""
 COLOURS = {1: "red", 2: "yellow", 3: "green", None: "dim"}
 """Phase -> colour on a terminal."""
 
@@ -28,14 +31,19 @@ def print_verdict(verdict: Verdict) -> None:
     console = Terminal()
     phase, mechanism, behaviour = verdict.by_behaviour, verdict.mechanism, verdict.behaviour
     console.print(f"{_name(verdict)}: {phase.label}", style=_style(phase))
-    rests = mechanism.phase.reason
-    if mechanism.probabilities is not None and mechanism.phase.phase is not None:
-        rests = ", ".join(f"{label} {value:.2f}" for label, value in mechanism.probabilities.items())
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
-    rows = [("behaviour", phase.label, measured), ("mechanism", mechanism.phase.label, rests)]
+    rows = [
+        ("behaviour", phase.label, measured),
+        ("mechanism", mechanism.phase.label, mechanism.in_words() or "no readings"),
+    ]
+    if mechanism.by_probes is not None:
+        by_probes = mechanism.by_probes
+        rows.append(("probes alone", by_probes.phase.label, by_probes.in_words() or "no readings"))
     console.print(rich_table(Table(("verdict", "phase", "rests on"), rows)))
     console.print(verdict.explanation)
+    if mechanism.outside:
+        console.print(f"Less sure, for it lies outside the calibration: {'; '.join(mechanism.outside)}.")
     for line in _evidence_lines(mechanism.evidence):
         console.print(line)
     if verdict.trajectory:
@@ -69,17 +77,19 @@ def _name(verdict: Verdict) -> str:
 
 
 def _evidence_lines(evidence: Sequence[Evidence]) -> Iterator[str]:
-    """Two lines for each reading that counts: value and vote, then where it lies in each phase."""
+    """Lines for each reading that counts: its value, which odds it moves, where it lies in each phase."""
     if not evidence:
         return
-    counting = [one for one in evidence if one.vote is not None]
-    yield "Evidence: value, what it speaks for (nats); where the middle 80 % of a phase lie"
+    counting = [one for one in evidence if raised(one)][:MOST_EVIDENCE]
+    yield "Evidence: value; odds raised (×) and lowered (÷); middle 80 % of each phase"
     for one in counting:
         value = "none" if one.value is None else f"{one.value:.2f}"
-        yield f"  {one.reading}: {value} speaks for {SHORT.get(one.vote or '', one.vote)} ({one.weight:.1f})"
+        changes = [f"{SHORT.get(name, name)}: {factor}" for name, factor in (*raised(one), *lowered(one))]
+        yield f"  {one.reading}: {value}"
+        yield f"    {', '.join(changes)}"
         ends = ((SHORT.get(name, name), low, high) for name, (low, high) in one.ranges.items())
         yield "    " + ", ".join(f"{name}: {low:.2f}..{high:.2f}" for name, low, high in ends)
-    yield f"  {len(evidence) - len(counting)} more readings say nothing here; --json and --report list them"
+    yield f"  {len(evidence) - len(counting)} more readings say less; --json and --report list them"
 
 
 def _style(phase: Phase) -> str:

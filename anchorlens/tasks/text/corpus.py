@@ -114,20 +114,22 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
 def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str]:
     """The sources that are held out: in random order until they have their share of the bytes.
 
-    Of a single one there is none: its end is held out then.
+    A source that would bring more than twice the share is passed over; where all would, the smallest is held
+    out. Of a single one there is none: its end is held out then.
 
     >>> sorted(held_out({"a": 10, "b": 10, "c": 980}, 0.01, seed=1))
     ['b']
     """
     if len(sizes) < 2:
         return frozenset()
-    names, found, n_bytes = sorted(sizes), [], 0
-    for place in generator(seed, "data", 5).permutation(len(names))[:-1]:
-        if n_bytes >= share * sum(sizes.values()):
-            break
-        found.append(names[place])
-        n_bytes += sizes[names[place]]
-    return frozenset(found)
+    names, wanted = sorted(sizes), share * sum(sizes.values())
+    found, n_bytes = [], 0
+    for place in generator(seed, "data", 5).permutation(len(names)).tolist():
+        name = names[place]
+        if n_bytes < wanted and n_bytes + sizes[name] <= 2 * wanted:
+            found.append(name)
+            n_bytes += sizes[name]
+    return frozenset(found or [min(names, key=lambda name: sizes[name])])
 
 
 def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: int | None) -> None:

@@ -1,0 +1,176 @@
+"""The three questions of the mechanism verdict: what every reading says of each, and what all say together.
+
+Each question is answered yes or no, and the phases follow: does it generalise to held-out keys (else it is in
+Phase 1), does it compose (Phase 3), does it treat mirrored pairs as one (Phase 2 with commutativity)? The
+early verdict asks first whether the run will come to a phase at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from anchorlens.configuration import documented
+from anchorlens.tasks.shared.phases import LABELS
+
+Question = Literal["comes to a phase", "generalises", "composes", "commutative"]
+UNDECIDED = "undecided"
+"""End of a run that comes to no phase."""
+
+ENDS: Mapping[str, tuple[tuple[Question, bool], ...]] = {
+    LABELS[0]: (("comes to a phase", True), ("generalises", False)),
+    LABELS[1]: (
+        ("comes to a phase", True),
+        ("generalises", True),
+        ("composes", False),
+        ("commutative", False),
+    ),
+    LABELS[2]: (
+        ("comes to a phase", True),
+        ("generalises", True),
+        ("composes", False),
+        ("commutative", True),
+    ),
+    LABELS[3]: (("comes to a phase", True), ("generalises", True), ("composes", True)),
+    UNDECIDED: (("comes to a phase", False),),
+}
+"""Label -> the questions that lead to it, with their answers."""
+
+Values = Mapping[str, float | None]
+
+
+@documented
+@dataclass(frozen=True)
+class Vote:
+    """What one reading says of one question by itself, and how much of that counts."""
+
+    slope: float
+    """Nats by which the log-odds of yes rise with the reading; its sign is what the papers say."""
+    neutral: float
+    """The value that says nothing: yes is as likely there as it is without any reading."""
+    low: float
+    """Smallest value of the middle 98 % of the checkpoints it was fit on; below, it says no more."""
+    high: float
+    """Largest value of them, likewise."""
+    weight: float
+    """How much of it counts beside the other readings, >= 0."""
+
+    def says(self, value: float | None) -> float:
+        """Log-odds of yes that the reading alone speaks for, in nats; 0 where there is no value.
+
+        >>> vote = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.3)
+        >>> vote.says(0.75), vote.says(9.0), vote.says(None)
+        (0.5, 1.0, 0.0)
+        """
+        if value is None or not math.isfinite(value):
+            return 0.0
+        return self.slope * (min(max(value, self.low), self.high) - self.neutral)
+
+
+@documented
+@dataclass(frozen=True)
+class Answer:
+    """The model of one question: log-odds of yes = intercept + sum of weight times what each reading says."""
+
+    intercept: float
+    """Log-odds of yes where no reading says anything, in nats."""
+    votes: Mapping[str, Vote]
+    """Reading -> its vote."""
+
+    def log_odds(self, values: Values) -> float:
+        """Log-odds of yes, in nats."""
+        return self.intercept + sum(
+            vote.weight * vote.says(values.get(reading)) for reading, vote in self.votes.items()
+        )
+
+
+@documented
+@dataclass(frozen=True)
+class QuestionModel:
+    """One fitted verdict: a model of each question, and where the readings lie."""
+
+    answers: Mapping[Question, Answer]
+    """Question -> its model; a question that it does not have is answered yes."""
+    ranges: Mapping[str, Mapping[str, tuple[float, float]]]
+    """Reading -> label -> where the middle 80 % of the fitted checkpoints of that label lie."""
+    least_probability: float = 0.5
+    """A phase less probable than this is not named, .5..1."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it tells apart."""
+        return tuple(
+            label
+            for label, steps in ENDS.items()
+            if all(yes or which in self.answers for which, yes in steps)
+        )
+
+    def probabilities(self, values: Values, widened: float = 1.0) -> dict[str, float]:
+        """Label -> probability, 0..1, sum 1.
+
+        Args:
+            values: reading -> value, None where there is none.
+            widened: what every log-odds is divided by, >= 1: above 1 the answers are less sure.
+        """
+        return self._probabilities(
+            {which: answer.log_odds(values) / widened for which, answer in self.answers.items()}
+        )
+
+    def raised(self, values: Values, reading: str, widened: float = 1.0) -> dict[str, float]:
+        """By how much a reading raises the log-odds of each label, in nats; below 0 it lowers them.
+
+        That is the log-odds with it minus those with everything else as it is.
+        """
+        odds: dict[Question, float] = {}
+        without: dict[Question, float] = {}
+        for which, answer in self.answers.items():
+            vote = answer.votes.get(reading)
+            odds[which] = answer.log_odds(values) / widened
+            part = 0.0 if vote is None else vote.weight * vote.says(values.get(reading)) / widened
+            without[which] = odds[which] - part
+        before, after = self._log_odds_of_labels(without), self._log_odds_of_labels(odds)
+        return {label: after[label] - before[label] for label in after}
+
+    def _log_probabilities(self, odds: Mapping[Question, float]) -> dict[str, float]:
+        """Label -> log of its probability."""
+        return {
+            label: sum(
+                _log_sigmoid(odds[which] if yes else -odds[which])
+                for which, yes in ENDS[label]
+                if which in odds
+            )
+            for label in self.labels
+        }
+
+    def _probabilities(self, odds: Mapping[Question, float]) -> dict[str, float]:
+        return {label: math.exp(value) for label, value in self._log_probabilities(odds).items()}
+
+    def _log_odds_of_labels(self, odds: Mapping[Question, float]) -> dict[str, float]:
+        """Label -> log of its probability over that of all the others."""
+        logs = self._log_probabilities(odds)
+        found = {}
+        for label, value in logs.items():
+            others = [other for name, other in logs.items() if name != label]
+            largest = max(others)
+            found[label] = value - largest - math.log(sum(math.exp(other - largest) for other in others))
+        return found
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Read it from the JSON file's content."""
+        answers: dict[Question, Answer] = {
+            which: Answer(one["intercept"], {reading: Vote(**vote) for reading, vote in one["votes"].items()})
+            for which, one in content["questions"].items()
+        }
+        ranges = {
+            reading: {label: (low, high) for label, (low, high) in of_labels.items()}
+            for reading, of_labels in content["ranges"].items()
+        }
+        return cls(answers, ranges, content.get("least_probability", 0.5))
+
+
+def _log_sigmoid(x: float) -> float:
+    """log(1 / (1 + exp(-x))), without overflow."""
+    return -math.log1p(math.exp(-x)) if x >= 0 else x - math.log1p(math.exp(x))

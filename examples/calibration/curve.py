@@ -1,0 +1,30 @@
+"""Accuracy against the share of models that are named, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from anchorlens.figures import BLUE, ORANGE, styled
+from calibration.held_out import ALL, Said, by_group, selective
+
+FIRST = 20
+"""Below so many models the share right jumps, and is not drawn."""
+
+
+def selective_curve(said: Mapping[str, Sequence[Said]]) -> go.Figure:
+    """A line for each verdict, over all runs held out: the surest are named first."""
+    figure = go.Figure()
+    for (name, some), colour, dash in zip(said.items(), (BLUE, ORANGE), ("solid", "dash"), strict=True):
+        points = [point for point in selective(by_group(some)[ALL]) if point[2] >= FIRST]
+        figure.add_scatter(
+            x=[share for share, _, _ in points],
+            y=[right for _, right, _ in points],
+            name=name,
+            mode="lines",
+            line={"color": colour, "dash": dash},
+        )
+    figure.update_xaxes(title="share of the models named", range=[0, 1.01], tickformat=".0%")
+    figure.update_yaxes(title="same phase as behaviour", tickformat=".0%")
+    return styled(figure, "Accuracy against the share named, all held out", height=380)

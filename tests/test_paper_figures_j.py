@@ -466,7 +466,7 @@ def test_scan_is_asked_over_the_grid_over_sizes_and_over_rates(tmp_path, monkeyp
 
 def test_prontoqa_is_asked_over_sizes_and_a_run_that_never_fits_has_no_speed(tmp_path, monkeypatch):
     """Figure 7E on small cells: two settings, three sizes; four steps fit nothing."""
-    monkeypatch.setattr(j7e_prontoqa, "PRESET", small_words("prontoqa", 78, 119, n_test=40))
+    monkeypatch.setattr(j7e_prontoqa, "PRESET", small_words("prontoqa", 78, 179, n_test=40))
     asked = "--seed 0 1 --sizes 20 40 60 --steps 4 --ontology balanced"
     numbers, pictures = drawn_by(j7e_prontoqa, asked, tmp_path, monkeypatch)
     assert len(numbers["cells"]) == 2 * 3 * 2

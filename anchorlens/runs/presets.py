@@ -48,7 +48,7 @@ _GPT2_RECIPE = {
 _IN_WORDS = {
     "scan": (23, 59, 2222, 11_111),
     "cogs": (836, 543, 5000, 10_000),
-    "prontoqa": (78, 119, 20_000, 20_000),
+    "prontoqa": (78, 179, 20_000, 20_000),
 }
 """Task -> size of its vocabulary, longest sequence, training examples: ours and at the papers' shape."""
 

@@ -20,6 +20,7 @@ from anchorlens.tasks.prontoqa.reasoning import (
     by_chaining,
     by_degree,
     by_polarity,
+    deduction,
     normalised,
     read_question,
 )
@@ -62,6 +63,16 @@ def answerer(says):
 class TestPublished:
     def test_the_solver_answers_every_label(self):
         found = [by_chaining(prompt) == answer for _, prompt, answer in samples()]
+        assert len(found) == 2500 and all(found)
+
+    def test_the_deduction_is_the_published_chain_of_thought(self):
+        found = []
+        for hops in range(1, 6):
+            with gzip.open(PUBLISHED / f"{hops}hop_random_seed20250115.json.gz", "rt") as file:
+                ones = [one for group in json.load(file).values() for one in group.values()]
+            for one in ones:
+                ours = deduction(normalised(f"{one['question']} {one['query']}"))
+                found.append(ours == normalised(" ".join(one["chain_of_thought"])))
         assert len(found) == 2500 and all(found)
 
     def test_and_so_does_the_degree_shortcut(self):
@@ -204,6 +215,26 @@ class TestTask:
         solver = answerer(by_chaining)
         assert task.measure(solver, batch)["train_accuracy"] == 1.0
         assert task.evaluate(solver, training_set=batch).measure("train").value == 1.0
+
+    def test_a_deduction_stands_before_the_label(self):
+        task = PrOntoQATask(says="deduction", ontology="official", most_hops=4, n_test=60)
+        for split in ("id", "ood", "other"):
+            examples = task.examples(split)
+            for prompt, answer in zip(examples.prompts, examples.answers, strict=True):
+                said, label = answer.rsplit(" ", 1)
+                assert said == deduction(prompt) and label == ("true" if by_chaining(prompt) else "false")
+                assert said.count(" .") == 1 + 2 * steps_to(prompt)
+            assert task.vocabulary.length(examples).max() <= task.seq_len
+        batch = task.training_set(20, generator(0, "data"))
+        scored = task.vocabulary.text(batch.targets[0][batch.targets[0] != IGNORE].tolist())
+        assert scored.startswith(scored.split()[0] + " is a") and scored.endswith(
+            (" true <eos>", " false <eos>")
+        )
+        assert "the deduction and its label alone" in task.describe()
+
+    def test_nothing_is_deduced_where_nothing_follows(self):
+        with pytest.raises(ValueError, match="the query or its opposite must follow from the rules"):
+            deduction("wumpuses are small . max is a zumpus . true or false : max is small .")
 
     @pytest.mark.parametrize(
         ("says", "label", "id", "ood"),

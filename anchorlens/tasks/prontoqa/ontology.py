@@ -29,6 +29,8 @@ MOST_HOPS = {"official": 5, "balanced": 4}
 """Ontology -> the longest deductions it is asked for."""
 LONGEST_PROMPT = 17 * 6 + 5 + 9
 """Words of the longest prompt: rules, the sentence that names the entity, and the query."""
+LONGEST_FACT, LONGEST_STEP = 5, 6 + 5
+"""Words of a deduction at most: what the entity is, and of each step the rule and what follows."""
 
 Ontology = Literal["official", "balanced"]
 Order = Literal["postorder", "preorder", "random"]

@@ -1,4 +1,4 @@
-"""What answers these questions without a network: forward chaining, and shortcuts."""
+"""What answers these questions without a network: forward chaining, its deduction in words, and shortcuts."""
 
 from __future__ import annotations
 
@@ -44,13 +44,67 @@ def read_question(prompt: str) -> Question:
     Raises:
         ValueError: a sentence of another form.
     """
-    *context, query = [sentence.strip() for sentence in prompt.strip(" .").split(" . ")]
+    *context, query = _sentences(prompt)
+    asked = _asked(query)
+    statements = [_statement(sentence) for sentence in context]
+    rules = tuple(one for one in statements if one.of_all)
+    return Question(rules, tuple(one for one in statements if not one.of_all), asked)
+
+
+def deduction(prompt: str) -> str:
+    """The chain of thought of an answer: what the entity is, then rule and conclusion in turns.
+
+    A rule stands as in the prompt. The official generator's `chain_of_thought`, on its samples.
+
+    Args:
+        prompt: whose query, or its opposite, follows from the rules.
+
+    Raises:
+        ValueError: nothing follows, or a sentence of another form.
+
+    >>> deduction("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
+    'rex is a wumpus . each wumpus is shy . rex is shy .'
+    """
+    *context, query = _sentences(prompt)
+    asked = _asked(query)
+    read = {sentence: _statement(sentence) for sentence in context}
+    rules = {sentence: rule for sentence, rule in read.items() if rule.of_all}
+    said = {
+        (fact.predicate, fact.negated): [sentence]
+        for sentence, fact in read.items()
+        if fact.subject == asked.subject and not fact.of_all
+    }
+    new = set(said)
+    while new:
+        reached = {
+            (rule.predicate, rule.negated): [*said[rule.subject, False], sentence, _of(asked.subject, rule)]
+            for sentence, rule in rules.items()
+            if (rule.subject, False) in new
+        }
+        new = reached.keys() - said.keys()
+        said |= {fact: reached[fact] for fact in new}
+    for negated in (False, True):
+        if (asked.predicate, negated) in said:
+            return " . ".join(said[asked.predicate, negated]) + " ."
+    raise ValueError(f"the query or its opposite must follow from the rules, got {shown(prompt)}")
+
+
+def _of(entity: str, rule: Statement) -> str:
+    """What a rule says, of an entity: `rex is not shy`, `rex is an impus`."""
+    name = rule.predicate
+    article = "" if not name.endswith("pus") else "an " if name[0] in "aeiou" else "a "
+    return f"{entity} is{' not' if rule.negated else ''} {article}{name}"
+
+
+def _sentences(prompt: str) -> list[str]:
+    return [sentence.strip() for sentence in prompt.strip(" .").split(" . ")]
+
+
+def _asked(query: str) -> Statement:
     asked = _QUERY.match(query)
     if asked is None:
         raise ValueError(f"a prompt must end in `true or false : ...`, got {shown(query)}")
-    statements = [_statement(sentence) for sentence in context]
-    rules = tuple(one for one in statements if one.of_all)
-    return Question(rules, tuple(one for one in statements if not one.of_all), _statement(asked[1]))
+    return _statement(asked[1])
 
 
 def _statement(sentence: str) -> Statement:

@@ -18,7 +18,9 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.prontoqa.ontology import (
     CONCEPTS,
     FAMILIES,
+    LONGEST_FACT,
     LONGEST_PROMPT,
+    LONGEST_STEP,
     MOST_HOPS,
     NAMES,
     Item,
@@ -26,7 +28,7 @@ from anchorlens.tasks.prontoqa.ontology import (
     balanced,
     official,
 )
-from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polarity
+from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.sketch import Lines, Sketch
@@ -113,6 +115,10 @@ class PrOntoQATask(WordTask):
     """Fewest steps of a trained deduction."""
     loss_on: Literal["label", "sequence"] = "label"
     """What is scored in training: the answer alone, or every word of the prompt too."""
+    says: Literal["label", "deduction"] = "label"
+    """What the answer is: `true` or `false`, or the deduction before it, as the chain of thought of the
+    published samples (`rex is a wumpus . each wumpus is shy . rex is shy . true`). It is right if every word
+    is, so that a shortcut to the label is not enough."""
     n_test: int = number(2000, minimum=10, maximum=20_000)
     """Fresh questions of each test, in equal parts for each number of steps."""
     split_seed: int = number(0, minimum=0)
@@ -127,8 +133,9 @@ class PrOntoQATask(WordTask):
 
     @property
     def seq_len(self) -> int:
-        """Tokens that a model reads of the longest question, its label too."""
-        return LONGEST_PROMPT + 2 + self.bos
+        """Tokens that a model reads of the longest question, its answer too."""
+        longest = LONGEST_FACT + LONGEST_STEP * MOST_HOPS[self.ontology] if self.says == "deduction" else 0
+        return LONGEST_PROMPT + longest + 2 + self.bos
 
     @property
     def training_width(self) -> int:
@@ -167,7 +174,13 @@ class PrOntoQATask(WordTask):
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
         """`id` and `ood`; `train`, a sample of what may be trained; `other`, the other kind of ontology."""
-        return {name: _examples(items) for name, items in self._tests.items()}
+        return {name: self._examples(items) for name, items in self._tests.items()}
+
+    def _examples(self, items: Sequence[Item]) -> Examples:
+        labels = [item.answer for item in items]
+        if self.says == "deduction":
+            labels = [f"{deduction(i.prompt)} {label}" for i, label in zip(items, labels, strict=True)]
+        return Examples([item.prompt for item in items], labels)
 
     def there_are(self, split: str) -> int:
         """Very many: the tests are samples."""
@@ -183,7 +196,7 @@ class PrOntoQATask(WordTask):
             if item.prompt not in taken:
                 taken.add(item.prompt)
                 items.append(item)
-        return _examples(items)
+        return self._examples(items)
 
     def training_set(self, n: int, seed: np.random.Generator) -> TokenBatch:
         """`n` sequences, padded to the longest that there may be."""
@@ -191,7 +204,7 @@ class PrOntoQATask(WordTask):
         return batch if self.loss_on == "label" else _every_word(batch)
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
-        """Training sequences with the label alone scored."""
+        """Training sequences with the answer alone scored."""
         from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
         answered = (batch.tokens == SEP).cumsum(dim=1) > 0
@@ -251,17 +264,14 @@ class PrOntoQATask(WordTask):
             f"{hops[0]} step{'s' * (hops[0] > 1)}" if len(hops) == 1 else f"{hops[0]} to {hops[-1]} steps"
             for hops in (self.trained_hops, self.longer_hops)
         )
-        scored = "the label alone" if self.loss_on == "label" else "every word"
+        answer = "the label" if self.says == "label" else "the deduction and its label"
+        scored = f"{answer} alone" if self.loss_on == "label" else f"every word, {answer} among them"
         return (
             f"PrOntoQA, {self.ontology}: true or false by the rules of the prompt, {kinds[self.ontology]}.\n"
             f"Trained: questions of {trained}, scored on {scored}. Held out (ID test): {self.n_test:,} "
             "others.\n"
             f"Never seen (OOD): {self.n_test:,} questions of {longer}."
         )
-
-
-def _examples(items: Sequence[Item]) -> Examples:
-    return Examples([item.prompt for item in items], [item.answer for item in items])
 
 
 def _share(right: np.ndarray) -> Accuracy:

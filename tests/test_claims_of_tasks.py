@@ -1,4 +1,4 @@
-"""The readings of figure 7A by hand: cells that are as the paper says, and cells that are not."""
+"""The readings of figures 7A, B and E by hand: cells that are as the paper says, and cells that are not."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples/figures"))
-from claims_tasks import in_order, scan  # noqa: E402
+from claims_tasks import cogs, in_order, prontoqa, scan  # noqa: E402
 from readings import verdict  # noqa: E402
 
 
@@ -56,3 +56,50 @@ def test_a_setting_that_has_not_fit_says_nothing_of_that_moment():
 )
 def test_order_is_that_of_three_quarters_of_the_pairs(points, expected):
     assert in_order(points) is expected
+
+
+def pair(n, large, small, **shared):
+    """Two settings at one size: what each has beside its OOD accuracy."""
+    rows = [cell(0.3, 0.0, large["ood"], n=n, **shared), cell(0.7, 0.1, small["ood"], n=n, **shared)]
+    return [{**row, "lexical": own["ood"], **own} for row, own in zip(rows, (large, small), strict=True)]
+
+
+def test_cogs_asks_equal_knowledge_apart():
+    rows = pair(100, {"ood": 0.2, "id": 0.995}, {"ood": 0.3, "id": 0.999})
+    rows += pair(50, {"ood": 0.4, "id": 0.5}, {"ood": 0.3, "id": 0.999})
+    more, lexical, knowing, rates, rank = cogs({"cells": rows})
+    assert more.by_seed == lexical.by_seed == {"0": [False, True]}
+    assert knowing.by_seed == {"0": [True]} and rates.by_seed == {"0": []}
+    assert rank.by_seed == {"0": [True, True]}
+
+
+def fits(*steps):
+    """Rows of one setting, a size each, by the updates that they took to fit."""
+    return [
+        {**cell(0.3, 0.0, 0.5, n=100 * 2**k), "id": 0.5, "at_fit": {"step": step}}
+        for k, step in enumerate(steps)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ((100, 300, 200), [True]),
+        ((100, 200, 300), [False]),
+        ((100, None, 300), [True]),  # never fit: the most
+        ((100, 200, None), [False]),
+        ((100, 200), []),
+        ((None, None, None), []),
+    ],
+)
+def test_updates_that_grow_and_fall(steps, expected):
+    assert prontoqa({"cells": fits(*steps)})[2].by_seed == {"0": expected}
+
+
+def test_a_setting_that_never_fits_is_slower_than_one_that_does():
+    rows = fits(500, None, None)
+    small = [{**row, "gamma": 0.7, "weight_decay": 0.1, "id": 0.6} for row in rows]
+    for row, step in zip(small, (400, 900, None), strict=True):
+        row["at_fit"] = {"step": step}
+    better, sooner, _ = prontoqa({"cells": rows + small})
+    assert better.by_seed == {"0": [True] * 3} and sooner.by_seed == {"0": [True, True]}

@@ -12,17 +12,61 @@ from readings import IN_ORDER, Claims, Numbers, Reading
 
 Row = Mapping[str, Any]
 
+KNOWN = 0.99
+"""ID accuracy from which on both settings of figure 7B know what they were trained on."""
+
+
+Asked = Mapping[str, Callable[[Sequence[Row]], Sequence[bool | None]]]
+"""What the paper says -> whether it is so in each part of a seed's rows; None is unknown."""
+
 
 def scan(numbers: Numbers) -> list[Reading]:
     """Figure 7A: the two settings over sizes and learning rates, and the grid of gamma and weight decay."""
-    claims: Mapping[str, Callable[[Sequence[Row]], Sequence[bool | None]]] = {
-        "at every size small initial weights with decay answer more OOD than large ones without": _at_the_end,
-        "also where each has just fit its training data, as far as both do": _at_fit,
-        "also with the best of several learning rates for each": _at_the_best_rate,
-        "at every weight decay, the larger gamma the more is answered": _along_gamma,
-        "at every gamma, the largest weight decay answers more than none": _by_decay,
-        "the lower the stable rank of W_Q, the more is answered": _along_rank,
-    }
+    return _by_seed(
+        numbers,
+        {
+            "at every size small initial weights with decay answer more OOD than large ones without": _more(
+                "ood"
+            ),
+            "also where each has just fit its training data, as far as both do": _at_fit,
+            "also with the best of several learning rates for each": _at_the_best_rate,
+            "at every weight decay, the larger gamma the more is answered": _along_gamma,
+            "at every gamma, the largest weight decay answers more than none": _by_decay,
+            "the lower the stable rank of W_Q, the more is answered": _along_rank,
+        },
+    )
+
+
+def cogs(numbers: Numbers) -> list[Reading]:
+    """Figure 7B: the two settings over sizes and learning rates, and their complexity."""
+    return _by_seed(
+        numbers,
+        {
+            "at every size small initial weights with decay answer more of the 21 cases than large ones "
+            "without": _more("ood"),
+            "the same of the 18 lexical cases": _more("lexical"),
+            "the same where both answer .99 of the ID test": _more("ood", where=_both_know),
+            "also with the best of several learning rates for each": _at_the_best_rate,
+            "small initial weights with decay have the lower stable rank of W_Q": _more(
+                COMPLEXITY[0], less=True
+            ),
+        },
+    )
+
+
+def prontoqa(numbers: Numbers) -> list[Reading]:
+    """Figure 7E: error and speed of the two settings over the size of the training set."""
+    return _by_seed(
+        numbers,
+        {
+            "at every size small initial weights with decay err less on fresh questions": _more("id"),
+            "at every size they fit their training questions in fewer updates": _sooner,
+            "with large ones the updates grow with the size, and then fall": _up_and_down,
+        },
+    )
+
+
+def _by_seed(numbers: Numbers, claims: Asked) -> list[Reading]:
     seeds = sorted({row["seed"] for row in numbers["cells"]})
     own = {seed: [row for row in numbers["cells"] if row["seed"] == seed] for seed in seeds}
     return [
@@ -56,8 +100,42 @@ def _by_size(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     return [(large[n], small[n]) for n in sorted(large.keys() & small.keys())]
 
 
-def _at_the_end(rows: Sequence[Row]) -> list[bool]:
-    return [small["ood"] > large["ood"] for large, small in _by_size(rows)]
+def _more(
+    name: str, *, where: Callable[[Row, Row], bool] = lambda large, small: True, less: bool = False
+) -> Callable[[Sequence[Row]], list[bool]]:
+    """Size by size, whether small initial weights with decay have more of something, or less."""
+
+    def asked(rows: Sequence[Row]) -> list[bool]:
+        pairs = [pair for pair in _by_size(rows) if where(*pair)]
+        return [
+            (small[name] < large[name]) if less else (small[name] > large[name]) for large, small in pairs
+        ]
+
+    return asked
+
+
+def _both_know(large: Row, small: Row) -> bool:
+    return min(large["id"], small["id"]) >= KNOWN
+
+
+def _updates(row: Row) -> float:
+    """Until the training data are fit; infinite where they never were."""
+    step = row["at_fit"]["step"]
+    return float("inf") if step is None else step
+
+
+def _sooner(rows: Sequence[Row]) -> list[bool]:
+    pairs = [(_updates(large), _updates(small)) for large, small in _by_size(rows)]
+    return [small < large for large, small in pairs if min(large, small) < float("inf")]
+
+
+def _up_and_down(rows: Sequence[Row]) -> list[bool]:
+    """Whether the most updates are needed at a size between others; a run that never fits needs the most."""
+    usual = commonest(_setting(rows, LARGE), "lr")
+    found = [_updates(row) for row in sorted(usual, key=lambda row: row["n_samples"])]
+    if len(found) < 3 or min(found) == float("inf"):
+        return []
+    return [max(found[1:-1]) > max(found[0], found[-1])]
 
 
 def _at_fit(rows: Sequence[Row]) -> list[bool]:
@@ -99,5 +177,9 @@ def _along_rank(rows: Sequence[Row]) -> list[bool | None]:
     return [in_order((-row[COMPLEXITY[0]], row["ood"]) for row in _grid(rows))]
 
 
-CLAIMS: Claims = {"J7A": ("j7a_scan_turn_left", scan)}
+CLAIMS: Claims = {
+    "J7A": ("j7a_scan_turn_left", scan),
+    "J7B": ("j7b_cogs", cogs),
+    "J7E": ("j7e_prontoqa", prontoqa),
+}
 """Figure -> the JSON with its numbers, and the readings of it."""

@@ -8,6 +8,7 @@ ones the number of updates first grows with the size and then falls, and the err
 Speed is the number of updates until .99 of the training questions are answered; a run that does not get there
 is counted as such, and has no speed. The paper says neither which ontologies nor how many steps: both kinds
 are asked beside the shortcuts that need no model (docs/api/task.md), and --hops N trains questions of 1 to N.
+--says deduction asks for the deduction before the label.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--ontology", default="official", choices=["official", "balanced"])
     parser.add_argument("--hops", type=int, default=1, help="most steps of a trained deduction")
     parser.add_argument("--loss-on", default="label", choices=["label", "sequence"])
+    parser.add_argument("--says", default="label", choices=["label", "deduction"], help="what an answer is")
     given = parser.parse_args()
     rows = asked(
         given,
@@ -64,10 +66,11 @@ def main() -> None:
         ontology=given.ontology,
         most_hops=given.hops,
         loss_on=given.loss_on,
+        says=given.says,
         eval_every=100,
     )
-    name = f"j7e_prontoqa_{given.ontology}"
-    about = f"PrOntoQA, {given.ontology}, up to {given.hops} step{'s' * (given.hops > 1)}"
+    name = f"j7e_prontoqa_{given.ontology}{'_deduction' * (given.says == 'deduction')}"
+    about = f"PrOntoQA, {given.ontology}, {given.says}, up to {given.hops} step{'s' * (given.hops > 1)}"
     pictures = {
         f"{name}_error": over_sizes(rows.over_size, f"{about}: error", error, "error on fresh questions"),
         f"{name}_speed": over_sizes(
@@ -78,6 +81,7 @@ def main() -> None:
         "ontology": given.ontology,
         "most_hops": given.hops,
         "loss_on": given.loss_on,
+        "says": given.says,
         "steps": given.steps,
         "never_fit": censored(rows.over_size),
         "cells": rows.every,

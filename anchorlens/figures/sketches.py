@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import plotly.express as px
 import plotly.graph_objects as go
 
 from anchorlens.figures.picture import Picture
 from anchorlens.figures.style import BLUE, CATEGORIES, GREY, ORANGE, SHARE, styled
 from anchorlens.figures.training_curve import STYLES
-from anchorlens.tasks.shared.sketch import Bars, Curve, Grid, Lines
+from anchorlens.tasks.shared.sketch import Bars, Curve, Grid, Lines, Mosaic
 
 OUTLINE = {"fillcolor": "rgba(0,0,0,0)", "opacity": 1}
 """Of shapes: the white style fills them grey otherwise."""
 
 
-def drawn_sketch(sketch: Grid | Curve | Lines | Bars) -> Picture:
+def drawn_sketch(sketch: Grid | Curve | Lines | Bars | Mosaic) -> Picture:
     """The picture of a sketch.
 
     Args:
@@ -25,8 +26,10 @@ def drawn_sketch(sketch: Grid | Curve | Lines | Bars) -> Picture:
     Returns:
         A figure: of a `Grid` its values, 0 white to 1 dark blue, with its frame in vermilion; of a `Curve`
         its points with bars of one standard error; of `Lines` the same for each; of `Bars` a bar for each
-        name.
+        name; of a `Mosaic` its images.
     """
+    if isinstance(sketch, Mosaic):
+        return _mosaic(sketch)
     if isinstance(sketch, Bars):
         return _bars(sketch)
     if isinstance(sketch, Grid):
@@ -68,6 +71,24 @@ def _bars(sketch: Bars) -> Picture:
     figure.update_yaxes(autorange="reversed", automargin=True)
     picture = styled(figure, sketch.title)
     picture.update_layout(height=140 + 20 * len(names))
+    return picture
+
+
+def _mosaic(sketch: Mosaic) -> Picture:
+    pixels, side = sketch.array(), sketch.side
+    figure = px.imshow(pixels, binary_string=True, binary_backend="pypng", binary_compression_level=9)
+    figure.update_traces(hoverinfo="skip", hovertemplate=None)
+    figure.update_xaxes(visible=False)
+    middles = [side * (row + 0.5) - 0.5 for row in range(len(sketch.rows))]
+    figure.update_yaxes(
+        tickvals=middles, ticktext=list(sketch.rows), ticks="", showgrid=False, automargin=True
+    )
+    for k in range(1, len(sketch.rows)):
+        figure.add_hline(y=side * k - 0.5, line={"color": "white", "width": 3})
+    for k in range(1, sketch.n_columns):
+        figure.add_vline(x=side * k - 0.5, line={"color": "white", "width": 3})
+    picture = styled(figure, sketch.title)
+    picture.update_layout(height=120 + 64 * len(sketch.rows))
     return picture
 
 

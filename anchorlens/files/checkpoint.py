@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,12 +17,8 @@ from anchorlens.files import container
 from anchorlens.files.container import CheckpointError
 from anchorlens.files.headers import SENSELESS, cause, check_format, checked_header
 from anchorlens.foreign import shown
-from anchorlens.models.config import ModelConfig, sizes
-from anchorlens.models.gamma import parameter_shapes
-from anchorlens.models.hooked import build_model
-from anchorlens.models.stacked.forward import FastModel
-from anchorlens.models.stacked.layout import Layout
 from anchorlens.randomness import generator
+from anchorlens.runs.architecture import architecture
 from anchorlens.runs.costs import check_cost
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.kinds import read_stored_task
@@ -58,8 +54,8 @@ class Checkpoint:
         2
     """
 
-    model: ModelConfig
-    """Architecture and initialisation."""
+    model: Any
+    """Architecture and initialisation: a `ModelConfig`, or what the task's `model_class` is."""
     task: Any
     """What it was trained on: a `Task`."""
     weights: Mapping[str, Tensor]
@@ -77,7 +73,7 @@ class Checkpoint:
     def from_model(
         cls,
         model: HookedTransformer,
-        config: ModelConfig,
+        config: Any,
         task: Task,
         *,
         train: TrainConfig | None = None,
@@ -102,12 +98,7 @@ class Checkpoint:
         Args:
             device: where it ends up.
         """
-        model = build_model(self.model, dtype=self._dtype)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(self.weights[name])
-        model.cfg.device = str(device)
-        return model.to(device, print_details=False).eval()
+        return architecture(self.model).build(self.model, self.weights, device)
 
     def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
         """The HookedTransformer this run started from, drawn again from its seed, in evaluation mode.
@@ -123,13 +114,11 @@ class Checkpoint:
                 "the start of this run is not known: the checkpoint has no train config and so no seed; "
                 "give the initial model itself"
             )
-        return build_model(self.model, seed=self.train.seed, device=device, dtype=self._dtype).eval()
+        made = architecture(self.model)
+        dtype = next(iter(self.weights.values())).dtype
+        return made.build(self.model, made.initial_weights(self.model, self.train.seed, dtype), device)
 
-    @property
-    def _dtype(self) -> Literal["float32", "float64"]:
-        return "float64" if self.weights["embed.W_E"].dtype == torch.float64 else "float32"
-
-    def last_position_model(self, device: str | torch.device = "cpu") -> FastModel:
+    def last_position_model(self, device: str | torch.device = "cpu") -> Any:
         """These weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
 
         They are HookedTransformer's logits at the last position, sooner and without importing it.
@@ -139,17 +128,16 @@ class Checkpoint:
         """
         return self.fast_model(device).at_end(1)
 
-    def fast_model(self, device: str | torch.device = "cpu") -> FastModel:
-        """These weights as a function from tokens [batch, pos] to logits [batch, pos, d_vocab].
+    def fast_model(self, device: str | torch.device = "cpu") -> Any:
+        """These weights as a function: from tokens [batch, pos] to logits [batch, pos, d_vocab].
 
         They are HookedTransformer's logits, sooner and without importing it.
 
         Args:
             device: where it computes.
         """
-        layout = Layout(self.model)
-        parameters = layout.merged(layout.row(self.weights).to(device).unsqueeze(0))
-        return FastModel(self.model, parameters, n_last=None)
+        made = architecture(self.model)
+        return made.function(self.model, made.merged(made.row(self.weights).to(device).unsqueeze(0)))
 
     def evaluate(self, *, device: str | torch.device = "cpu", **options: Any) -> Evaluation:
         """What these weights answer to their task, on the training data that they had.
@@ -175,14 +163,13 @@ class Checkpoint:
     def outline(self) -> str:
         """What it is, in a line."""
         model, seed = self.model, "" if self.train is None else f", seed {self.train.seed}"
-        return f"{model.variant}, {sizes(model)} · gamma {model.gamma:g}{seed} · step {self.step:,}"
+        return f"{model.outline} · gamma {model.gamma:g}{seed} · step {self.step:,}"
 
     def _repr_html_(self) -> str:
         return drawn("checkpoint_html")(self)
 
     def __repr__(self) -> str:
-        layers = f"{self.model.n_layers} layer{'s' if self.model.n_layers > 1 else ''}"
-        return f"Checkpoint({self.model.variant}, {layers}, gamma {self.model.gamma}, step {self.step})"
+        return f"Checkpoint({self.model.in_brief}, step {self.step})"
 
 
 def training_set(task: Task, config: TrainConfig) -> Any:
@@ -251,10 +238,11 @@ def from_contents(path: str | os.PathLike[str], content: Mapping[str, Any]) -> C
     check_format(path, header, FORMAT, FORMAT_VERSION)
     try:
         header = checked_header(header)
-        config = ModelConfig.from_dict(header["model"])
+        task = read_stored_task(header["task"])
+        config = task.model_class.from_dict(header["model"])
         checkpoint = Checkpoint(
             model=config,
-            task=read_stored_task(header["task"]),
+            task=task,
             weights=weights,
             train=None if header["train"] is None else TrainConfig.from_dict(header["train"]),
             step=header["step"],
@@ -286,9 +274,9 @@ def check_whole(checkpoint: Checkpoint) -> None:
         raise ValueError(f"model does not fit its config: {problem}")
 
 
-def _mismatch(weights: Mapping[str, Tensor], config: ModelConfig) -> str | None:
+def _mismatch(weights: Mapping[str, Tensor], config: Any) -> str | None:
     """What keeps `weights` from being the parameters of `config`, or None."""
-    shapes = parameter_shapes(config)
+    shapes, others = architecture(config).shapes, {weight.dtype for weight in weights.values()}
     for name, shape in shapes.items():
         if name not in weights:
             return f"{name} is missing"
@@ -296,7 +284,7 @@ def _mismatch(weights: Mapping[str, Tensor], config: ModelConfig) -> str | None:
             return f"{name} must have shape {list(shape)}, got {list(weights[name].shape)}"
     for name, weight in weights.items():
         if name not in shapes:
-            return f"{shown(name)} is not a parameter of the {config.variant} variant"
-        if weight.dtype not in (torch.float32, torch.float64) or weight.dtype != weights["embed.W_E"].dtype:
+            return f"{shown(name)} is not a parameter of {config.what}"
+        if weight.dtype not in (torch.float32, torch.float64) or len(others) > 1:
             return f"{name} must be float32 or float64 like the others, got {weight.dtype}"
     return None

@@ -106,6 +106,37 @@ class ModelConfig(Config):
             )
 
     @property
+    def what(self) -> str:
+        """What it is of, in a message."""
+        return f"the {self.variant} variant"
+
+    @property
+    def in_brief(self) -> str:
+        """Variant, layers and gamma."""
+        return f"{self.variant}, {self.n_layers} layer{'s' if self.n_layers > 1 else ''}, gamma {self.gamma}"
+
+    @property
+    def outline(self) -> str:
+        """Variant and sizes in a line."""
+        return f"{self.variant}, {sizes(self)}"
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """What models that are trained in one stack share: everything but how they start."""
+        alone = ("init_distribution", "scale_residual_writers")
+        own = {
+            name: value
+            for name, value in self.to_dict().items()
+            if not name.startswith("gamma") and name not in alone
+        }
+        return own | {"act_fn": self.activation}
+
+    @property
+    def activations(self) -> int:
+        """Numbers that an update holds for each token, about: to tell large models from small ones."""
+        return self.n_layers * (self.d_model + self.d_mlp + self.n_heads * self.d_head)
+
+    @property
     def activation(self) -> str:
         """The MLP's activation: `act_fn`, or the variant's own (gelu; relu in postnorm)."""
         return self.act_fn or ("relu" if self.variant == "postnorm" else "gelu")

@@ -140,7 +140,7 @@ def initial_weights(
     Raises:
         ValueError: an unusable seed.
     """
-    generator = _generator(seed)
+    generator = initial_generator(seed)
     table = init_table(config)
     shapes = parameter_shapes(config)
     weights = {
@@ -225,7 +225,7 @@ def gamma_init_(
         init_distribution=distribution,
         scale_residual_writers=scale_residual_writers,
     )
-    generator = _generator(seed)
+    generator = initial_generator(seed)
     parameters = dict(model.named_parameters())
     shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
     table = _table(config, shapes, len(model.blocks))
@@ -268,7 +268,7 @@ def _without_a_draw(name: str) -> float:
     return float(name.endswith(".w"))
 
 
-def _generator(seed: int) -> torch.Generator:
+def initial_generator(seed: int) -> torch.Generator:
     """Of the initial weights of a run.
 
     Raises:

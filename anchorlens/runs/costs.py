@@ -14,6 +14,8 @@ from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
+from anchorlens.models.unet.config import UNetConfig
+from anchorlens.runs.architecture import architecture
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.shared.base import Task
 
@@ -43,22 +45,23 @@ class AskingCost:
     """Floating-point operations of the matrix products, and what else takes as long as so many."""
 
 
-def check_cost(model: ModelConfig, task: Task, train: TrainConfig | None = None) -> None:
+def check_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig | None = None) -> None:
     """Refuse what costs far more than its size lets expect.
 
     Raises:
         ValueError: too much memory or time, with how to allow it.
     """
-    if model.n_layers > MOST_LAYERS * _factor():
+    if isinstance(model, ModelConfig) and model.n_layers > MOST_LAYERS * _factor():
         raise ValueError(
             f"too costly: it has {model.n_layers:,} layers, and a file may have {MOST_LAYERS:,}; if you "
             f"trust it, set {FACTOR}={math.ceil(model.n_layers / MOST_LAYERS)} in the environment"
         )
+    passes = getattr(task, "passes", 1)
     cost, weights = asking_cost(model, task, train), _weight_bytes(model)
     factor = _factor()
     for what, unit, size, needed, free, each in (
         ("memory", "GB", 1e9, cost.bytes, FREE_BYTES, BYTES_FOR_BYTE),
-        ("operations", "TFLOP", 1e12, cost.operations, FREE_OPERATIONS, OPERATIONS_FOR_BYTE),
+        ("operations", "TFLOP", 1e12, cost.operations, FREE_OPERATIONS, OPERATIONS_FOR_BYTE * passes),
     ):
         allowed = factor * (free + each * weights)
         if needed > allowed:
@@ -70,7 +73,7 @@ def check_cost(model: ModelConfig, task: Task, train: TrainConfig | None = None)
             )
 
 
-def asking_cost(model: ModelConfig, task: Task, train: TrainConfig | None = None) -> AskingCost:
+def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig | None = None) -> AskingCost:
     """What building a model, drawing its questions and answering them takes.
 
     Args:
@@ -78,6 +81,8 @@ def asking_cost(model: ModelConfig, task: Task, train: TrainConfig | None = None
         task: what it is asked, as by `evaluate`.
         train: how many training sequences are drawn again; None for none.
     """
+    if isinstance(model, UNetConfig):
+        return _asking_a_unet(model, task, train)
     n_pos, n_sequences = task.seq_len, task.sequences_asked(4096, quickly=False)
     heads = model.n_heads * model.d_head
     patterns = model.n_heads * n_pos
@@ -101,8 +106,16 @@ def asking_cost(model: ModelConfig, task: Task, train: TrainConfig | None = None
     )
 
 
-def _weight_bytes(model: ModelConfig) -> int:
-    return 4 * sum(map(math.prod, parameter_shapes(model).values()))
+def _asking_a_unet(model: UNetConfig, task: Task, train: TrainConfig | None) -> AskingCost:
+    n_images, n_trained = task.sequences_asked(4096, quickly=False), 0 if train is None else train.n_samples
+    return AskingCost(
+        bytes=4 * _weight_bytes(model) + task.bytes_to_ask(n_trained) + max(BATCH_BYTES, model.image_bytes),
+        operations=n_images * model.image_operations + _DRAW * n_trained,
+    )
+
+
+def _weight_bytes(model: ModelConfig | UNetConfig) -> int:
+    return 4 * sum(map(math.prod, architecture(model).shapes.values()))
 
 
 def _factor() -> float:

@@ -16,6 +16,10 @@ EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_e
 """Fields of TrainConfig that say where a run is carried out and what it records."""
 
 
+LATER = {"train": {"lr_decay": "cosine"}, "task": {"says": "label"}}
+"""Part -> fields that runs did not have at first, and the value that is what they did."""
+
+
 def execution_fields(train: TrainConfig) -> frozenset[str]:
     """Those fields of `EXECUTION` that do not decide what a run computes.
 
@@ -33,7 +37,8 @@ def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     values = _without(run.to_dict(), execution_fields(run.train))
     fields: Mapping[str, dataclasses.Field[Any]] = getattr(run.task, "__dataclass_fields__", {})
     elsewhere = {name for name, field in fields.items() if not field.compare}  # where a task's files are
-    return {**values, "task": {n: value for n, value in values["task"].items() if n not in elsewhere}}
+    task = {name: value for name, value in values["task"].items() if name not in elsewhere}
+    return {part: _as_at_first(part, fields) for part, fields in {**values, "task": task}.items()}
 
 
 def identity(run: RunConfig) -> str:
@@ -68,6 +73,12 @@ def _without(
     unnamed = values["task"].get("kind") == task_class().kind
     task = {name: value for name, value in values["task"].items() if not (unnamed and name == "kind")}
     return {**values, "task": task, "train": train}
+
+
+def _as_at_first(part: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields without those of `LATER` that are as if they were not there."""
+    later = LATER.get(part, {})
+    return {name: value for name, value in fields.items() if name not in later or value != later[name]}
 
 
 def _canonical(value: Any) -> Any:

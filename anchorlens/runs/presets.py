@@ -45,6 +45,18 @@ _GPT2_RECIPE = {
 }
 """Shape, batch and constant learning rate are those of the released code for these figures, which asks for
 5,000 epochs; gamma, weight decay and epochs are ours."""
+_UNET_RECIPE = {
+    "n_samples": 1120,
+    "batch_size": 64,
+    "lr_start_factor": 1.0,
+    "lr_end_factor": 0.0,
+    "lr_decay": "linear",
+    "warmup_steps": 0,
+    "weight_decay": 0.0,
+    "clip_norm": 0.0,
+    "eval_every": 500,
+}
+"""Adam with a linear decay over images, 280 of each trained tuple, as in the released code."""
 _IN_WORDS = {
     "scan": (23, 59, 2222, 11_111),
     "cogs": (836, 543, 5000, 10_000),
@@ -97,6 +109,16 @@ PRESETS: dict[str, Parts] = {
         "task": {"kind": "addition", "mode": "reversed"},
         "model": {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256, "d_vocab": 13, "n_ctx": 9},
         "train": _ADDITION,
+    },
+    "concept_graphs": {
+        "task": {"kind": "concept_graphs", "image_side": 24},
+        "model": {"input_side": 24, "n_feat": 16, "gamma": 0.5},
+        "train": _UNET_RECIPE | {"lr": 1e-3, "steps": 3000},
+    },
+    "paper-concept_graphs": {
+        "task": {"kind": "concept_graphs", "image_side": 64, "n_diffusion_steps": 500, "centred": False},
+        "model": {"input_side": 64, "n_feat": 256, "gamma": 0.5},
+        "train": _UNET_RECIPE | {"lr": 1e-4, "steps": 23_700, "eval_every": 7900},
     },
     "text": {"task": {"kind": "text"}, "model": _TEXT, "train": _TEXT_RECIPE},
     **{kind: _in_words(kind, n, _WORDS, _WORD_RECIPE) for kind, (*_, n, _) in _IN_WORDS.items()},

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, cast
 
 from anchorlens.configuration import Config, check_choice, field_types, settings, suggestion
 from anchorlens.foreign import shown
-from anchorlens.models.config import ModelConfig, sizes
 from anchorlens.runs.train_config import DURATIONS, TrainConfig
 from anchorlens.tasks.kinds import read_task, tasks
 from anchorlens.tasks.shared.base import Task
@@ -25,8 +24,8 @@ class RunConfig(NamedTuple):
 
     task: Any
     """What the model is asked: a `Task`."""
-    model: ModelConfig
-    """Shape and initialisation of the model."""
+    model: Any
+    """Shape and initialisation of the model: a `ModelConfig`, or what the task's `model_class` is."""
     train: TrainConfig
     """Data, optimiser and schedule."""
 
@@ -55,7 +54,7 @@ class RunConfig(NamedTuple):
             task = read_task(values.get("task", {}))
         return cls(
             task,
-            ModelConfig.for_task(task, **values.get("model", {})),
+            task.model_class.for_task(task, **values.get("model", {})),
             TrainConfig.from_dict(values.get("train", {})),
         )
 
@@ -68,10 +67,7 @@ class RunConfig(NamedTuple):
         'gpt2, 2 layers, 1 head, d_model 128 · gamma 0.7, seed 0 · 1,000 steps'
         """
         model, train = self.model, self.train
-        return (
-            f"{model.variant}, {sizes(model)} · gamma {model.gamma:g}, seed {train.seed} · "
-            f"{train.total_steps:,} steps"
-        )
+        return f"{model.outline} · gamma {model.gamma:g}, seed {train.seed} · {train.total_steps:,} steps"
 
     def _repr_html_(self) -> str:
         parts = [
@@ -115,8 +111,13 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
 
 
 def part_classes() -> list[tuple[str, type]]:
-    """Part of a run, and a configuration class that it is read into: of a task one for every kind."""
-    return [*(("task", task) for task in tasks()), ("model", ModelConfig), ("train", TrainConfig)]
+    """Part of a run, and a configuration class that it is read into: one for every kind of task and model."""
+    models = dict.fromkeys(task.model_class for task in tasks())
+    return [
+        *(("task", task) for task in tasks()),
+        *(("model", model) for model in models),
+        ("train", TrainConfig),
+    ]
 
 
 def field_owners(name: str) -> list[tuple[str, type]]:

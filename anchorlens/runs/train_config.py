@@ -22,7 +22,7 @@ _WARMUP_STEPS = 100
 @documented
 @dataclass(frozen=True)
 class TrainConfig(Config):
-    """The recipe: AdamW with decoupled weight decay on every parameter, clipping, warm-up, cosine.
+    """The recipe: AdamW with decoupled weight decay on every parameter, clipping, warm-up, then a decay.
 
     The defaults are the `quick` preset. Durations are in steps or in epochs, never both; an epoch is
     n_samples // batch_size steps over a fresh permutation of the training set.
@@ -48,7 +48,9 @@ class TrainConfig(Config):
     lr_start_factor: float = number(0.0, **_FRACTION)
     """Learning rate before warm-up, as a fraction of the peak."""
     lr_end_factor: float = number(0.05, **_FRACTION)
-    """Learning rate after the cosine, as a fraction of the peak."""
+    """Learning rate at the last step, as a fraction of the peak."""
+    lr_decay: Literal["cosine", "linear"] = "cosine"
+    """The way there from the end of the warm-up: half a cosine, or a straight line."""
     warmup_steps: int | None = number(None, minimum=0, limit=_MOST_STEPS)
     """Steps of linear warm-up; unset for warmup_epochs, or 100 when both are unset. A run shorter than
     its warm-up never reaches the peak."""

@@ -121,29 +121,26 @@ class _Axes(_Closed):
     caption: Text
     x_title: Name
     y_title: Name
-    x: list[_Number]
 
 
 class _Grid(_Axes):
     sketch: Literal["Grid"]
-    y: list[_Number]
+    x: list[_Number] | list[Name]
+    y: list[_Number] | list[Name]
     values: list[list[Share | None]]
     frame: Annotated[list[_Number], Field(min_length=4, max_length=4)] | None
 
 
 class _Curve(_Axes):
     sketch: Literal["Curve"]
+    x: list[_Number]
     y: list[Share]
     errors: list[Annotated[float, Field(ge=0)]]
     mark: _Number | None
 
 
-class _Lines(_Closed):
+class _Lines(_Axes):
     sketch: Literal["Lines"]
-    title: Name
-    caption: Text
-    x_title: Name
-    y_title: Name
     x: list[_Number]
     y: dict[Name, list[Share | None]]
     errors: dict[Name, list[Annotated[float, Field(ge=0)] | None]]
@@ -172,7 +169,17 @@ class _Transcript(_Closed):
     answers: Annotated[list[_Answer], Field(max_length=100)]
 
 
-_Sketch = Annotated[_Grid | _Curve | _Lines | _Bars | _Transcript, Field(discriminator="sketch")]
+class _Mosaic(_Closed):
+    sketch: Literal["Mosaic"]
+    title: Name
+    caption: Text
+    rows: Annotated[list[Name], Field(min_length=1, max_length=100)]
+    n_columns: Annotated[int, Field(ge=1, le=100)]
+    side: Annotated[int, Field(ge=1, le=1000)]
+    pixels: Annotated[str, Field(max_length=4_000_000, pattern=r"^[A-Za-z0-9+/=]*$")]
+
+
+_Sketch = Annotated[_Grid | _Curve | _Lines | _Bars | _Transcript | _Mosaic, Field(discriminator="sketch")]
 
 
 class _Measured(_Closed):

@@ -9,6 +9,7 @@ from anchorlens.configuration import suggestion
 from anchorlens.foreign import shown
 from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.cogs.task import CogsTask
+from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
 from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.base import Task
@@ -16,7 +17,15 @@ from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.text.task import TextTask
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
-TASKS: tuple[type[Task], ...] = (AnchorTask, AdditionTask, ScanTask, CogsTask, PrOntoQATask, TextTask)
+TASKS: tuple[type[Task], ...] = (
+    AnchorTask,
+    AdditionTask,
+    ScanTask,
+    CogsTask,
+    PrOntoQATask,
+    ConceptGraphsTask,
+    TextTask,
+)
 """Every kind of task; data that name no kind are of the first."""
 
 

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anchorlens.models.gamma import initial_weights
-from anchorlens.models.stacked.forward import FastModel
-from anchorlens.models.stacked.layout import Layout
+from anchorlens.runs.architecture import architecture
 from anchorlens.training.adamw import MOMENTS, StackedAdamW
 from anchorlens.training.schedule import epoch_order, learning_rate
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from anchorlens.runs.run_config import RunConfig
     from anchorlens.tasks.shared.base import Batch
 
-_FREE_MODEL = ("init_distribution", "scale_residual_writers")
 _SHARED_TRAIN = ("n_samples", "batch_size", "dtype", "matmul")
 
 
@@ -46,15 +43,9 @@ class Update(NamedTuple):
 
 def stack_key(run: RunConfig) -> tuple[object, ...]:
     """What runs must have in common to be members of one stack: shapes and durations."""
-    model = {
-        name: value
-        for name, value in run.model.to_dict().items()
-        if not name.startswith("gamma") and name not in _FREE_MODEL
-    }
-    model["act_fn"] = run.model.activation
     train = run.train
     shared = tuple(getattr(train, name) for name in _SHARED_TRAIN)
-    return (*model.items(), run.task.kind, run.task.seq_len, *shared, train.total_steps)
+    return (*run.model.shape.items(), run.task.kind, run.task.seq_len, *shared, train.total_steps)
 
 
 class Engine(ABC):
@@ -83,10 +74,10 @@ class Engine(ABC):
         self.runs = tuple(runs)
         self.device = device
         self.step = 0
-        self.layout = Layout(runs[0].model)
+        self.layout = architecture(runs[0].model)
         self._train = runs[0].train
         dtype = getattr(torch, self._train.dtype)
-        weights = [self.layout.row(initial_weights(r.model, r.train.seed, dtype)) for r in runs]
+        weights = [self.layout.row(self.layout.initial_weights(r.model, r.train.seed, dtype)) for r in runs]
         self._rows = torch.stack(weights).to(device)  # [member, parameter]
         self._merged = self.layout.merged(self._rows)
         self.leaves = list(self._merged.values())
@@ -225,11 +216,11 @@ class Engine(ABC):
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """Every trained parameter by HookedTransformer's name, [member, ...], in the stack's memory."""
+        """Every trained parameter by its name, [member, ...], in the stack's memory."""
         return self.layout.views(self._rows)
 
     def weights(self, member: int) -> dict[str, Tensor]:
-        """A copy of every parameter of a member as it is now, by HookedTransformer's names."""
+        """A copy of every parameter of a member as it is now, by their names."""
         return self.layout.weights(self._rows[member])
 
     def snapshot(self) -> Float[Tensor, "member parameter"]:
@@ -240,10 +231,10 @@ class Engine(ABC):
         """Global L2 norm of all parameters of each member; NaN or infinite if one of them is."""
         return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
 
-    def model(self, member: int) -> FastModel:
-        """A member as it is now and will be, for logits at every position."""
+    def model(self, member: int) -> Any:
+        """A member as it is now and will be, as a function: of tokens, logits at every position."""
         rows = self._rows[member : member + 1].detach()
-        return FastModel(self.runs[member].model, self.layout.merged(rows), n_last=None)
+        return self.layout.function(self.runs[member].model, self.layout.merged(rows))
 
     def state(self, member: int) -> dict[str, Tensor]:
         """Everything a resumed member needs besides the step, as named tensors."""

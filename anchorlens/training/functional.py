@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from anchorlens.models.stacked.forward import FastModel
 from anchorlens.randomness import generator
 from anchorlens.training.engine import Engine
 
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 class FunctionalEngine(Engine):
     """Trains models by whatever loss their task defines; everything else is as in every engine.
 
-    The loss gets its model as a function of tokens that gives logits at every position, some of the
-    training set, and a generator that is a function of the seed and the step, so that a resumed run draws
-    what an uninterrupted one does.
+    The loss gets its model as a function (of a transformer: of tokens, which gives logits at every position),
+    some of the training set, and a generator that is a function of the seed and the step, so that a resumed
+    run draws what an uninterrupted one does.
     """
 
     captures = False
@@ -40,7 +39,7 @@ class FunctionalEngine(Engine):
             assert first == 0
             batch = self._sets[which].take(chosen - self._starts[k])
             parameters = {name: leaf[k : k + 1] for name, leaf in self._merged.items()}
-            model = FastModel(run.model, parameters, n_last=None)
+            model = self.layout.function(run.model, parameters)
             task = cast("OwnLoss", run.task)
             losses.append(task.loss(model, batch, generator(run.train.seed, "loss", step)))
         return torch.stack(losses)

@@ -280,9 +280,7 @@ def processes(runs: Sequence[RunConfig], workers: int | None) -> int:
 
 
 def _size(run: RunConfig) -> int:
-    model = run.model
-    width = model.d_model + model.d_mlp + model.n_heads * model.d_head
-    return run.train.batch_size * run.task.seq_len * width * model.n_layers
+    return run.train.batch_size * run.task.seq_len * run.model.activations
 
 
 def _that_fit(n: int, each: int, device: torch.device) -> int:

@@ -69,7 +69,7 @@ def train(
     if stored is not None:
         task, model, config = task or stored.task, model or stored.model, config or stored.train
     task = task or task_class()()
-    run = RunConfig(task, model or ModelConfig.for_task(task), config or TrainConfig())
+    run = RunConfig(task, model or task.model_class.for_task(task), config or TrainConfig())
     outs = None if out is None else [out]
     (result,) = train_many([run], outs=outs, resume=resume, progress=progress)
     if result.status == "diverged":

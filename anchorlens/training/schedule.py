@@ -27,7 +27,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     """Learning rate of the update from `step` to `step + 1`.
 
     Linear from lr_start_factor * lr to lr over the warm-up, then a half cosine to lr_end_factor * lr,
-    which the last step reaches (the recipe of arXiv 2405.05409 and 2501.08537).
+    which the last step reaches (the recipe of arXiv 2405.05409 and 2501.08537), or a straight line.
 
     >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
     >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]
@@ -38,9 +38,9 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     if done <= warmup:
         start = config.lr_start_factor
         return config.lr * (start + (1 - start) * done / warmup)
-    progress = (done - warmup) / max(1, config.total_steps - warmup)
-    cosine = (1 + math.cos(math.pi * min(1.0, progress))) / 2
-    return config.lr * (config.lr_end_factor + (1 - config.lr_end_factor) * cosine)
+    progress = min(1.0, (done - warmup) / max(1, config.total_steps - warmup))
+    left = 1 - progress if config.lr_decay == "linear" else (1 + math.cos(math.pi * progress)) / 2
+    return config.lr * (config.lr_end_factor + (1 - config.lr_end_factor) * left)
 
 
 def epoch_order(config: TrainConfig, epoch: int) -> Int[np.ndarray, " n_samples"]:

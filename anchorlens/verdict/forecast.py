@@ -117,4 +117,4 @@ def _forecast(checkpoint: Checkpoint, fraction: float) -> dict[str, float] | Non
         values = take_readings(checkpoint.build_model(), checkpoint.task, early=True)
     except ValueError:
         return None
-    return fitted.probabilities(values, calibration().widened(shape_of(checkpoint.model)))
+    return fitted.probabilities(values, calibration().widened(shape_of(checkpoint.model) or {}))

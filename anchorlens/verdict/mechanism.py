@@ -248,8 +248,10 @@ def in_words(probabilities: Mapping[str, float]) -> str:
     return "; ".join(f"{label}, {100 * probabilities[label]:.0f} %" for label in first)
 
 
-def shape_of(config: ModelConfig) -> dict[str, Any]:
-    """What the calibration knows of a model's shape."""
+def shape_of(config: Any) -> dict[str, Any] | None:
+    """What the calibration knows of a model's shape; None of a model that is no transformer."""
+    if not isinstance(config, ModelConfig):
+        return None
     return {name: getattr(config, name) for name in ("variant", "n_layers", "n_heads", "d_model")}
 
 

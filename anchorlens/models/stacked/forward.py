@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.models.config import ModelConfig
+from anchorlens.models.layout import Parameters
 from anchorlens.models.stacked.attention import attention
-from anchorlens.models.stacked.layout import Parameters
 from anchorlens.models.stacked.linear import linear
 
 if TYPE_CHECKING:

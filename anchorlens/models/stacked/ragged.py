@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.models.config import ModelConfig
+from anchorlens.models.layout import Parameters
 from anchorlens.models.stacked.attention import attention
 from anchorlens.models.stacked.forward import Forward, table_rows
-from anchorlens.models.stacked.layout import Parameters
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int

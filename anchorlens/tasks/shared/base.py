@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 from anchorlens.configuration import Config, settings
+from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.views import view
 
@@ -54,6 +55,8 @@ class Task(Protocol):
 
     kind: ClassVar[str]
     """Its name in files and on the command line: `two_anchor`, `addition`."""
+    model_class: ClassVar[type[Any]]
+    """The configuration of what it trains: `ModelConfig`, a HookedTransformer, or another."""
     metrics: ClassVar[tuple[Metric, ...]]
     """What it measures. One named `train` says how well the training data are fit; with `id` and `ood` beside
     it, as accuracies, the phases are defined."""
@@ -137,6 +140,8 @@ class TaskConfig(Config):
     """What most tasks share: a base class that a task may have, and `Task` does not ask for."""
 
     kind: ClassVar[str]
+    model_class: ClassVar[type[Any]] = ModelConfig
+    """The configuration of what it trains."""
     settled: ClassVar[tuple[str, ...]] = ()
     """Fields that are settled when a task is made where they are not given; a stored task must hold them."""
 

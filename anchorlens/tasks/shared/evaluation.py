@@ -12,7 +12,7 @@ from anchorlens.configuration import documented
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import CLEAR, TRAINING_SET, Phase, phase_by_definition
-from anchorlens.tasks.shared.sketch import Answer, Bars, Curve, Grid, Lines, Sketch, Transcript
+from anchorlens.tasks.shared.sketch import Answer, Bars, Curve, Grid, Lines, Mosaic, Sketch, Transcript
 from anchorlens.views import view
 
 _DIGITS = 6
@@ -101,7 +101,8 @@ class Evaluation(ABC):
         """JSON-ready content."""
 
     def __repr__(self) -> str:
-        numbers = (f"{title} {one.value:.3f}" for title, one, _ in self.rows())
+        known = {metric.title: self.measure(metric.name) for metric in self.metrics if metric.in_tables}
+        numbers = (f"{title} {one.value:.3f}" for title, one in known.items() if one is not None)
         return f"{type(self).__name__}({self.phase.label}; {', '.join(numbers)})"
 
     def _repr_html_(self) -> str:
@@ -186,7 +187,7 @@ def _rounded(value: Any) -> Any:
 
 
 def _sketch(values: Mapping[str, Any]) -> Sketch:
-    kinds = {"Grid": Grid, "Curve": Curve, "Lines": Lines, "Bars": Bars, "Transcript": Transcript}
+    kinds = {each.__name__: each for each in (Grid, Curve, Lines, Bars, Transcript, Mosaic)}
     fields = {name: value for name, value in values.items() if name != "sketch"}
     if "answers" in fields:
         fields["answers"] = tuple(Answer(**one) for one in fields["answers"])

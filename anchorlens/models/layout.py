@@ -1,0 +1,76 @@
+"""How the parameters of K models lie in memory: those of a member are one row of a matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+Parameters = Mapping[str, Tensor]
+"""Parameter name -> tensor [member, ...]."""
+Shapes = Mapping[str, tuple[int, ...]]
+"""Parameter name -> its shape."""
+
+_ALIGNED = 16
+"""Floats of a cache line; parameters whose size is a multiple of it come first, so that they stay aligned."""
+
+
+class FlatLayout:
+    """All trained parameters of a member in one row of a [member, parameter] matrix.
+
+    So the optimizer, the gradient norm and a copy are one operation each. How the forward pass reads a
+    parameter (`merged`) may differ from how it is called and shaped elsewhere (`views`): here it does not.
+    """
+
+    def __init__(self, shapes: Shapes, frozen: Collection[str] = (), merged: Shapes | None = None) -> None:
+        """Lay out every trained parameter.
+
+        Args:
+            shapes: every parameter.
+            frozen: those that are zero and never trained.
+            merged: the trained ones as the forward pass reads them, where that differs.
+        """
+        self.shapes = dict(shapes)
+        self.frozen = {name: shape for name, shape in shapes.items() if name in frozen}
+        if merged is None:
+            merged = {name: shape for name, shape in shapes.items() if name not in self.frozen}
+        self.slots: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self.size = 0
+        for name in sorted(merged, key=lambda name: math.prod(merged[name]) % _ALIGNED != 0):
+            self.slots[name] = (self.size, merged[name])
+            self.size += math.prod(merged[name])
+
+    def merged(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
+        """The parameters as the forward pass reads them, sharing the memory of `rows`."""
+        return {
+            name: rows[:, start : start + math.prod(shape)].view(-1, *shape)
+            for name, (start, shape) in self.slots.items()
+        }
+
+    def views(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
+        """The trained parameters under their names and in their shapes, [member, ...].
+
+        They share the memory of `rows`.
+        """
+        merged = self.merged(rows)
+        return {name: merged[name] for name in self.shapes if name in merged}
+
+    def row(self, weights: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
+        """A member's row from its parameters under their names."""
+        row = next(iter(weights.values())).detach().new_empty(self.size)
+        for name, view in self.views(row.unsqueeze(0)).items():
+            view[0].copy_(weights[name].detach())
+        return row
+
+    def weights(self, row: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
+        """A copy of one member's parameters, the frozen ones too, under their names."""
+        views = self.views(row.detach().clone().unsqueeze(0))
+        return {
+            name: views[name][0].contiguous() if name in views else row.new_zeros(shape)
+            for name, shape in self.shapes.items()
+        }

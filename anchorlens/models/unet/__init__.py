@@ -1,0 +1,1 @@
+"""The conditional U-Net of figure 6: configuration, network and initialisation."""

@@ -1,0 +1,98 @@
+"""UNetConfig: size and initialisation of a conditional U-Net."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from anchorlens.configuration import Config, documented, number
+
+_GAMMA = {"minimum": -10, "maximum": 10}
+
+
+@documented
+@dataclass(frozen=True)
+class UNetConfig(Config):
+    """Size and initialisation of a conditional U-Net; the defaults are what trains on a CPU in minutes.
+
+    Raises:
+        ValueError: any value that makes no network.
+
+    Source: arXiv 2501.08537, figure 6, and its released code (64 pixels, n_feat 256).
+    """
+
+    kind: ClassVar[str] = "unet"
+    conditions: ClassVar[dict[str, int]] = {"shape": 2, "size": 1, "colour": 3}
+    """Concept -> the numbers that say it."""
+
+    input_side: int = number(32, minimum=8, maximum=128)
+    """Pixels of an image's side, a multiple of 4."""
+    n_channels: int = number(3, minimum=1, maximum=64)
+    """Of an image."""
+    n_feat: int = number(16, minimum=8, maximum=4096)
+    """Channels of the finer scale, a multiple of 8; the coarser one has twice as many."""
+    gamma: float = number(0.5, **_GAMMA)
+    """Initialization rate: weights and biases are U(-b, b), b = fan_in^-gamma; .5 is PyTorch's default."""
+    gamma_scope: Literal["all", "second_layers"] = "all"
+    """What gamma is of: every convolution, transposed convolution and MLP, or the second layer of each MLP
+    alone, the others having gamma .5. A first layer with a single input (size, time) keeps b = 1 at any
+    gamma, so that with `all` its strength beside that of the others changes with gamma."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        for name, factor in (("input_side", 4), ("n_feat", 8)):
+            if getattr(self, name) % factor:
+                raise ValueError(f"{name} must be a multiple of {factor}, got {getattr(self, name)}")
+
+    @classmethod
+    def for_task(cls, task: Any, **fields: Any) -> UNetConfig:
+        """A config for the images of `task`, unless `fields` says otherwise."""
+        return cls.from_dict({"input_side": task.image_side, **fields})
+
+    def check_task(self, task: Any) -> None:
+        """Check that it takes the images of `task`.
+
+        Raises:
+            ValueError: they are of another size.
+        """
+        if self.input_side != task.image_side:
+            raise ValueError(
+                f"the task's images have a side of {task.image_side} pixels, and the network takes "
+                f"{self.input_side}; leave input_side out, or set it to that"
+            )
+
+    @property
+    def what(self) -> str:
+        """What it is of, in a message."""
+        return f"a U-Net for {self.input_side} pixels with n_feat {self.n_feat}"
+
+    @property
+    def in_brief(self) -> str:
+        """Sizes and gamma."""
+        return f"U-Net, n_feat {self.n_feat}, gamma {self.gamma}"
+
+    @property
+    def outline(self) -> str:
+        """Sizes in a line."""
+        return f"U-Net, {self.input_side} x {self.input_side} pixels, n_feat {self.n_feat}"
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """What networks that are trained in one stack share: everything but how they start."""
+        return {name: value for name, value in self.to_dict().items() if not name.startswith("gamma")}
+
+    @property
+    def image_bytes(self) -> int:
+        """Activations that a forward pass without gradients holds of one image, in float32, rounded up."""
+        return 4 * 8 * self.n_feat * self.input_side**2
+
+    @property
+    def image_operations(self) -> float:
+        """Floating-point operations of a forward pass of one image, about (5.7e10 at 256 and 64)."""
+        return 270.0 * (self.n_feat * self.input_side) ** 2
+
+    @property
+    def activations(self) -> int:
+        """Numbers that an update holds for each of an image, about: to tell large networks from small."""
+        return 20 * self.n_feat

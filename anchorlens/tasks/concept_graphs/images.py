@@ -1,0 +1,176 @@
+"""Concept Graphs' images: a circle or a triangle, large or small, red or blue, on a white ground.
+
+The papers' images are renderings of one object; these are drawn here, with the same concepts. Circle and
+triangle of one size have the same area, so that the area says nothing about the shape.
+
+Source: arXiv 2501.08537, figure 6, after arXiv 2406.19370.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anchorlens.configuration import documented
+from anchorlens.foreign import shown
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+    from torch import Tensor
+
+CONCEPTS = ("shape", "size", "colour")
+"""What a digit of a tuple says, in the paper's order."""
+WORDS = {"shape": ("circle", "triangle"), "size": ("large", "small"), "colour": ("red", "blue")}
+"""Concept -> what 0 and 1 stand for."""
+TRAINED = ("000", "100", "001", "111")
+"""Tuples with images in the training set; "small" is seen with a triangle alone, and with blue alone."""
+TUPLES = tuple("".join(digits) for digits in itertools.product("01", repeat=3))
+UNSEEN = tuple(each for each in TUPLES if each not in TRAINED)
+"""Tuples that are never trained: 010, 011, 101, 110."""
+SMALL_CIRCLES = ("010", "011")
+"""Those of figure 6B."""
+
+COLOURS = ((0.9, 0.1, 0.1), (0.1, 0.1, 0.9))
+RADII = (0.6, 0.3)
+"""Of a large and a small circle, half the side of the image being 1."""
+N_CONDITIONS = 6
+"""Numbers that say what to draw: two for the shape, one for the size, three for the colour."""
+_COLOUR_JITTER, _RADIUS_JITTER, _NOISE = 0.1, 0.06, 1e-3
+_SIZE_UNIT = 4.4
+"""What a radius is multiplied by as a condition: about the sizes of the released code, 2.6 and 1.3."""
+_SIDE = math.sqrt(4 * math.pi / math.sqrt(3))
+"""Of an equilateral triangle with the area of a circle of radius 1."""
+_HEIGHT = _SIDE * math.sqrt(3) / 2
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images and what they are of."""
+
+    pixels: Float[Tensor, "image 3 y x"]
+    """Red, green and blue, 0..1."""
+    conditions: Float[Tensor, "image 6"]
+    """What a model is told: shape (two numbers, one of which is 1), size, and colour (three)."""
+    tuples: Int[np.ndarray, "image 3"]
+    """Shape, size and colour, each 0 or 1."""
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, rows: Int[np.ndarray, " row"]) -> Images:
+        """Some of the images, in the order of `rows`."""
+        return Images(self.pixels[rows], self.conditions[rows], self.tuples[rows])
+
+
+def in_words(each: str) -> str:
+    """A tuple in words.
+
+    >>> in_words("010")
+    'small red circle'
+    """
+    shape, size, colour = (WORDS[concept][int(digit)] for concept, digit in zip(CONCEPTS, each, strict=True))
+    return f"{size} {colour} {shape}"
+
+
+def released_order(each: str) -> str:
+    """A tuple as the released code writes it: shape, colour, size. Its own inverse.
+
+    The training set of the paper, 000 100 001 111, is 000 100 010 111 there.
+
+    >>> [released_order(each) for each in TRAINED]
+    ['000', '100', '010', '111']
+    """
+    shape, second, third = checked(each)
+    return shape + third + second
+
+
+def checked(each: str) -> str:
+    """A tuple that there is.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if each not in TUPLES:
+        raise ValueError(
+            f"a tuple must be three digits, shape, size and colour, each 0 or 1 ({', '.join(TUPLES)}), got "
+            f"{shown(each)}"
+        )
+    return each
+
+
+def nominal(each: str) -> Float[np.ndarray, " 6"]:
+    """What a model is told to draw a tuple, without jitter.
+
+    Raises:
+        ValueError: there is no such tuple.
+    """
+    shape, size, colour = (int(digit) for digit in checked(each))
+    return _told(shape, RADII[size], np.array(COLOURS[colour]))
+
+
+def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: float = 0.0) -> Images:
+    """An image of each tuple, with a colour, a size and a place of its own.
+
+    Args:
+        tuples: what is drawn, in the paper's order of concepts.
+        side: pixels of an image's side.
+        rng: of the jitter: U(-.1, .1) for each colour channel, U(-.06, .06) for the radius, noise of
+            standard deviation .001 for each pixel.
+        shift: the centre is drawn from U(-shift, shift), half the side being 1.
+
+    Raises:
+        ValueError: there is no such tuple.
+    """
+    import torch
+
+    digits = np.array([[int(digit) for digit in checked(each)] for each in tuples]).reshape(-1, 3)
+    n = len(digits)
+    colours = np.array(COLOURS)[digits[:, 2]] + rng.uniform(-_COLOUR_JITTER, _COLOUR_JITTER, (n, 3))
+    radii = np.array(RADII)[digits[:, 1]] + rng.uniform(-_RADIUS_JITTER, _RADIUS_JITTER, n)
+    centres = rng.uniform(-1, 1, (n, 2)) * shift
+    covered = np.stack(
+        [
+            coverage(int(shape), radius, side, centre)
+            for shape, radius, centre in zip(digits[:, 0], radii, centres, strict=True)
+        ]
+    ).reshape(n, 1, side, side)
+    pixels = 1 - covered * (1 - colours[:, :, None, None])
+    pixels = np.clip(pixels + rng.normal(0, _NOISE, pixels.shape), 0, 1)
+    conditions = [_told(*each) for each in zip(digits[:, 0], radii, colours, strict=True)]
+    return Images(
+        torch.tensor(pixels, dtype=torch.float32),
+        torch.tensor(np.array(conditions).reshape(n, N_CONDITIONS), dtype=torch.float32),
+        digits,
+    )
+
+
+def coverage(
+    shape: int, radius: float, side: int, centre: Sequence[float] = (0.0, 0.0)
+) -> Float[np.ndarray, "y x"]:
+    """The share of each pixel that a shape covers, with an edge one pixel wide.
+
+    Args:
+        shape: 0 a circle, 1 an equilateral triangle on its side, of the area of the circle.
+        radius: of the circle, half the side of the image being 1.
+        side: pixels.
+        centre: of the circle, or of the triangle's bounding box.
+    """
+    at = (np.arange(side) + 0.5) * 2 / side - 1
+    x, y = np.meshgrid(at - centre[0], centre[1] - at)  # y points up
+    if shape == 0:
+        beyond = np.hypot(x, y) - radius
+    else:
+        half = _HEIGHT * radius / 2
+        slope = math.sqrt(3) / 2 * np.abs(x) + (y - half) / 2  # distance to the slanted sides
+        beyond = np.maximum(-half - y, slope)
+    return np.clip(0.5 - beyond * side / 2, 0, 1)
+
+
+def _told(shape: int, radius: float, colour: Float[np.ndarray, " 3"]) -> Float[np.ndarray, " 6"]:
+    return np.array([1 - shape, shape, _SIZE_UNIT * radius, *colour])

@@ -1,0 +1,129 @@
+"""What is measured of a model's samples: right concepts, and small circles that are triangles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anchorlens.tasks.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TRAINED, TUPLES, in_words
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.sketch import Grid, Mosaic
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+    Answers = Mapping[str, Int[np.ndarray, "sample 3"]]
+    Drawn = Mapping[str, Float[np.ndarray, "sample 3 y x"]]
+
+_TRIANGLE = 1
+_SHOWN = 6
+"""Samples of each tuple that a picture shows."""
+
+METRICS = (
+    Metric(
+        "train",
+        "trained",
+        "Trained tuples drawn right",
+        "samples of trained tuples with the right shape, size and colour",
+        logged_as="train_accuracy",
+        map_caption="Samples of trained tuples whose shape, size and colour are all right.",
+    ),
+    Metric(
+        "unseen",
+        "unseen",
+        "Unseen tuples drawn right",
+        "samples of tuples that were never trained, all three concepts right",
+        logged_as="unseen_accuracy",
+        map_caption="Samples of tuples that were never trained whose shape, size and colour are all right.",
+    ),
+    Metric(
+        "failure",
+        "failure",
+        "Small circles drawn as triangles",
+        "samples of small circles, which are never trained, that are triangles",
+        logged_as="failure_rate",
+        map_caption="Samples of small circles, red and blue, that are triangles: small was only ever one.",
+        higher_is_better=False,
+    ),
+    *(
+        Metric(
+            f"{name}_by_mask",
+            f"{name}, mask",
+            f"{heading}, by the rule on masks",
+            "the same by the filled share of the bounding box, area and mean colour",
+            in_tables=False,
+            higher_is_better=name != "failure",
+        )
+        for name, heading in (
+            ("train", "Trained tuples drawn right"),
+            ("unseen", "Unseen tuples drawn right"),
+            ("failure", "Small circles drawn as triangles"),
+        )
+    ),
+)
+
+
+def measures(found: Answers, second: Answers) -> dict[str, Accuracy | None]:
+    """Every metric.
+
+    Args:
+        found: tuple -> shape, size and colour of each sample, by the classifier.
+        second: the same by the rule on masks.
+    """
+    by_mask = {f"{name}_by_mask": share for name, share in _measures(second).items()}
+    return {**_measures(found), **by_mask}
+
+
+def mosaic(drawn: Drawn) -> Mosaic:
+    """Some samples of each tuple."""
+    return Mosaic.of(
+        "Samples",
+        "What the model draws, a row for each tuple; * marks those that were never trained. The same noise "
+        "in every row.",
+        {_name(each): drawn[each][:_SHOWN] for each in TUPLES},
+    )
+
+
+def _name(each: str) -> str:
+    return f"{in_words(each)}{'' if each in TRAINED else ' *'}"
+
+
+def _right(each: str, found: np.ndarray) -> np.ndarray:
+    """[sample, concept] Whether each concept is as the tuple says."""
+    return found == np.array([int(digit) for digit in each])
+
+
+def _measures(found: Mapping[str, np.ndarray]) -> dict[str, Accuracy | None]:
+    """Joint shares of trained and unseen tuples, and small circles that are triangles."""
+    joint = {each: _right(each, one).all(axis=1) for each, one in found.items()}
+    return {
+        "train": _share(np.concatenate([joint[each] for each in TRAINED])),
+        "unseen": _share(np.concatenate([joint[each] for each in TUPLES if each not in TRAINED])),
+        "failure": _share(np.concatenate([found[each][:, 0] == _TRIANGLE for each in SMALL_CIRCLES])),
+    }
+
+
+def _share(right: np.ndarray) -> Accuracy:
+    """Of samples of very many that there could be."""
+    share, n = float(right.mean()), len(right)
+    return Accuracy(share, math.sqrt(share * (1 - share) / n), n)
+
+
+def by_tuple(found: Answers) -> Grid:
+    """The share of samples with the right shape, size and colour, and all of them, of each tuple."""
+    right = {each: _right(each, one) for each, one in found.items()}
+    rows = [[*right[each].mean(axis=0).tolist(), float(right[each].all(axis=1).mean())] for each in TUPLES]
+    return Grid(
+        title="Concepts drawn right",
+        caption="Share of samples with the right shape, size and colour, and with all three, by the "
+        "classifier; * marks tuples that were never trained.",
+        x_title="concept",
+        y_title="tuple",
+        x=[*CONCEPTS, "all"],
+        y=[_name(each) for each in reversed(TUPLES)],
+        values=rows[::-1],
+    )

@@ -1,0 +1,290 @@
+"""ConceptGraphsTask: draw a shape of some size and colour; half of the combinations are never trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_number, documented, number
+from anchorlens.foreign import shown
+from anchorlens.models.unet.config import UNetConfig
+from anchorlens.randomness import generator
+from anchorlens.tasks.concept_graphs.diffusion import Schedule
+from anchorlens.tasks.concept_graphs.images import (
+    N_CONDITIONS,
+    TRAINED,
+    TUPLES,
+    Images,
+    draw,
+    in_words,
+    nominal,
+)
+from anchorlens.tasks.concept_graphs.measures import METRICS, by_tuple, measures, mosaic
+from anchorlens.tasks.concept_graphs.scoring import by_mask, classifier
+from anchorlens.tasks.shared.base import TaskConfig
+from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.phases import TRAINING_SET
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from torch import Tensor
+
+N_SAMPLES, QUICKLY = 64, 8
+"""Samples of each tuple that `evaluate` draws, unless it is told another number, and `measure`."""
+_SHOWN = 6
+"""Samples of each tuple that a picture shows."""
+_SETTLING, _SETTLING_BATCH = 16, 128
+"""Batches on which BatchNorm is settled, and images in each."""
+_AT_ONCE = 256
+"""Samples drawn at a time by a model whose size is not known."""
+_CHANNELS = 3
+_TRIANGLE = 1
+
+
+@documented
+@dataclass(frozen=True)
+class ConceptGraphsTask(TaskConfig):
+    """Concept Graphs: a diffusion model draws a circle or a triangle, large or small, red or blue.
+
+    Tuples are written as in the paper: shape (0 circle, 1 triangle), size (0 large, 1 small), colour (0 red,
+    1 blue). Trained are 000, 100, 001 and 111, unseen 010, 011, 101 and 110, so that "small" is seen with a
+    triangle alone. (The released code writes shape, colour, size: its 000, 100, 010 and 111 are the same four
+    trained ones.) A model that answers "small" with "triangle" draws a small circle as a triangle.
+
+    A training example is an image, what it is of, and with every update new noise of a random step; the loss
+    is the mean squared error of the predicted noise. There is no accuracy on held-out images of trained
+    tuples, and so no phase.
+
+    Raises:
+        ValueError: any value that makes no task.
+
+    Example:
+        >>> task = ConceptGraphsTask(image_side=24)
+        >>> images = task.training_set(8, np.random.default_rng(0))
+        >>> images.pixels.shape, images.conditions.shape
+        (torch.Size([8, 3, 24, 24]), torch.Size([8, 6]))
+
+    Source: arXiv 2501.08537, figure 6, and its released code; the concepts are those of arXiv 2406.19370.
+    """
+
+    kind: ClassVar[str] = "concept_graphs"
+    model_class: ClassVar[type[UNetConfig]] = UNetConfig
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    image_side: int = number(32, minimum=8, maximum=128)
+    """Pixels of an image's side, a multiple of 4. At 16 the shape of a small triangle is lost."""
+    n_diffusion_steps: int = number(100, minimum=10, maximum=1000)
+    """T, steps from an image to noise and back (500 in the released code)."""
+    shift: float = number(0.0, minimum=0, maximum=0.3)
+    """The centre is drawn from U(-shift, shift), half the side being 1; 0 as published."""
+    centred: bool = True
+    """Whether a network sees pixels as -1..1, which it learns sooner, or as 0..1, as published."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        if self.image_side % 4:
+            raise ValueError(f"image_side must be a multiple of 4, got {self.image_side}")
+
+    @property
+    def d_vocab(self) -> int:
+        """There are no tokens."""
+        return 0
+
+    @property
+    def seq_len(self) -> int:
+        """Numbers of an example: pixels, and what it is of."""
+        return _CHANNELS * self.image_side**2 + N_CONDITIONS
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of one sample: one for each step."""
+        return self.n_diffusion_steps
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The noise of each step."""
+        return Schedule(self.n_diffusion_steps)
+
+    # -- training --------------------------------------------------------------------------------------
+
+    def training_set(self, n: int, seed: np.random.Generator) -> Images:
+        """`n` images of the trained tuples, in equal parts."""
+        return draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, seed, self.shift)
+
+    def checked_training_set(self, given: Any) -> Images:
+        """Images that a caller gives.
+
+        Raises:
+            ValueError: they are something else, or of another size.
+        """
+        if not isinstance(given, Images):
+            raise ValueError(
+                "the training data must be Images, as training_set gives them, got "
+                f"{shown(type(given).__name__)}"
+            )
+        expected = (_CHANNELS, self.image_side, self.image_side)
+        if tuple(given.pixels.shape[1:]) != expected:
+            raise ValueError(
+                f"images must be of {list(expected)} numbers each (channels, height, width), got "
+                f"{list(given.pixels.shape[1:])}; is it the data of this model's task?"
+            )
+        return given
+
+    def loss(self, model: Any, batch: Images, generator: np.random.Generator) -> Tensor:
+        """Mean squared error of the predicted noise.
+
+        Args:
+            model: gives the noise in noisy images, of times 0..1 and conditions.
+            batch: images, and what they are of.
+            generator: of a step for each image, 1..T, and the noise.
+        """
+        import torch
+
+        *inputs, noise = self._noisy(batch, generator)
+        found = model(*inputs)
+        return torch.nn.functional.mse_loss(found, noise.to(found))
+
+    def _noisy(self, batch: Images, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Noisy images, times, conditions, and the noise."""
+        import torch
+
+        pixels = 2 * batch.pixels - 1 if self.centred else batch.pixels
+        steps = generator.integers(1, self.n_diffusion_steps + 1, len(batch))
+        noise = torch.from_numpy(generator.standard_normal(pixels.shape, dtype=np.float32))
+        times = torch.as_tensor(steps / self.n_diffusion_steps, dtype=torch.float32)
+        return self.schedule.noisy(pixels, steps, noise), times, batch.conditions, noise
+
+    # -- sampling --------------------------------------------------------------------------------------
+
+    def ready(self, model: Any, seed: int = 0) -> Any:
+        """A network that can be asked: BatchNorm by noisy images of the trained tuples.
+
+        Args:
+            model: a function of parameters (`Checkpoint.fast_model`), or anything else, which is left alone.
+            seed: of the images and their noise.
+        """
+        if not hasattr(model, "settled"):
+            return model
+        return model.settled(self._settling(seed))
+
+    def _settling(self, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        for k in range(_SETTLING):
+            rng = generator(seed, "evaluation", 3, k)
+            yield self._noisy(self.training_set(_SETTLING_BATCH, rng), rng)[:3]
+
+    def samples(
+        self, model: Any, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0
+    ) -> dict[str, Float[np.ndarray, "sample 3 y x"]]:
+        """What a model draws, told what to draw without jitter, by ancestral sampling.
+
+        Args:
+            model: as `ready` gives it.
+            tuples: what is drawn, in the paper's order.
+            n: samples of each.
+            seed: of the noise, which is the same for every tuple.
+
+        Returns:
+            Tuple -> images, 0..1.
+
+        Raises:
+            ValueError: there is no such tuple.
+        """
+        from anchorlens.models.measuring import BATCH_BYTES
+
+        conditions = {each: nominal(each) for each in tuples}
+        size = getattr(getattr(model, "config", None), "image_bytes", BATCH_BYTES // _AT_ONCE)
+        at_once = max(1, int(BATCH_BYTES // size))
+        drawn: dict[str, list[np.ndarray]] = {each: [] for each in tuples}
+        for first in range(0, n, at_once):
+            rows = slice(first, min(n, first + at_once))
+            for each, told in conditions.items():
+                drawn[each].append(self._drawn(model, told, n, rows, seed))
+        return {each: np.concatenate(parts) for each, parts in drawn.items()}
+
+    def _drawn(
+        self, model: Any, told: Float[np.ndarray, " 6"], n: int, rows: slice, seed: int
+    ) -> Float[np.ndarray, "image 3 y x"]:
+        """Some of the `n` samples of one tuple."""
+        import torch
+
+        own = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
+        like = torch.empty(0) if own is None else own
+        shape = (n, _CHANNELS, self.image_side, self.image_side)
+
+        def noise(step: int) -> Tensor:
+            rng = generator(seed, "evaluation", 4, step)
+            return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)[rows]).to(like)
+
+        def noise_in(pixels: Tensor, step: int) -> Tensor:
+            times = torch.full((len(pixels),), step / self.n_diffusion_steps).to(like)
+            return model(pixels, times, torch.as_tensor(told).to(like).expand(len(pixels), -1))
+
+        steps = range(self.n_diffusion_steps, 1, -1)
+        with torch.inference_mode():
+            start = noise(self.n_diffusion_steps + 1)
+            found = self.schedule.sample(noise_in, start, (noise(step) for step in steps))
+        found = (found + 1) / 2 if self.centred else found
+        return found.clamp(0, 1).float().cpu().numpy()
+
+    # -- measuring -------------------------------------------------------------------------------------
+
+    def evaluate(
+        self, model: Any, *, training_set: Any = None, seed: int = 0, n_samples: int = N_SAMPLES
+    ) -> Measured:
+        """Which shapes, sizes and colours it draws, by a linear classifier and by a rule on masks.
+
+        Args:
+            model: a checkpoint's `fast_model()`, or a network in evaluation mode.
+            training_set: checked, and not asked: every sample is new.
+            seed: of the noise.
+            n_samples: of each tuple.
+
+        Raises:
+            ValueError: an unusable option, a model of another size, or images in which the classifier cannot
+                tell the concepts.
+        """
+        check_number("seed", seed, minimum=0, integer=True)
+        check_number("n_samples", n_samples, minimum=1, limit=10_000, integer=True)
+        if training_set is not None:
+            self.checked_training_set(training_set)
+        config = getattr(model, "config", None)
+        if isinstance(config, UNetConfig):
+            config.check_task(self)
+        drawn = self.samples(self.ready(model, seed), n=n_samples, seed=seed)
+        found = {each: classifier(self.image_side, self.shift)(images) for each, images in drawn.items()}
+        second = {each: by_mask(images) for each, images in drawn.items()}
+        finite = all(bool(np.isfinite(images).all()) for images in drawn.values())
+        options = {"seed": seed, "n_samples": n_samples, "task": self.describe().split("\n")[0]}
+        sketches = (by_tuple(found), mosaic(drawn))
+        return Measured(self.kind, METRICS, measures(found, second), finite, options, sketches, TRAINING_SET)
+
+    def measure(self, model: Any, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+        """Shares of few samples of each tuple, by their names in a log."""
+        found = self.evaluate(model, seed=seed, n_samples=QUICKLY)
+        values = {metric.logged_as: found.measure(metric.name) for metric in METRICS if metric.logged_as}
+        return {name: None if one is None else one.value for name, one in values.items()}
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Images times steps: a sample is a forward pass at every step."""
+        n_settling = _SETTLING * _SETTLING_BATCH
+        return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_settling
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Of training images, samples, and what the classifier is fit on."""
+        return 4 * self.seq_len * (n_train + 4 * len(TUPLES) * N_SAMPLES + 15_000)
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is left out."""
+        unseen = ", ".join(in_words(each) for each in TUPLES if each not in TRAINED)
+        return (
+            f"Concept Graphs: draw a shape, size and colour in {self.image_side} x {self.image_side} "
+            f"pixels, by diffusion in {self.n_diffusion_steps} steps.\n"
+            f"Trained: {', '.join(in_words(each) for each in TRAINED)}.\n"
+            f"Never trained: {unseen}."
+        )

@@ -5,12 +5,14 @@ from .files.container import CheckpointError as CheckpointError
 from .models.config import ModelConfig as ModelConfig
 from .models.gamma import gamma_init_ as gamma_init_
 from .models.hooked import build_model as build_model
+from .models.unet.config import UNetConfig as UNetConfig
 from .runs.presets import preset as preset
 from .runs.train_config import TrainConfig as TrainConfig
 from .runs.transfer import Transferred as Transferred
 from .runs.transfer import transfer as transfer
 from .tasks.addition import AdditionTask as AdditionTask
 from .tasks.cogs.task import CogsTask as CogsTask
+from .tasks.concept_graphs.task import ConceptGraphsTask as ConceptGraphsTask
 from .tasks.prontoqa.task import PrOntoQATask as PrOntoQATask
 from .tasks.scan import ScanTask as ScanTask
 from .tasks.text.task import TextTask as TextTask

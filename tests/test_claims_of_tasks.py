@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples/figures"))
-from claims_tasks import cogs, in_order, prontoqa, scan  # noqa: E402
+from claims_tasks import cogs, concept_graphs, in_order, prontoqa, scan  # noqa: E402
 from readings import verdict  # noqa: E402
 
 
@@ -103,3 +103,24 @@ def test_a_setting_that_never_fits_is_slower_than_one_that_does():
         row["at_fit"] = {"step": step}
     better, sooner, _ = prontoqa({"cells": rows + small})
     assert better.by_seed == {"0": [True] * 3} and sooner.by_seed == {"0": [True, True]}
+
+
+def drawings(failures, *, train=0.97, seed=0):
+    """Rows of one seed: gamma -> the failure rate."""
+    return [
+        {"gamma": gamma, "seed": seed, "failure": failure, "train": train}
+        for gamma, failure in failures.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("failures", "train", "expected"),
+    [
+        ({0.3: 1.0, 0.5: 0.9, 0.7: 0.5, 1.0: 0.1}, 0.97, [True, True, True]),
+        ({0.3: 1.0, 0.5: 0.9, 0.7: 0.5, 1.0: 0.1}, 0.9, [True, False, True]),  # trained tuples are not right
+        ({0.3: 0.1, 0.5: 0.2, 0.7: 0.5, 1.0: 0.9}, 0.97, [False, False, False]),
+    ],
+)
+def test_small_circles_over_gamma(failures, train, expected):
+    found = concept_graphs({"cells": drawings(failures, train=train)})
+    assert [reading.by_seed["0"] for reading in found] == [[one] for one in expected]

@@ -28,6 +28,7 @@ import common  # noqa: E402
 import j3_phases  # noqa: E402
 import j4_masking  # noqa: E402
 import j5_complexity  # noqa: E402
+import j6_concept_graphs  # noqa: E402
 import j7a_scan  # noqa: E402
 import j7b_cogs  # noqa: E402
 import j7c_addition  # noqa: E402
@@ -483,6 +484,20 @@ def test_the_error_and_the_speed_of_a_run():
     assert j7e_prontoqa.error(row) == 0.25 and j7e_prontoqa.updates(row) == 300
     never = {**row, "at_fit": {"step": None}}
     assert [one["never fit"] for one in j7e_prontoqa.censored([row, never, never])] == [2]
+
+
+def test_concept_graphs_are_asked_over_gamma_and_on_the_way(tmp_path, monkeypatch):
+    """Figure 6 on small networks of six steps: numbers, stable ranks, and the three pictures."""
+    asked = (
+        "--seed 0 --gamma 0.5 0.8 --steps 2 --set n_feat=8 n_diffusion_steps=10 n_samples=64 batch_size=16"
+    )
+    numbers, pictures = drawn_by(j6_concept_graphs, asked, tmp_path, monkeypatch)
+    assert [(one["gamma"], one["seed"]) for one in numbers["cells"]] == [(0.5, 0), (0.8, 0)]
+    for one in numbers["cells"]:
+        assert [line["step"] for line in one["on_its_way"]] == [1, 2]
+        assert 0 <= one["failure"] <= 1 and set(one["stable_rank"]) == set(j6_concept_graphs.LAYERS)
+        assert all(0.3 < rank < 2 for rank in one["stable_rank"].values())
+    assert pictures == {f"j6_concept_graphs{name}" for name in ("", "_steps", "_samples")}
 
 
 @pytest.mark.slow  # 27,000 sentences are asked of each

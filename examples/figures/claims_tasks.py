@@ -12,6 +12,9 @@ from readings import IN_ORDER, Claims, Numbers, Reading
 
 Row = Mapping[str, Any]
 
+PYTORCHS, FAILS, SUCCEEDS, DRAWN = 0.5, 0.8, 0.2, 0.95
+"""Of figure 6: the gamma of PyTorch's initialisation, failure rates that count as failure and as success, and
+the share of trained tuples that must be right."""
 KNOWN = 0.99
 """ID accuracy from which on both settings of figure 7B know what they were trained on."""
 
@@ -177,7 +180,30 @@ def _along_rank(rows: Sequence[Row]) -> list[bool | None]:
     return [in_order((-row[COMPLEXITY[0]], row["ood"]) for row in _grid(rows))]
 
 
+def concept_graphs(numbers: Numbers) -> list[Reading]:
+    """Figure 6: small circles over gamma."""
+    return _by_seed(
+        numbers,
+        {
+            "at gamma .5 at least .8 of small circles are drawn as triangles": lambda rows: [
+                row["failure"] >= FAILS for row in rows if row["gamma"] == PYTORCHS
+            ],
+            "at some larger gamma at most .2 are, and .95 of trained tuples are right": lambda rows: [
+                any(
+                    row["failure"] <= SUCCEEDS and row["train"] >= DRAWN
+                    for row in rows
+                    if row["gamma"] > PYTORCHS
+                )
+            ],
+            "the larger gamma, the fewer": lambda rows: [
+                in_order((row["gamma"], -row["failure"]) for row in rows)
+            ],
+        },
+    )
+
+
 CLAIMS: Claims = {
+    "J6": ("j6_concept_graphs", concept_graphs),
     "J7A": ("j7a_scan_turn_left", scan),
     "J7B": ("j7b_cogs", cogs),
     "J7E": ("j7e_prontoqa", prontoqa),

@@ -126,8 +126,10 @@ def network(wanted: Sequence[RunConfig]) -> dict[str, list[Any]]:
         name: sorted({getattr(getattr(run, part), name) for run in wanted})
         for part, names in NETWORK.items()
         for name in names
+        if all(hasattr(getattr(run, part), name) for run in wanted)
     }
-    return {**found, "activation": sorted({run.model.activation for run in wanted})}
+    activations = {getattr(run.model, "activation", None) for run in wanted} - {None}
+    return {**found, "activation": sorted(activations)}
 
 
 def write(

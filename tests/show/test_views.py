@@ -28,6 +28,7 @@ from anchorlens.audit import Audit, mappings_of
 from anchorlens.configuration import settings
 from anchorlens.figures.training_curve import LOSS, metric_styles
 from anchorlens.models.gamma import initial_weights
+from anchorlens.models.unet.config import UNetConfig
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
@@ -35,6 +36,7 @@ from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
 from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.cogs.task import CogsTask
+from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
 from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -177,11 +179,13 @@ def views():
         "ScanTask": ScanTask(split="jump"),
         "CogsTask": CogsTask(),
         "PrOntoQATask": PrOntoQATask(n_test=10),
+        "ConceptGraphsTask": ConceptGraphsTask(),
         "TextTask": TextTask(),
         "a conflict": AnchorTask(regime="conflict"),
         "long chains": long_task,
         "a task of its own values": AnchorTask(overrides={(1, 2): {x: 30 for x in range(20, 100)}}),
         "ModelConfig": ModelConfig(gamma=0.5),
+        "UNetConfig": UNetConfig(gamma=0.8),
         "TrainConfig": TrainConfig(),
         "RunConfig": preset("paper-gpt2"),
         "Behaviour": behaviour(),

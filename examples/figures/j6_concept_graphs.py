@@ -1,0 +1,160 @@
+"""Figure 6 of arXiv 2501.08537: small circles, which were never trained, over gamma.
+
+    python examples/figures/j6_concept_graphs.py [--seed 0 1 2] [--gamma 0.3 ... 1.0] [--steps 6000]
+
+Claim: at PyTorch's own initialisation (gamma .5) a diffusion model that has seen "small" with triangles alone
+draws a small circle as a triangle; the smaller its initial weights, the more it draws circles, while the
+tuples that were trained are drawn right at every gamma.
+
+The paper shows pictures and gives no number; here it is the share of samples of the two small circles that a
+linear classifier takes for triangles (`failure`), beside a rule on masks, and against the training step,
+since what fails might only come later. --scope second_layers scales the second layer of each condition's MLP
+alone: a first layer with one input (size, time) keeps its scale at any gamma, so that gamma changes what it
+weighs beside the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from anchorlens.figures import styled
+from anchorlens.figures.sketches import drawn_sketch
+from anchorlens.files.checkpoint import load_checkpoint
+from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
+from anchorlens.sweep import Cell, grid
+from anchorlens.tasks.concept_graphs.images import SMALL_CIRCLES, TRAINED, TUPLES, in_words
+from anchorlens.tasks.shared.sketch import Mosaic
+from common import as_trained, options, trained, write
+
+PRESET = "concept_graphs"
+GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
+MEASURES = ("train", "unseen", "failure", "train_by_mask", "unseen_by_mask", "failure_by_mask")
+LAYERS = {"condition MLPs": ("concepts.",), "convolutions": ("first.", "down", "up1.", "up2.", "out.")}
+"""What the stable rank is a mean over: second layers of the MLPs, and convolutions as matrices."""
+_EACH = 2
+"""Samples of a tuple and gamma that the picture shows."""
+
+
+def measure(cell: Cell) -> dict[str, Any]:
+    """What one cell comes to, at its end and on its way, and the stable ranks of its weights."""
+    own = {name: cell.fields[name] for name in ("gamma", "gamma_scope", "seed")}
+    numbers = {name: cell.numbers[name] for name in MEASURES}
+    on_its_way = [
+        {"step": line["step"], "failure": line["failure_rate"], "train": line["train_accuracy"]}
+        for line in cell.log()
+        if line.get("failure_rate") is not None
+    ]
+    return {**own, **numbers, "stable_rank": ranks(cell), "on_its_way": on_its_way}
+
+
+def ranks(cell: Cell) -> dict[str, float]:
+    """Kind of layer -> mean stable rank of its matrices, [output, all inputs], over that of a Gaussian."""
+    assert cell.path is not None
+    found: dict[str, list[float]] = {name: [] for name in LAYERS}
+    for name, weight in load_checkpoint(cell.path / "ckpt.pt").weights.items():
+        matrix = weight.flatten(1) if weight.dim() > 1 else weight
+        kind = next((kind for kind, starts in LAYERS.items() if name.startswith(starts)), None)
+        if kind is None or matrix.dim() < 2 or min(matrix.shape) < 4:  # one input, or a norm
+            continue
+        found[kind].append(stable_rank_of(matrix) / gaussian_stable_rank(*matrix.shape))
+    return {kind: fmean(values) for kind, values in found.items()}
+
+
+def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
+    """Failure rate and the trained tuples over gamma: the mean, and a point for each seed."""
+    figure = go.Figure()
+    titles = {
+        "failure": "small circles drawn as triangles",
+        "failure_by_mask": "the same by the rule on masks",
+        "train": "trained tuples drawn right",
+    }
+    gammas = sorted({row["gamma"] for row in rows})
+    for name, title in titles.items():
+        of = {gamma: [row[name] for row in rows if row["gamma"] == gamma] for gamma in gammas}
+        means = [fmean(of[gamma]) for gamma in gammas]
+        dashes = {"line": {"dash": "dash"}} if name.endswith("mask") else {}
+        figure.add_scatter(x=gammas, y=means, name=title, mode="lines+markers", **dashes)
+        points = [(gamma, value) for gamma in gammas for value in of[gamma]]
+        x, y = zip(*points, strict=True)
+        figure.add_scatter(x=x, y=y, mode="markers", marker={"size": 5, "color": "grey"}, showlegend=False)
+    figure.update_xaxes(title="gamma (larger: smaller initial weights)", tickvals=gammas)
+    figure.update_yaxes(title="share of samples", range=[-0.04, 1.04])
+    figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)
+    return styled(figure, "Concept Graphs: small circles were never trained")
+
+
+def over_steps(rows: Sequence[dict[str, Any]]) -> go.Figure:
+    """Failure rate against the training step, a line for each gamma: the mean over seeds."""
+    figure = go.Figure()
+    for gamma in sorted({row["gamma"] for row in rows}):
+        lines = [row["on_its_way"] for row in rows if row["gamma"] == gamma]
+        steps = [line["step"] for line in lines[0]]
+        means = [fmean(line[k]["failure"] for line in lines) for k in range(len(steps))]
+        figure.add_scatter(x=steps, y=means, name=f"gamma {gamma:g}", mode="lines+markers")
+    figure.update_xaxes(title="updates")
+    figure.update_yaxes(title="small circles drawn as triangles", range=[-0.04, 1.04])
+    figure.update_layout(showlegend=True)
+    return styled(figure, "Failure rate on the way (few samples each)")
+
+
+def samples(cells: Sequence[Cell]) -> go.Figure:
+    """What models of one seed draw, a row for each tuple, some columns for each gamma."""
+    by_tuple: dict[str, list[np.ndarray]] = {each: [] for each in TUPLES}
+    for cell in cells:
+        assert cell.path is not None
+        checkpoint = load_checkpoint(cell.path / "ckpt.pt")
+        task = checkpoint.task
+        found = task.samples(task.ready(checkpoint.fast_model()), n=_EACH)
+        for each in TUPLES:
+            by_tuple[each].append(found[each])
+    rows = {
+        f"{in_words(each)}{'' if each in TRAINED else ' *'}": np.concatenate(images)
+        for each, images in by_tuple.items()
+    }
+    gammas = ", ".join(f"{cell.fields['gamma']:g}" for cell in cells)
+    figure = drawn_sketch(Mosaic.of(f"Samples at gamma {gammas} ({_EACH} each)", "", rows))
+    return figure.update_layout(width=220 + 64 * _EACH * len(cells))
+
+
+def main() -> None:
+    """Read the command line, train what is missing, measure, draw."""
+    parser = options(__doc__, seeds=(0, 1, 2))
+    parser.add_argument("--gamma", type=float, nargs="+", default=list(GAMMAS))
+    parser.add_argument("--steps", type=int, default=6000, help="updates of every cell")
+    parser.add_argument("--scope", default="all", choices=["all", "second_layers"], help="what gamma is of")
+    parser.add_argument(
+        "--as-trained", action="store_true", help="only the cells that are in the sweep's folder; train none"
+    )
+    given = parser.parse_args()
+    fields = {"steps": given.steps, "eval_every": max(1, given.steps // 6), "n_checkpoints": 0}
+    asked = dict(given.set)
+    wanted = grid(
+        PRESET,
+        {"gamma": given.gamma, "seed": given.seed, **asked},
+        gamma_scope=given.scope,
+        **{name: value for name, value in fields.items() if name not in asked},
+    )
+    cells = as_trained(given, wanted) if given.as_trained else trained(given, wanted)
+    rows = [measure(cell) for cell in cells]
+    name = "j6_concept_graphs" + ("_second_layers" if given.scope == "second_layers" else "")
+    first = [cell for cell in cells if cell.fields["seed"] == given.seed[0]]
+    pictures = {name: over_gamma(rows), f"{name}_steps": over_steps(rows), f"{name}_samples": samples(first)}
+    numbers = {
+        "steps": given.steps,
+        "scope": given.scope,
+        "image_side": cells[0].run.task.image_side,
+        "n_feat": cells[0].run.model.n_feat,
+        "n_diffusion_steps": cells[0].run.task.n_diffusion_steps,
+        "small_circles": list(SMALL_CIRCLES),
+        "cells": rows,
+    }
+    write(given, name, pictures, numbers)
+
+
+if __name__ == "__main__":
+    main()

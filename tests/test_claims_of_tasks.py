@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples/figures"))
-from claims_tasks import cogs, concept_graphs, in_order, prontoqa, scan  # noqa: E402
+from claims_tasks import cogs, concept_graphs, in_order, prontoqa, scan, text  # noqa: E402
 from readings import verdict  # noqa: E402
 
 
@@ -67,7 +67,8 @@ def pair(n, large, small, **shared):
 def test_cogs_asks_equal_knowledge_apart():
     rows = pair(100, {"ood": 0.2, "id": 0.995}, {"ood": 0.3, "id": 0.999})
     rows += pair(50, {"ood": 0.4, "id": 0.5}, {"ood": 0.3, "id": 0.999})
-    more, lexical, knowing, rates, rank = cogs({"cells": rows})
+    more, lexical, known, knowing, rates, rank = cogs({"cells": rows})
+    assert known.by_seed == {"0": [False, True]}
     assert more.by_seed == lexical.by_seed == {"0": [False, True]}
     assert knowing.by_seed == {"0": [True]} and rates.by_seed == {"0": []}
     assert rank.by_seed == {"0": [True, True]}
@@ -102,7 +103,10 @@ def test_a_setting_that_never_fits_is_slower_than_one_that_does():
     for row, step in zip(small, (400, 900, None), strict=True):
         row["at_fit"] = {"step": step}
     better, sooner, _ = prontoqa({"cells": rows + small})
-    assert better.by_seed == {"0": [True] * 3} and sooner.by_seed == {"0": [True, True]}
+    assert better.by_seed == {"0": [True] * 3}
+    chance = [{**row, "id": 0.51} for row in small]
+    assert prontoqa({"cells": rows + chance})[0].by_seed == {"0": []}
+    assert sooner.by_seed == {"0": [True, True]}
 
 
 def drawings(failures, *, train=0.97, seed=0):
@@ -124,3 +128,13 @@ def drawings(failures, *, train=0.97, seed=0):
 def test_small_circles_over_gamma(failures, train, expected):
     found = concept_graphs({"cells": drawings(failures, train=train)})
     assert [reading.by_seed["0"] for reading in found] == [[one] for one in expected]
+
+
+def test_bits_over_gamma_at_each_weight_decay():
+    bits = {0.01: (3.0, 2.8, 2.5), 0.1: (2.5, 2.8, 3.0)}
+    cells = [
+        {"gamma": gamma, "weight_decay": decay, "seed": 0, "validation_bits": value}
+        for decay, values in bits.items()
+        for gamma, value in zip((0.3, 0.5, 0.8), values, strict=True)
+    ]
+    assert [reading.by_seed["0"] for reading in text({"cells": cells})] == [[True, False], [True, False]]

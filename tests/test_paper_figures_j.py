@@ -32,6 +32,7 @@ import j6_concept_graphs  # noqa: E402
 import j7a_scan  # noqa: E402
 import j7b_cogs  # noqa: E402
 import j7c_addition  # noqa: E402
+import j7d_text  # noqa: E402
 import j7e_prontoqa  # noqa: E402
 import j8_convergence  # noqa: E402
 import j10_condensation  # noqa: E402
@@ -498,6 +499,24 @@ def test_concept_graphs_are_asked_over_gamma_and_on_the_way(tmp_path, monkeypatc
         assert 0 <= one["failure"] <= 1 and set(one["stable_rank"]) == set(j6_concept_graphs.LAYERS)
         assert all(0.3 < rank < 2 for rank in one["stable_rank"].values())
     assert pictures == {f"j6_concept_graphs{name}" for name in ("", "_steps", "_samples")}
+
+
+def test_text_is_read_at_each_gammas_own_rate(tmp_path, monkeypatch):
+    """Figure 7D on a small file: rates are tried with the first seed alone, and the best is held."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"the {k} of {k * k % 97}, and so on\n" for k in range(4000)))
+    monkeypatch.setattr(j7d_text, "NETWORK", {"n_layers": 1, "d_model": 16, "d_head": 4, "d_mlp": 16})
+    asked = f"--data {text} --n-samples 128 --gamma 0.3 0.7 --rates 1e-3 1e-2 --seed 0 1 --weight-decay 0.01"
+    numbers, pictures = drawn_by(j7d_text, asked, tmp_path, monkeypatch)
+    assert len(numbers["tried"]) == 4 and len(numbers["cells"]) == 4
+    for row in numbers["rates"]:
+        tried = {
+            one["lr"]: one["validation_bits"] for one in numbers["tried"] if one["gamma"] == row["gamma"]
+        }
+        assert row["lr"] == min(tried, key=tried.get)
+        assert {one["lr"] for one in numbers["cells"] if one["gamma"] == row["gamma"]} == {row["lr"]}
+    assert numbers["tokens"] == 4 * 32 * 256 and numbers["flops"] > 0
+    assert pictures == {f"j7d_text_files{name}" for name in ("", "_tokens", "_complexity")}
 
 
 @pytest.mark.slow  # 27,000 sentences are asked of each

@@ -8,7 +8,8 @@ ones the number of updates first grows with the size and then falls, and the err
 Speed is the number of updates until .99 of the training questions are answered; a run that does not get there
 is counted as such, and has no speed. The paper says neither which ontologies nor how many steps: both kinds
 are asked beside the shortcuts that need no model (docs/api/task.md), and --hops N trains questions of 1 to N.
---says deduction asks for the deduction before the label.
+--says deduction asks for the deduction before the label. With --gamma and --weight-decay, and --sizes without
+a value, other settings are trained.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from common import options, write
 
 PRESET, FIT = "prontoqa", 0.99
 SIZES = (500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
+LEARNT_FROM = 200_000
+"""Questions of a grid of gamma and weight decay without sizes."""
 MEASURES = ("train", "id", "ood", "other", "degree", "polarity", "majority", "solver")
 
 
@@ -59,7 +62,7 @@ def main() -> None:
     rows = asked(
         given,
         PRESET,
-        n_samples=max(given.sizes),
+        n_samples=max(given.sizes, default=LEARNT_FROM),
         sizes=given.sizes,
         measures=MEASURES,
         fit=FIT,
@@ -69,14 +72,16 @@ def main() -> None:
         says=given.says,
         eval_every=100,
     )
-    name = f"j7e_prontoqa_{given.ontology}{'_deduction' * (given.says == 'deduction')}"
+    name = f"j7e_{'prontoqa' if given.says == 'label' else 'deduction'}_{given.ontology}"
     about = f"PrOntoQA, {given.ontology}, {given.says}, up to {given.hops} step{'s' * (given.hops > 1)}"
-    pictures = {
-        f"{name}_error": over_sizes(rows.over_size, f"{about}: error", error, "error on fresh questions"),
-        f"{name}_speed": over_sizes(
+    pictures = {}
+    if given.sizes:
+        pictures[f"{name}_error"] = over_sizes(
+            rows.over_size, f"{about}: error", error, "error on fresh questions"
+        )
+        pictures[f"{name}_speed"] = over_sizes(
             rows.over_size, f"{about}: speed", updates, f"updates until train >= {FIT}", share=False
-        ),
-    }
+        )
     numbers = {
         "ontology": given.ontology,
         "most_hops": given.hops,

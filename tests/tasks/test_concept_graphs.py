@@ -225,6 +225,7 @@ class TestEveryWay:
         write_report([verdict], tmp_path / "page.html")
         page = (tmp_path / "page.html").read_text()
         assert "Concepts drawn right" in page and "image/png" in page
+        assert "Probes open HookedTransformers, and this model is none." in page
 
     def test_a_resumed_run_has_the_same_bits(self, tmp_path):
         run = preset("concept_graphs", **TINY)

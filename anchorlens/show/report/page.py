@@ -91,6 +91,8 @@ def page_html(
     n_asked = len(chosen)
     if not any(isinstance(verdict.subject.task, TwoAnchor) for verdict in verdicts):
         chosen = tuple(probe for probe in chosen if probe not in PROBES or not needs_task(probe))
+    if not any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts):
+        chosen = tuple(probe for probe in chosen if probe not in PROBES)
     labels = distinct([verdict.subject.name for verdict in verdicts])
     figures = list(probe_figures(verdicts, labels, chosen))
     return framed(

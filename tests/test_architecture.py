@@ -139,6 +139,20 @@ def test_no_modules_import_each_other():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
 
 
+LATEST = ("tasks.text", "tasks.concept_graphs", "models.unet")
+"""Kinds of task and model that came last, and changed nothing of what trains, stores and sweeps."""
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in MODULES if folder_of(name) in ("sweep", "files", "training"))
+)
+def test_what_trains_stores_and_sweeps_knows_no_kind_of_task_or_model(name):
+    """A task, of text or of images, comes through `tasks.kinds`; a model through `runs.architecture`."""
+    assert [other for other in imports(name) if other.startswith(LATEST)] == []
+    words = MODULES[name].read_text().lower()
+    assert not [word for word in ("concept_graphs", "unet", "texttask") if word in words]
+
+
 def test_what_results_draw_with_is_found_by_name():
     """`views.drawn` is the one way from below to the room that draws; each of its names is there."""
     import anchorlens.show

@@ -45,7 +45,7 @@ class Checkpoint:
     """The weights of one moment and what they are; what `save_checkpoint` writes.
 
     Example:
-        >>> from anchorlens import preset
+        >>> from anchorlens import build_model, preset
         >>> task, config, _ = preset("quick", gamma=0.5)
         >>> checkpoint = Checkpoint.from_model(build_model(config), config, task)
         >>> checkpoint
@@ -191,7 +191,7 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
 
     Example:
         >>> import tempfile, pathlib
-        >>> from anchorlens import preset
+        >>> from anchorlens import build_model, preset
         >>> task, config, _ = preset("quick", gamma=0.5)
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "ckpt.safetensors"
         >>> save_checkpoint(path, Checkpoint.from_model(build_model(config), config, task))
@@ -276,7 +276,7 @@ def check_whole(checkpoint: Checkpoint) -> None:
 
 def _mismatch(weights: Mapping[str, Tensor], config: Any) -> str | None:
     """What keeps `weights` from being the parameters of `config`, or None."""
-    shapes, others = architecture(config).shapes, {weight.dtype for weight in weights.values()}
+    shapes = architecture(config).shapes
     for name, shape in shapes.items():
         if name not in weights:
             return f"{name} is missing"
@@ -285,6 +285,9 @@ def _mismatch(weights: Mapping[str, Tensor], config: Any) -> str | None:
     for name, weight in weights.items():
         if name not in shapes:
             return f"{shown(name)} is not a parameter of {config.what}"
-        if weight.dtype not in (torch.float32, torch.float64) or len(others) > 1:
+        if (
+            weight.dtype not in (torch.float32, torch.float64)
+            or weight.dtype != weights[next(iter(shapes))].dtype
+        ):
             return f"{name} must be float32 or float64 like the others, got {weight.dtype}"
     return None

@@ -37,8 +37,7 @@ def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     values = _without(run.to_dict(), execution_fields(run.train))
     fields: Mapping[str, dataclasses.Field[Any]] = getattr(run.task, "__dataclass_fields__", {})
     elsewhere = {name for name, field in fields.items() if not field.compare}  # where a task's files are
-    task = {name: value for name, value in values["task"].items() if name not in elsewhere}
-    return {part: _as_at_first(part, fields) for part, fields in {**values, "task": task}.items()}
+    return {**values, "task": {n: value for n, value in values["task"].items() if n not in elsewhere}}
 
 
 def identity(run: RunConfig) -> str:
@@ -68,11 +67,12 @@ def state_id_of_before(run: RunConfig) -> str:
 def _without(
     values: Mapping[str, Mapping[str, Any]], left_out: frozenset[str]
 ) -> dict[str, Mapping[str, Any]]:
-    """The parts without some fields of `train`, and without the kind of task where it was not yet named."""
+    """The parts without some fields of `train`, as they were before a field or the kind of task was there."""
     train = {name: value for name, value in values["train"].items() if name not in left_out}
     unnamed = values["task"].get("kind") == task_class().kind
     task = {name: value for name, value in values["task"].items() if not (unnamed and name == "kind")}
-    return {**values, "task": task, "train": train}
+    parts = {**values, "task": task, "train": train}
+    return {part: _as_at_first(part, fields) for part, fields in parts.items()}
 
 
 def _as_at_first(part: str, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,15 @@ def test_training_benchmark_measures_every_way(tmp_path):
     assert "models (K)" in (tmp_path / "cost.html").read_text()
 
 
+def test_training_benchmark_of_a_loss_of_its_own():
+    benchmark = example("benchmarks/training")
+    run = preset("concept_graphs", n_feat=8, n_diffusion_steps=10, n_samples=64, batch_size=16)
+    names = [benchmark.EAGER, benchmark.VMAP, "ours"]  # vmap is written for tokens alone and left out
+    content = benchmark.measure(run, torch.device("cpu"), 1, names, repeats=1, seconds=0.01)
+    assert [row["way"] for row in content["rows"]] == [benchmark.EAGER, "anchorlens"]
+    assert all(row["share_of_limit"] is None for row in content["rows"])
+
+
 @pytest.mark.parametrize("variant", ["gpt2", "postnorm", "released"])
 def test_the_plain_rewrite_of_the_benchmark_is_the_same_model(variant):
     """Its speed would mean nothing otherwise."""

@@ -488,7 +488,7 @@ def test_the_error_and_the_speed_of_a_run():
 
 
 def test_concept_graphs_are_asked_over_gamma_and_on_the_way(tmp_path, monkeypatch):
-    """Figure 6 on small networks of six steps: numbers, stable ranks, and the three pictures."""
+    """Figure 6 on small networks of six steps: numbers, stable ranks, and the pictures."""
     asked = (
         "--seed 0 --gamma 0.5 0.8 --steps 2 --set n_feat=8 n_diffusion_steps=10 n_samples=64 batch_size=16"
     )
@@ -498,7 +498,8 @@ def test_concept_graphs_are_asked_over_gamma_and_on_the_way(tmp_path, monkeypatc
         assert [line["step"] for line in one["on_its_way"]] == [1, 2]
         assert 0 <= one["failure"] <= 1 and set(one["stable_rank"]) == set(j6_concept_graphs.LAYERS)
         assert all(0.3 < rank < 2 for rank in one["stable_rank"].values())
-    assert pictures == {f"j6_concept_graphs{name}" for name in ("", "_steps", "_samples")}
+    names = ("", "_steps", "_samples", "_gamma_0_5", "_gamma_0_8")
+    assert pictures == {f"j6_concept_graphs{name}" for name in names}
 
 
 def test_text_is_read_at_each_gammas_own_rate(tmp_path, monkeypatch):

@@ -64,6 +64,10 @@ def probe_named(
     return by_name[name]
 
 
+OF_ANY_NETWORK: tuple[Callable[..., ProbeResult], ...] = (stable_rank,)
+"""Those that open more than HookedTransformers: the U-Net of Concept Graphs too."""
+
+
 def needs_task(probe: Callable[..., ProbeResult]) -> bool:
     """Whether a probe asks for the task of a model; one that reads weights alone does not.
 

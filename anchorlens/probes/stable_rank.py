@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.figures import BLUE, ORANGE, styled
+from anchorlens.models.unet.network import UNet
 from anchorlens.probes.result import ProbeResult
-from anchorlens.probes.shared.checks import check_layer, check_model
+from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
-from anchorlens.probes.shared.weights import short_name, weight_matrices
+from anchorlens.probes.shared.weights import convolution_matrices, short_name, weight_matrices
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    from torch import Tensor
     from transformer_lens import HookedTransformer
 
 
@@ -27,18 +30,25 @@ class StableRank(ProbeResult):
     probe: ClassVar[str] = "stable_rank"
     readings: ClassVar[tuple[str, ...]] = ("w_q", "w_q_normalized")
     names: tuple[str, ...]
-    """Parameter names; heads are merged."""
+    """Parameter names; heads are merged, convolutions are matrices."""
     values: np.ndarray
     """[matrix] ||W||_F^2 / ||W||_2^2; 1 = one direction, at most the smaller side; NaN for a zero matrix."""
     gaussian: np.ndarray
     """[matrix] The same of a large Gaussian matrix of that shape."""
-    w_q: float
-    """That of the first layer's W_Q, the number of arXiv 2501.08537."""
-    w_q_normalized: float
+    w_q: float | None
+    """That of the first layer's W_Q, the number of arXiv 2501.08537; None for a network without one."""
+    w_q_normalized: float | None
     """`w_q` over its Gaussian value: about 1 at a random start, towards 0 as the matrix condenses."""
 
+    @property
+    def normalized(self) -> np.ndarray:
+        """[matrix] `values` over `gaussian`."""
+        return self.values / self.gaussian
+
     def headline(self) -> str:
-        """W_Q of the first layer."""
+        """W_Q of the first layer, or the mean over all matrices where there is none."""
+        if self.w_q is None:
+            return f"mean over {len(self.names)} matrices: {self.normalized.mean():.2f} of a Gaussian's"
         return f"W_Q of layer 0: {self.w_q:.2f}, {self.w_q_normalized:.2f} of a Gaussian's"
 
     def plot(self) -> go.Figure:
@@ -61,11 +71,12 @@ class StableRank(ProbeResult):
         return styled(figure, "Stable rank", height=190 + 24 * len(short))
 
 
-def stable_rank(model: HookedTransformer) -> StableRank:
-    """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix, heads merged.
+def stable_rank(model: HookedTransformer | UNet) -> StableRank:
+    """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 
     Args:
-        model: any HookedTransformer; it is only read.
+        model: any HookedTransformer, its heads merged, or the U-Net of Concept Graphs, each convolution as a
+            matrix of what its kernel reads and writes. It is only read.
 
     Raises:
         ValueError: something else than a model, one without layers, or weights that are not finite.
@@ -80,11 +91,19 @@ def stable_rank(model: HookedTransformer) -> StableRank:
 
     Source: the complexity measure of arXiv 2501.08537; a Gaussian m x n matrix has mn / (sqrt m + sqrt n)^2.
     """
+    if isinstance(model, UNet):
+        check_finite(model)
+        return _measured(convolution_matrices(model))
     check_model(model)
     check_layer(model, 0)
-    matrices = weight_matrices(model)
+    return _measured(weight_matrices(model), first="blocks.0.attn.W_Q")
+
+
+def _measured(matrices: Mapping[str, Tensor], first: str | None = None) -> StableRank:
     values = np.array([stable_rank_of(matrix) for matrix in matrices.values()])
     gaussian = np.array([gaussian_stable_rank(*matrix.shape) for matrix in matrices.values()])
-    first: Any = list(matrices).index("blocks.0.attn.W_Q")
-    w_q = float(values[first])
-    return StableRank(tuple(matrices), values, gaussian, w_q, w_q / float(gaussian[first]))
+    names = tuple(matrices)
+    if first is None:
+        return StableRank(names, values, gaussian, None, None)
+    w_q = float(values[names.index(first)])
+    return StableRank(names, values, gaussian, w_q, w_q / float(gaussian[names.index(first)]))

@@ -193,3 +193,9 @@ CAPTIONS: Mapping[str, Caption] = {
     ),
 }
 """Picture (every probe by its name, and the report's own) -> its heading and how it is read."""
+
+TRAINING_WITHOUT_PHASES = Caption(
+    "Training curve",
+    "What the task measures above and the loss below, on a logarithmic scale, against optimizer steps.",
+)
+"""The training curve of tasks without train, ID and OOD accuracy."""

@@ -10,6 +10,7 @@ from typing import Any
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.mechanism import is_of_the_papers, shape_of
@@ -71,8 +72,8 @@ def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
     """
     for path in sorted((folder / "checkpoints").glob("step_*.pt")):
         checkpoint = load_checkpoint(path)
-        if not {"train", "id", "ood"} <= {metric.name for metric in checkpoint.task.metrics}:
-            return  # a task without phases
+        if not has_phases(checkpoint.task.metrics):
+            return
         yield trajectory_point(checkpoint)
 
 

@@ -5,11 +5,13 @@ python examples/benchmarks/training.py [--preset quick] [--members 8] [--threads
                        [--scaling FILE.html|.svg|.png]
 
 Every way makes the same update (cross-entropy where a target stands, clipping, AdamW) of the same model on
-batches of the same data. The others run under torch's defaults, ours under the settings that `train` makes
-(`numeric_settings`); one row shows what these alone do for HookedTransformer. The ways take turns, so that
-a noisy machine is noisy for all; a number is the median over the turns, and a ratio is the median over the
-turns of the ratio within a turn. `share of limit` is the time that the matrix products of our update would
-take at the rate of the machine, over the time it took; of sequences of many lengths it is not known.
+batches of the same data; tasks with a loss of their own (text, concept_graphs) by that loss, where
+`HookedTransformer` stands for the network as it comes. The others run under torch's defaults, ours under the
+settings that `train` makes (`numeric_settings`); one row shows what these alone do for HookedTransformer. The
+ways take turns, so that a noisy machine is noisy for all; a number is the median over the turns, and a ratio
+is the median over the turns of the ratio within a turn. `share of limit` is the time that the matrix products
+of our update would take at the rate of the machine, over the time it took; of sequences of many lengths and
+of images it is not known.
 --side-by-side trains so many members at the same time, in threads and in processes. --scaling times ours and
 eager HookedTransformer over models, width, depth, length and batch, and draws it (.svg and .png need kaleido:
 pip install '.[export]').
@@ -23,11 +25,12 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -36,16 +39,21 @@ from torch.nn import functional
 
 from anchorlens.figures import save
 from anchorlens.files.checkpoint import training_set
+from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights, is_frozen
 from anchorlens.models.hooked import build_model
 from anchorlens.models.stacked.linear import linear
+from anchorlens.runs.architecture import architecture
 from anchorlens.runs.presets import preset
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
 from anchorlens.training.child_processes import safe_children
+from anchorlens.training.engines import engine_of
 from anchorlens.training.numerics import numeric_settings
 from anchorlens.training.plan import count_cost
-from anchorlens.training.stack import Stack
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.shared.base import OwnLoss
 
 EAGER, TUNED = "HookedTransformer", "HookedTransformer, our settings"
 COMPILED, PLAIN, VMAP = "HookedTransformer, compiled", "plain PyTorch", "vmap"
@@ -84,33 +92,59 @@ def cut(tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def ordinary_loop(
-    run: RunConfig, data: TokenBatch, parameters: Mapping[str, Tensor], logits: Callable[[Tensor], Tensor]
+    run: RunConfig, parameters: Iterable[Tensor], losses: Iterator[Callable[[], Tensor]]
 ) -> Updates:
     """The loop that most would write: AdamW, clip_grad_norm_."""
-    trained = [p for p in parameters.values() if p.requires_grad]
+    trained = [p for p in parameters if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=run.train.lr, weight_decay=run.train.weight_decay)
-    source = batches(run, data, trained[0].device)
 
     def update(n: int) -> None:
         for _ in range(n):
-            tokens, targets = cut(*next(source))
-            loss = functional.cross_entropy(
-                logits(tokens).flatten(0, -2), targets.flatten(), ignore_index=IGNORE
-            )
+            loss = next(losses)()
             optimizer.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(trained, run.train.clip_norm)
+            if run.train.clip_norm:
+                torch.nn.utils.clip_grad_norm_(trained, run.train.clip_norm)
             optimizer.step()
 
     return update
 
 
-def hooked_transformer(run: RunConfig, data: TokenBatch, device: torch.device, *, compiled: bool) -> Updates:
-    """HookedTransformer as it comes, every position computed."""
-    model = build_model(run.model, device=device)
+def cross_entropies(
+    run: RunConfig, data: TokenBatch, device: torch.device, logits: Callable[[Tensor], Tensor]
+) -> Iterator[Callable[[], Tensor]]:
+    """The cross-entropy of one batch after another, where a target stands."""
+    for batch in batches(run, data, device):
+        tokens, targets = cut(*batch)
+        yield lambda tokens=tokens, targets=targets: functional.cross_entropy(
+            logits(tokens).flatten(0, -2), targets.flatten(), ignore_index=IGNORE
+        )
+
+
+def own_losses(
+    run: RunConfig, data: Any, device: torch.device, model: Callable[..., Tensor]
+) -> Iterator[Callable[[], Tensor]]:
+    """The loss that the task defines, of one batch after another."""
+    task, noise = cast("OwnLoss", run.task), np.random.default_rng(0)
+    while True:
+        for rows in torch.randperm(len(data)).split(run.train.batch_size)[:-1]:
+            batch = data.take(rows.numpy())
+            yield lambda batch=batch: task.loss(
+                lambda *inputs: model(*(value.to(device) for value in inputs)), batch, noise
+            )
+
+
+def eager(run: RunConfig, data: Any, device: torch.device, *, compiled: bool) -> Updates:
+    """HookedTransformer, or whatever the task trains, as it comes: every position computed."""
+    architect = architecture(run.model)
+    weights = architect.initial_weights(run.model, 0, torch.float32)
+    model = architect.build(run.model, weights, device).train()
     called: Any = torch.compile(model) if compiled else model
+    if hasattr(run.task, "loss"):
+        return ordinary_loop(run, model.parameters(), own_losses(run, data, device, called))
     scored = slice(None) if data.targets.dim() == 2 else -1
-    return ordinary_loop(run, data, dict(model.named_parameters()), lambda tokens: called(tokens)[:, scored])
+    losses = cross_entropies(run, data, device, lambda tokens: called(tokens)[:, scored])
+    return ordinary_loop(run, model.parameters(), losses)
 
 
 def plain_logits(parameters: Mapping[str, Tensor], run: RunConfig, tokens: Tensor) -> Tensor:
@@ -149,7 +183,8 @@ def plain(run: RunConfig, data: TokenBatch, device: torch.device) -> Updates:
     """The plain rewrite in the ordinary loop."""
     model = build_model(run.model, device=device)
     parameters = dict(model.named_parameters())
-    return ordinary_loop(run, data, parameters, lambda tokens: plain_logits(parameters, run, tokens))
+    losses = cross_entropies(run, data, device, lambda tokens: plain_logits(parameters, run, tokens))
+    return ordinary_loop(run, parameters.values(), losses)
 
 
 def vmap(run: RunConfig, data: TokenBatch, device: torch.device, n_members: int) -> Updates:
@@ -179,12 +214,12 @@ def vmap(run: RunConfig, data: TokenBatch, device: torch.device, n_members: int)
     return update
 
 
-def ours(run: RunConfig, data: TokenBatch, device: torch.device, n_members: int, stack_size: int) -> Updates:
+def ours(run: RunConfig, data: Any, device: torch.device, n_members: int, stack_size: int) -> Updates:
     """Our engine: members in stacks of `stack_size`, one stack after another."""
     forever = replace(run.train, steps=10**6 if device.type == "cpu" else 20_000, epochs=None)
     runs = [run._replace(train=replace(forever, seed=k)) for k in range(n_members)]
-    starts = range(0, n_members, stack_size)
-    stacks = [Stack(runs[i : i + stack_size], [data] * len(runs[i : i + stack_size]), device) for i in starts]
+    parts = [runs[i : i + stack_size] for i in range(0, n_members, stack_size)]
+    stacks = [engine_of(run)(part, [data] * len(part), device) for part in parts]
 
     def update(n: int) -> None:
         for stack in stacks:
@@ -201,9 +236,9 @@ def ways(run: RunConfig, device: torch.device, n_members: int, names: list[str])
     data = training_set(run.task, run.train)
     together = n_members if device.type == "cuda" else 1
     make: dict[str, Callable[[], Way]] = {
-        EAGER: lambda: Way(EAGER, 1, hooked_transformer(run, data, device, compiled=False)),
-        TUNED: lambda: Way(TUNED, 1, hooked_transformer(run, data, device, compiled=False), True),
-        COMPILED: lambda: Way(COMPILED, 1, hooked_transformer(run, data, device, compiled=True)),
+        EAGER: lambda: Way(EAGER, 1, eager(run, data, device, compiled=False)),
+        TUNED: lambda: Way(TUNED, 1, eager(run, data, device, compiled=False), True),
+        COMPILED: lambda: Way(COMPILED, 1, eager(run, data, device, compiled=True)),
         PLAIN: lambda: Way(PLAIN, 1, plain(run, data, device)),
         VMAP: lambda: Way(f"torch.func vmap, K = {n_members}", n_members, vmap(run, data, device, n_members)),
         "ours": lambda: Way("anchorlens", 1, ours(run, data, device, 1, 1), True),
@@ -217,7 +252,7 @@ def ways(run: RunConfig, device: torch.device, n_members: int, names: list[str])
             True,
         ),
     }
-    if data.targets.dim() == 2:  # these are written for the last position alone
+    if hasattr(run.task, "loss") or data.targets.dim() == 2:  # these are written for the last position alone
         names = [name for name in names if name not in (PLAIN, VMAP)]
     return [make[name]() for name in names]
 
@@ -305,8 +340,7 @@ def measure(
     turns = take_turns(run, ways(run, device, n_members, names), device, repeats, seconds)
     rates = matrix_rates(run, device)
     limit = count_cost(run).flops / max(rates.values())
-    data = training_set(run.task, replace(run.train, n_samples=run.train.batch_size))
-    whole = not is_ragged(data.lengths, data.tokens.shape[1])
+    known = isinstance(run.model, ModelConfig) and not has_many_lengths(run)
     reference = turns[EAGER] if EAGER in turns else next(iter(turns.values()))
     rows = []
     for name, times in turns.items():
@@ -318,7 +352,7 @@ def measure(
                 "ms_per_update_and_model": 1e3 * median,
                 "ratio_to_eager": statistics.median(ratios),
                 "ratio_range": [min(ratios), max(ratios)],
-                "share_of_limit": limit / median if whole and name.startswith("anchorlens") else None,
+                "share_of_limit": limit / median if known and name.startswith("anchorlens") else None,
             }
         )
     return {
@@ -329,6 +363,14 @@ def measure(
         "limit_ms": 1e3 * limit,
         "rows": rows,
     }
+
+
+def has_many_lengths(run: RunConfig) -> bool:
+    """Whether the sequences of a batch end at different places."""
+    if hasattr(run.task, "loss"):
+        return False
+    data = training_set(run.task, replace(run.train, n_samples=run.train.batch_size))
+    return is_ragged(data.lengths, data.tokens.shape[1])
 
 
 def table(result: Mapping[str, Any]) -> Table:

@@ -88,15 +88,17 @@ def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell
     Raises:
         SystemExit: cells that failed; the message says which and why.
     """
-    out = given.sweep
-    if any(run.train.n_checkpoints for run in wanted):
-        out = out.with_name(f"{out.name}-trajectories")
     vars(given).setdefault("network", network(wanted))
-    cells = list(sweep(wanted, out, engine=given.engine))
+    cells = list(sweep(wanted, _folder(given, wanted), engine=given.engine))
     failed = [cell for cell in cells if not cell.done]
     if failed:
         raise SystemExit(f"{len(failed)} of {len(cells)} cells failed, the first: {failed[0].error}")
     return cells
+
+
+def _folder(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> Path:
+    keep = any(run.train.n_checkpoints for run in wanted)
+    return given.sweep.with_name(f"{given.sweep.name}-trajectories") if keep else given.sweep
 
 
 def as_trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell]:
@@ -105,10 +107,11 @@ def as_trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[C
     Raises:
         SystemExit: there is none.
     """
-    done = {cell.id: cell for cell in open_sweep(given.sweep) if cell.done}
+    folder = _folder(given, wanted)
+    done = {cell.id: cell for cell in open_sweep(folder) if cell.done}
     found = [(run, done[name]) for run, name in zip(wanted, cell_ids(wanted), strict=True) if name in done]
     if not found:
-        raise SystemExit(f"{given.sweep} must hold cells of this figure, and has none that is done")
+        raise SystemExit(f"{folder} must hold cells of this figure, and has none that is done")
     vars(given).setdefault("network", network([run for run, _ in found]))
     return [cell for _, cell in found]
 

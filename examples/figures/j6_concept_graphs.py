@@ -15,7 +15,9 @@ weighs beside the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -25,7 +27,7 @@ import plotly.graph_objects as go
 from anchorlens.figures import styled
 from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.files.checkpoint import load_checkpoint
-from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
+from anchorlens.probes import stable_rank
 from anchorlens.sweep import Cell, grid
 from anchorlens.tasks.concept_graphs.images import SMALL_CIRCLES, TRAINED, TUPLES, in_words
 from anchorlens.tasks.shared.sketch import Mosaic
@@ -34,10 +36,12 @@ from common import as_trained, options, trained, write
 PRESET = "concept_graphs"
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
 MEASURES = ("train", "unseen", "failure", "train_by_mask", "unseen_by_mask", "failure_by_mask")
-LAYERS = {"condition MLPs": ("concepts.",), "convolutions": ("first.", "down", "up1.", "up2.", "out.")}
+LAYERS = {"condition MLPs": r"concepts\..*\.2\.weight", "convolutions": r"(first|down|up|out).*"}
 """What the stable rank is a mean over: second layers of the MLPs, and convolutions as matrices."""
 _EACH = 2
-"""Samples of a tuple and gamma that the picture shows."""
+"""Samples of a tuple and model that a picture shows."""
+_FIRST = 100
+"""Updates before which samples are noise and are not shown."""
 
 
 def measure(cell: Cell) -> dict[str, Any]:
@@ -53,16 +57,13 @@ def measure(cell: Cell) -> dict[str, Any]:
 
 
 def ranks(cell: Cell) -> dict[str, float]:
-    """Kind of layer -> mean stable rank of its matrices, [output, all inputs], over that of a Gaussian."""
-    assert cell.path is not None
-    found: dict[str, list[float]] = {name: [] for name in LAYERS}
-    for name, weight in load_checkpoint(cell.path / "ckpt.pt").weights.items():
-        matrix = weight.flatten(1) if weight.dim() > 1 else weight
-        kind = next((kind for kind, starts in LAYERS.items() if name.startswith(starts)), None)
-        if kind is None or matrix.dim() < 2 or min(matrix.shape) < 4:  # one input, or a norm
-            continue
-        found[kind].append(stable_rank_of(matrix) / gaussian_stable_rank(*matrix.shape))
-    return {kind: fmean(values) for kind, values in found.items()}
+    """Kind of layer -> mean stable rank of its matrices, over that of a Gaussian."""
+    found = stable_rank(load_checkpoint(_folder(cell) / "ckpt.pt").build_model())
+    values = dict(zip(found.names, found.normalized, strict=True))
+    return {
+        kind: fmean(value for name, value in values.items() if re.fullmatch(pattern, name))
+        for kind, pattern in LAYERS.items()
+    }
 
 
 def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
@@ -102,23 +103,49 @@ def over_steps(rows: Sequence[dict[str, Any]]) -> go.Figure:
     return styled(figure, "Failure rate on the way (few samples each)")
 
 
-def samples(cells: Sequence[Cell]) -> go.Figure:
-    """What models of one seed draw, a row for each tuple, some columns for each gamma."""
+def samples(title: str, checkpoints: Mapping[str, Path], n: int) -> go.Figure:
+    """What models draw, all from the same noise: a row for each tuple, `n` columns for each model.
+
+    Args:
+        title: of the picture.
+        checkpoints: what stands above a model's columns -> its file.
+        n: samples of each tuple.
+    """
     by_tuple: dict[str, list[np.ndarray]] = {each: [] for each in TUPLES}
-    for cell in cells:
-        assert cell.path is not None
-        checkpoint = load_checkpoint(cell.path / "ckpt.pt")
-        task = checkpoint.task
-        found = task.samples(task.ready(checkpoint.fast_model()), n=_EACH)
+    for path in checkpoints.values():
+        checkpoint = load_checkpoint(path)
+        found = checkpoint.task.samples(checkpoint.task.ready(checkpoint.fast_model()), n=n)
         for each in TUPLES:
             by_tuple[each].append(found[each])
     rows = {
         f"{in_words(each)}{'' if each in TRAINED else ' *'}": np.concatenate(images)
         for each, images in by_tuple.items()
     }
-    gammas = ", ".join(f"{cell.fields['gamma']:g}" for cell in cells)
-    figure = drawn_sketch(Mosaic.of(f"Samples at gamma {gammas} ({_EACH} each)", "", rows))
-    return figure.update_layout(width=220 + 64 * _EACH * len(cells))
+    mosaic = Mosaic.of(title, "", rows)
+    figure = drawn_sketch(mosaic)
+    middles = [mosaic.side * n * (k + 0.5) - 0.5 for k in range(len(checkpoints))]
+    names = list(checkpoints)
+    figure.update_xaxes(visible=True, side="top", tickvals=middles, ticktext=names, ticks="", showgrid=False)
+    return figure.update_layout(width=220 + 64 * mosaic.n_columns)
+
+
+def at_the_end(cells: Sequence[Cell]) -> go.Figure:
+    """Samples of the trained models of one seed, over gamma."""
+    files = {f"gamma {cell.fields['gamma']:g}": _folder(cell) / "ckpt.pt" for cell in cells}
+    return samples("Samples (*: never trained)", files, _EACH)
+
+
+def over_training(cell: Cell) -> go.Figure:
+    """Samples of one run's checkpoints on its way."""
+    steps = {path: int(path.stem[5:]) for path in sorted((_folder(cell) / "checkpoints").glob("step_*.pt"))}
+    first = min(_FIRST, max(steps.values()))
+    files = {f"{step:,}": path for path, step in steps.items() if step >= first}
+    return samples(f"Samples at gamma {cell.fields['gamma']:g} after so many updates", files, _EACH)
+
+
+def _folder(cell: Cell) -> Path:
+    assert cell.path is not None
+    return cell.path
 
 
 def main() -> None:
@@ -128,10 +155,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6000, help="updates of every cell")
     parser.add_argument("--scope", default="all", choices=["all", "second_layers"], help="what gamma is of")
     parser.add_argument(
+        "--followed", type=float, nargs="*", default=[0.5, 0.8], help="gammas drawn over training"
+    )
+    parser.add_argument(
         "--as-trained", action="store_true", help="only the cells that are in the sweep's folder; train none"
     )
     given = parser.parse_args()
-    fields = {"steps": given.steps, "eval_every": max(1, given.steps // 6), "n_checkpoints": 0}
+    fields = {"steps": given.steps, "eval_every": max(1, given.steps // 6), "n_checkpoints": 10}
     asked = dict(given.set)
     wanted = grid(
         PRESET,
@@ -143,7 +173,15 @@ def main() -> None:
     rows = [measure(cell) for cell in cells]
     name = "j6_concept_graphs" + ("_second_layers" if given.scope == "second_layers" else "")
     first = [cell for cell in cells if cell.fields["seed"] == given.seed[0]]
-    pictures = {name: over_gamma(rows), f"{name}_steps": over_steps(rows), f"{name}_samples": samples(first)}
+    pictures = {
+        name: over_gamma(rows),
+        f"{name}_steps": over_steps(rows),
+        f"{name}_samples": at_the_end(first),
+    }
+    for cell in first:
+        gamma = cell.fields["gamma"]
+        if gamma in given.followed:
+            pictures[f"{name}_gamma_{gamma:g}".replace(".", "_")] = over_training(cell)
     numbers = {
         "steps": given.steps,
         "scope": given.scope,

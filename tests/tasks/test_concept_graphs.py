@@ -13,6 +13,8 @@ from anchorlens.cli import app
 from anchorlens.models.unet.architecture import UNetArchitecture, bounds
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.models.unet.network import UNet
+from anchorlens.probes import stable_rank
+from anchorlens.probes.shared.linalg import gaussian_stable_rank
 from anchorlens.randomness import generator
 from anchorlens.show import write_report
 from anchorlens.sweep import grid, sweep
@@ -225,7 +227,9 @@ class TestEveryWay:
         write_report([verdict], tmp_path / "page.html")
         page = (tmp_path / "page.html").read_text()
         assert "Concepts drawn right" in page and "image/png" in page
-        assert "Probes open HookedTransformers, and this model is none." in page
+        assert "the other probes open HookedTransformers, and this model is none." in page
+        assert "Stable rank" in page and "The phases by definition" not in page
+        assert "an OOD accuracy that rises" not in page
 
     def test_a_resumed_run_has_the_same_bits(self, tmp_path):
         run = preset("concept_graphs", **TINY)
@@ -253,6 +257,36 @@ class TestEveryWay:
         assert done.exit_code == 0, done.output
         stored = json.loads((tmp_path / "r" / "config.json").read_text())
         assert stored["model"]["n_feat"] == 8 and stored["task"]["kind"] == "concept_graphs"
+
+
+class TestStableRank:
+    def test_convolutions_are_matrices_of_what_a_kernel_reads_and_writes(self):
+        found = stable_rank(checkpoint_at_start().build_model())
+        shares = dict(zip(found.names, found.gaussian, strict=True))
+        assert shares["first.half1.0.weight"] == gaussian_stable_rank(3 * 9, 8)
+        assert shares["up0.0.weight"] == gaussian_stable_rank(16, 16 * 6 * 6)
+        assert shares["concepts.0.colour.2.weight"] == gaussian_stable_rank(16, 16)
+        assert not [name for name in found.names if name.startswith("concepts.0.size.0")]  # one input
+        assert found.w_q is None and "of a Gaussian's" in repr(found)
+
+    def test_one_direction_is_one(self):
+        model = checkpoint_at_start().build_model()
+        with torch.no_grad():
+            model.up1[0].weight.fill_(2.0)
+        found = stable_rank(model)
+        assert found.values[found.names.index("up1.0.weight")] == pytest.approx(1)
+
+    def test_weights_that_are_not_finite(self):
+        model = checkpoint_at_start().build_model()
+        with torch.no_grad():
+            model.out[0].weight[0] = torch.nan
+        with pytest.raises(ValueError, match="NaN or infinity in out.0.weight"):
+            stable_rank(model)
+
+
+def checkpoint_at_start():
+    """The network of a small run as it starts."""
+    return train(*preset("concept_graphs", **TINY | {"steps": 1})).checkpoint
 
 
 class TestBadInput:

@@ -29,6 +29,15 @@ def check_model(model: Any, name: str = "model") -> None:
     if not isinstance(model, nn.Module) or not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
         hint = "; try its build_model()" if hasattr(model, "build_model") else ""
         raise ValueError(f"{name} must be a HookedTransformer, got {type(model).__name__}{hint}")
+    check_finite(model, name)
+
+
+def check_finite(model: nn.Module, name: str = "model") -> None:
+    """Check that a model's weights are finite.
+
+    Raises:
+        ValueError: they hold NaN or infinity.
+    """
     for parameter_name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             raise ValueError(

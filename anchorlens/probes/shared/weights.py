@@ -1,4 +1,4 @@
-"""The weight matrices of any HookedTransformer, heads merged, as probes read them."""
+"""The weight matrices of a model, as probes read them: heads merged, convolutions unrolled."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
+
+    from anchorlens.models.unet.network import UNet
 
 
 def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row column"]]:
@@ -37,6 +39,22 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
     return {name: single(matrix.detach()) for name, matrix in matrices.items()}
 
 
+def convolution_matrices(model: UNet) -> dict[str, Float[Tensor, "row column"]]:
+    """Every convolution and linear layer of a U-Net by its parameter name, inputs as rows.
+
+    A convolution is [channels in * kernel, channels out], a transposed one [channels in, channels out *
+    kernel]: what one application of the kernel reads and writes. Layers with one input or one output have no
+    rank to measure and are left out.
+    """
+    matrices = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            matrices[f"{name}.weight"] = module.weight.flatten(1).mT
+        elif isinstance(module, nn.ConvTranspose2d):
+            matrices[f"{name}.weight"] = module.weight.flatten(1)
+    return {name: single(matrix.detach()) for name, matrix in matrices.items() if min(matrix.shape) > 1}
+
+
 def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
     """By HookedTransformer's names where it has them; of a mixture of experts, every matrix there is."""
     named = {name: getattr(mlp, name, None) for name in ("W_in", "W_gate", "W_out")}
@@ -53,10 +71,10 @@ def single(weight: Tensor) -> Tensor:
 def short_name(name: str) -> str:
     """A parameter's name as pictures show it.
 
-    >>> short_name("blocks.0.attn.W_Q")
-    '0.W_Q'
+    >>> short_name("blocks.0.attn.W_Q"), short_name("up2.0.weight")
+    ('0.W_Q', 'up2.0')
     """
-    return name.removeprefix("blocks.").replace(".attn", "").replace(".mlp", "")
+    return name.removeprefix("blocks.").removesuffix(".weight").replace(".attn", "").replace(".mlp", "")
 
 
 def merged_heads(

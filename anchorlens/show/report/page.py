@@ -11,11 +11,12 @@ from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.files.container import atomic_write
 from anchorlens.models.config import sizes
-from anchorlens.probes.registry import PROBES, checked_probes, needs_task
+from anchorlens.probes.registry import OF_ANY_NETWORK, PROBES, checked_probes, needs_task
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.frame import framed
 from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import verdict_table
+from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.two_anchor.as_task import TwoAnchor
 from anchorlens.verdict.verdict import Verdict
 
@@ -91,8 +92,9 @@ def page_html(
     n_asked = len(chosen)
     if not any(isinstance(verdict.subject.task, TwoAnchor) for verdict in verdicts):
         chosen = tuple(probe for probe in chosen if probe not in PROBES or not needs_task(probe))
-    if not any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts):
-        chosen = tuple(probe for probe in chosen if probe not in PROBES)
+    opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
+    if not opened:
+        chosen = tuple(probe for probe in chosen if probe not in PROBES or probe in OF_ANY_NETWORK)
     labels = distinct([verdict.subject.name for verdict in verdicts])
     figures = list(probe_figures(verdicts, labels, chosen))
     return framed(
@@ -102,7 +104,9 @@ def page_html(
         entries=[_entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
         summary=verdict_table(verdicts, labels),
         figures=figures,
+        opened=opened,
         without_anchors=len(chosen) < n_asked,
+        has_phases=any(has_phases(verdict.subject.task.metrics) for verdict in verdicts),
         answers=list(answer_figures(verdicts, labels)),
         training=list(training_figures(verdicts, labels)),
     )

@@ -20,7 +20,8 @@ from anchorlens.probes.own import first_sentence, what_went_wrong
 from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
-from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
+from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, TRAINING_WITHOUT_PHASES, Caption
+from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.shared.sketch import Transcript
 from anchorlens.verdict.verdict import Subject, Verdict
 
@@ -120,7 +121,9 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
         if points:
             course = Panel(label, f"{len(points)} checkpoints", trajectory(points))
         trajectories.append(course)
-    yield _figure("training_curve", CAPTIONS["training_curve"], curves)
+    phases = any(has_phases(verdict.subject.task.metrics) for verdict in verdicts)
+    caption = CAPTIONS["training_curve"] if phases else TRAINING_WITHOUT_PHASES
+    yield _figure("training_curve", caption, curves)
     if any(panel.picture is not None for panel in trajectories):
         yield _figure("trajectory", CAPTIONS["trajectory"], trajectories)
 

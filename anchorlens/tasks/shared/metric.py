@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from anchorlens.configuration import documented
@@ -39,3 +40,13 @@ class Metric:
     """What stands beside an axis of its values."""
     higher_is_better: bool | None = True
     """Whether a larger value is better; None where neither is."""
+
+
+def has_phases(metrics: Iterable[Metric]) -> bool:
+    """Whether the phases are defined for a task that measures these: train, ID and OOD accuracy.
+
+    >>> from anchorlens import AnchorTask, TextTask
+    >>> has_phases(AnchorTask().metrics), has_phases(TextTask().metrics)
+    (True, False)
+    """
+    return {"train", "id", "ood"} <= {metric.name for metric in metrics}

@@ -1,0 +1,65 @@
+"""Runs of other tasks and models, as real processes: killed with SIGKILL, resumed, and the bits compared."""
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+from sweeping import start
+
+from anchorlens import load_checkpoint
+
+SHORT = {"batch-size": 16, "log-every": 1, "eval-every": 60, "n-checkpoints": 3, "state-every-seconds": 0.02}
+RUNS = {
+    "concept_graphs": {"n-feat": 8, "n-diffusion-steps": 10, "n-samples": 64, "image-side": 24},
+    "text": {"seq-len": 32, "n-ctx": 32, "d-model": 16, "d-head": 8, "d-mlp": 16, "n-samples": 64},
+}
+STEPS = 60
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, request):
+    """The real command that trains a run of the kind."""
+    monkeypatch.setenv("ANCHORLENS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    kind, fields = request.param, dict(RUNS[request.param])
+    if kind == "text":
+        text = tmp_path / "text.txt"
+        text.write_text("".join(f"line {k} of a text\n" for k in range(4000)))
+        fields |= {"data": text, "epochs": 15}
+    else:
+        fields |= {"steps": STEPS}
+    options = [f"--{name}={value}" for name, value in {**SHORT, **fields, "threads": 1}.items()]
+    return ["train", "--preset", kind, *options]
+
+
+@pytest.mark.parametrize("command", RUNS, indirect=True)
+def test_killed_and_resumed_the_bits_are_equal(command, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    finish(start(*command, "--out", whole))
+    process = start(*command, "--out", cut)
+    while process.poll() is None and not ((cut / "state.pt").exists() and lines(cut) >= STEPS // 3):
+        time.sleep(0.002)
+    assert process.poll() is None, process.communicate()
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not (cut / "ckpt.pt").exists() and lines(cut) < STEPS
+    finish(start("train", "--resume", "--out", cut))
+    names = [path.name for path in sorted((whole / "checkpoints").iterdir())]
+    for name in ("ckpt.pt", *(f"checkpoints/{name}" for name in names)):
+        one, other = (load_checkpoint(folder / name) for folder in (whole, cut))
+        assert one.step == other.step and one.weights.keys() == other.weights.keys()
+        assert all(torch.equal(value, other.weights[name]) for name, value in one.weights.items())
+
+
+def finish(process):
+    """Wait for a command that must succeed."""
+    output = process.communicate()
+    assert process.returncode == 0, output
+
+
+def lines(folder):
+    """Lines of the log so far."""
+    log = folder / "log.jsonl"
+    return log.read_bytes().count(b"\n") if log.exists() else 0

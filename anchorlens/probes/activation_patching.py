@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.figures import COSINE, styled
+from anchorlens.figures import COSINE
 from anchorlens.models import hooks
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import checked_position
@@ -77,7 +77,8 @@ class ActivationPatching(ProbeResult):
         panels = {
             f"{change} changed": values for change, values in zip(self.changes, self.recovered, strict=True)
         }
-        figure = place_map(
+        return place_map(
+            "Activation patching, clean into corrupted",
             panels,
             self.sites,
             key_position=self.key_position,
@@ -86,7 +87,6 @@ class ActivationPatching(ProbeResult):
             scale=COSINE,
             nothing="nothing to<br>bring back",
         )
-        return styled(figure, "Activation patching, clean into corrupted", height=figure.layout.height)
 
 
 def activation_patching(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.figures import SHARE, styled
 from anchorlens.models import hooks
 from anchorlens.probes.activation_patching import SITES
 from anchorlens.probes.result import ProbeResult
@@ -78,16 +77,13 @@ class Interchange(ProbeResult):
         """Interchange accuracy by place, a panel for each kind, and where the source's own answer comes."""
         titles = ("another g", "equal g", "unseen pair")
         panels = dict(zip(titles, self.accuracies, strict=True)) | {"source's answer": self.of_source}
-        figure = place_map(
+        return place_map(
+            "Interchange accuracy by place",
             panels,
             self.sites,
             key_position=self.key_position,
             chain_length=self.chain_length,
-            colorbar="share",
-            scale=SHARE,
-            nothing="no such<br>inputs",
         )
-        return styled(figure, "Interchange accuracy by place", height=figure.layout.height)
 
 
 def interchange(

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from anchorlens.configuration import documented
-from anchorlens.figures import SHARE, styled
 from anchorlens.models import hooks
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
@@ -93,16 +92,13 @@ class NearestNeighbours(ProbeResult):
     def plot(self) -> go.Figure:
         """Shares by place, a panel for each result, and one for the target of unseen pairs."""
         panels = dict(zip(_TITLES, self.trained, strict=True)) | {"target, unseen pair": self.unseen[2]}
-        figure = place_map(
+        return place_map(
+            "Most alike input has the same result",
             panels,
             self.sites,
             key_position=self.key_position,
             chain_length=self.chain_length,
-            colorbar="share",
-            scale=SHARE,
-            nothing="no such<br>inputs",
         )
-        return styled(figure, "Most alike input has the same result", height=figure.layout.height)
 
 
 class _Inputs:

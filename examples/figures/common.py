@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import plotly.graph_objects as go
@@ -133,6 +134,23 @@ def network(wanted: Sequence[RunConfig]) -> dict[str, list[Any]]:
     }
     activations = {getattr(run.model, "activation", None) for run in wanted} - {None}
     return {**found, "activation": sorted(activations)}
+
+
+def on_its_way(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> go.Figure:
+    """A number while training, a line for each gamma: the mean over seeds.
+
+    Args:
+        rows: with `gamma`, and in `on_its_way` the values of `x` and `y`, at the same moments in all.
+        x: what grows.
+        y: what is drawn over it.
+    """
+    figure = go.Figure()
+    for gamma in sorted({row["gamma"] for row in rows}):
+        lines = [row["on_its_way"] for row in rows if row["gamma"] == gamma]
+        means = [fmean(line[k][y] for line in lines) for k in range(len(lines[0]))]
+        at = [point[x] for point in lines[0]]
+        figure.add_scatter(x=at, y=means, name=f"gamma {gamma:g}", mode="lines+markers")
+    return figure.update_layout(showlegend=True)
 
 
 def write(

@@ -69,7 +69,9 @@ def trajectory(cell: Cell) -> dict[str, list[float]]:
         model = checkpoint.build_model()
         found["step"].append(checkpoint.step)
         found["mean_abs_cosine"].append(q_condensation(model).mean_abs_cosine)
-        found["stable_rank"].append(stable_rank(model).w_q_normalized)
+        rank = stable_rank(model).w_q_normalized
+        assert rank is not None
+        found["stable_rank"].append(rank)
         found["components"].append(components_for(embedding_pca(model, cell.run.task).spectrum))
     return found
 

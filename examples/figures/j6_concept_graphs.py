@@ -26,16 +26,16 @@ import plotly.graph_objects as go
 
 from anchorlens.figures import styled
 from anchorlens.figures.sketches import drawn_sketch
-from anchorlens.files.checkpoint import load_checkpoint
+from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import stable_rank
 from anchorlens.sweep import Cell, grid
 from anchorlens.tasks.concept_graphs.images import SMALL_CIRCLES, TRAINED, TUPLES, in_words
 from anchorlens.tasks.shared.sketch import Mosaic
-from common import as_trained, options, trained, write
+from common import as_trained, on_its_way, options, trained, write
 
 PRESET = "concept_graphs"
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
-MEASURES = ("train", "unseen", "failure", "train_by_mask", "unseen_by_mask", "failure_by_mask")
+MEASURES = ("train", "unseen", "failure", "present", "train_by_mask", "unseen_by_mask", "failure_by_mask")
 LAYERS = {"condition MLPs": r"concepts\..*\.2\.weight", "convolutions": r"(first|down|up|out).*"}
 """What the stable rank is a mean over: second layers of the MLPs, and convolutions as matrices."""
 _EACH = 2
@@ -47,18 +47,20 @@ _FIRST = 100
 def measure(cell: Cell) -> dict[str, Any]:
     """What one cell comes to, at its end and on its way, and the stable ranks of its weights."""
     own = {name: cell.fields[name] for name in ("gamma", "gamma_scope", "seed")}
-    numbers = {name: cell.numbers[name] for name in MEASURES}
-    on_its_way = [
+    checkpoint = load_checkpoint(_folder(cell) / "ckpt.pt")
+    found = checkpoint.task.evaluate(checkpoint.fast_model())
+    numbers = {name: found.measure(name).value for name in MEASURES}
+    course = [
         {"step": line["step"], "failure": line["failure_rate"], "train": line["train_accuracy"]}
         for line in cell.log()
         if line.get("failure_rate") is not None
     ]
-    return {**own, **numbers, "stable_rank": ranks(cell), "on_its_way": on_its_way}
+    return {**own, **numbers, "stable_rank": ranks(checkpoint), "on_its_way": course}
 
 
-def ranks(cell: Cell) -> dict[str, float]:
+def ranks(checkpoint: Checkpoint) -> dict[str, float]:
     """Kind of layer -> mean stable rank of its matrices, over that of a Gaussian."""
-    found = stable_rank(load_checkpoint(_folder(cell) / "ckpt.pt").build_model())
+    found = stable_rank(checkpoint.build_model())
     values = dict(zip(found.names, found.normalized, strict=True))
     return {
         kind: fmean(value for name, value in values.items() if re.fullmatch(pattern, name))
@@ -72,6 +74,7 @@ def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
     titles = {
         "failure": "small circles drawn as triangles",
         "failure_by_mask": "the same by the rule on masks",
+        "present": "small circles that are there at all",
         "train": "trained tuples drawn right",
     }
     gammas = sorted({row["gamma"] for row in rows})
@@ -91,15 +94,9 @@ def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
 
 def over_steps(rows: Sequence[dict[str, Any]]) -> go.Figure:
     """Failure rate against the training step, a line for each gamma: the mean over seeds."""
-    figure = go.Figure()
-    for gamma in sorted({row["gamma"] for row in rows}):
-        lines = [row["on_its_way"] for row in rows if row["gamma"] == gamma]
-        steps = [line["step"] for line in lines[0]]
-        means = [fmean(line[k]["failure"] for line in lines) for k in range(len(steps))]
-        figure.add_scatter(x=steps, y=means, name=f"gamma {gamma:g}", mode="lines+markers")
+    figure = on_its_way(rows, "step", "failure")
     figure.update_xaxes(title="updates")
     figure.update_yaxes(title="small circles drawn as triangles", range=[-0.04, 1.04])
-    figure.update_layout(showlegend=True)
     return styled(figure, "Failure rate on the way (few samples each)")
 
 

@@ -22,7 +22,7 @@ import plotly.graph_objects as go
 from anchorlens.figures import styled
 from anchorlens.sweep import Cell, grid
 from arms import COMPLEXITY
-from common import options, trained, write
+from common import on_its_way, options, trained, write
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 DECAYS = (0.01, 0.1)
@@ -41,12 +41,12 @@ def measure(cell: Cell) -> dict[str, Any]:
     numbers = {name: cell.numbers[name] for name in MEASURES}
     complexity = {name: cell.numbers.get(name) for name in COMPLEXITY}
     each = cell.fields["batch_size"] * cell.fields["seq_len"]
-    on_its_way = [
+    course = [
         {"tokens": each * line["step"], "validation_bits": line["validation_bits"]}
         for line in cell.log()
         if line.get("validation_bits") is not None
     ]
-    return {**own, **numbers, **complexity, "on_its_way": on_its_way}
+    return {**own, **numbers, **complexity, "on_its_way": course}
 
 
 def best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[float, float]:
@@ -62,15 +62,9 @@ def best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[float, float]:
 
 def over_tokens(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
     """Bits per byte on held-out text against bytes read, a line for each gamma: the mean over seeds."""
-    figure = go.Figure()
-    for gamma in sorted({row["gamma"] for row in rows}):
-        lines = [row["on_its_way"] for row in rows if row["gamma"] == gamma]
-        tokens = [point["tokens"] for point in lines[0]]
-        means = [fmean(line[k]["validation_bits"] for line in lines) for k in range(len(tokens))]
-        figure.add_scatter(x=tokens, y=means, name=f"gamma {gamma:g}", mode="lines+markers")
+    figure = on_its_way(rows, "tokens", "validation_bits")
     figure.update_xaxes(title="bytes read")
     figure.update_yaxes(title="bits per byte on held-out text")
-    figure.update_layout(showlegend=True)
     return styled(figure, "Text, byte by byte")
 
 

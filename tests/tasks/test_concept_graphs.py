@@ -28,7 +28,7 @@ from anchorlens.tasks.concept_graphs.images import (
     nominal,
     released_order,
 )
-from anchorlens.tasks.concept_graphs.scoring import by_mask, classifier
+from anchorlens.tasks.concept_graphs.scoring import area, by_mask, classifier
 from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
 from anchorlens.tasks.kinds import read_task
 from anchorlens.training.functional import FunctionalEngine
@@ -196,7 +196,17 @@ class TestScores:
             assert (says(images.pixels.numpy()) == images.tuples).mean(axis=0).min() >= 0.99
 
     def test_a_white_image_is_nothing(self):
-        assert by_mask(np.ones((1, 3, 24, 24))).tolist() == [[-1, -1, -1]]
+        white = np.ones((1, 3, 24, 24))
+        assert by_mask(white).tolist() == [[-1, -1, -1]] and area(white).tolist() == [0]
+
+    @pytest.mark.parametrize("side", [24, 32])
+    def test_areas_are_those_of_small_shapes(self, side):
+        images = draw([*TUPLES] * 40, side, np.random.default_rng(3))
+        found, small = area(images.pixels.numpy()), images.tuples[:, 1] == 1
+        assert found[small].min() > 0.55 and found[small].max() < 1.6
+        assert found[~small].min() > 2.5 and found[~small].max() < 5.5
+        faint = 1 - 0.2 * (1 - images.pixels.numpy()[small])
+        assert area(faint).max() == 0
 
     def test_images_in_which_nothing_can_be_told_have_no_score(self):
         with pytest.raises(ValueError, match="the classifier must tell shape in 99% .* take larger images"):
@@ -205,6 +215,7 @@ class TestScores:
     def test_who_draws_right_has_no_failures_and_who_answers_small_with_triangle_has_all(self):
         right = SMALL.evaluate(oracle(SMALL), n_samples=8)
         assert [right.measure(name).value for name in ("train", "unseen", "failure")] == [1, 1, 0]
+        assert right.measure("present").value == 1
         wrong = SMALL.evaluate(oracle(SMALL, small_is_a_triangle=True), n_samples=8)
         assert [wrong.measure(name).value for name in ("train", "unseen", "failure")] == [1, 0.5, 1]
         assert wrong.measure("failure_by_mask").value == 1

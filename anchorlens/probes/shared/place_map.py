@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from anchorlens.figures import SHARE, styled
+
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
@@ -15,18 +17,20 @@ MOST_ROW_NAMES = 40
 
 
 def place_map(
+    title: str,
     panels: Mapping[str, Float[np.ndarray, "site layer pos"]],
     sites: Sequence[str],
     *,
     key_position: int,
     chain_length: int,
-    colorbar: str,
-    scale: Mapping[str, Any],
-    nothing: str,
+    colorbar: str = "share",
+    scale: Mapping[str, Any] = SHARE,
+    nothing: str = "no such<br>inputs",
 ) -> go.Figure:
     """One heatmap a panel, beside each other.
 
     Args:
+        title: above all of them.
         panels: title -> value of each place; NaN throughout where there is nothing to show.
         sites: hook names, in the order of a block.
         key_position: of the key token; the anchors follow it.
@@ -77,4 +81,4 @@ def place_map(
             figure.add_annotation(text=nothing, showarrow=False, **middle, **at)
     figure.update_yaxes(title="layer and site", row=1, col=1)
     figure.update_annotations(font_size=10)  # the subplots' titles
-    return figure.update_layout(height=min(1200, 180 + 28 * len(rows)))
+    return styled(figure, title, height=min(1200, 180 + 28 * len(rows)))

@@ -106,7 +106,7 @@ def page_html(
         figures=figures,
         opened=opened,
         without_anchors=len(chosen) < n_asked,
-        has_phases=any(has_phases(verdict.subject.task.metrics) for verdict in verdicts),
+        has_phases=any(has_phases(verdict.behaviour.metrics) for verdict in verdicts),
         answers=list(answer_figures(verdicts, labels)),
         training=list(training_figures(verdicts, labels)),
     )

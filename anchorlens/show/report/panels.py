@@ -121,7 +121,7 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
         if points:
             course = Panel(label, f"{len(points)} checkpoints", trajectory(points))
         trajectories.append(course)
-    phases = any(has_phases(verdict.subject.task.metrics) for verdict in verdicts)
+    phases = any(has_phases(verdict.behaviour.metrics) for verdict in verdicts)
     caption = CAPTIONS["training_curve"] if phases else TRAINING_WITHOUT_PHASES
     yield _figure("training_curve", caption, curves)
     if any(panel.picture is not None for panel in trajectories):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Drawn = Mapping[str, Float[np.ndarray, "sample 3 y x"]]
 
 _TRIANGLE = 1
+_PRESENT = 0.5
+"""Share of a small shape's area from which a sample shows one: the smallest that is trained has .64."""
 _SHOWN = 6
 """Samples of each tuple that a picture shows."""
 
@@ -49,6 +51,14 @@ METRICS = (
         map_caption="Samples of small circles, red and blue, that are triangles: small was only ever one.",
         higher_is_better=False,
     ),
+    Metric(
+        "present",
+        "present",
+        "Small circles that are there at all",
+        "samples of small circles that cover at least half of a small shape's area; of the others neither "
+        "rule can say what they are",
+        in_tables=False,
+    ),
     *(
         Metric(
             f"{name}_by_mask",
@@ -67,15 +77,17 @@ METRICS = (
 )
 
 
-def measures(found: Answers, second: Answers) -> dict[str, Accuracy | None]:
+def measures(found: Answers, second: Answers, areas: Mapping[str, np.ndarray]) -> dict[str, Accuracy | None]:
     """Every metric.
 
     Args:
         found: tuple -> shape, size and colour of each sample, by the classifier.
         second: the same by the rule on masks.
+        areas: tuple -> area of each sample, a small shape's being 1.
     """
     by_mask = {f"{name}_by_mask": share for name, share in _measures(second).items()}
-    return {**_measures(found), **by_mask}
+    present = np.concatenate([areas[each] >= _PRESENT for each in SMALL_CIRCLES])
+    return {**_measures(found), "present": _share(present), **by_mask}
 
 
 def mosaic(drawn: Drawn) -> Mosaic:

@@ -31,6 +31,8 @@ _GROUND = 0.3
 """Share of the darkest pixels, above the ground that the border shows, up to which a pixel belongs to it."""
 _LEAST_INK = 0.2
 """Of the darkest pixels, below which there is no shape."""
+_FULL = 0.9
+"""Ink of a pixel that is covered: of the nominal colours."""
 _DARKEST = 5
 """Pixels whose mean is full cover."""
 
@@ -92,8 +94,7 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
     side = pixels.shape[-1]
     found = np.full((len(pixels), 3), -1)
     for row, image in enumerate(pixels):
-        ink = (1 - image).max(axis=0)
-        ink = ink - np.median(np.concatenate([ink[0], ink[-1], ink[:, 0], ink[:, -1]]))
+        ink = _ink(image)
         full = np.sort(ink, axis=None)[-_DARKEST:].mean()
         if full < _LEAST_INK:
             continue
@@ -108,3 +109,26 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
             np.argmin(((colour - np.array(COLOURS)) ** 2).sum(axis=1)),
         )
     return found
+
+
+def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"]:
+    """Area that each image covers, over that of a small shape: about 1 for one, 4 for a large one.
+
+    A pixel counts by how dark it is beside full colour, and not where it is hardly darker than the ground; so
+    a shape that is faint covers little. A linear classifier must answer something for any image: an area far
+    from 1 and 4 says that it was asked about what is neither.
+
+    >>> from anchorlens.randomness import generator
+    >>> images = [draw([each] * 200, 24, generator(0, "data")) for each in ("010", "000")]
+    >>> [round(float(area(one.pixels.numpy()).mean())) for one in images]
+    [1, 4]
+    """
+    covered = np.stack([np.clip(_ink(image) / _FULL, 0, 1) for image in pixels])
+    covered[covered < _GROUND] = 0
+    return covered.sum(axis=(1, 2)) / (math.pi * (RADII[1] * pixels.shape[-1] / 2) ** 2)
+
+
+def _ink(image: Float[np.ndarray, "3 y x"]) -> Float[np.ndarray, "y x"]:
+    """How much darker than the border each pixel is, in the colour that it lacks most."""
+    ink = (1 - image).max(axis=0)
+    return ink - np.median(np.concatenate([ink[0], ink[-1], ink[:, 0], ink[:, -1]]))

@@ -24,7 +24,7 @@ from anchorlens.tasks.concept_graphs.images import (
     nominal,
 )
 from anchorlens.tasks.concept_graphs.measures import METRICS, by_tuple, measures, mosaic
-from anchorlens.tasks.concept_graphs.scoring import by_mask, classifier
+from anchorlens.tasks.concept_graphs.scoring import area, by_mask, classifier
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.metric import Metric
@@ -259,10 +259,13 @@ class ConceptGraphsTask(TaskConfig):
         drawn = self.samples(self.ready(model, seed), n=n_samples, seed=seed)
         found = {each: classifier(self.image_side, self.shift)(images) for each, images in drawn.items()}
         second = {each: by_mask(images) for each, images in drawn.items()}
+        areas = {each: area(images) for each, images in drawn.items()}
         finite = all(bool(np.isfinite(images).all()) for images in drawn.values())
         options = {"seed": seed, "n_samples": n_samples, "task": self.describe().split("\n")[0]}
         sketches = (by_tuple(found), mosaic(drawn))
-        return Measured(self.kind, METRICS, measures(found, second), finite, options, sketches, TRAINING_SET)
+        return Measured(
+            self.kind, METRICS, measures(found, second, areas), finite, options, sketches, TRAINING_SET
+        )
 
     def measure(self, model: Any, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """Shares of few samples of each tuple, by their names in a log."""

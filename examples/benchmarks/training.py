@@ -369,7 +369,7 @@ def has_many_lengths(run: RunConfig) -> bool:
     """Whether the sequences of a batch end at different places."""
     if hasattr(run.task, "loss"):
         return False
-    data = training_set(run.task, replace(run.train, n_samples=run.train.batch_size))
+    data = training_set(run.task, run.train)
     return is_ragged(data.lengths, data.tokens.shape[1])
 
 

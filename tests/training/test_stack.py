@@ -387,8 +387,10 @@ def test_bf16_rounds_and_float32_does_not():
 
 @pytest.mark.parametrize("n_queries", [9, 4, 1])
 @pytest.mark.parametrize("n_heads", [1, 3])
-def test_attention_is_torchs(n_queries, n_heads):
+@pytest.mark.parametrize("block", [64, 4, 2])
+def test_attention_is_torchs(n_queries, n_heads, block, monkeypatch):
     """The queries are those of the last positions, and each sees what stands before it."""
+    monkeypatch.setattr(attention_module, "_BLOCK", block)
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(5, n_queries, n_heads, 8, generator=generator, dtype=torch.float64) * 9
     kv = torch.randn(5, 9, 2, n_heads, 8, generator=generator, dtype=torch.float64)

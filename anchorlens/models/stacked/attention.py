@@ -1,7 +1,8 @@
 """Attention over short sequences: one product for the scores, one softmax, one mix.
 
 torch's fused kernels are made for long sequences. On nine tokens the plain products are the faster way on a
-CPU; a softmax over nine numbers is left to element-wise operations, as torch's own goes row by row.
+CPU; a softmax over nine numbers is left to element-wise operations, as torch's own goes row by row. Sequences
+of some hundred tokens are answered in blocks of queries, each of which is spared the positions behind it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _LARGEST_GRID = 65_535
 """Sequences times heads that a CUDA kernel takes at once."""
+_BLOCK = 64
+"""Queries that are answered at a time on a CPU: of 256 tokens in .6 of the time that they take at once."""
 
 
 def attention(q: Queries, kv: KeysValues) -> Queries:
@@ -34,12 +37,26 @@ def attention(q: Queries, kv: KeysValues) -> Queries:
         The mixed values, as q.
     """
     if q.device.type == "cpu":
-        return _Attention.apply(q, kv)  # pyright: ignore[reportReturnType]
+        return _in_blocks(q, kv) if q.shape[1] > _BLOCK else _at_once(q, kv)
     at_once = max(1, _LARGEST_GRID // q.shape[2])
     if len(q) <= at_once:
         return _fused(q, kv)
     parts = zip(q.split(at_once), kv.split(at_once), strict=True)
     return torch.cat([_fused(q, kv) for q, kv in parts])
+
+
+def _at_once(q: Queries, kv: KeysValues) -> Queries:
+    return _Attention.apply(q, kv)  # pyright: ignore[reportReturnType]
+
+
+def _in_blocks(q: Queries, kv: KeysValues) -> Queries:
+    """The same, a block of queries after another, each with the positions up to its last."""
+    before = kv.shape[1] - q.shape[1]
+    blocks, end = [], 0
+    for block in q.split(_BLOCK, dim=1):
+        end += block.shape[1]
+        blocks.append(_at_once(block, kv[:, : before + end]))
+    return torch.cat(blocks, dim=1)
 
 
 def _fused(q: Queries, kv: KeysValues) -> Queries:

@@ -112,7 +112,7 @@ def test_a_setting_that_never_fits_is_slower_than_one_that_does():
 def drawings(failures, *, train=0.97, seed=0):
     """Rows of one seed: gamma -> the failure rate."""
     return [
-        {"gamma": gamma, "seed": seed, "failure": failure, "train": train}
+        {"gamma": gamma, "seed": seed, "failure": failure, "circles": 1 - failure, "train": train}
         for gamma, failure in failures.items()
     ]
 
@@ -128,6 +128,12 @@ def drawings(failures, *, train=0.97, seed=0):
 def test_small_circles_over_gamma(failures, train, expected):
     found = concept_graphs({"cells": drawings(failures, train=train)})
     assert [reading.by_seed["0"] for reading in found] == [[one] for one in expected]
+
+
+def test_what_is_no_triangle_is_not_yet_a_circle():
+    """A dot or an empty image, of which a classifier says "circle"."""
+    cells = [{**row, "circles": 0.1} for row in drawings({0.5: 0.9, 0.8: 0.1})]
+    assert concept_graphs({"cells": cells})[1].by_seed["0"] == [False]
 
 
 def test_bits_over_gamma_at_each_weight_decay():

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from arms import COMPLEXITY, LARGE, SMALL
-from readings import IN_ORDER, Claims, Numbers, Reading
+from readings import HALF, IN_ORDER, Claims, Numbers, Reading
 
 Row = Mapping[str, Any]
 
@@ -200,9 +200,10 @@ def concept_graphs(numbers: Numbers) -> list[Reading]:
             "at gamma .5 at least .8 of small circles are drawn as triangles": lambda rows: [
                 row["failure"] >= FAILS for row in rows if row["gamma"] == PYTORCHS
             ],
-            "at some larger gamma at most .2 are, and .95 of trained tuples are right": lambda rows: [
+            "at some larger gamma at most .2 are, half are circles by both rules, and .95 of trained tuples "
+            "are right": lambda rows: [
                 any(
-                    row["failure"] <= SUCCEEDS and row["train"] >= DRAWN
+                    row["failure"] <= SUCCEEDS and row["circles"] >= HALF and row["train"] >= DRAWN
                     for row in rows
                     if row["gamma"] > PYTORCHS
                 )

@@ -35,7 +35,8 @@ from common import as_trained, on_its_way, options, trained, write
 
 PRESET = "concept_graphs"
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
-MEASURES = ("train", "unseen", "failure", "present", "train_by_mask", "unseen_by_mask", "failure_by_mask")
+_TWICE = ("train", "unseen", "failure")
+MEASURES = (*_TWICE, "circles", "present", *(f"{name}_by_mask" for name in _TWICE))
 LAYERS = {"condition MLPs": r"concepts\..*\.2\.weight", "convolutions": r"(first|down|up|out).*"}
 """What the stable rank is a mean over: second layers of the MLPs, and convolutions as matrices."""
 _EACH = 2
@@ -74,6 +75,7 @@ def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
     titles = {
         "failure": "small circles drawn as triangles",
         "failure_by_mask": "the same by the rule on masks",
+        "circles": "small circles drawn as circles, by both rules",
         "present": "small circles that are there at all",
         "train": "trained tuples drawn right",
     }

@@ -215,10 +215,11 @@ class TestScores:
     def test_who_draws_right_has_no_failures_and_who_answers_small_with_triangle_has_all(self):
         right = SMALL.evaluate(oracle(SMALL), n_samples=8)
         assert [right.measure(name).value for name in ("train", "unseen", "failure")] == [1, 1, 0]
-        assert right.measure("present").value == 1
+        assert right.measure("present").value == right.measure("circles").value == 1
         wrong = SMALL.evaluate(oracle(SMALL, small_is_a_triangle=True), n_samples=8)
         assert [wrong.measure(name).value for name in ("train", "unseen", "failure")] == [1, 0.5, 1]
-        assert wrong.measure("failure_by_mask").value == 1
+        assert wrong.measure("failure_by_mask").value == wrong.measure("present").value == 1
+        assert wrong.measure("circles").value == 0
         concepts, samples = wrong.sketches
         assert concepts.values[concepts.y.index("small red circle *")] == [0, 1, 1, 0]
         assert samples.array().shape == (8 * 24, 6 * 24, 3)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Answers = Mapping[str, Int[np.ndarray, "sample 3"]]
     Drawn = Mapping[str, Float[np.ndarray, "sample 3 y x"]]
 
-_TRIANGLE = 1
+_CIRCLE, _TRIANGLE = 0, 1
 _PRESENT = 0.5
 """Share of a small shape's area from which a sample shows one: the smallest that is trained has .64."""
 _SHOWN = 6
@@ -50,6 +50,13 @@ METRICS = (
         logged_as="failure_rate",
         map_caption="Samples of small circles, red and blue, that are triangles: small was only ever one.",
         higher_is_better=False,
+    ),
+    Metric(
+        "circles",
+        "circles",
+        "Small circles drawn as circles",
+        "samples of small circles that both rules take for circles, and that are there at all",
+        in_tables=False,
     ),
     Metric(
         "present",
@@ -87,7 +94,9 @@ def measures(found: Answers, second: Answers, areas: Mapping[str, np.ndarray]) -
     """
     by_mask = {f"{name}_by_mask": share for name, share in _measures(second).items()}
     present = np.concatenate([areas[each] >= _PRESENT for each in SMALL_CIRCLES])
-    return {**_measures(found), "present": _share(present), **by_mask}
+    both = [(found[each][:, 0] == _CIRCLE) & (second[each][:, 0] == _CIRCLE) for each in SMALL_CIRCLES]
+    circles = present & np.concatenate(both)
+    return {**_measures(found), "circles": _share(circles), "present": _share(present), **by_mask}
 
 
 def mosaic(drawn: Drawn) -> Mosaic:

@@ -243,6 +243,7 @@ def text(numbers: Numbers) -> list[Reading]:
 
 
 CLAIMS: Claims = {
+    "J6": ("j6_concept_graphs", concept_graphs),
     "J7A": ("j7a_scan_turn_left", scan),
     "J7B": ("j7b_cogs", cogs),
     "J7E": ("j7e_prontoqa", prontoqa),

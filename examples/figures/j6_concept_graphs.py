@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from anchorlens.figures import styled
+from anchorlens.figures import CATEGORIES, styled
 from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import stable_rank
@@ -70,7 +70,7 @@ def ranks(checkpoint: Checkpoint) -> dict[str, float]:
 
 
 def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
-    """Failure rate and the trained tuples over gamma: the mean, and a point for each seed."""
+    """What is drawn over gamma: a line through the means, and a point for each seed."""
     figure = go.Figure()
     titles = {
         "failure": "small circles drawn as triangles",
@@ -80,14 +80,14 @@ def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
         "train": "trained tuples drawn right",
     }
     gammas = sorted({row["gamma"] for row in rows})
-    for name, title in titles.items():
+    for (name, title), colour in zip(titles.items(), CATEGORIES, strict=False):
         of = {gamma: [row[name] for row in rows if row["gamma"] == gamma] for gamma in gammas}
         means = [fmean(of[gamma]) for gamma in gammas]
-        dashes = {"line": {"dash": "dash"}} if name.endswith("mask") else {}
-        figure.add_scatter(x=gammas, y=means, name=title, mode="lines+markers", **dashes)
+        line = {"color": colour, "dash": "dash" if name.endswith("mask") else "solid"}
+        figure.add_scatter(x=gammas, y=means, name=title, mode="lines", line=line)
         points = [(gamma, value) for gamma in gammas for value in of[gamma]]
         x, y = zip(*points, strict=True)
-        figure.add_scatter(x=x, y=y, mode="markers", marker={"size": 5, "color": "grey"}, showlegend=False)
+        figure.add_scatter(x=x, y=y, mode="markers", marker={"size": 7, "color": colour}, showlegend=False)
     figure.update_xaxes(title="gamma (larger: smaller initial weights)", tickvals=gammas)
     figure.update_yaxes(title="share of samples", range=[-0.04, 1.04])
     figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)

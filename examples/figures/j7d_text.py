@@ -22,12 +22,12 @@ import plotly.graph_objects as go
 from anchorlens.figures import styled
 from anchorlens.sweep import Cell, grid
 from arms import COMPLEXITY
-from common import on_its_way, options, trained, write
+from common import network, on_its_way, options, trained, write
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 DECAYS = (0.01, 0.1)
 RATES = (5e-4, 1e-3, 2e-3)
-PRESET, NETWORK = "text", {"d_model": 64, "d_head": 16, "d_mlp": 256}
+PRESET, NETWORK = "text", {"d_model": 64, "n_heads": 2, "d_head": 32, "d_mlp": 256}
 MEASURES = ("train_bits", "validation_bits", "perplexity", "gap")
 PAPERS_FLOPS = 1e20
 """Of one run of the paper, about: 6 x 4e8 parameters x 4e10 tokens."""
@@ -110,7 +110,8 @@ def main() -> None:
         return grid(PRESET, every, **{**fields, "eval_every": few})
 
     first = {"seed": [given.seed[0]], "weight_decay": [given.weight_decay[0]]}
-    tried = [measure(cell) for cell in trained(given, runs(gamma=given.gamma, lr=given.rates, **first))]
+    asked_first = runs(gamma=given.gamma, lr=given.rates, **first)
+    tried = [measure(cell) for cell in trained(given, asked_first)]
     rates = best_rates(tried)
     wanted = [
         run
@@ -118,6 +119,7 @@ def main() -> None:
         for run in runs(gamma=[gamma], lr=[rates[gamma]], weight_decay=given.weight_decay, seed=given.seed)
     ]
     cells = trained(given, wanted)
+    given.network = network([*asked_first, *wanted])
     rows = [measure(cell) for cell in cells]
     config = wanted[0].model
     n_parameters = config.n_layers * config.d_model * (4 * config.n_heads * config.d_head + 2 * config.d_mlp)

@@ -17,7 +17,7 @@ EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_e
 
 
 LATER = {"train": {"lr_decay": "cosine"}, "task": {"says": "label"}}
-"""Part -> fields that runs did not have at first, and the value that is what they did."""
+"""Part -> fields that runs did not have at first, and the value that says what they did without them."""
 
 
 def execution_fields(train: TrainConfig) -> frozenset[str]:

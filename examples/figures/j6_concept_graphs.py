@@ -8,9 +8,11 @@ tuples that were trained are drawn right at every gamma.
 
 The paper shows pictures and gives no number; here it is the share of samples of the two small circles that a
 linear classifier takes for triangles (`failure`), beside a rule on masks, and against the training step,
-since what fails might only come later. --scope second_layers scales the second layer of each condition's MLP
-alone: a first layer with one input (size, time) keeps its scale at any gamma, so that gamma changes what it
-weighs beside the others.
+since what fails might only come later. Neither rule knows an image that shows nothing: `present` are samples
+that cover enough to be a small shape, and `circles` those of them that both rules take for circles.
+
+--scope second_layers scales the second layer of each condition's MLP alone: a first layer with one input
+(size, time) keeps its scale at any gamma, so that gamma changes what it weighs beside the others.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import stable_rank
 from anchorlens.sweep import Cell, grid
-from anchorlens.tasks.concept_graphs.images import SMALL_CIRCLES, TRAINED, TUPLES, in_words
+from anchorlens.tasks.concept_graphs.images import SMALL_CIRCLES, TUPLES, marked
 from anchorlens.tasks.shared.sketch import Mosaic
 from common import as_trained, on_its_way, options, trained, write
 
@@ -116,10 +118,7 @@ def samples(title: str, checkpoints: Mapping[str, Path], n: int) -> go.Figure:
         found = checkpoint.task.samples(checkpoint.task.ready(checkpoint.fast_model()), n=n)
         for each in TUPLES:
             by_tuple[each].append(found[each])
-    rows = {
-        f"{in_words(each)}{'' if each in TRAINED else ' *'}": np.concatenate(images)
-        for each, images in by_tuple.items()
-    }
+    rows = {marked(each): np.concatenate(images) for each, images in by_tuple.items()}
     mosaic = Mosaic.of(title, "", rows)
     figure = drawn_sketch(mosaic)
     middles = [mosaic.side * n * (k + 0.5) - 0.5 for k in range(len(checkpoints))]

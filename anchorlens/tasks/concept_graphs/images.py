@@ -42,7 +42,8 @@ N_CONDITIONS = 6
 """Numbers that say what to draw: two for the shape, one for the size, three for the colour."""
 _COLOUR_JITTER, _RADIUS_JITTER, _NOISE = 0.1, 0.06, 1e-3
 _SIZE_UNIT = 4.4
-"""What a radius is multiplied by as a condition: about the sizes of the released code, 2.6 and 1.3."""
+"""What a radius is multiplied by as a condition: a large shape is told as 2.6, as in the released code, and a
+small one as 1.3 (1.6 there)."""
 _SIDE = math.sqrt(4 * math.pi / math.sqrt(3))
 """Of an equilateral triangle with the area of a circle of radius 1."""
 _HEIGHT = _SIDE * math.sqrt(3) / 2
@@ -76,6 +77,15 @@ def in_words(each: str) -> str:
     """
     shape, size, colour = (WORDS[concept][int(digit)] for concept, digit in zip(CONCEPTS, each, strict=True))
     return f"{size} {colour} {shape}"
+
+
+def marked(each: str) -> str:
+    """A tuple in words, with a star if it is never trained.
+
+    >>> marked("010"), marked("000")
+    ('small red circle *', 'large red circle')
+    """
+    return f"{in_words(each)}{' *' if each in UNSEEN else ''}"
 
 
 def released_order(each: str) -> str:

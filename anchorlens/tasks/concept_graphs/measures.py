@@ -1,4 +1,4 @@
-"""What is measured of a model's samples: right concepts, and small circles that are triangles."""
+"""What is measured of a model's samples: right concepts, and what becomes of small circles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.tasks.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TRAINED, TUPLES, in_words
+from anchorlens.tasks.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TRAINED, TUPLES, UNSEEN, marked
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.sketch import Grid, Mosaic
@@ -48,7 +48,7 @@ METRICS = (
         "Small circles drawn as triangles",
         "samples of small circles, which are never trained, that are triangles",
         logged_as="failure_rate",
-        map_caption="Samples of small circles, red and blue, that are triangles: small was only ever one.",
+        map_caption="Samples of small circles that are triangles. In training every small shape was one.",
         higher_is_better=False,
     ),
     Metric(
@@ -105,12 +105,8 @@ def mosaic(drawn: Drawn) -> Mosaic:
         "Samples",
         "What the model draws, a row for each tuple; * marks those that were never trained. The same noise "
         "in every row.",
-        {_name(each): drawn[each][:_SHOWN] for each in TUPLES},
+        {marked(each): drawn[each][:_SHOWN] for each in TUPLES},
     )
-
-
-def _name(each: str) -> str:
-    return f"{in_words(each)}{'' if each in TRAINED else ' *'}"
 
 
 def _right(each: str, found: np.ndarray) -> np.ndarray:
@@ -123,7 +119,7 @@ def _measures(found: Mapping[str, np.ndarray]) -> dict[str, Accuracy | None]:
     joint = {each: _right(each, one).all(axis=1) for each, one in found.items()}
     return {
         "train": _share(np.concatenate([joint[each] for each in TRAINED])),
-        "unseen": _share(np.concatenate([joint[each] for each in TUPLES if each not in TRAINED])),
+        "unseen": _share(np.concatenate([joint[each] for each in UNSEEN])),
         "failure": _share(np.concatenate([found[each][:, 0] == _TRIANGLE for each in SMALL_CIRCLES])),
     }
 
@@ -145,6 +141,6 @@ def by_tuple(found: Answers) -> Grid:
         x_title="concept",
         y_title="tuple",
         x=[*CONCEPTS, "all"],
-        y=[_name(each) for each in reversed(TUPLES)],
+        y=[marked(each) for each in reversed(TUPLES)],
         values=rows[::-1],
     )

@@ -18,6 +18,7 @@ from anchorlens.tasks.concept_graphs.images import (
     N_CONDITIONS,
     TRAINED,
     TUPLES,
+    UNSEEN,
     Images,
     draw,
     in_words,
@@ -36,14 +37,11 @@ if TYPE_CHECKING:
 
 N_SAMPLES, QUICKLY = 64, 8
 """Samples of each tuple that `evaluate` draws, unless it is told another number, and `measure`."""
-_SHOWN = 6
-"""Samples of each tuple that a picture shows."""
 _SETTLING, _SETTLING_BATCH = 16, 128
 """Batches on which BatchNorm is settled, and images in each."""
 _AT_ONCE = 256
 """Samples drawn at a time by a model whose size is not known."""
 _CHANNELS = 3
-_TRIANGLE = 1
 
 
 @documented
@@ -239,6 +237,9 @@ class ConceptGraphsTask(TaskConfig):
     ) -> Measured:
         """Which shapes, sizes and colours it draws, by a linear classifier and by a rule on masks.
 
+        A classifier has to answer something for any image. So it is measured too how many small circles cover
+        enough to be a shape at all (`present`), and which of these both rules call circles (`circles`).
+
         Args:
             model: a checkpoint's `fast_model()`, or a network in evaluation mode.
             training_set: checked, and not asked: every sample is new.
@@ -284,7 +285,7 @@ class ConceptGraphsTask(TaskConfig):
 
     def describe(self) -> str:
         """In words: what is trained, and what is left out."""
-        unseen = ", ".join(in_words(each) for each in TUPLES if each not in TRAINED)
+        unseen = ", ".join(in_words(each) for each in UNSEEN)
         return (
             f"Concept Graphs: draw a shape, size and colour in {self.image_side} x {self.image_side} "
             f"pixels, by diffusion in {self.n_diffusion_steps} steps.\n"

@@ -32,7 +32,7 @@ from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import stable_rank
 from anchorlens.sweep import Cell, grid
 from anchorlens.tasks.concept_graphs.images import SMALL_CIRCLES, TUPLES, marked
-from anchorlens.tasks.shared.sketch import Mosaic
+from anchorlens.tasks.shared.sketch import Grid, Mosaic
 from common import as_trained, on_its_way, options, trained, write
 
 PRESET = "concept_graphs"
@@ -53,12 +53,14 @@ def measure(cell: Cell) -> dict[str, Any]:
     checkpoint = load_checkpoint(_folder(cell) / "ckpt.pt")
     found = checkpoint.task.evaluate(checkpoint.fast_model())
     numbers = {name: found.measure(name).value for name in MEASURES}
+    (by_tuple,) = (one for one in found.sketches if isinstance(one, Grid))
+    shares = {each: row[-1] for each, row in zip(reversed(TUPLES), by_tuple.values, strict=True)}
     course = [
         {"step": line["step"], "failure": line["failure_rate"], "train": line["train_accuracy"]}
         for line in cell.log()
         if line.get("failure_rate") is not None
     ]
-    return {**own, **numbers, "stable_rank": ranks(checkpoint), "on_its_way": course}
+    return {**own, **numbers, "by_tuple": shares, "stable_rank": ranks(checkpoint), "on_its_way": course}
 
 
 def ranks(checkpoint: Checkpoint) -> dict[str, float]:

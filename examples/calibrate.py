@@ -24,7 +24,16 @@ from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.calibration import FORMAT_VERSION, from_dict
 from calibration import held_out
 from calibration.curve import selective_curve
-from calibration.fit import BY_DECODING, BY_PROBES, EARLY, QUESTIONS, fit, left_out, widening_of
+from calibration.fit import (
+    BY_DECODING,
+    BY_PROBES,
+    QUESTIONS,
+    fit,
+    left_out,
+    of_early,
+    of_trained,
+    widening_of,
+)
 from calibration.runs import MOMENTS
 from zoo import TABLE
 
@@ -45,20 +54,15 @@ def content(zoo: Any) -> tuple[dict[str, Any], dict[str, list[held_out.Said]]]:
     ways = {"by_decoding": BY_DECODING, "by_probes": BY_PROBES}
     models, said = {}, {}
     for name, readings in ways.items():
-        probabilities = left_out(ends, readings)
+        evidence = of_trained(ends, readings)
+        probabilities = left_out(ends, evidence)
         least = least_probability(held_out.left_out_said(ends, probabilities, 0))
-        models[name] = {"least_probability": least, **fit(ends, readings)}
+        models[name] = {"least_probability": least, **fit(ends, evidence)}
         said[name] = held_out.left_out_said(ends, probabilities, least)
-    early = {
-        str(moment): fit(
-            fitted[fitted["moment"] == moment].reset_index(drop=True),
-            EARLY,
-            tuple(QUESTIONS),
-            any_direction=True,
-        )
-        for moment in MOMENTS
-        if moment < 1
-    }
+    early = {}
+    for moment in (one for one in MOMENTS if one < 1):
+        rows = fitted[fitted["moment"] == moment].reset_index(drop=True)
+        early[str(moment)] = fit(rows, of_early(rows), tuple(QUESTIONS))
     calibrated = {
         "format_version": FORMAT_VERSION,
         "provenance": {

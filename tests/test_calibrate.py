@@ -104,7 +104,7 @@ class TestVote:
 
 class TestFit:
     def test_it_finds_what_answers_each_question(self, rows):
-        content = fit.fit(rows, fit.BY_DECODING)
+        content = fit.fit(rows, fit.of_trained(rows, fit.BY_DECODING))
         for which, column in SAYS.items():
             votes = content["questions"][which]["votes"]
             measurement, field = column.rsplit(".", 1)
@@ -117,7 +117,7 @@ class TestFit:
         assert np.mean([one.right for one in said]) > 0.95
 
     def test_what_sees_unseen_pairs_is_left_to_the_verdict_by_decoding(self, rows):
-        content = fit.fit(rows, fit.BY_PROBES)
+        content = fit.fit(rows, fit.of_trained(rows, fit.BY_PROBES))
         seen = {r.name for r in READINGS if r.sees == "unseen pairs"}
         assert seen and not seen & set(content["ranges"])
         assert not any(seen & set(one["votes"]) for one in content["questions"].values())
@@ -173,7 +173,7 @@ class TestCalibrate:
         assert held_out.selective_table(said).row_count == 6
         assert held_out.question_table(ends, content).row_count == 3 * 4
         assert held_out.weight_table(content).row_count == len(READINGS)
-        assert held_out.early_table(zoo, model.early).row_count == 3
+        assert held_out.early_table(zoo, model.early).row_count == 2 * 3
         figure = selective_curve(said)
         assert [trace.name for trace in figure.data] == ["a", "b"] and figure.data[0].x[-1] == 1
 

@@ -189,7 +189,7 @@ CAPTIONS: Mapping[str, Caption] = {
     "trajectory": Caption(
         "Trajectory and forecast",
         "Above, the accuracies of each checkpoint of the run; below, the probability of each final phase "
-        "that is read from that checkpoint's inside alone.",
+        "that is read from that checkpoint's inside and the phase it has then.",
     ),
 }
 """Picture (every probe by its name, and the report's own) -> its heading and how it is read."""

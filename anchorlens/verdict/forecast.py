@@ -1,4 +1,4 @@
-"""The early verdict: the phase a run will end in, from the inside of its early checkpoints."""
+"""The early verdict: the phase a run will end in, from the inside and the answers of early checkpoints."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.mechanism import is_of_the_papers, shape_of
+from anchorlens.verdict.questions import answered_now
 from anchorlens.verdict.readings import take_readings
 
 _MOST_CELLS, _MOST_TRAIN = 2048, 1024
@@ -37,8 +38,9 @@ class TrajectoryPoint:
     now: str
     """Its phase by behaviour now, a label such as `Phase 1` or `undecided: underfit`."""
     forecast: Mapping[str, float] | None
-    """Label of the final phase, or `undecided`, -> probability, from readings alone; None where there is no
-    early verdict: at other fractions than those calibrated, or for a task unlike the zoo's."""
+    """Label of the final phase, or `undecided`, -> probability, from readings and the phase it has now;
+    None where there is no early verdict: at other fractions than those calibrated, or for a task unlike the
+    zoo's."""
 
     @property
     def expected(self) -> str | None:
@@ -96,7 +98,7 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
         id=id.value,
         ood=None if ood is None else ood.value,
         now=behaviour.phase.label,
-        forecast=_forecast(checkpoint, fraction),
+        forecast=_forecast(checkpoint, fraction, behaviour.phase.label),
     )
 
 
@@ -108,7 +110,7 @@ def sampled_behaviour(checkpoint: Checkpoint) -> Evaluation:
     return checkpoint.evaluate(**own)
 
 
-def _forecast(checkpoint: Checkpoint, fraction: float) -> dict[str, float] | None:
+def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, float] | None:
     if not isinstance(checkpoint.task, AnchorTask):
         return None
     fitted = calibration().early_model(fraction) if fraction < 1 else None
@@ -118,4 +120,5 @@ def _forecast(checkpoint: Checkpoint, fraction: float) -> dict[str, float] | Non
         values = take_readings(checkpoint.build_model(), checkpoint.task, early=True)
     except ValueError:
         return None
-    return fitted.probabilities(values, calibration().widened(shape_of(checkpoint.model) or {}))
+    widened = calibration().widened(shape_of(checkpoint.model) or {})
+    return fitted.probabilities({**values, **answered_now(now)}, widened)

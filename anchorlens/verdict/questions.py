@@ -41,6 +41,22 @@ ENDS: Mapping[str, tuple[tuple[Question, bool], ...]] = {
 Values = Mapping[str, float | None]
 
 
+def answered_now(label: str) -> dict[str, float]:
+    """What a run's phase by behaviour answers at this moment: a value for each question, 1 for yes, 0 for no.
+
+    The early verdict takes them as readings beside those of the inside.
+
+    Args:
+        label: of the phase now; any that is no phase's is taken for undecided.
+
+    >>> answered_now("Phase 1")
+    {'now comes to a phase': 1.0, 'now generalises': 0.0}
+    >>> answered_now("undecided: underfit")
+    {'now comes to a phase': 0.0}
+    """
+    return {f"now {which}": float(yes) for which, yes in ENDS.get(label, ENDS[UNDECIDED])}
+
+
 @documented
 @dataclass(frozen=True)
 class Vote:

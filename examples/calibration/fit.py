@@ -19,7 +19,7 @@ from anchorlens.tasks.shared.phases import (
     LABELS,
     OOD_THRESHOLD,
 )
-from anchorlens.verdict.questions import Answer, Question, QuestionModel
+from anchorlens.verdict.questions import Answer, Question, QuestionModel, answered_now
 from anchorlens.verdict.readings import COSTLY, READINGS, Reading
 
 STRENGTHS = (1.0, 3.0, 10.0, 30.0)
@@ -90,23 +90,49 @@ def values_of(rows: Table, readings: Sequence[Reading] = READINGS) -> Table:
     return pd.DataFrame(found, index=rows.index, dtype=float)
 
 
+def now_of(rows: Table) -> Table:
+    """What the behaviour of runs answers at their moment: a row for each, NaN where it answers nothing."""
+    return pd.DataFrame([answered_now(label) for label in rows["now"]], index=rows.index, dtype=float)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a fit of some runs may go by."""
+
+    values: Table
+    """A row for each run, a column for each reading."""
+    signs: Callable[[Question], Mapping[str, int]]
+    """Question -> reading -> the direction in which it speaks for yes, 0 for either, as the data say."""
+
+
+def of_trained(rows: Table, readings: Sequence[Reading]) -> Evidence:
+    """Readings of trained models; each may speak in its own direction alone."""
+    return Evidence(values_of(rows, readings), lambda which: signs_of(readings, which))
+
+
+def of_early(rows: Table, *, inside_alone: bool = False) -> Evidence:
+    """Readings of models on their way, and the phase that each has then.
+
+    What a reading means of a trained model it need not mean of one on its way, so each may speak for or
+    against every answer.
+    """
+    inside = values_of(rows, EARLY)
+    values = inside if inside_alone else inside.join(now_of(rows))
+    return Evidence(values, lambda which: dict.fromkeys(values, 0))
+
+
 def fit(
-    rows: Table,
-    readings: Sequence[Reading],
-    questions: Sequence[Question] = OF_A_TRAINED_MODEL,
-    *,
-    any_direction: bool = False,
+    rows: Table, evidence: Evidence, questions: Sequence[Question] = OF_A_TRAINED_MODEL
 ) -> dict[str, Any]:
     """A model of some questions, as JSON data.
 
     Args:
         rows: of the runs it is fit on, one each.
-        readings: what it may go by.
+        evidence: of the same runs.
         questions: which.
-        any_direction: whether every reading may speak for or against every answer, as the data say.
     """
-    values = values_of(rows, readings)
-    answers = {which: fit_question(rows, values, readings, which, any_direction)[0] for which in questions}
+    values = evidence.values
+    answers = {which: fit_question(rows, evidence, which)[0] for which in questions}
     labels = {label: rows["label"] == label for label in LABELS}
     ranges = {
         name: {
@@ -119,21 +145,13 @@ def fit(
     return {"questions": answers, "ranges": ranges}
 
 
-def fit_question(
-    rows: Table,
-    values: Table,
-    readings: Sequence[Reading],
-    which: Question,
-    any_direction: bool = False,
-) -> tuple[dict[str, Any], np.ndarray]:
+def fit_question(rows: Table, evidence: Evidence, which: Question) -> tuple[dict[str, Any], np.ndarray]:
     """Intercept and votes of one question, and the log-odds of every run from a fit without its seed.
 
     Penalty and temperature are chosen by the runs that are asked, each from a fit without its seed.
     """
     of, yes = asked(rows, which)
-    signs = signs_of(readings, which)
-    if any_direction:
-        signs = dict.fromkeys((reading.name for reading in readings), 0)
+    values, signs = evidence.values, evidence.signs(which)
     left_out = left_out_log_odds(values, of, yes, rows["seed"].to_numpy(), signs)
     strength = min(STRENGTHS, key=lambda one: loss(left_out[one][of], yes[of]))
     chosen = left_out[strength]
@@ -273,12 +291,11 @@ def loss(log_odds: np.ndarray, yes: np.ndarray) -> float:
     return total_loss(log_odds, yes) / len(yes)
 
 
-def left_out(rows: Table, readings: Sequence[Reading]) -> list[dict[str, float]]:
+def left_out(
+    rows: Table, evidence: Evidence, questions: Sequence[Question] = OF_A_TRAINED_MODEL
+) -> list[dict[str, float]]:
     """Probabilities of every run from fits without its seed; the penalties are those of the whole fit."""
-    values = values_of(rows, readings)
-    odds: dict[Question, np.ndarray] = {}
-    for which in OF_A_TRAINED_MODEL:
-        odds[which] = fit_question(rows, values, readings, which)[1]
+    odds = {which: fit_question(rows, evidence, which)[1] for which in questions}
     found = []
     for k in range(len(rows)):
         answers: dict[Any, Answer] = {which: Answer(float(of[k]), {}) for which, of in odds.items()}
@@ -296,13 +313,14 @@ def widening_of(rows: Table, readings: Sequence[Reading]) -> float:
 
     Left out are each width, each depth and each variant in turn.
     """
-    values = values_of(rows, readings)
+    evidence = of_trained(rows, readings)
     log_odds, answers = [], []
     for which in OF_A_TRAINED_MODEL:
         of, yes = asked(rows, which)
-        content, _ = fit_question(rows, values, readings, which)
+        content, _ = fit_question(rows, evidence, which)
         for name in ("d_model", "n_layers", "variant"):
-            found = left_out_log_odds(values, of, yes, rows[name].to_numpy(), signs_of(readings, which))
+            shapes = rows[name].to_numpy()
+            found = left_out_log_odds(evidence.values, of, yes, shapes, evidence.signs(which))
             log_odds.append(found[content["penalty"]][of] / content["temperature"])
             answers.append(yes[of])
     everything, right = np.concatenate(log_odds), np.concatenate(answers)

@@ -23,8 +23,11 @@ from calibration.fit import (
     BY_PROBES,
     OF_A_TRAINED_MODEL,
     QUESTIONS,
+    fit,
     given,
+    left_out,
     log_odds_of,
+    of_early,
     values_of,
 )
 from calibration.fit import Table as Rows
@@ -257,18 +260,34 @@ def weight_table(content: Mapping[str, Any]) -> Table:
 
 
 def early_table(rows: Rows, early: Mapping[float, QuestionModel]) -> Table:
-    """How often the early verdict, and the behaviour of that moment, have the end right; held out."""
-    found = _table("steps taken", "runs", "early verdict: same end", "behaviour then: same end")
+    """How often the early verdict has the end right, and how often each of its two parts alone.
+
+    Of the seeds that it is fit on, each from a fit without it; and of what is held out.
+    """
+    columns = ("early verdict: same end", "the inside alone", "the behaviour then alone")
+    found = _table("steps taken", "of", "runs", *columns)
+    questions = tuple(QUESTIONS)
     for moment, model in early.items():
-        there = rows[(rows["moment"] == moment) & (rows["group"] != "fit")]
-        values = values_of(there)
-        hits = now = 0
-        for index, row in there.iterrows():
-            probabilities = model.probabilities(given(values.loc[index]))
-            hits += _end(row["label"]) == _most_probable(probabilities)
-            now += _end(row["label"]) == _end(row["now"])
-        n = len(there)
-        found.add_row(f"{moment:.0%}", str(n), interval(hits, n), interval(now, n))
+        then = rows[rows["moment"] == moment]
+        mine = then[then["group"] == "fit"].reset_index(drop=True)
+        others = then[then["group"] != "fit"]
+        inside = QuestionModel.from_dict(fit(mine, of_early(mine, inside_alone=True), questions))
+        values = [given(row) for _, row in of_early(others).values.iterrows()]
+        said = {
+            "fitted seeds, each left out": (
+                mine,
+                left_out(mine, of_early(mine), questions),
+                left_out(mine, of_early(mine, inside_alone=True), questions),
+            ),
+            ALL: (others, *([one.probabilities(row) for row in values] for one in (model, inside))),
+        }
+        for title, (runs, *probabilities) in said.items():
+            ends = [_end(label) for label in runs["label"]]
+            guesses = [[_most_probable(one) for one in some] for some in probabilities]
+            guesses.append([_end(label) for label in runs["now"]])
+            hits = [sum(a == b for a, b in zip(ends, some, strict=True)) for some in guesses]
+            cells = (interval(one, len(ends)) for one in hits)
+            found.add_row(f"{moment:.0%}", title, str(len(ends)), *cells)
     return found
 
 

@@ -72,6 +72,16 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values) - half, fmean(values) + half
 
 
+def mean_and_interval(values: Sequence[float], digits: int | None = 2) -> str:
+    """The mean and its 95 % interval.
+
+    >>> mean_and_interval([1.0, 2.0, 3.0, 4.0])
+    '2.50 [.45, 4.55]'
+    """
+    low, high = (number(end, digits) for end in interval(values))
+    return f"{number(fmean(values), digits)} [{low}, {high}]"
+
+
 def each(values: Values, digits: int | None = 2) -> str:
     """Every seed's value; of more than three seeds the mean and its 95 % interval.
 
@@ -82,8 +92,7 @@ def each(values: Values, digits: int | None = 2) -> str:
     known = [float(value) for value in listed if value is not None]
     if len(known) <= FEW:
         return one_by_one(listed, digits)
-    low, high = (number(end, digits) for end in interval(known))
-    return f"{number(fmean(known), digits)} [{low}, {high}]"
+    return mean_and_interval(known, digits)
 
 
 def one_by_one(values: Values, digits: int | None = 2) -> str:

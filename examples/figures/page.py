@@ -25,6 +25,7 @@ from typing import Any
 import jinja2
 
 import numerals
+import trends
 from claims_c import CLAIMS as OF_2405_05409
 from claims_j import CLAIMS as OF_2501_08537
 from claims_tasks import CLAIMS as OF_TASKS
@@ -253,7 +254,10 @@ def written(template: Path = TEMPLATE) -> str:
     own = (network, rule, flat, where, get, of, has, gamma, random_cosine)
     styles = (numerals.number, numerals.short, numerals.percent, numerals.joined)
     over_seeds = (numerals.each, numerals.each_percent, numerals.one_by_one)
-    environment.filters |= {function.__name__: function for function in (*own, *styles, *over_seeds)}
+    over_cells = (trends.trend, trends.difference)
+    environment.filters |= {
+        function.__name__: function for function in (*own, *styles, *over_seeds, *over_cells)
+    }
     environment.filters |= {
         "mean": statistics.fmean,
         "solved": lambda run: f"{run['solution'] or '-'} ({numerals.short(run['lr'])})",

@@ -499,7 +499,7 @@ def test_concept_graphs_are_asked_over_gamma_and_on_the_way(tmp_path, monkeypatc
         assert [line["step"] for line in one["on_its_way"]] == [1, 2]
         assert 0 <= one["failure"] <= 1 and set(one["stable_rank"]) == set(j6_concept_graphs.LAYERS)
         assert all(0.3 < rank < 2 for rank in one["stable_rank"].values())
-        trained = [one["by_tuple"][each] for each in TRAINED]
+        trained = [one["by_tuple"][each]["all"] for each in TRAINED]
         assert sum(trained) / len(trained) == pytest.approx(one["train"])
     names = ("", "_steps", "_samples", "_gamma_0_5", "_gamma_0_8")
     assert pictures == {f"j6_concept_graphs{name}" for name in names}

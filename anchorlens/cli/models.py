@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.options import ConfigOfBare, OwnProbes, TrainData, check_can_write, check_config
-from anchorlens.cli.train_data import training_sets
+from anchorlens.cli.options import (
+    ConfigOfBare,
+    OwnProbes,
+    TaskFiles,
+    TrainData,
+    check_can_write,
+    check_config,
+)
+from anchorlens.cli.train_data import moved, training_sets
 from anchorlens.cli.unreadable import reading_checkpoint
 from anchorlens.configuration import check_number
 from anchorlens.foreign import read_json, shown
@@ -35,6 +43,7 @@ def evaluate_command(
     seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     train_data: TrainData = None,
+    data: TaskFiles = None,
     config: ConfigOfBare = None,
 ) -> None:
     """Measure what a checkpoint answers, and name its phase by definition."""
@@ -46,7 +55,7 @@ def evaluate_command(
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
         opened = open_checkpoint(checkpoint, config=config)
-    loaded = opened.checkpoint
+    loaded = dataclasses.replace(opened.checkpoint, task=moved(opened.checkpoint.task, data))
     for note in opened.notes:
         say(note)
     given = training_sets([checkpoint], train_data, config)

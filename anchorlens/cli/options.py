@@ -17,6 +17,9 @@ from anchorlens.foreign import printable, shown
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
+_SEVERAL = ("data",)
+"""Fields of paths, of which an option takes one at a time."""
+
 OwnProbes = Annotated[
     list[Path] | None,
     typer.Option(
@@ -42,6 +45,16 @@ TrainData = Annotated[
         exists=True,
         dir_okay=False,
         readable=False,
+    ),
+]
+
+
+TaskFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        help="Where the files of the checkpoints' task lie now, if they were moved: of text its files, of "
+        "cogs its folder. May be given more than once.",
     ),
 ]
 
@@ -96,6 +109,9 @@ def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
             panel = f"{part} ({cls.__name__})"
             option = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False)
             kind = str if axes else _option_type(types)
+            if name in _SEVERAL and not axes:
+                kind, text = list[str], f"{text} May be given more than once."
+                option = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False)
             hint = Annotated[kind | None, option]
             parameters.append(inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=hint))
     return parameters
@@ -136,11 +152,17 @@ def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
     types = {"kind": (str,)}
     types |= {name: kinds for _, cls in part_classes() for name, kinds in field_types(cls).items()}
+    fields = {name: _joined(value) for name, value in fields.items()}
     return {
         name: read_json(name, value) if isinstance(value, str) and _is_json(types[name]) else value
         for name, value in fields.items()
         if value is not None
     }
+
+
+def _joined(value: Any) -> Any:
+    """Several paths as a field has them, and everything else as it is; None where there are none."""
+    return os.pathsep.join(value) or None if isinstance(value, list) else value
 
 
 def read_json(name: str, text: str) -> Any:

@@ -1,13 +1,33 @@
-"""`--train-data`: training data for the checkpoints that do not carry their own."""
+"""`--train-data` and `--data`: what checkpoints were trained on, and where the files of their tasks lie."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from anchorlens.runs.identity import places
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
+
+
+def moved(task: Any, data: Sequence[str] | None) -> Any:
+    """A task whose files lie elsewhere now, the same otherwise.
+
+    Raises:
+        ValueError: it is of no files.
+    """
+    if not data:
+        return task
+    if "data" not in places(task):
+        raise ValueError(
+            f"--data says where the files of a task lie (text, cogs), and the task {task.kind} has none; "
+            "leave it out"
+        )
+    return dataclasses.replace(task, data=os.pathsep.join(data))
 
 
 def training_sets(

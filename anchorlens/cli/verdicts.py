@@ -16,8 +16,15 @@ from anchorlens.cli.errors import (
     one_line_errors,
     say,
 )
-from anchorlens.cli.options import ConfigOfBare, OwnProbes, TrainData, check_can_write, check_config
-from anchorlens.cli.train_data import training_sets
+from anchorlens.cli.options import (
+    ConfigOfBare,
+    OwnProbes,
+    TaskFiles,
+    TrainData,
+    check_can_write,
+    check_config,
+)
+from anchorlens.cli.train_data import moved, training_sets
 from anchorlens.cli.unreadable import unreadable_message
 from anchorlens.configuration import check_number
 
@@ -34,6 +41,7 @@ def classify_command(
     ],
     config: ConfigOfBare = None,
     train_data: TrainData = None,
+    data: TaskFiles = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object for each checkpoint, a line each.")
     ] = False,
@@ -61,6 +69,7 @@ def classify_command(
     from anchorlens.training.numerics import choose_device
 
     choose_device(device)
+    from anchorlens.files.importers import open_checkpoint
     from anchorlens.probes import with_own
 
     probes = with_own(own or [])
@@ -72,7 +81,9 @@ def classify_command(
     verdicts, unreadable = [], 0
     for path in checkpoints:
         try:
-            verdict = classify(path, config=config, training_set=given.get(path), device=device, seed=seed)
+            task = moved(open_checkpoint(path, config=config).checkpoint.task, data) if data else None
+            training_set = given.get(path)
+            verdict = classify(path, task, config=config, training_set=training_set, device=device, seed=seed)
         except (ValueError, OSError, MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and not is_out_of_memory(error):
                 raise

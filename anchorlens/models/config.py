@@ -170,7 +170,8 @@ class ModelConfig(Config):
         ):
             if have < need:
                 raise ValueError(
-                    f"the task needs {name} >= {need}, got {have}; try ModelConfig.for_task(task)"
+                    f"the task needs {name} >= {need}, got {have}; set {name} to {need} "
+                    "(ModelConfig.for_task(task) does)"
                 )
 
     def gamma_of(self, part: Part) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_choice
+from anchorlens.foreign import shown
 from anchorlens.probes.activation_patching import activation_patching
 from anchorlens.probes.attention_patterns import attention_patterns
 from anchorlens.probes.embedding_pca import embedding_pca
@@ -145,6 +146,8 @@ def apply(
     parameters = inspect.signature(probe).parameters
     known = tuple(name for name in parameters if name not in ("model", "task", "initial"))
     for name in options:
+        if not known:
+            raise ValueError(f"{probe.__name__} has no options, got {shown(name)}; leave it out")
         check_choice(f"an option of {probe.__name__}", name, known)
     if task is None and needs_task(probe):
         without = ", ".join(each.__name__ for each in PROBES if not needs_task(each))

@@ -35,9 +35,14 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     """Part (task, model, train) -> the fields that decide the weights, JSON-ready."""
     values = _without(run.to_dict(), execution_fields(run.train))
-    fields: Mapping[str, dataclasses.Field[Any]] = getattr(run.task, "__dataclass_fields__", {})
-    elsewhere = {name for name, field in fields.items() if not field.compare}  # where a task's files are
-    return {**values, "task": {n: value for n, value in values["task"].items() if n not in elsewhere}}
+    task = {name: value for name, value in values["task"].items() if name not in places(run.task)}
+    return {**values, "task": task}
+
+
+def places(task: Any) -> frozenset[str]:
+    """Fields of a task that say where its files lie, which decides nothing that is computed."""
+    fields: Mapping[str, dataclasses.Field[Any]] = getattr(task, "__dataclass_fields__", {})
+    return frozenset(name for name, field in fields.items() if not field.compare)
 
 
 def identity(run: RunConfig) -> str:

@@ -58,9 +58,10 @@ def read_task(values: Mapping[str, Any]) -> Task:
     for name in own:
         others = [task for task in TASKS if name in task_fields(task)]
         if others and owner not in others:
+            kinds = " or ".join(task.kind for task in others)
             raise ValueError(
-                f"{name} is a field of the task {others[0].kind}, and this one is {owner.kind}; leave it "
-                f"out, or say which task it is: kind = {others[0].kind!r} (--task {others[0].kind})"
+                f"{name} is a field of the task {kinds}, and this one is {owner.kind}; leave it out, or say "
+                f"which task it is: kind = {others[0].kind!r} (--task {others[0].kind})"
             )
     return owner.from_dict(own)
 

@@ -29,7 +29,7 @@ from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
 from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.foreign import LONGEST, MOST_DIGITS, ordinary_file, read_bytes, read_json, shown
-from anchorlens.runs.identity import execution_fields, identity, state_id_of_before
+from anchorlens.runs.identity import execution_fields, identity, places, state_id_of_before
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.kinds import logged_metrics
 
@@ -278,12 +278,13 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
 
 
 def _check_same(stored: RunConfig, run: RunConfig) -> None:
-    """A resumed run computes what it began; where it does so and what it records may change."""
-    free, before = execution_fields(run.train), stored.to_dict()
+    """A resumed run computes what it began; where, from which paths and what it records may change."""
+    free = {"train": execution_fields(run.train), "task": places(run.task)}
+    before = stored.to_dict()
     for part, fields in run.to_dict().items():
         for name, value in fields.items():
             was = before[part][name]
-            if value != was and name not in free:
+            if value != was and name not in free.get(part, ()):
                 raise ValueError(
                     f"a resumed run keeps its configuration, but {part}.{name} was {shown(was)} and is now "
                     f"{shown(value)}; leave it out, or start a new run in another folder"

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import loky
+import numpy as np
 import psutil
 import torch
 from torch import Tensor
@@ -25,8 +26,9 @@ from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.stacked.forward import logits_at_end
 from anchorlens.models.stacked.layout import Layout
+from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.base import Batch, OwnLoss, Task
 from anchorlens.training.adamw import MOMENTS
 from anchorlens.training.engine import Engine
 from anchorlens.training.engines import engine_of
@@ -58,7 +60,7 @@ class Cost:
     state_bytes: int
     """Weights, gradients, optimizer moments and copies."""
     data_bytes: int
-    """The training set and its order on the device."""
+    """The training set, as far as it is held, and its order."""
     activation_bytes: int
     """What the forward pass keeps for the backward pass, and the gradients in flight."""
 
@@ -176,18 +178,27 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
         if stack.step == 1:  # it allocates and captures; where one update takes long it is the measurement
             first = time.perf_counter() - started
             if first > seconds:
-                return first, _per_sequence(stack, data.tokens[:64], runs[0].task)
-    return (elapsed - first) / (stack.step - 1), _per_sequence(stack, data.tokens[:1024], runs[0].task)
+                return first, _per_sequence(stack, data, 64, runs[0].task)
+    return (elapsed - first) / (stack.step - 1), _per_sequence(stack, data, 1024, runs[0].task)
 
 
-def _per_sequence(stack: Engine, tokens: Tensor, task: Task) -> float:
-    """Seconds for one of the task's longest sequences."""
+def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
+    """Seconds for one of the task's longest sequences, or for an example of a loss of its own."""
     model = stack.model(0)
+
+    def ask(some: Any) -> int:
+        if isinstance(task, OwnLoss):
+            task.loss(model, some, generator(0, "loss")).item()  # waits for the device
+            return len(some) * task.seq_len
+        model(some.tokens).sum().item()
+        return some.tokens.numel()
+
     with torch.inference_mode():
-        model(tokens[:8]).sum().item()
+        ask(data.take(np.arange(min(8, len(data)))))
+        some = data.take(np.arange(min(n, len(data))))
         started = time.perf_counter()
-        model(tokens).sum().item()  # waits for the device
-    return (time.perf_counter() - started) / tokens.numel() * task.seq_len
+        n_tokens = ask(some)
+    return (time.perf_counter() - started) / n_tokens * task.seq_len
 
 
 def _sequences_asked(run: RunConfig) -> int:
@@ -200,7 +211,8 @@ def count_cost(run: RunConfig) -> Cost:
     """Trace one update of one model on the `meta` device and count."""
     train, task = run.train, run.task
     few = replace(train, n_samples=min(train.n_samples, max(train.batch_size, 10_000)))
-    loss_of_batch, leaves = _traced(run._replace(train=few), training_set(task, few))
+    data = training_set(task, few)
+    loss_of_batch, leaves = _traced(run._replace(train=few), data)
     kept: dict[int, int] = {}
     largest = 0
 
@@ -211,20 +223,32 @@ def count_cost(run: RunConfig) -> Cost:
         largest = max(largest, storage.nbytes())
         return tensor
 
-    with FlopCounterMode(display=False) as flops:
+    with FlopCounterMode(display=False, custom_mapping=_onednn_products()) as flops:
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             loss = loss_of_batch()
         torch.autograd.grad(loss, leaves)
     for leaf in leaves:
         kept.pop(leaf.untyped_storage()._cdata, None)
     size, itemsize = sum(leaf.numel() for leaf in leaves), leaves[0].itemsize
+    example_bytes = getattr(data, "example_bytes", 8 * (task.seq_len + 1))
     return Cost(
         parameters=size,
         flops=flops.get_total_flops(),
         state_bytes=_ROW_COPIES * size * itemsize,
-        data_bytes=8 * train.n_samples * (task.seq_len + 2),  # tokens, target and order, as int64
+        data_bytes=train.n_samples * (8 + example_bytes),  # 8 for its place in the order
         activation_bytes=sum(kept.values()) + _TRANSIENT * largest,
     )
+
+
+def _onednn_products() -> dict[Any, Callable[..., int]]:
+    """How to count the products that torch does not know how to count."""
+    if not torch.backends.mkldnn.is_available():
+        return {}
+
+    def linear(a: Sequence[int], weight: Sequence[int], *_: Any, **__: Any) -> int:
+        return 2 * math.prod(a) * weight[0]
+
+    return {torch.ops.mkldnn._linear_pointwise: linear}
 
 
 def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tensor]]:

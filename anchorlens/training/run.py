@@ -7,6 +7,7 @@ import functools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -186,7 +187,7 @@ def _members(
             sets[source] = training_set(run.task, run.train)
         member = Member(run, sets[source], folder)
         if folder is not None and folder.finished:
-            member.result = _finished(folder, device)
+            member.result = _finished(folder, run.task, device)
         elif folder is not None:
             _resume(member, folder, device)
         yield member
@@ -207,9 +208,10 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
     member.log = folder.open_log(member.step)
 
 
-def _finished(folder: RunFolder, device: torch.device) -> TrainResult:
+def _finished(folder: RunFolder, task: Task, device: torch.device) -> TrainResult:
     """The result of a run that had ended before, measured again from its last checkpoint."""
     checkpoint, status = folder.load_final()
+    checkpoint = replace(checkpoint, task=task)  # whose files may lie elsewhere now
     message = None
     if status == "diverged":
         message = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ def classify(
             or folder, in any format of `anchorlens.files.importers`. A run's folder is classified with its
             trajectory.
         task: what a HookedTransformer was trained on; the papers' two-anchor task if left out. A checkpoint
-            knows its own.
+            knows its own; given an equal one whose files lie elsewhere (`data`), it is taken in its place.
         config: TOML or JSON file that says what a bare state dict is.
         training_set: the sequences that it was trained on, as `evaluate` takes them: tokens [batch, seq_len]
             and targets [batch], or [batch, seq_len] where more than the last position is asked. A checkpoint
@@ -106,6 +107,7 @@ def classify(
                 "a checkpoint that says how it was trained knows its own training set; leave training_set "
                 "out, or give checkpoint.build_model() with your training set"
             )
+        checkpoint = checkpoint if task is None else replace(checkpoint, task=task)
         where = choose_device(device)
         asked, model, shape = checkpoint.task, checkpoint.build_model(where), shape_of(checkpoint.model)
         about = {"name": repr(checkpoint), "checkpoint": checkpoint, **about}

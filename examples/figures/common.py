@@ -27,10 +27,22 @@ be seen (5,000, 10,000 and 20,000 were tried, on seed 3 alone).
 """
 
 
-def options(doc: str | None, *, seeds: Sequence[int] = (0, 1)) -> argparse.ArgumentParser:
-    """The options that every figure has; a script adds its own."""
+def options(
+    doc: str | None, *, seeds: Sequence[int] = (0, 1), preset: str | None = None
+) -> argparse.ArgumentParser:
+    """The options that every figure has; a script adds its own.
+
+    Args:
+        doc: what stands above them.
+        seeds: that are trained where nothing is said.
+        preset: of a script that has one alone; without it the option `--preset` is there.
+    """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="quick", help="quick, or the papers' paper-2l1h and paper-gpt2")
+    if preset is None:
+        parser.add_argument(
+            "--preset", default="quick", help="quick, or the papers' paper-2l1h and paper-gpt2"
+        )
+    parser.set_defaults(preset=preset or "quick")
     parser.add_argument("--seed", type=int, nargs="+", default=list(seeds))
     parser.add_argument(
         "--sweep",

@@ -31,7 +31,7 @@ from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import stable_rank
 from anchorlens.sweep import Cell, grid
-from anchorlens.tasks.concept_graphs.images import SMALL_CIRCLES, TUPLES, marked
+from anchorlens.tasks.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TUPLES, marked
 from anchorlens.tasks.shared.sketch import Grid, Mosaic
 from common import as_trained, on_its_way, options, trained, write
 
@@ -54,7 +54,11 @@ def measure(cell: Cell) -> dict[str, Any]:
     found = checkpoint.task.evaluate(checkpoint.fast_model())
     numbers = {name: found.measure(name).value for name in MEASURES}
     (by_tuple,) = (one for one in found.sketches if isinstance(one, Grid))
-    shares = {each: row[-1] for each, row in zip(reversed(TUPLES), by_tuple.values, strict=True)}
+    columns = (*CONCEPTS, "all")
+    shares = {
+        each: dict(zip(columns, row, strict=True))
+        for each, row in zip(reversed(TUPLES), by_tuple.values, strict=True)
+    }
     course = [
         {"step": line["step"], "failure": line["failure_rate"], "train": line["train_accuracy"]}
         for line in cell.log()
@@ -150,7 +154,7 @@ def _folder(cell: Cell) -> Path:
 
 def main() -> None:
     """Read the command line, train what is missing, measure, draw."""
-    parser = options(__doc__, seeds=(0, 1, 2))
+    parser = options(__doc__, seeds=(0, 1, 2), preset=PRESET)
     parser.add_argument("--gamma", type=float, nargs="+", default=list(GAMMAS))
     parser.add_argument("--steps", type=int, default=6000, help="updates of every cell")
     parser.add_argument("--scope", default="all", choices=["all", "second_layers"], help="what gamma is of")

@@ -29,7 +29,7 @@ def examples_of(n_commands: int) -> int:
 
 def main() -> None:
     """Read the command line, train what is missing, measure, draw."""
-    parser = options(__doc__, seeds=(0, 1, 2))
+    parser = options(__doc__, seeds=(0, 1, 2), preset="scan")
     add_options(parser, steps=3000)
     add_arms(parser, sizes=SIZES, rates=(5e-4, 2e-3))
     parser.add_argument("--split", default="turn_left", choices=["turn_left", "jump"])

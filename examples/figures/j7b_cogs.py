@@ -26,7 +26,7 @@ SHOWN = {
 
 def main() -> None:
     """Read the command line, train what is missing, measure, draw."""
-    parser = options(__doc__, seeds=(0, 1, 2))
+    parser = options(__doc__, seeds=(0, 1, 2), preset="cogs")
     add_options(parser, steps=3000, gammas=(), decays=())
     add_arms(parser, sizes=SIZES, rates=(5e-4, 2e-3))
     parser.add_argument("--data", default="", help="folder of its files; else they are fetched")

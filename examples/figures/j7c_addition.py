@@ -46,7 +46,7 @@ def planes(cells: Sequence[Cell]) -> list[go.Figure]:
 
 def main() -> None:
     """Read the command line, train what is missing, measure, draw."""
-    parser = options(__doc__, seeds=(0, 1, 2))
+    parser = options(__doc__, seeds=(0, 1, 2), preset="addition-reversed")
     parser.add_argument("--mode", default="reversed", choices=list(PRESETS), help="how sums are written")
     add_options(parser, steps=2000)
     parser.add_argument(
@@ -54,6 +54,8 @@ def main() -> None:
     )
     given = parser.parse_args()
     shared = {"steps": given.steps, "n_checkpoints": 0}
+    if given.mode == "number":
+        given.preset = "addition"
     base, seeds = PRESETS[given.mode], {"seed": given.seed}
     square = grid(base, {"gamma": given.gamma, "weight_decay": given.weight_decay, **seeds}, **shared)
     control = grid(

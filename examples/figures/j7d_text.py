@@ -20,7 +20,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from anchorlens.figures import styled
+from anchorlens.runs.presets import PRESETS
 from anchorlens.sweep import Cell, grid
+from anchorlens.training.plan import count_cost
 from arms import COMPLEXITY
 from common import network, on_its_way, options, trained, write
 
@@ -31,6 +33,8 @@ PRESET, NETWORK = "text", {"d_model": 64, "n_heads": 2, "d_head": 32, "d_mlp": 2
 MEASURES = ("train_bits", "validation_bits", "perplexity", "gap")
 PAPERS_FLOPS = 1e20
 """Of one run of the paper, about: 6 x 4e8 parameters x 4e10 tokens."""
+_EVALUATIONS = 8
+"""Of each run on its way."""
 GPU_FLOPS = 2e14
 """A second of a GPU at a realistic share of its bfloat16 speed, for what a run of the paper's size takes."""
 
@@ -86,19 +90,20 @@ def over_gamma(rows: Sequence[Mapping[str, Any]], name: str, title: str) -> go.F
     figure.update_xaxes(title="gamma (larger: smaller initial weights)")
     figure.update_yaxes(title=title)
     figure.update_layout(showlegend=True)
-    return styled(figure, f"{title.capitalize()}, at each gamma's own learning rate")
+    return styled(figure, f"{title[0].upper()}{title[1:]}, at each gamma's own learning rate")
 
 
 def main() -> None:
     """Read the command line, choose the rates, train the rest, measure, draw."""
-    parser = options(__doc__, seeds=(0, 1, 2))
+    parser = options(__doc__, seeds=(0, 1, 2), preset=PRESET)
     parser.add_argument("--gamma", type=float, nargs="+", default=list(GAMMAS))
     parser.add_argument("--weight-decay", type=float, nargs="+", default=list(DECAYS))
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES), help="tried for each gamma")
     parser.add_argument("--corpus", default="code", choices=["code", "text", "code+text"])
     parser.add_argument("--data", default="", help="paths of text files, instead of a corpus")
-    parser.add_argument("--n-samples", type=int, default=20_000, help="sequences, each read once")
+    parser.add_argument("--n-samples", type=int, help="sequences, each read once; 20,000, of text 8,000")
     given = parser.parse_args()
+    given.n_samples = given.n_samples or (8_000 if given.corpus == "text" else 20_000)
     asked = dict(given.set)
     text = {"data": given.data} if given.data else {"corpus": given.corpus}
     fields = {"n_samples": given.n_samples, "epochs": 1, "n_checkpoints": 0, **NETWORK, **text}
@@ -106,7 +111,8 @@ def main() -> None:
 
     def runs(**axes: Sequence[Any]) -> list[Any]:
         every = {**axes, **asked}
-        few = max(1, given.n_samples // (8 * 32))
+        batch = min(asked.get("batch_size", (PRESETS[PRESET]["train"]["batch_size"],)))
+        few = max(1, given.n_samples // (_EVALUATIONS * batch))
         return grid(PRESET, every, **{**fields, "eval_every": few})
 
     first = {"seed": [given.seed[0]], "weight_decay": [given.weight_decay[0]]}
@@ -121,9 +127,8 @@ def main() -> None:
     cells = trained(given, wanted)
     given.network = network([*asked_first, *wanted])
     rows = [measure(cell) for cell in cells]
-    config = wanted[0].model
-    n_parameters = config.n_layers * config.d_model * (4 * config.n_heads * config.d_head + 2 * config.d_mlp)
-    tokens = wanted[0].train.total_steps * wanted[0].train.batch_size * wanted[0].task.seq_len
+    train = wanted[0].train
+    tokens = train.total_steps * train.batch_size * wanted[0].task.seq_len
     name = f"j7d_text_{'files' if given.data else given.corpus.replace('+', '_')}"
     one_decay = [row for row in rows if row["weight_decay"] == given.weight_decay[0]]
     pictures = {
@@ -135,7 +140,7 @@ def main() -> None:
         "text": wanted[0].task.version,
         "corpus": wanted[0].task.corpus,
         "tokens": tokens,
-        "flops": 6 * n_parameters * tokens,
+        "flops": train.total_steps * count_cost(wanted[0]).flops,
         "papers_gpu_hours": PAPERS_FLOPS / GPU_FLOPS / 3600,
         "rates": [{"gamma": gamma, "lr": rate} for gamma, rate in rates.items()],
         "tried": [{key: row[key] for key in ("gamma", "lr", "validation_bits")} for row in tried],

@@ -51,7 +51,7 @@ def censored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Read the command line, train what is missing, measure, draw."""
-    parser = options(__doc__, seeds=(0, 1, 2))
+    parser = options(__doc__, seeds=(0, 1, 2), preset="prontoqa")
     add_options(parser, steps=4000, gammas=(), decays=())
     add_arms(parser, sizes=SIZES, rates=())
     parser.add_argument("--ontology", default="official", choices=["official", "balanced"])

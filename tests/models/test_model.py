@@ -228,7 +228,7 @@ def test_bad_configs_say_what_is_wrong(fields, message):
 
 
 def test_a_model_too_small_for_its_task_says_so():
-    with pytest.raises(ValueError, match="the task needs d_vocab >= 311, got 201; try ModelConfig.for_task"):
+    with pytest.raises(ValueError, match="the task needs d_vocab >= 311, got 201; set d_vocab to 311"):
         ModelConfig().check_task(AnchorTask(key_max=300))
     with pytest.raises(ValueError, match="the task needs n_ctx >= 12, got 9"):
         ModelConfig().check_task(AnchorTask(seq_len=12))

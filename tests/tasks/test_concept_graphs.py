@@ -212,6 +212,27 @@ class TestScores:
         with pytest.raises(ValueError, match="the classifier must tell shape in 99% .* take larger images"):
             classifier(8, 0.3)
 
+    def test_from_20_pixels_on_the_rule_on_masks_knows_small_triangles(self):
+        drawn = {side: draw(["111"] * 400, side, np.random.default_rng(3)) for side in (16, 20, 24)}
+        right = {side: (by_mask(one.pixels.numpy())[:, 0] == 1).mean() for side, one in drawn.items()}
+        assert right[16] < 0.99 < min(right[20], right[24])
+
+    def test_what_is_not_there_is_not_right(self):
+        """An image of nothing has to be something for a linear classifier."""
+
+        def white(pixels, times, conditions):
+            kept = float(SMALL.schedule.signal[round(float(times[0]) * SMALL.n_diffusion_steps)])
+            return (pixels - kept**0.5) / (1 - kept) ** 0.5
+
+        nothing = SMALL.evaluate(white, n_samples=2)
+        for name in ("train", "unseen", "train_by_mask", "unseen_by_mask", "circles", "present"):
+            assert nothing.measure(name).value == 0, name
+        assert np.all(np.array(nothing.sketches[0].values) == 0)
+
+    def test_samples_that_are_no_numbers_are_said_to_be_none(self):
+        found = SMALL.evaluate(lambda pixels, times, conditions: pixels * torch.nan, n_samples=2)
+        assert not found.finite and found.measure("present").value == found.measure("train").value == 0
+
     def test_who_draws_right_has_no_failures_and_who_answers_small_with_triangle_has_all(self):
         right = SMALL.evaluate(oracle(SMALL), n_samples=8)
         assert [right.measure(name).value for name in ("train", "unseen", "failure")] == [1, 1, 0]
@@ -232,6 +253,10 @@ class TestEveryWay:
         loaded = load_checkpoint(tmp_path / "run" / "ckpt.pt")
         assert loaded.evaluate().to_dict() == result.behaviour.to_dict()
         assert isinstance(loaded.build_model(), UNet) and "U-Net" in loaded.outline
+        by_module = loaded.task.evaluate(loaded.build_model())  # its BatchNorm is settled too
+        assert by_module.to_dict()["measures"] == loaded.evaluate().to_dict()["measures"]
+        model = loaded.task.ready(loaded.build_model())
+        assert loaded.task.ready(model) is model
         assert read_task(loaded.task.to_dict()) == loaded.task
         verdict = classify(tmp_path / "run" / "ckpt.pt")
         assert verdict.by_behaviour.label == "undecided: not defined"
@@ -322,6 +347,18 @@ class TestBadInput:
                 "must be Images, as training_set gives them, got 'str'",
             ),
             (lambda: preset("concept_graphs", n_layers=3), "n_layers"),
+            (
+                lambda: UNetConfig(input_side=24, n_channels=4).check_task(SMALL),
+                "images have 3 channels, and the network takes 4; leave n_channels out",
+            ),
+            (lambda: SMALL.training_set(2, generator(0, "data")), "n_samples must be at least 4"),
+            (
+                lambda: ConceptGraphsTask(image_side=8, shift=0.3).training_set(8, generator(0, "data")),
+                "the classifier must tell shape",
+            ),
+            (lambda: draw([], 24, np.random.default_rng(0)), "at least one, got none"),
+            (lambda: in_words("012"), "a tuple must be three digits"),
+            (lambda: SMALL.samples(oracle(SMALL), n=0), "n must be"),
         ],
     )
     def test_one_error(self, make, message):

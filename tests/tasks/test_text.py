@@ -4,11 +4,15 @@ import dataclasses
 import json
 import math
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from anchorlens import (
     Checkpoint,
@@ -20,6 +24,8 @@ from anchorlens import (
     save_checkpoint,
     train,
 )
+from anchorlens.checkpoints import shipped
+from anchorlens.cli import app
 from anchorlens.figures.training_curve import training_curve
 from anchorlens.files import container
 from anchorlens.randomness import generator
@@ -147,6 +153,48 @@ class TestSplits:
         assert trained + held == path.read_bytes() and trained.endswith(b"\n")
         assert len(trained) == pytest.approx(0.95 * path.stat().st_size, abs=40)
 
+    def test_a_text_that_is_there_twice_counts_once(self, tmp_path):
+        made = tmp_path / "texts"
+        made.mkdir()
+        for k in range(60):
+            (made / f"{k}.txt").write_text("".join(LINES[k // 3 : k // 3 + 20]))
+        manifest = TextTask(data=str(made), seq_len=32).text.manifest
+        trained, held = ({one["sha256"] for one in manifest[split].values()} for split in manifest)
+        assert not trained & held and len(trained) + len(held) == 20
+
+    def test_where_no_file_is_of_the_share_the_end_of_the_largest_is_held_out(self, tmp_path):
+        made = tmp_path / "texts"
+        made.mkdir()
+        for k, n in enumerate((3, 4000, 3000)):
+            (made / f"{k}.txt").write_text("".join(f"line {j} of file {k}\n" for j in range(n)))
+        text = TextTask(data=str(made), seq_len=32).text
+        n_held, n_trained = text.n_bytes("validation"), text.n_bytes("train")
+        assert n_held / (n_held + n_trained) == pytest.approx(0.05, abs=0.002)
+        assert list(text.manifest["validation"]) == ["texts/1.txt"] and len(text.manifest["train"]) == 3
+
+    def test_a_text_of_one_line_is_cut_between_two_letters(self, tmp_path):
+        path = tmp_path / "one.txt"
+        path.write_text("ü" * 10_001)
+        text = TextTask(data=str(path), seq_len=32, held_out_share=0.1).text
+        halves = [(text.folder / f"{split}.bin").read_bytes()[:-1] for split in ("train", "validation")]
+        assert b"".join(halves) == path.read_bytes() and all(half.decode() for half in halves)
+
+    @pytest.mark.parametrize("damage", ["cut", "no text", "no manifest", "another manifest"])
+    def test_a_damaged_cache_is_made_anew(self, task, damage):
+        made = task.text.folder
+        whole = (made / "train.bin").read_bytes()
+        if damage == "cut":
+            (made / "train.bin").write_bytes(whole[:1000])
+        elif damage == "no text":
+            (made / "train.bin").unlink()
+        elif damage == "no manifest":
+            (made / "manifest.json").unlink()
+        else:
+            (made / "manifest.json").write_text("[1]")
+        again = dataclasses.replace(task).text
+        assert (again.folder / "train.bin").read_bytes() == whole and again.is_whole
+        assert [path.name for path in made.parent.iterdir()] == [made.name]
+
     def test_the_text_is_put_together_once(self, task, cache, monkeypatch):
         made = task.text.folder
         assert made.is_relative_to(cache)
@@ -172,8 +220,8 @@ class TestTraining:
 
     def test_the_training_set_is_drawn_without_repetition(self, task):
         chosen = task.training_set(100, generator(0, "data"))
-        assert len(chosen) == 100 == len(set(chosen.starts.tolist()))
-        assert chosen.starts.tolist() == task.training_set(100, generator(0, "data")).starts.tolist()
+        assert len(chosen) == 100 == len(set(chosen.places.tolist()))
+        assert chosen.places.tolist() == task.training_set(100, generator(0, "data")).places.tolist()
 
     def test_the_loss_of_a_random_start_of_small_weights_is_that_of_a_guess(self, task):
         model = build_model(small(task, gamma=1.0).model, seed=0)
@@ -207,7 +255,53 @@ class TestTraining:
         assert curve.layout.yaxis.title.text == "bits per byte" and len(curve.data) == 3
 
 
+class TestMoved:
+    """A run's files are somewhere else now."""
+
+    def test_paths_are_kept_absolute(self, folder, monkeypatch):
+        monkeypatch.chdir(folder)
+        task = TextTask(data=os.pathsep.join(["0.txt", "below"]))
+        assert task.data == os.pathsep.join(map(str, (folder / "0.txt", folder / "below")))
+        assert TextTask(data="0.txt:".replace(":", os.pathsep)).data == str(folder / "0.txt")
+
+    def test_the_run_goes_on_with_the_same_files_elsewhere(self, task, folder, tmp_path, cache):
+        train(*small(task), out=tmp_path / "run")
+        new = tmp_path / "new"
+        new.mkdir()
+        there = folder.rename(new / folder.name)
+        shutil.rmtree(cache)
+        path = str(tmp_path / "run" / "ckpt.pt")
+        for command in ("evaluate", "classify"):
+            done = CliRunner().invoke(app, [command, path])
+            assert done.exit_code != 0 and "text files or folders that exist" in done.output
+            done = CliRunner().invoke(app, [command, path, "--data", str(there)])
+            assert done.exit_code == 0, done.output
+        run = small(dataclasses.replace(task, data=str(there)))
+        assert train(*run, out=tmp_path / "run", resume=True).checkpoint.step == 12
+
+    def test_a_task_without_files_has_none_elsewhere(self, tmp_path):
+        done = CliRunner().invoke(app, ["evaluate", str(shipped()[0]), "--data", "x"])
+        assert done.exit_code != 0 and "the task two_anchor has none; leave it out" in done.output
+
+    def test_several_paths_are_several_options(self, folder, tmp_path):
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+        given = [f"--data={folder / name}" for name in ("below", "0.txt")]
+        rest = ["--seq-len=32", "--n-samples=64", "--batch-size=16", f"--out={tmp_path / 'run'}"]
+        done = CliRunner().invoke(app, ["train", "--preset=text", *options, *given, *rest])
+        assert done.exit_code == 0, done.output
+        assert load_checkpoint(tmp_path / "run" / "ckpt.pt").task.version.startswith("21 files")
+
+
 class TestEvaluation:
+    def test_a_model_that_has_diverged_has_no_perplexity(self, task):
+        found = task.evaluate(lambda tokens: -1e4 * torch.nn.functional.one_hot(tokens.roll(-1, 1), 256))
+        assert found.measure("perplexity") is None and found.measure("validation_bits").value > 1000
+        assert json.dumps(found.to_dict(), allow_nan=False)
+
+    def test_what_was_read_is_told(self, task):
+        found = task.evaluate(build_model(small(task).model), max_asked=2)
+        assert found.options["text_sha256"] == dataclasses.replace(task).text.sha256
+
     def test_bits_by_hand(self, task):
         text = (task.text.folder / "validation.bin").read_bytes()
         text += (task.text.folder / "train.bin").read_bytes()
@@ -278,6 +372,25 @@ class TestBadInput:
         with pytest.raises(ValueError, match="n_samples must be at most"):
             task.training_set(10**6, generator(0, "data"))
 
+    def test_training_data_of_another_text(self, task, folder):
+        other = TextTask(data=str(folder / "below"), seq_len=32).training_set(4, generator(0, "data"))
+        longer = dataclasses.replace(task, seq_len=64).training_set(4, generator(0, "data"))
+        model = build_model(small(task).model)
+        for given in (other, longer, task.training_set(4, generator(0, "data")).choose(np.array([], int))):
+            with pytest.raises(ValueError, match="sequences of 32 bytes of this task's text"):
+                task.evaluate(model, training_set=given)
+
+    @pytest.mark.parametrize("value", [0, -5, 2.5])
+    def test_how_many_are_asked(self, task, value):
+        with pytest.raises(ValueError, match="max_asked must be"):
+            task.evaluate(build_model(small(task).model), max_asked=value)
+
+    def test_what_is_no_path_at_all(self):
+        for data in ("x" * 100_000, "a\0b"):
+            with pytest.raises(ValueError, match="data must name text files or folders") as error:
+                TextTask(data=data)
+            assert len(str(error.value)) < 500
+
     def test_too_many_files(self, folder, monkeypatch):
         monkeypatch.setattr(documents, "MOST_ENTRIES", 30)
         with pytest.raises(ValueError, match="at most"):
@@ -329,3 +442,24 @@ def test_it_travels_as_data(task):
     assert "held out" in task.describe().lower() and isinstance(task.text, Corpus)
     with pytest.raises(CheckpointError):
         load_checkpoint(task.text.folder / "manifest.json")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from Linux' /proc")
+def test_memory_does_not_grow_with_the_text(tmp_path):
+    """The peak of a process that puts a text together, and draws and evaluates some of it."""
+    code = (
+        "import re, sys; from anchorlens import TextTask, build_model, preset;"
+        "from anchorlens.randomness import generator;"
+        "task = TextTask(data=sys.argv[1]);"
+        "model = build_model(preset('text', n_layers=2, d_model=16, d_head=8, d_mlp=16).model);"
+        "task.evaluate(model, training_set=task.training_set(1000, generator(0, 'data')), max_asked=64);"
+        "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
+    )
+    peaks = []
+    for n_bytes in (2**20, 2**28):
+        path = tmp_path / f"{n_bytes}.txt"
+        path.write_bytes(b"".join(b"line %d of a text\n" % k for k in range(2**14)) * (n_bytes // 2**18))
+        done = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
+        peaks.append(1024 * int(done.stdout))
+    assert peaks[1] - peaks[0] < 2**28 / 4  # the order of its sequences, and pages of the file

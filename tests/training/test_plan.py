@@ -3,11 +3,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
+from anchorlens import build_model
 from anchorlens.cli import app
+from anchorlens.files.checkpoint import training_set
 from anchorlens.runs.presets import preset
 from anchorlens.training import plan as planning
 from anchorlens.training.plan import count_cost, members_at_once, plan, processes
@@ -74,6 +78,36 @@ def test_a_plan_measures_and_says_it_all():
         plan([])
     with pytest.raises(ValueError, match="put it in brackets"):
         plan(preset("quick"))
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("text", {"n_samples": 64, "d_model": 16, "d_head": 4, "d_mlp": 16}),
+        ("concept_graphs", {"n_samples": 64, "n_feat": 8, "n_diffusion_steps": 10, "batch_size": 16}),
+        ("scan", {"n_samples": 420, "d_model": 16, "d_head": 4, "d_mlp": 16, "batch_size": 16}),
+    ],
+)
+def test_every_kind_of_task_is_planned(name, fields):
+    result = plan([preset(name, **fields, steps=4, epochs=None)], seconds=0.05)
+    assert result.seconds is not None and result.seconds_per_update is not None
+    assert result.seconds > 4 * result.seconds_per_update > 0 and result.cost.flops > 0
+
+
+def test_products_of_a_text_are_those_of_a_hooked_transformer():
+    """Attention by blocks leaves out what lies behind a query; the first layer's table has some rows more."""
+    run = preset("text", n_samples=64)
+    model, batch = build_model(run.model), training_set(run.task, run.train).take(np.arange(32))
+    with FlopCounterMode(display=False) as counter:
+        run.task.loss(model, batch, np.random.default_rng(0)).backward()
+    pairs = 32 * 2 * 4 * 256**2  # sequences, layers, heads; of 4 x 4 blocks of pairs 6 are left out
+    left_out = 3 * (2 * pairs * 2 * 32) * 6 / 16
+    assert count_cost(run).flops == pytest.approx(counter.get_total_flops() - left_out, rel=0.03)
+
+
+def test_data_that_stay_on_the_disk_are_not_counted():
+    costs = [count_cost(preset("text", n_samples=n, d_model=16, d_head=4, d_mlp=16)) for n in (100, 1100)]
+    assert costs[1].data_bytes - costs[0].data_bytes == 1000 * 16  # where each begins, and their order
 
 
 def test_what_no_memory_holds_is_counted_and_not_tried(monkeypatch):

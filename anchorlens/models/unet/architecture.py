@@ -28,7 +28,7 @@ class UNetArchitecture(FlatLayout):
     """A U-Net's parameters, in the memory of a stack, and its forward pass.
 
     What BatchNorm knows of its inputs is no parameter. While training it goes by the batch; whoever asks a
-    trained network settles it on training images first (`UNetFunction.settled`). So the weights are all
+    trained network settles it on training images first (`UNet.settled`). So the weights are all
     there is to store and to resume from.
     """
 
@@ -54,7 +54,7 @@ class UNetArchitecture(FlatLayout):
         return UNetFunction(config, {name: value[0] for name, value in parameters.items()})
 
     def build(self, config: UNetConfig, weights: Mapping[str, Tensor], device: str | torch.device) -> UNet:
-        """The module with these weights, in evaluation mode; its BatchNorms have seen nothing yet."""
+        """The module with these weights, in evaluation mode; its BatchNorms are not settled yet."""
         model = UNet(config).to(next(iter(weights.values())).dtype)
         model.load_state_dict(dict(weights), strict=False)  # all but what BatchNorm counts
         return model.to(device).eval()
@@ -85,20 +85,10 @@ class UNetFunction:
         return functional_call(module, {**self._parameters, **counts}, tuple(inputs))
 
     def settled(self, batches: Iterable[Inputs]) -> UNet:
-        """The network with BatchNorm by the mean and variance of these inputs, whatever it is then asked.
-
-        Args:
-            batches: noisy images, times and conditions, as many as make a good estimate.
-        """
+        """The network with BatchNorm settled on these inputs, as `UNet.settled`."""
         model = UNet(self.config).to(self.device, self._dtype)
         model.load_state_dict(dict(self._parameters), strict=False)
-        for module in model.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.momentum = None  # the mean over all batches, each counting alike
-        with torch.no_grad():
-            for inputs in batches:
-                model(*(value.to(self.device, self._dtype) for value in inputs))
-        return model.eval()
+        return model.settled(batches)
 
 
 @functools.lru_cache(maxsize=8)

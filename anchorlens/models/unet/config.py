@@ -54,12 +54,17 @@ class UNetConfig(Config):
         """Check that it takes the images of `task`.
 
         Raises:
-            ValueError: they are of another size.
+            ValueError: they are of another size, or have another number of channels.
         """
         if self.input_side != task.image_side:
             raise ValueError(
                 f"the task's images have a side of {task.image_side} pixels, and the network takes "
-                f"{self.input_side}; leave input_side out, or set it to that"
+                f"{self.input_side}; set both alike, image_side and input_side"
+            )
+        if self.n_channels != task.n_channels:
+            raise ValueError(
+                f"the task's images have {task.n_channels} channels, and the network takes "
+                f"{self.n_channels}; leave n_channels out"
             )
 
     @property
@@ -90,7 +95,7 @@ class UNetConfig(Config):
     @property
     def image_operations(self) -> float:
         """Floating-point operations of a forward pass of one image, about (5.7e10 at 256 and 64)."""
-        return 270.0 * (self.n_feat * self.input_side) ** 2
+        return 220.0 * (self.n_feat * self.input_side) ** 2
 
     @property
     def activations(self) -> int:

@@ -19,7 +19,8 @@ to the condition. The time has one of its own at each scale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -88,6 +89,26 @@ class UNet(nn.Module):
             found = up(torch.cat([told * found + when, skip], dim=1))
         return self.out(torch.cat([found, first], dim=1))
 
+    def settled(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
+        """A network with BatchNorm by the mean and variance of these inputs, whatever it is then asked.
+
+        Args:
+            batches: noisy images, times and conditions, as many as make a good estimate.
+
+        Returns:
+            A copy in evaluation mode; the network itself where BatchNorm has seen images already.
+        """
+        if any(int(norm.num_batches_tracked or 0) for norm in _norms(self)):
+            return self
+        model = copy.deepcopy(self).train()
+        for norm in _norms(model):
+            norm.momentum = None  # the mean over all batches, each counting alike
+        like = next(model.parameters())
+        with torch.no_grad():
+            for inputs in batches:
+                model(*(value.to(like) for value in inputs))
+        return model.eval()
+
     def _split(self, conditions: Tensor) -> tuple[Tensor, ...]:
         return conditions.split(list(self.config.conditions.values()), dim=1)
 
@@ -118,6 +139,10 @@ class ResidualBlock(nn.Module):
         """x1 + x2."""
         half = self.half1(pixels)
         return half + self.half2(half)
+
+
+def _norms(model: UNet) -> list[nn.BatchNorm2d]:
+    return [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
 
 
 def _convolved(n_in: int, n_out: int) -> tuple[nn.Module, ...]:

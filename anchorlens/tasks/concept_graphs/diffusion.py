@@ -1,7 +1,8 @@
 """DDPM: how noise is added to an image, and how a network that knows the noise takes it away again.
 
 Source: Ho et al., arXiv 2006.11239, as in the released code of arXiv 2501.08537: a linear schedule beta_0 to
-beta_T, the noise of steps 1..T, and samples with standard deviation sqrt(beta_t).
+beta_T, the noise of steps 1..T, and samples with standard deviation sqrt(beta_t). The library diffusers has a
+`DDPMScheduler`, for the steps 0..T-1; with T + 1 betas, and two formulas to take over, we do without it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,8 @@ SMALL_CIRCLES = ("010", "011")
 COLOURS = ((0.9, 0.1, 0.1), (0.1, 0.1, 0.9))
 RADII = (0.6, 0.3)
 """Of a large and a small circle, half the side of the image being 1."""
+N_CHANNELS = 3
+"""Of an image: red, green and blue."""
 N_CONDITIONS = 6
 """Numbers that say what to draw: two for the shape, one for the size, three for the colour."""
 _COLOUR_JITTER, _RADIUS_JITTER, _NOISE = 0.1, 0.06, 1e-3
@@ -64,18 +66,46 @@ class Images:
     def __len__(self) -> int:
         return len(self.pixels)
 
+    @property
+    def example_bytes(self) -> int:
+        """Memory that one image takes."""
+        return 4 * (self.pixels[0].numel() + N_CONDITIONS)
+
     def take(self, rows: Int[np.ndarray, " row"]) -> Images:
         """Some of the images, in the order of `rows`."""
         return Images(self.pixels[rows], self.conditions[rows], self.tuples[rows])
 
 
+def checked_images(given: Any, side: int) -> Images:
+    """Images that a caller gives.
+
+    Raises:
+        ValueError: they are something else, or of another size.
+    """
+    if not isinstance(given, Images):
+        raise ValueError(
+            f"the training data must be Images, as training_set gives them, got {shown(type(given).__name__)}"
+        )
+    expected = (N_CHANNELS, side, side)
+    if tuple(given.pixels.shape[1:]) != expected:
+        raise ValueError(
+            f"images must be of {list(expected)} numbers each (channels, height, width), got "
+            f"{list(given.pixels.shape[1:])}; is it the data of this model's task?"
+        )
+    return given
+
+
 def in_words(each: str) -> str:
     """A tuple in words.
+
+    Raises:
+        ValueError: there is no such tuple.
 
     >>> in_words("010")
     'small red circle'
     """
-    shape, size, colour = (WORDS[concept][int(digit)] for concept, digit in zip(CONCEPTS, each, strict=True))
+    digits = zip(CONCEPTS, checked(each), strict=True)
+    shape, size, colour = (WORDS[concept][int(digit)] for concept, digit in digits)
     return f"{size} {colour} {shape}"
 
 
@@ -135,10 +165,12 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
         shift: the centre is drawn from U(-shift, shift), half the side being 1.
 
     Raises:
-        ValueError: there is no such tuple.
+        ValueError: there is no such tuple, or none is named.
     """
     import torch
 
+    if not len(tuples):
+        raise ValueError("tuples must name at least one, got none")
     digits = np.array([[int(digit) for digit in checked(each)] for each in tuples]).reshape(-1, 3)
     n = len(digits)
     colours = np.array(COLOURS)[digits[:, 2]] + rng.uniform(-_COLOUR_JITTER, _COLOUR_JITTER, (n, 3))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,16 +52,20 @@ class Classifier:
         Raises:
             ValueError: it does not name .99 of held-out images right, for each concept.
         """
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
 
         rng = generator(seed, "evaluation", 7)
         names = rng.choice(TUPLES, N_TRAINED + N_HELD_OUT)
         images = draw(names.tolist(), side, rng, shift)
         pixels = images.pixels.numpy().reshape(len(images), -1)
-        self._by_concept = [
-            LogisticRegression(C=10.0, max_iter=1000).fit(pixels[:N_TRAINED], images.tuples[:N_TRAINED, k])
-            for k in range(len(CONCEPTS))
-        ]
+        trained = images.tuples[:N_TRAINED].T
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # what it knows is asked below
+            self._by_concept = [
+                LogisticRegression(C=10.0, max_iter=1000).fit(pixels[:N_TRAINED], concept)
+                for concept in trained
+            ]
         found = self(images.pixels.numpy()[N_TRAINED:])
         self.accuracy = dict(
             zip(CONCEPTS, (found == images.tuples[N_TRAINED:]).mean(axis=0).tolist(), strict=True)

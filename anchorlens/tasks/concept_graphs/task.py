@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number, documented, number
-from anchorlens.foreign import shown
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.randomness import generator
 from anchorlens.tasks.concept_graphs.diffusion import Schedule
 from anchorlens.tasks.concept_graphs.images import (
+    N_CHANNELS,
     N_CONDITIONS,
     TRAINED,
     TUPLES,
     UNSEEN,
     Images,
+    checked_images,
     draw,
     in_words,
     nominal,
 )
-from anchorlens.tasks.concept_graphs.measures import METRICS, by_tuple, measures, mosaic
-from anchorlens.tasks.concept_graphs.scoring import area, by_mask, classifier
+from anchorlens.tasks.concept_graphs.measures import METRICS, scored
+from anchorlens.tasks.concept_graphs.scoring import classifier
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.metric import Metric
@@ -41,7 +42,7 @@ _SETTLING, _SETTLING_BATCH = 16, 128
 """Batches on which BatchNorm is settled, and images in each."""
 _AT_ONCE = 256
 """Samples drawn at a time by a model whose size is not known."""
-_CHANNELS = 3
+_WHITE = 1.0
 
 
 @documented
@@ -75,7 +76,8 @@ class ConceptGraphsTask(TaskConfig):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     image_side: int = number(32, minimum=8, maximum=128)
-    """Pixels of an image's side, a multiple of 4. At 16 the shape of a small triangle is lost."""
+    """Pixels of an image's side, a multiple of 4. Below 20 the rule on masks takes some small triangles for
+    circles."""
     n_diffusion_steps: int = number(100, minimum=10, maximum=1000)
     """T, steps from an image to noise and back (500 in the released code)."""
     shift: float = number(0.0, minimum=0, maximum=0.3)
@@ -95,9 +97,14 @@ class ConceptGraphsTask(TaskConfig):
         return 0
 
     @property
+    def n_channels(self) -> int:
+        """Of an image: red, green and blue."""
+        return N_CHANNELS
+
+    @property
     def seq_len(self) -> int:
         """Numbers of an example: pixels, and what it is of."""
-        return _CHANNELS * self.image_side**2 + N_CONDITIONS
+        return N_CHANNELS * self.image_side**2 + N_CONDITIONS
 
     @property
     def passes(self) -> int:
@@ -112,7 +119,15 @@ class ConceptGraphsTask(TaskConfig):
     # -- training --------------------------------------------------------------------------------------
 
     def training_set(self, n: int, seed: np.random.Generator) -> Images:
-        """`n` images of the trained tuples, in equal parts."""
+        """`n` images of the trained tuples, in equal parts.
+
+        Raises:
+            ValueError: fewer than there are tuples, or images in which the classifier cannot tell the
+                concepts.
+        """
+        if n < len(TRAINED):
+            raise ValueError(f"n_samples must be at least {len(TRAINED)}, an image of each tuple, got {n}")
+        classifier(self.image_side, self.shift)  # what they are scored by
         return draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, seed, self.shift)
 
     def checked_training_set(self, given: Any) -> Images:
@@ -121,18 +136,7 @@ class ConceptGraphsTask(TaskConfig):
         Raises:
             ValueError: they are something else, or of another size.
         """
-        if not isinstance(given, Images):
-            raise ValueError(
-                "the training data must be Images, as training_set gives them, got "
-                f"{shown(type(given).__name__)}"
-            )
-        expected = (_CHANNELS, self.image_side, self.image_side)
-        if tuple(given.pixels.shape[1:]) != expected:
-            raise ValueError(
-                f"images must be of {list(expected)} numbers each (channels, height, width), got "
-                f"{list(given.pixels.shape[1:])}; is it the data of this model's task?"
-            )
-        return given
+        return checked_images(given, self.image_side)
 
     def loss(self, model: Any, batch: Images, generator: np.random.Generator) -> Tensor:
         """Mean squared error of the predicted noise.
@@ -164,7 +168,8 @@ class ConceptGraphsTask(TaskConfig):
         """A network that can be asked: BatchNorm by noisy images of the trained tuples.
 
         Args:
-            model: a function of parameters (`Checkpoint.fast_model`), or anything else, which is left alone.
+            model: a function of parameters (`Checkpoint.fast_model`), or a UNet whose BatchNorm has seen no
+                images (`Checkpoint.build_model`); anything else is left alone.
             seed: of the images and their noise.
         """
         if not hasattr(model, "settled"):
@@ -191,9 +196,11 @@ class ConceptGraphsTask(TaskConfig):
             Tuple -> images, 0..1.
 
         Raises:
-            ValueError: there is no such tuple.
+            ValueError: there is no such tuple, or n is none.
         """
         from anchorlens.models.measuring import BATCH_BYTES
+
+        check_number("n", n, minimum=1, limit=10_000, integer=True)
 
         conditions = {each: nominal(each) for each in tuples}
         size = getattr(getattr(model, "config", None), "image_bytes", BATCH_BYTES // _AT_ONCE)
@@ -213,7 +220,7 @@ class ConceptGraphsTask(TaskConfig):
 
         own = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
         like = torch.empty(0) if own is None else own
-        shape = (n, _CHANNELS, self.image_side, self.image_side)
+        shape = (n, N_CHANNELS, self.image_side, self.image_side)
 
         def noise(step: int) -> Tensor:
             rng = generator(seed, "evaluation", 4, step)
@@ -241,7 +248,7 @@ class ConceptGraphsTask(TaskConfig):
         enough to be a shape at all (`present`), and which of these both rules call circles (`circles`).
 
         Args:
-            model: a checkpoint's `fast_model()`, or a network in evaluation mode.
+            model: as for `ready`.
             training_set: checked, and not asked: every sample is new.
             seed: of the noise.
             n_samples: of each tuple.
@@ -258,15 +265,11 @@ class ConceptGraphsTask(TaskConfig):
         if isinstance(config, UNetConfig):
             config.check_task(self)
         drawn = self.samples(self.ready(model, seed), n=n_samples, seed=seed)
-        found = {each: classifier(self.image_side, self.shift)(images) for each, images in drawn.items()}
-        second = {each: by_mask(images) for each, images in drawn.items()}
-        areas = {each: area(images) for each, images in drawn.items()}
         finite = all(bool(np.isfinite(images).all()) for images in drawn.values())
+        drawn = {each: np.nan_to_num(images, nan=_WHITE) for each, images in drawn.items()}
+        found, sketches = scored(drawn, classifier(self.image_side, self.shift))
         options = {"seed": seed, "n_samples": n_samples, "task": self.describe().split("\n")[0]}
-        sketches = (by_tuple(found), mosaic(drawn))
-        return Measured(
-            self.kind, METRICS, measures(found, second, areas), finite, options, sketches, TRAINING_SET
-        )
+        return Measured(self.kind, METRICS, found, finite, options, sketches, TRAINING_SET)
 
     def measure(self, model: Any, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """Shares of few samples of each tuple, by their names in a log."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jaxtyping import Int
 
 TRAIN, VALIDATION = "train", "validation"
+_LONGEST_LINE = 4096
+"""Bytes after a cut in which the end of the line is looked for."""
 END = b"\0"
 """Stands behind every document; no text holds it."""
 
@@ -39,8 +41,25 @@ class Corpus:
 
     @functools.cached_property
     def manifest(self) -> dict[str, dict[str, dict[str, int | str]]]:
-        """Split -> source -> `bytes` and `sha256` of what is taken from it."""
+        """Split -> source -> `documents`, `bytes` and `sha256` of what is taken from it."""
         return json.loads((self.folder / "manifest.json").read_text())
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Of the manifest: of what was taken from every source, and in which split it is."""
+        return hashlib.sha256((self.folder / "manifest.json").read_bytes()).hexdigest()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both splits have as many bytes as were written: an END stands behind each document."""
+        try:
+            wanted = {
+                split: sum(int(one["bytes"]) + int(one["documents"]) for one in sources.values())
+                for split, sources in self.manifest.items()
+            }
+            return wanted == {split: self.n_bytes(split) for split in (TRAIN, VALIDATION)}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return False
 
     def n_bytes(self, split: str) -> int:
         """Length of a split."""
@@ -49,7 +68,7 @@ class Corpus:
     def windows(self, split: str, length: int) -> Windows:
         """Every sequence of a split that follows on the one before, none twice."""
         n = max(0, (self.n_bytes(split) - 1) // length)
-        return Windows(self.folder / f"{split}.bin", length, np.arange(n) * length)
+        return Windows(self.folder / f"{split}.bin", length, range(n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,22 +79,27 @@ class Windows:
     """The text."""
     length: int
     """Bytes of a sequence."""
-    starts: Int[np.ndarray, " window"]
-    """Where each begins."""
+    places: range | Int[np.ndarray, " window"]
+    """Which sequence of the text each is."""
+
+    example_bytes = 8
+    """Memory that one takes: its place."""
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self.places)
 
     def choose(self, rows: Int[np.ndarray, " row"]) -> Windows:
         """Some of them, still on the disk."""
-        return Windows(self.path, self.length, self.starts[rows])
+        places = rows if isinstance(self.places, range) else self.places[rows]
+        return Windows(self.path, self.length, places)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
         """Some of the sequences, each with the byte that follows each of its bytes."""
         import torch
 
         text = np.memmap(self.path, dtype=np.uint8, mode="r")
-        read = np.stack([text[start : start + self.length + 1] for start in self.starts[rows]])
+        starts = np.asarray(self.choose(rows).places) * self.length
+        read = np.stack([text[start : start + self.length + 1] for start in starts])
         both = torch.from_numpy(read.astype(np.int64))
         return TokenBatch(both[:, :-1], both[:, 1:])
 
@@ -93,35 +117,39 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
     Raises:
         ValueError: a file that is missing or no text.
     """
-    key = hashlib.sha256(json.dumps([1, name, version, share, seed]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([2, name, version, share, seed]).encode()).hexdigest()[:16]
     folder = user_cache("text") / f"{name}-{key}"
-    if not (folder / "manifest.json").exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{name}-"))
-        try:
-            n_bytes = sizes(name, data)
-            cut = round((1 - share) * sum(n_bytes.values())) if len(n_bytes) == 1 else None
-            _write(made, documents(name, data), held_out(n_bytes, share, seed), cut)
-            os.replace(made, folder)
-        except OSError:
-            if not (folder / "manifest.json").exists():  # nobody else was faster
-                raise
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
+    corpus = Corpus(folder)
+    if corpus.is_whole:
+        return corpus
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{name}-"))
+    try:
+        n_bytes = sizes(name, data)
+        out = held_out(n_bytes, share, seed)
+        cut = {} if out else _end_of_the_largest(n_bytes, share)
+        _write(made, documents(name, data), out, cut)
+        shutil.rmtree(folder, ignore_errors=True)  # one that is not whole
+        os.replace(made, folder)
+    except OSError:
+        if not Corpus(folder).is_whole:  # nobody else was faster
+            raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
     return Corpus(folder)
 
 
 def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str]:
     """The sources that are held out: in random order until they have their share of the bytes.
 
-    A source that would bring more than twice the share is passed over; where all would, the smallest is held
-    out. Of a single one there is none: its end is held out then.
+    A source that would bring more than twice the share is passed over. None where what is left would be less
+    than half of the share: the end of the largest is held out then.
 
     >>> sorted(held_out({"a": 10, "b": 10, "c": 980}, 0.01, seed=1))
     ['b']
+    >>> sorted(held_out({"a": 1, "b": 500, "c": 500}, 0.05, seed=1))
+    []
     """
-    if len(sizes) < 2:
-        return frozenset()
     names, wanted = sorted(sizes), share * sum(sizes.values())
     found, n_bytes = [], 0
     for place in generator(seed, "data", 5).permutation(len(names)).tolist():
@@ -129,45 +157,61 @@ def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str
         if n_bytes < wanted and n_bytes + sizes[name] <= 2 * wanted:
             found.append(name)
             n_bytes += sizes[name]
-    return frozenset(found or [min(names, key=lambda name: sizes[name])])
+    return frozenset(found if 2 * n_bytes >= wanted else [])
 
 
-def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: int | None) -> None:
+def _end_of_the_largest(sizes: Mapping[str, int], share: float) -> dict[str, int]:
+    """The largest source -> how many of its bytes are trained, so that its end is the share of them all."""
+    largest = max(sizes, key=sizes.__getitem__)
+    return {largest: max(0, sizes[largest] - max(1, round(share * sum(sizes.values()))))}
+
+
+def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Mapping[str, int]) -> None:
     """Both splits and the manifest; no more than one piece of a document is held at a time.
 
     Args:
         folder: where they go.
         read: every document.
         out: sources that are held out.
-        cut: of a single file, how many of its bytes are trained; they end with the line.
+        cut: source -> how many of its bytes are trained, where its end is held out; they end with the line.
     """
     manifest: dict[str, dict[str, dict[str, int | str]]] = {TRAIN: {}, VALIDATION: {}}
     with contextlib.ExitStack() as stack:
         files = {split: stack.enter_context((folder / f"{split}.bin").open("wb")) for split in manifest}
         for source, pieces in read:
             split = VALIDATION if source in out else TRAIN
-            halves = [(split, pieces)] if cut is None else _at_the_end_of_a_line(pieces, cut)
+            halves = _at_the_end_of_a_line(pieces, cut[source]) if source in cut else [(split, pieces)]
             for split, half in halves:
-                known = manifest[split].setdefault(source, {"bytes": 0, "sha256": ""})
+                known = manifest[split].setdefault(source, {"documents": 0, "bytes": 0, "sha256": ""})
                 digest, n_bytes = hashlib.sha256(str(known["sha256"]).encode()), int(known["bytes"])
                 for piece in half:
                     files[split].write(piece)
                     digest.update(piece)
                     n_bytes += len(piece)
                 files[split].write(END)
-                manifest[split][source] = {"bytes": n_bytes, "sha256": digest.hexdigest()}
+                n_documents = int(known["documents"]) + 1
+                manifest[split][source] = {
+                    "documents": n_documents,
+                    "bytes": n_bytes,
+                    "sha256": digest.hexdigest(),
+                }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
 
 
 def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """What is trained of a file and then what is held out of it; both must be read through."""
+    """What is trained of a file and then what is held out of it; both must be read through.
+
+    Where no line ends soon after the cut, it goes through the line.
+    """
     rest = iter(pieces)
     held: list[bytes] = []
 
     def before() -> Iterator[bytes]:
         n_bytes = 0
         for piece in rest:
-            if n_bytes + len(piece) > cut and (end := piece.find(b"\n", max(0, cut - n_bytes)) + 1):
+            if n_bytes + len(piece) > cut:
+                at = max(0, cut - n_bytes)
+                end = piece.find(b"\n", at, at + _LONGEST_LINE) + 1 or _between_characters(piece, at)
                 held.append(piece[end:])
                 yield piece[:end]
                 return
@@ -176,3 +220,10 @@ def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[s
 
     yield TRAIN, before()
     yield VALIDATION, itertools.chain(held, rest)
+
+
+def _between_characters(piece: bytes, at: int) -> int:
+    """The next place from `at` on where no character of UTF-8 is cut through."""
+    while at < len(piece) and piece[at] & 0xC0 == 0x80:
+        at += 1
+    return at

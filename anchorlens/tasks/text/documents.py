@@ -14,6 +14,7 @@ import os
 import platform
 import stat
 import sysconfig
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -57,7 +58,7 @@ def documents(corpus: str, data: str = "") -> Iterator[Document]:
         ValueError: a file that is missing, empty, or no text.
     """
     if corpus == FILES:
-        for name, path in named_files(data).items():
+        for name, path in distinct_files(data).items():
             yield Document(name, text_of(path))
         return
     for path in _library():
@@ -72,15 +73,33 @@ def documents(corpus: str, data: str = "") -> Iterator[Document]:
 
 
 def sizes(corpus: str, data: str = "") -> dict[str, int]:
-    """Source -> bytes of its file, without reading any.
+    """Source -> bytes that are taken from it.
 
     Raises:
         ValueError: a path that is not there, or none.
     """
     if corpus == FILES:
-        return {name: path.stat().st_size for name, path in named_files(data).items()}
-    found = {_name(path): path.stat().st_size for path in _library()}
-    return found if corpus == CODE else found | {name: len(topic) for name, topic in _topics()}
+        return {name: path.stat().st_size for name, path in distinct_files(data).items()}
+    if corpus == CODE:
+        return {_name(path): path.stat().st_size for path in _library()}
+    found: Counter[str] = Counter()
+    for source, pieces in documents(corpus):
+        found[source] += sum(map(len, pieces))
+    return dict(found)
+
+
+def absolute(data: str) -> str:
+    """The same paths, absolute: a run goes on from any folder.
+
+    Raises:
+        ValueError: what is no path at all.
+    """
+    try:
+        return os.pathsep.join(os.path.abspath(given) for given in filter(None, data.split(os.pathsep)))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"data must name text files or folders that exist, got {shown(data)}: {error}"
+        ) from None
 
 
 def named_files(data: str) -> dict[str, Path]:
@@ -96,7 +115,7 @@ def named_files(data: str) -> dict[str, Path]:
     for given in filter(None, data.split(os.pathsep)):
         path = Path(given)
         named = {path.name: path}
-        if path.is_dir():
+        if _is(path, "dir"):
             named = {}
             for entry in _inside(path):
                 n_entries += 1
@@ -105,10 +124,16 @@ def named_files(data: str) -> dict[str, Path]:
                 if entry.is_file(follow_symlinks=False):
                     below = Path(entry.path).relative_to(path).as_posix()
                     named[f"{path.resolve().name}/{below}"] = Path(entry.path)
-        elif not path.is_file():
-            raise ValueError(f"data must name text files or folders that exist, got {shown(given)}")
+        elif not _is(path, "file"):
+            raise ValueError(
+                f"data must name text files or folders that exist, {os.pathsep!r} between two, got "
+                f"{shown(given)}"
+            )
         if twice := sorted(found.keys() & named):
-            raise ValueError(f"data must name files of different names, got {shown(twice[0])} twice")
+            raise ValueError(
+                f"data must name files of different names, got {shown(twice[0])} twice; put what you want "
+                "into one folder"
+            )
         found |= dict(sorted(named.items()))
         if n_entries > MOST_ENTRIES or len(found) > MOST_FILES:
             raise ValueError(
@@ -118,6 +143,18 @@ def named_files(data: str) -> dict[str, Path]:
     if not found:
         raise ValueError(f"data must name text files, or folders with some, got {shown(data)}")
     return found
+
+
+def distinct_files(data: str) -> dict[str, Path]:
+    """As `named_files`, of files with equal contents the first alone: the same text is not in both splits.
+
+    Raises:
+        ValueError: as `named_files`.
+    """
+    found: dict[str, tuple[str, Path]] = {}
+    for name, path in named_files(data).items():
+        found.setdefault(_content_digest(path), (name, path))
+    return dict(found.values())
 
 
 def fingerprint(data: str, expected: str = "") -> str:
@@ -169,6 +206,14 @@ def text_of(path: Path) -> Iterator[bytes]:
         raise ValueError(f"{shown(str(path))} must hold text, and is empty; leave it out")
 
 
+def _is(path: Path, kind: str) -> bool:
+    """Whether there is such a `dir` or `file`; what is no path at all is neither."""
+    try:
+        return path.is_dir() if kind == "dir" else path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def _pieces(path: Path) -> Iterator[bytes]:
     """The bytes of a plain file."""
     try:
@@ -201,9 +246,14 @@ def _digest(files: Mapping[str, Path]) -> str:
     """SHA-256 of names and contents, in 16 hexadecimal digits."""
     found = hashlib.sha256()
     for name, path in files.items():
-        status = path.stat()
-        found.update(f"{name}\0{_file_digest(path, status.st_mtime_ns, status.st_size)}\n".encode())
+        found.update(f"{name}\0{_content_digest(path)}\n".encode())
     return found.hexdigest()[:16]
+
+
+def _content_digest(path: Path) -> str:
+    """SHA-256 of a file's content as it is now."""
+    status = path.stat()
+    return _file_digest(path, status.st_mtime_ns, status.st_size)
 
 
 @functools.lru_cache(maxsize=MOST_FILES)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from anchorlens.configuration import documented, number
+from anchorlens.configuration import check_number, documented, number
 from anchorlens.foreign import shown
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -21,7 +21,7 @@ from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
-from anchorlens.tasks.text.documents import CODE, FILES, fingerprint, python_version
+from anchorlens.tasks.text.documents import CODE, FILES, absolute, fingerprint, python_version
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ MOST_ASKED, QUICKLY = 1_000, 128
 """Sequences of each split that `evaluate` asks, unless it is told another number, and `measure`."""
 AT_ONCE = 32
 """Sequences of a forward pass."""
-_BYTES = 256
+_BYTES, _MOST_BITS = 256, 64
 METRICS = (
     Metric(
         "train_bits",
@@ -84,7 +84,9 @@ class TextTask(TaskConfig):
     """Text, byte by byte: after each byte say the next one.
 
     Sequences follow one another without gaps or padding, through the end of one file and the beginning of
-    the next, with a NUL byte between. Whole files are held out; of a single file its end. The text is put
+    the next, with a NUL byte between. Whole files are held out; of
+    few, where none is of about the share that is wanted, the end of the largest. A file that is there twice
+    counts once. The text is put
     together once, into the user's cache, and read from there as it is needed.
 
     Raises:
@@ -103,7 +105,7 @@ class TextTask(TaskConfig):
     help topics; both; or `files` that `data` names. Empty: `files` where `data` names some, else `code`."""
     data: str = dataclasses.field(default="", compare=False)
     """Paths of text files in UTF-8, separated as in PATH (a colon, on Windows a semicolon); a folder stands
-    for every file in it."""
+    for every file in it. Kept as absolute paths."""
     version: str = ""
     """What decides the content: `Python 3.11.7`, or how many files, their bytes, and a SHA-256 of their names
     and contents. Set when the task is made."""
@@ -124,6 +126,8 @@ class TextTask(TaskConfig):
             object.__setattr__(self, "corpus", FILES if self.data else CODE)
         if self.data and self.corpus != FILES:
             raise ValueError(f"data is of the corpus 'files', and this one is {self.corpus!r}; leave one out")
+        if self.data:
+            object.__setattr__(self, "data", absolute(self.data))
         if self.corpus == FILES and not (self.data or self.version):
             raise ValueError("the corpus 'files' must name its files; give data (--data PATH)")
         if not self.version:
@@ -163,9 +167,10 @@ class TextTask(TaskConfig):
         """`n` sequences of the training text, none twice, in random order.
 
         Raises:
-            ValueError: the text has fewer.
+            ValueError: the text has fewer, or nothing that is held out.
         """
         found = self._windows(TRAIN)
+        self._windows(VALIDATION)  # before anything is trained
         if n > len(found):
             raise ValueError(
                 f"n_samples must be at most {len(found):,}, the sequences of {self.seq_len} bytes of this "
@@ -201,8 +206,14 @@ class TextTask(TaskConfig):
 
         Returns:
             Bits per byte with standard errors over the sequences, perplexity and gap.
+
+        Raises:
+            ValueError: an unusable option, a model or training data of another size, or text that is not
+                there.
         """
         check_capacity(model, self)
+        check_number("max_asked", max_asked, minimum=1, integer=True)
+        check_number("seed", seed, minimum=0, integer=True)
         rng = generator(seed, "evaluation")
         known = training_set is not None
         trained = self.checked_training_set(training_set) if known else self._windows(TRAIN)
@@ -213,22 +224,36 @@ class TextTask(TaskConfig):
             finite = finite and bool(np.isfinite(found).all())
             bits[name] = _mean(found, of=len(some))
         train, validation = bits["train_bits"], bits["validation_bits"]
-        perplexity = 2**validation.value
         error = math.hypot(train.standard_error, validation.standard_error)
         measures = {
             **bits,
-            "perplexity": Accuracy(
-                perplexity, perplexity * math.log(2) * validation.standard_error, validation.n_sequences
-            ),
+            "perplexity": _perplexity(validation),
             "gap": Accuracy(validation.value - train.value, error, validation.n_sequences),
         }
-        options = {"seed": seed, "task": self.describe().split("\n")[0], "text": self.version}
+        options = {
+            "seed": seed,
+            "task": self.describe().split("\n")[0],
+            "text": self.version,
+            "text_sha256": self.text.sha256,
+        }
         source = TRAINING_SET if known else "training text"
         return Measured(self.kind, self.metrics, measures, finite, options, train_source=source)
 
     def checked_training_set(self, given: Any) -> Any:
-        """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte."""
-        return given if isinstance(given, Windows) else super().checked_training_set(given)
+        """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte.
+
+        Raises:
+            ValueError: there are none, or they are of another text or length.
+        """
+        if not isinstance(given, Windows):
+            return super().checked_training_set(given)
+        whole = self._windows(TRAIN)
+        if not len(given) or (given.path, given.length) != (whole.path, whole.length):
+            raise ValueError(
+                f"the training data must be sequences of {self.seq_len} bytes of this task's text, as "
+                f"training_set gives them, got {len(given):,} of {given.length} bytes; is it another task's?"
+            )
+        return given
 
     def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """Bits per byte on a sample of both splits."""
@@ -248,14 +273,15 @@ class TextTask(TaskConfig):
     def describe(self) -> str:
         """In words: which text, and how much of it is held out."""
         what = {
-            "code": "the standard library of Python, without its tests",
+            "code": "the standard library of Python, but for its folders test and tests",
             "text": "docstrings and help topics of the standard library of Python",
             "code+text": "the standard library of Python, and its docstrings and help topics",
             FILES: "files",
         }[self.corpus]
         return (
             f"Text, byte by byte: {what} ({self.version}); sequences of {self.seq_len} bytes.\n"
-            f"Held out: {self.held_out_share:.1%} of the bytes, in whole files, by seed."
+            f"Held out: about {self.held_out_share:.1%} of the bytes, in whole files, by seed; of few files "
+            "the end of the largest."
         )
 
 
@@ -281,6 +307,14 @@ def bits_per_byte(model: Answers, some: Any, rows: np.ndarray) -> Iterator[np.nd
                 logits.transpose(1, 2), batch.targets.to(device), reduction="none"
             )
             yield (losses.mean(dim=1) / math.log(2)).double().cpu().numpy()
+
+
+def _perplexity(bits: Accuracy) -> Accuracy | None:
+    """2 to the bits per byte; None where the model has diverged so far that nobody could read it."""
+    if bits.value > _MOST_BITS:
+        return None
+    value = 2**bits.value
+    return Accuracy(value, value * math.log(2) * bits.standard_error, bits.n_sequences)
 
 
 def _mean(values: np.ndarray, *, of: int) -> Accuracy:

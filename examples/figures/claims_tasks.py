@@ -246,6 +246,7 @@ CLAIMS: Claims = {
     "J6": ("j6_concept_graphs", concept_graphs),
     "J7A": ("j7a_scan_turn_left", scan),
     "J7B": ("j7b_cogs", cogs),
+    "J7D": ("j7d_text", text),
     "J7E": ("j7e_prontoqa", prontoqa),
 }
 """Figure -> the JSON with its numbers, and the readings of it."""

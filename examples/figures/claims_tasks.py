@@ -193,21 +193,22 @@ def _along_rank(rows: Sequence[Row]) -> list[bool | None]:
 
 
 def concept_graphs(numbers: Numbers) -> list[Reading]:
-    """Figure 6: small circles over gamma."""
+    """Figure 6: small circles over gamma, triangles at PyTorch's own and circles at some larger one."""
+
+    def circles_later(rows: Sequence[Row]) -> list[bool | None]:
+        fails = [row["failure"] >= FAILS for row in rows if row["gamma"] == PYTORCHS]
+        succeeds = [
+            row["failure"] <= SUCCEEDS and row["circles"] >= HALF and row["train"] >= DRAWN
+            for row in rows
+            if row["gamma"] > PYTORCHS
+        ]
+        return [all(fails) and any(succeeds)] if fails and succeeds else []
+
     return _by_seed(
         numbers,
         {
-            "at gamma .5 at least .8 of small circles are drawn as triangles": lambda rows: [
-                row["failure"] >= FAILS for row in rows if row["gamma"] == PYTORCHS
-            ],
-            "at some larger gamma at most .2 are, half are circles by both rules, and .95 of trained tuples "
-            "are right": lambda rows: [
-                any(
-                    row["failure"] <= SUCCEEDS and row["circles"] >= HALF and row["train"] >= DRAWN
-                    for row in rows
-                    if row["gamma"] > PYTORCHS
-                )
-            ],
+            "at gamma .5 at least .8 of small circles are drawn as triangles, and at some larger gamma at "
+            "most .2 are, half are circles by both rules, and .95 of trained tuples are right": circles_later,
             "the larger gamma, the fewer": lambda rows: [
                 in_order((row["gamma"], -row["failure"]) for row in rows)
             ],

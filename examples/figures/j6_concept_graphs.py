@@ -175,7 +175,7 @@ def main() -> None:
     )
     cells = as_trained(given, wanted) if given.as_trained else trained(given, wanted)
     rows = [measure(cell) for cell in cells]
-    name = "j6_concept_graphs" + ("_second_layers" if given.scope == "second_layers" else "")
+    name = "j6_second_layers" if given.scope == "second_layers" else "j6_concept_graphs"
     first = [cell for cell in cells if cell.fields["seed"] == given.seed[0]]
     pictures = {
         name: over_gamma(rows),

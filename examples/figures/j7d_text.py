@@ -28,7 +28,7 @@ from common import network, on_its_way, options, trained, write
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 DECAYS = (0.01, 0.1)
-RATES = (5e-4, 1e-3, 2e-3)
+RATES = (4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
 PRESET, NETWORK = "text", {"d_model": 64, "n_heads": 2, "d_head": 32, "d_mlp": 256}
 MEASURES = ("train_bits", "validation_bits", "perplexity", "gap")
 PAPERS_FLOPS = 1e20

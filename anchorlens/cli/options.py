@@ -18,7 +18,7 @@ from anchorlens.foreign import printable, shown
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 _SEVERAL = ("data",)
-"""Fields of paths, of which an option takes one at a time."""
+"""Fields that hold several paths; an option takes one, and may be given more than once."""
 
 OwnProbes = Annotated[
     list[Path] | None,
@@ -107,11 +107,10 @@ def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
             if types == (bool,) and not axes:
                 flags = []  # with --no-...
             panel = f"{part} ({cls.__name__})"
-            option = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False)
             kind = str if axes else _option_type(types)
             if name in _SEVERAL and not axes:
                 kind, text = list[str], f"{text} May be given more than once."
-                option = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False)
+            option = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False)
             hint = Annotated[kind | None, option]
             parameters.append(inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=hint))
     return parameters

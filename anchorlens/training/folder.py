@@ -278,7 +278,7 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
 
 
 def _check_same(stored: RunConfig, run: RunConfig) -> None:
-    """A resumed run computes what it began; where, from which paths and what it records may change."""
+    """A resumed run computes what it began; device, paths of its files, and what it records may change."""
     free = {"train": execution_fields(run.train), "task": places(run.task)}
     before = stored.to_dict()
     for part, fields in run.to_dict().items():

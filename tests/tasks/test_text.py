@@ -32,7 +32,7 @@ from anchorlens.randomness import generator
 from anchorlens.runs.identity import identity
 from anchorlens.tasks.kinds import read_stored_task, read_task
 from anchorlens.tasks.shared.evaluation import Measured
-from anchorlens.tasks.text import documents
+from anchorlens.tasks.text import corpus, documents
 from anchorlens.tasks.text.corpus import END, Corpus, held_out
 
 LINES = [f"line {k} of a text, with ümlauts\n" for k in range(400)]
@@ -195,6 +195,20 @@ class TestSplits:
         assert (again.folder / "train.bin").read_bytes() == whole and again.is_whole
         assert [path.name for path in made.parent.iterdir()] == [made.name]
 
+    def test_what_somebody_else_made_meanwhile_is_left_alone(self, task, monkeypatch):
+        made = task.text.folder
+        kept = made.with_name("kept")
+        made.rename(kept)
+        write = corpus._write
+
+        def slower(*args):
+            write(*args)
+            kept.rename(made)
+
+        monkeypatch.setattr(corpus, "_write", slower)
+        inode = kept.stat().st_ino
+        assert dataclasses.replace(task).text.folder.stat().st_ino == inode
+
     def test_the_text_is_put_together_once(self, task, cache, monkeypatch):
         made = task.text.folder
         assert made.is_relative_to(cache)
@@ -262,7 +276,7 @@ class TestMoved:
         monkeypatch.chdir(folder)
         task = TextTask(data=os.pathsep.join(["0.txt", "below"]))
         assert task.data == os.pathsep.join(map(str, (folder / "0.txt", folder / "below")))
-        assert TextTask(data="0.txt:".replace(":", os.pathsep)).data == str(folder / "0.txt")
+        assert TextTask(data=f"0.txt{os.pathsep}").data == str(folder / "0.txt")
 
     def test_the_run_goes_on_with_the_same_files_elsewhere(self, task, folder, tmp_path, cache):
         train(*small(task), out=tmp_path / "run")

@@ -196,12 +196,11 @@ class ConceptGraphsTask(TaskConfig):
             Tuple -> images, 0..1.
 
         Raises:
-            ValueError: there is no such tuple, or n is none.
+            ValueError: there is no such tuple, or n is less than 1.
         """
         from anchorlens.models.measuring import BATCH_BYTES
 
         check_number("n", n, minimum=1, limit=10_000, integer=True)
-
         conditions = {each: nominal(each) for each in tuples}
         size = getattr(getattr(model, "config", None), "image_bytes", BATCH_BYTES // _AT_ONCE)
         at_once = max(1, int(BATCH_BYTES // size))

@@ -129,7 +129,8 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
         out = held_out(n_bytes, share, seed)
         cut = {} if out else _end_of_the_largest(n_bytes, share)
         _write(made, documents(name, data), out, cut)
-        shutil.rmtree(folder, ignore_errors=True)  # one that is not whole
+        if not Corpus(folder).is_whole:  # what somebody else has made meanwhile may be in use
+            shutil.rmtree(folder, ignore_errors=True)
         os.replace(made, folder)
     except OSError:
         if not Corpus(folder).is_whole:  # nobody else was faster

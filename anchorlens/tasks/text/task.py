@@ -84,9 +84,8 @@ class TextTask(TaskConfig):
     """Text, byte by byte: after each byte say the next one.
 
     Sequences follow one another without gaps or padding, through the end of one file and the beginning of
-    the next, with a NUL byte between. Whole files are held out; of
-    few, where none is of about the share that is wanted, the end of the largest. A file that is there twice
-    counts once. The text is put
+    the next, with a NUL byte between. Whole files are held out, or the end of the largest where no choice of
+    files comes near the share that is wanted. A file that is there twice counts once. The text is put
     together once, into the user's cache, and read from there as it is needed.
 
     Raises:
@@ -280,8 +279,8 @@ class TextTask(TaskConfig):
         }[self.corpus]
         return (
             f"Text, byte by byte: {what} ({self.version}); sequences of {self.seq_len} bytes.\n"
-            f"Held out: about {self.held_out_share:.1%} of the bytes, in whole files, by seed; of few files "
-            "the end of the largest."
+            f"Held out: about {self.held_out_share:.1%} of the bytes, in whole files by seed, or the end of "
+            "the largest file."
         )
 
 
@@ -310,7 +309,7 @@ def bits_per_byte(model: Answers, some: Any, rows: np.ndarray) -> Iterator[np.nd
 
 
 def _perplexity(bits: Accuracy) -> Accuracy | None:
-    """2 to the bits per byte; None where the model has diverged so far that nobody could read it."""
+    """2 to the bits per byte; None above `_MOST_BITS` of them, where a model has diverged."""
     if bits.value > _MOST_BITS:
         return None
     value = 2**bits.value

@@ -13,7 +13,7 @@ from anchorlens.figures import SHARE, styled
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid
-from common import as_trained, trained
+from common import add_means, as_trained, trained
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DECAYS = (0.0, 0.01, 0.1, 1.0)
@@ -212,22 +212,11 @@ def over_sizes(
     """A number of the paper's two settings over training examples: the mean, and a point for each seed."""
     figure = go.Figure()
     for arm, name in ARMS.items():
-        points: dict[int, list[float]] = {}
+        points: dict[float, list[float]] = {}
         for row in rows:
             if (row["gamma"], row["weight_decay"]) == arm and (one := value(row)) is not None:
                 points.setdefault(row["n_samples"], []).append(one)
-        sizes = sorted(points)
-        dashes = {"line": {"dash": "dash"}} if arm == LARGE else {}
-        figure.add_scatter(
-            x=sizes, y=[fmean(points[n]) for n in sizes], name=name, mode="lines+markers", **dashes
-        )
-        figure.add_scatter(
-            x=[n for n in sizes for _ in points[n]],
-            y=[one for n in sizes for one in points[n]],
-            mode="markers",
-            marker={"size": 5, "color": "grey"},
-            showlegend=False,
-        )
+        add_means(figure, name, points, dash="dash" if arm == LARGE else "solid")
     sizes = sorted({row["n_samples"] for row in rows})
     figure.update_xaxes(
         title="training examples", type="log", tickvals=sizes, ticktext=[f"{n:,}" for n in sizes]

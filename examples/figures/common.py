@@ -148,6 +148,33 @@ def network(wanted: Sequence[RunConfig]) -> dict[str, list[Any]]:
     return {**found, "activation": sorted(activations)}
 
 
+def add_means(
+    figure: go.Figure, name: str, points: Mapping[float, Sequence[float]], *, dash: str = "solid"
+) -> None:
+    """Add a line through the mean over seeds at each place, and a point for each seed, in one colour.
+
+    Args:
+        figure: that holds nothing but what this has added.
+        name: of the line.
+        points: place -> the value of each seed.
+        dash: of the line.
+    """
+    colour = figures.CATEGORIES[len(list(figure.data)) // 2]
+    places = sorted(points)
+    each = [(place, value) for place in places for value in points[place]]
+    line = {"color": colour, "dash": dash}
+    figure.add_scatter(
+        x=places, y=[fmean(points[place]) for place in places], name=name, mode="lines", line=line
+    )
+    figure.add_scatter(
+        x=[place for place, _ in each],
+        y=[value for _, value in each],
+        mode="markers",
+        marker={"size": 7, "color": colour},
+        showlegend=False,
+    )
+
+
 def on_its_way(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> go.Figure:
     """A number while training, a line for each gamma: the mean over seeds.
 

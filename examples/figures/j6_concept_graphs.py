@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from anchorlens.figures import CATEGORIES, styled
+from anchorlens.figures import styled
 from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import stable_rank
 from anchorlens.sweep import Cell, grid
 from anchorlens.tasks.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TUPLES, marked
 from anchorlens.tasks.shared.sketch import Grid, Mosaic
-from common import as_trained, on_its_way, options, trained, write
+from common import add_means, as_trained, on_its_way, options, trained, write
 
 PRESET = "concept_graphs"
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
@@ -88,14 +88,9 @@ def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
         "train": "trained tuples drawn right",
     }
     gammas = sorted({row["gamma"] for row in rows})
-    for (name, title), colour in zip(titles.items(), CATEGORIES, strict=False):
+    for name, title in titles.items():
         of = {gamma: [row[name] for row in rows if row["gamma"] == gamma] for gamma in gammas}
-        means = [fmean(of[gamma]) for gamma in gammas]
-        line = {"color": colour, "dash": "dash" if name.endswith("mask") else "solid"}
-        figure.add_scatter(x=gammas, y=means, name=title, mode="lines", line=line)
-        points = [(gamma, value) for gamma in gammas for value in of[gamma]]
-        x, y = zip(*points, strict=True)
-        figure.add_scatter(x=x, y=y, mode="markers", marker={"size": 7, "color": colour}, showlegend=False)
+        add_means(figure, title, of, dash="dash" if name.endswith("mask") else "solid")
     figure.update_xaxes(title="gamma (larger: smaller initial weights)", tickvals=gammas)
     figure.update_yaxes(title="share of samples", range=[-0.04, 1.04])
     figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)

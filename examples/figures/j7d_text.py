@@ -14,7 +14,6 @@ data and the number of tokens are the same for all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 import plotly.graph_objects as go
@@ -24,7 +23,7 @@ from anchorlens.runs.presets import PRESETS
 from anchorlens.sweep import Cell, grid
 from anchorlens.training.plan import count_cost
 from arms import COMPLEXITY
-from common import network, on_its_way, options, trained, write
+from common import add_means, network, on_its_way, options, trained, write
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 DECAYS = (0.01, 0.1)
@@ -77,17 +76,10 @@ def over_gamma(rows: Sequence[Mapping[str, Any]], name: str, title: str) -> go.F
     figure = go.Figure()
     for decay in sorted({row["weight_decay"] for row in rows}):
         own = [row for row in rows if row["weight_decay"] == decay and row[name] is not None]
-        gammas = sorted({row["gamma"] for row in own})
-        means = [fmean(row[name] for row in own if row["gamma"] == gamma) for gamma in gammas]
-        figure.add_scatter(x=gammas, y=means, name=f"weight decay {decay:g}", mode="lines+markers")
-        figure.add_scatter(
-            x=[row["gamma"] for row in own],
-            y=[row[name] for row in own],
-            mode="markers",
-            marker={"size": 5, "color": "grey"},
-            showlegend=False,
-        )
-    figure.update_xaxes(title="gamma (larger: smaller initial weights)")
+        of = {row["gamma"]: [other[name] for other in own if other["gamma"] == row["gamma"]] for row in own}
+        add_means(figure, f"weight decay {decay:g}", of)
+    gammas = sorted({row["gamma"] for row in rows})
+    figure.update_xaxes(title="gamma (larger: smaller initial weights)", tickvals=gammas)
     figure.update_yaxes(title=title)
     figure.update_layout(showlegend=True)
     return styled(figure, f"{title[0].upper()}{title[1:]}, at each gamma's own learning rate")

@@ -254,7 +254,7 @@ def written(template: Path = TEMPLATE) -> str:
     own = (network, rule, flat, where, get, of, has, gamma, random_cosine)
     styles = (numerals.number, numerals.short, numerals.percent, numerals.joined)
     over_seeds = (numerals.each, numerals.each_percent, numerals.one_by_one)
-    over_cells = (trends.trend, trends.difference)
+    over_cells = (trends.trend, trends.least, trends.difference)
     environment.filters |= {
         function.__name__: function for function in (*own, *styles, *over_seeds, *over_cells)
     }

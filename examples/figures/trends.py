@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from scipy.stats import spearmanr
@@ -23,6 +24,18 @@ def trend(rows: Sequence[Row], along: str, name: str) -> str:
     found: Any = spearmanr([row[along] for row in rows], [row[name] for row in rows])
     said = "p < .001" if found.pvalue < 0.001 else f"p {number(found.pvalue, 3)}"
     return f"{number(found.statistic)} ({len(rows)} cells, {said})"
+
+
+def least(rows: Sequence[Row], along: str, name: str) -> float:
+    """The value of a setting at which the mean of a number is smallest.
+
+    >>> least([{"gamma": g, "bits": (g - 3) ** 2 + s} for g in range(9) for s in range(2)], "gamma", "bits")
+    3
+    """
+    of: dict[float, list[float]] = {}
+    for row in rows:
+        of.setdefault(row[along], []).append(row[name])
+    return min(of, key=lambda value: fmean(of[value]))
 
 
 def difference(

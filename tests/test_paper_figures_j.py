@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 import torch
 from sweeping import TINY, tiny
@@ -544,3 +545,14 @@ def test_the_step_at_which_sums_are_fit_is_the_first(tmp_path):
     assert arms.at_fit(cell) == {"step": 200, "ood": 0.4}
     rows = [{"gamma": 0.3, "weight_decay": 0.0, "ood": ood} for ood in (0.2, None, 0.4)]
     assert arms.means(rows, lambda row: row["ood"]) == {(0.3, 0.0): (pytest.approx(0.3), 2)}
+
+
+def test_a_line_goes_through_the_means_and_its_seeds_have_its_colour():
+    figure = go.Figure()
+    common.add_means(figure, "one", {2: [1.0, 3.0], 1: [5.0]})
+    common.add_means(figure, "other", {1: [0.0]}, dash="dash")
+    one, seeds, other, _ = figure.data
+    assert (list(one.x), list(one.y)) == ([1, 2], [5.0, 2.0])
+    assert (list(seeds.x), list(seeds.y)) == ([1, 2, 2], [5.0, 1.0, 3.0])
+    assert one.line.color == seeds.marker.color != other.line.color == figure.data[3].marker.color
+    assert (one.line.dash, other.line.dash) == ("solid", "dash")

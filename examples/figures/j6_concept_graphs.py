@@ -34,6 +34,7 @@ from anchorlens.sweep import Cell, grid
 from anchorlens.tasks.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TUPLES, marked
 from anchorlens.tasks.shared.sketch import Grid, Mosaic
 from common import add_means, as_trained, on_its_way, options, trained, write
+from trends import by_value
 
 PRESET = "concept_graphs"
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
@@ -89,8 +90,8 @@ def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
     }
     gammas = sorted({row["gamma"] for row in rows})
     for name, title in titles.items():
-        of = {gamma: [row[name] for row in rows if row["gamma"] == gamma] for gamma in gammas}
-        add_means(figure, title, of, dash="dash" if name.endswith("mask") else "solid")
+        dash = "dash" if name.endswith("mask") else "solid"
+        add_means(figure, title, by_value(rows, "gamma", name), dash=dash)
     figure.update_xaxes(title="gamma (larger: smaller initial weights)", tickvals=gammas)
     figure.update_yaxes(title="share of samples", range=[-0.04, 1.04])
     figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)

@@ -24,6 +24,7 @@ from anchorlens.sweep import Cell, grid
 from anchorlens.training.plan import count_cost
 from arms import COMPLEXITY
 from common import add_means, network, on_its_way, options, trained, write
+from trends import by_value
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 DECAYS = (0.01, 0.1)
@@ -76,8 +77,7 @@ def over_gamma(rows: Sequence[Mapping[str, Any]], name: str, title: str) -> go.F
     figure = go.Figure()
     for decay in sorted({row["weight_decay"] for row in rows}):
         own = [row for row in rows if row["weight_decay"] == decay and row[name] is not None]
-        of = {row["gamma"]: [other[name] for other in own if other["gamma"] == row["gamma"]] for row in own}
-        add_means(figure, f"weight decay {decay:g}", of)
+        add_means(figure, f"weight decay {decay:g}", by_value(own, "gamma", name))
     gammas = sorted({row["gamma"] for row in rows})
     figure.update_xaxes(title="gamma (larger: smaller initial weights)", tickvals=gammas)
     figure.update_yaxes(title=title)

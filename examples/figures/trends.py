@@ -13,6 +13,18 @@ from numerals import mean_and_interval, number
 Row = Mapping[str, Any]
 
 
+def by_value(rows: Sequence[Row], along: str, name: str) -> dict[Any, list[Any]]:
+    """Value of a setting -> a number of each cell that has it.
+
+    >>> by_value([{"gamma": g, "bits": g + s} for s in range(2) for g in (3, 5)], "gamma", "bits")
+    {3: [3, 4], 5: [5, 6]}
+    """
+    found: dict[Any, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row[along], []).append(row[name])
+    return found
+
+
 def trend(rows: Sequence[Row], along: str, name: str) -> str:
     """Spearman's correlation of a number with a setting over the cells of all seeds, and its two-sided p.
 
@@ -32,10 +44,8 @@ def least(rows: Sequence[Row], along: str, name: str) -> float:
     >>> least([{"gamma": g, "bits": (g - 3) ** 2 + s} for g in range(9) for s in range(2)], "gamma", "bits")
     3
     """
-    of: dict[float, list[float]] = {}
-    for row in rows:
-        of.setdefault(row[along], []).append(row[name])
-    return min(of, key=lambda value: fmean(of[value]))
+    found = by_value(rows, along, name)
+    return min(found, key=lambda value: fmean(found[value]))
 
 
 def difference(

@@ -212,23 +212,27 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     container.write(path, header, checkpoint.weights)
 
 
-def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> Checkpoint:
     """Read a checkpoint; never executes code from the file, and verifies its checksum.
 
     Args:
         path: a file that `save_checkpoint` wrote; its format is recognised by content.
+        any_cost: read it also where asking its model would take far more memory or time than a file of its
+            size should: for one that you trust, as `ANCHORLENS_COST_FACTOR` in the environment is.
 
     Returns:
         The checkpoint, weights on the CPU; `.build_model()` makes the HookedTransformer.
 
     Raises:
-        CheckpointError: missing, truncated, damaged, too new, foreign or unsafe; one line that names
-            the file and the cause.
+        CheckpointError: missing, truncated, damaged, too new, foreign, unsafe or too costly; one line that
+            names the file and the cause.
     """
-    return from_contents(path, container.contents(path).values)
+    return from_contents(path, container.contents(path).values, any_cost=any_cost)
 
 
-def from_contents(path: str | os.PathLike[str], content: Mapping[str, Any]) -> Checkpoint:
+def from_contents(
+    path: str | os.PathLike[str], content: Mapping[str, Any], *, any_cost: bool = False
+) -> Checkpoint:
     """The checkpoint among the contents of a file (`container.contents`).
 
     Raises:
@@ -255,10 +259,11 @@ def from_contents(path: str | os.PathLike[str], content: Mapping[str, Any]) -> C
     problem = _mismatch(weights, config)
     if problem:
         raise CheckpointError(path, f"its weights do not fit its configuration: {problem}")
-    try:
-        check_cost(config, checkpoint.task, checkpoint.train)
-    except ValueError as error:
-        raise CheckpointError(path, str(error)) from None
+    if not any_cost:
+        try:
+            check_cost(config, checkpoint.task, checkpoint.train)
+        except ValueError as error:
+            raise CheckpointError(path, str(error)) from None
     return checkpoint
 
 

@@ -37,8 +37,12 @@ class CheckpointError(ValueError):
     """A file that cannot be read safely and whole; the message is one line: the file, then the cause."""
 
     def __init__(self, path: str | os.PathLike[str], cause: str) -> None:
-        name = os.fspath(path)
-        super().__init__(f"{printable(name, _LONGEST_PATH)}: {printable(cause, _LONGEST_CAUSE)}")
+        self.path = os.fspath(path)
+        super().__init__(self.path, cause)  # both, so that it comes whole out of another process
+
+    def __str__(self) -> str:
+        path, cause = self.args
+        return f"{printable(path, _LONGEST_PATH)}: {printable(cause, _LONGEST_CAUSE)}"
 
 
 @contextlib.contextmanager

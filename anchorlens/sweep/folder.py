@@ -5,6 +5,7 @@
 | sweep.json          | the id and the configuration of every cell that was asked for                       |
 | cells/ID/           | a finished cell: a run's folder with `cell.json`; it appears atomically, whole      |
 | unfinished/ID/      | a cell under way, with the state that it continues from                             |
+| unreadable/ID-N/    | what a cell under way had that could not be read; the cell was begun anew           |
 | failed/ID.json      | the error of a cell that cannot be trained                                          |
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import json
 import os
 import re
@@ -148,6 +150,13 @@ class SweepFolder:
             message = f"{error}; remove {printable(remove, 500)} to train it again"
             return Cell(run, "damaged", None, {}, message, stored_as=name)
         return Cell(run, stored_as=name)
+
+    def set_aside(self, identity: str) -> Path:
+        """Move what a cell under way has, which cannot be read, out of its way; where it is now."""
+        place = self.out / "unreadable"
+        place.mkdir(parents=True, exist_ok=True)
+        number = next(n for n in itertools.count(1) if not (place / f"{identity}-{n}").exists())
+        return self.unfinished(identity).rename(place / f"{identity}-{number}")
 
     def finish(self, identity: str, content: Mapping[str, Any]) -> None:
         """Put a trained and measured cell in its place, whole."""

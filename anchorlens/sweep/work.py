@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,16 +77,19 @@ def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:
 
 
 def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
-    """Train or continue; what was left in a state that cannot be read is begun anew."""
+    """Train or continue; a cell whose files cannot be read is begun anew, and those files are kept."""
     # on one thread, so that the same cell has the same bits whichever engine trains it
     runs = [run._replace(train=replace(run.train, threads=run.train.threads or 1)) for _, run in cells]
     outs = [folder.unfinished(name) for name, _ in cells]
-    try:
-        return train_many(runs, outs=outs, resume=True, workers=1, progress=False)
-    except CheckpointError:
-        for out in outs:
-            shutil.rmtree(out, ignore_errors=True)
-        return train_many(runs, outs=outs, resume=True, workers=1, progress=False)
+    while True:
+        try:
+            return train_many(runs, outs=outs, resume=True, workers=1, progress=False)
+        except CheckpointError as error:
+            unreadable = [out for out in outs if out in Path(error.path).parents]
+            if not unreadable:
+                raise
+            kept = folder.set_aside(unreadable[0].name)
+            warnings.warn(f"{error}; this cell is begun anew, and what it had is in {kept}", stacklevel=2)
 
 
 def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:

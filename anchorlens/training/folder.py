@@ -141,13 +141,18 @@ class RunFolder:
             CheckpointError: the file is damaged, foreign, or of another run.
         """
         path = self.path / "ckpt.pt"
-        checkpoint = load_checkpoint(path)
+        checkpoint = load_checkpoint(path, any_cost=True)  # it is what was asked for, or refused below
         status = checkpoint.metrics.get("status")
-        if (checkpoint.task, checkpoint.model) != (self._run.task, self._run.model) or status not in ENDED:
+        if not self._is_of_this_run(checkpoint) or status not in ENDED:
             raise container.CheckpointError(
                 path, "is not the last checkpoint of this run; remove it to train the run to its end again"
             )
         return checkpoint, status
+
+    def _is_of_this_run(self, checkpoint: Checkpoint) -> bool:
+        if checkpoint.train is None:
+            return False
+        return identity(self._run) == identity(RunConfig(checkpoint.task, checkpoint.model, checkpoint.train))
 
     def open_log(self, step: int) -> list[dict[str, Any]]:
         """Cut the log back to the lines up to `step`, open it for more, and return those lines."""

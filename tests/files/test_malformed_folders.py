@@ -244,13 +244,17 @@ def test_a_forged_state(interrupted, change):
     one_line(error.value)
 
 
-@pytest.mark.parametrize("other", [{"metrics": {}}, {"metrics": {"status": [1]}}, {"gamma": 0.1}])
+@pytest.mark.parametrize(
+    "other",
+    [{"metrics": {}}, {"metrics": {"status": [1]}}, {"gamma": 0.1}, {"n_samples": 10**8}, {"seed": 9}],
+)
 def test_a_last_checkpoint_of_something_else(interrupted, other):
     path, run = interrupted
     kept = load_checkpoint(path.with_name("ckpt.pt"))
     model = replace(kept.model, gamma=other.get("gamma", kept.model.gamma))
     metrics = other.get("metrics", kept.metrics)
-    save_checkpoint(path / "ckpt.pt", replace(kept, model=model, metrics=metrics))
+    trained = replace(kept.train, **{name: other[name] for name in ("n_samples", "seed") if name in other})
+    save_checkpoint(path / "ckpt.pt", replace(kept, model=model, metrics=metrics, train=trained))
     with pytest.raises(CheckpointError, match="is not the last checkpoint of this run"):
         train(*run, out=path, resume=True)
 

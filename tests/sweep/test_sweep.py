@@ -1,14 +1,17 @@
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from sweeping import TINY, finished, tiny
 
 from anchorlens import CheckpointError, classify, load_checkpoint, preset
+from anchorlens.runs.costs import FACTOR
 from anchorlens.sweep import Cell, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.sweep.work import work
+from anchorlens.training.run import train
 
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
 
@@ -66,8 +69,6 @@ class TestTheSameCallAgain:
 
     def test_continues_a_cell_from_its_state(self, tmp_path):
         """What a killed process left: the cell's folder with a saved state, at step 10 of 20."""
-        from anchorlens.training.run import train
-
         (run,) = tiny({"seed": [0]}, state_every_seconds=0, log_every=1)
         folder = SweepFolder(tmp_path / "a")
         whole = sweep([run], tmp_path / "whole", engine="serial").cells[0]
@@ -100,7 +101,41 @@ class TestTheSameCallAgain:
         sweep([], tmp_path / "a", engine="serial")
         unfinished.mkdir(parents=True)
         (unfinished / "config.json").write_text("{half a fi")
-        assert sweep([run], tmp_path / "a", engine="serial").counts == {"finished": 1}
+        with pytest.warns(UserWarning, match=r"config\.json.*begun anew, and what it had is in .*unreadable"):
+            assert sweep([run], tmp_path / "a", engine="serial").counts == {"finished": 1}
+        kept = tmp_path / "a/unreadable" / f"{cell_id(run)}-1"
+        assert (kept / "config.json").read_text() == "{half a fi"
+
+    def test_leaves_alone_what_its_neighbours_have(self, tmp_path):
+        """Of two cells trained together one is damaged; the other had ended, and is read."""
+        runs = tiny({"seed": "0:2"})
+        folder = SweepFolder(tmp_path / "a")
+        ended, damaged = (folder.unfinished(cell_id(run)) for run in runs)
+        train(*_on_one_thread(runs[0]), out=ended)
+        damaged.mkdir()
+        (damaged / "config.json").write_text("{half a fi")
+        weights = (ended / "ckpt.pt").read_bytes()
+        with pytest.warns(UserWarning, match="begun anew"):
+            work(folder.named(runs), folder.out)
+        assert (folder.cell(cell_id(runs[0])) / "ckpt.pt").read_bytes() == weights
+        assert (folder.cell(cell_id(runs[1])) / "cell.json").exists()
+
+    def test_reads_a_run_that_had_ended_whatever_it_costs(self, tmp_path, monkeypatch):
+        """What was asked for is no stranger's file: it is neither refused nor trained once more."""
+        (run,) = tiny({"seed": [0]})
+        folder = SweepFolder(tmp_path / "a")
+        unfinished = folder.unfinished(cell_id(run))
+        train(*_on_one_thread(run), out=unfinished)
+        weights = (unfinished / "ckpt.pt").read_bytes()
+        monkeypatch.setenv(FACTOR, "1e-9")
+        with pytest.raises(CheckpointError, match="too costly"):
+            load_checkpoint(unfinished / "ckpt.pt")
+        work(folder.named([run]), folder.out)
+        assert (folder.cell(cell_id(run)) / "ckpt.pt").read_bytes() == weights
+
+
+def _on_one_thread(run):
+    return run._replace(train=replace(run.train, threads=1))
 
 
 class TestWhichRunACellIs:

@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from anchorlens.files.checkpoint import load_checkpoint
+from anchorlens.files.container import CheckpointError
 from anchorlens.runs.presets import preset
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -22,6 +24,8 @@ TINY = {
     "key_max": 40,  # few keys, so that evaluating is short
     "n_samples": 256, "batch_size": 64, "steps": 20, "warmup_steps": 5, "log_every": 5, "eval_every": 10,
 }  # fmt: skip
+
+FORMAT_OF_A_RUN = {"format": "anchorlens run", "format_version": 1}
 
 
 def tiny(**fields):
@@ -68,6 +72,14 @@ class TestProcesses:
         _, outs, results = trained
         assert "training diverged" in results[2].message and str(outs[2] / "ckpt.pt") in results[2].message
         assert [result.message for k, result in enumerate(results) if k != 2] == [None] * 3
+
+    def test_a_damaged_state_is_named_from_another_process(self, tmp_path):
+        (tmp_path / "1").mkdir()
+        (tmp_path / "1/config.json").write_text(json.dumps(FORMAT_OF_A_RUN | tiny(seed=1).to_dict()))
+        (tmp_path / "1/state.pt").write_bytes(b"PK\x03\x04 damaged")
+        runs, outs = [tiny(), tiny(seed=1)], [tmp_path / "0", tmp_path / "1"]
+        with pytest.raises(CheckpointError, match=r"1/state\.pt: truncated or damaged"):
+            train_many(runs, outs=outs, resume=True, workers=2)
 
     def test_the_same_call_again_reads_what_has_ended(self, trained):
         runs, outs, results = trained

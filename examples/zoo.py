@@ -38,7 +38,7 @@ KNOWN = (
     "regime",
 )
 """What a row says of its run."""
-AT_ONCE = 24
+AT_ONCE = 72
 """Runs that are trained, then measured and written."""
 
 

@@ -7,6 +7,8 @@ measure one model take turns.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -169,3 +171,9 @@ def sequence_bytes(model: ModelConfig, n_pos: int) -> int:
     """Activations that a forward pass without gradients holds of one sequence, in float32, rounded up."""
     widest = 4 * model.d_model + 4 * model.n_heads * model.d_head + 2 * model.d_mlp
     return 4 * (2 * n_pos * (widest + 2 * model.n_heads * n_pos) + 4 * model.d_vocab)
+
+
+def give_back_freed_memory() -> None:
+    """Return to the system what was freed and kept for arrays to come, where the C library is glibc."""
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: 0)(0)

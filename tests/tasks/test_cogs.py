@@ -190,7 +190,7 @@ class TestIdentity:
         assert preset("cogs").model.n_ctx == CogsTask().seq_len and "21,000" in CogsTask().describe()
         task = CogsTask(data="")  # nothing is read or fetched
         assert task.sequences_asked(100, quickly=False) == round(27_100 * 74 / 543)
-        assert task.bytes_to_ask(100) == 2 * 8 * 543 * (27_000 + 200)
+        assert task.bytes_to_ask(100) == 2 * 8 * 543 * (round(27_100 * 74 / 543) + 200)
         assert CogsTask().bytes_to_ask(10) > 0 and CogsTask().table_size == 0
 
 
@@ -203,8 +203,11 @@ class TestFetching:
         assert len(published_files(url=server)["gen"]) == 4
         assert sorted(path.name for path in (tmp_path / "cache/cogs").iterdir()) == sorted(SMALL)
 
-    def test_a_folder_that_is_not_there_is_the_cache(self, server):
-        assert len(published_files("/no/such/folder", url=server)["dev"]) == 1
+    def test_a_folder_that_is_not_there_is_named_and_nothing_is_fetched(self, server, small, tmp_path):
+        for folder in ("/no/such/folder", str(small / "gen.tsv")):
+            with pytest.raises(ValueError, match=f"there is no folder '{folder}'; name it"):
+                published_files(folder, url=server)
+        assert not (tmp_path / "cache").exists()
 
     def test_a_download_that_is_cut_off_is_one_error(self, server, small, tmp_path):
         (small / "gen.tsv").write_bytes(content("gen.tsv")[:-20])
@@ -241,6 +244,23 @@ class TestBadFiles:
             (small / name).write_bytes(data)
         with pytest.raises(ValueError, match=message):
             published_files(str(small))
+
+    def test_a_folder_is_a_text_and_kept_absolute(self, small, monkeypatch):
+        monkeypatch.chdir(small.parent)
+        assert CogsTask(data="cogs").data == str(small)
+        with pytest.raises(ValueError, match="data must be the name of a folder, as text, got"):
+            CogsTask(data=small)
+
+    def test_a_packed_file_with_damage_inside(self, small):
+        """Blocks of gzip that make no sense are an error of zlib's, which is no OSError."""
+        packed = bytearray(gzip.compress((small / "gen.tsv").read_bytes(), 9))
+        (small / "gen.tsv").unlink()
+        for place in range(10, len(packed) - 8):
+            changed = bytes([*packed[:place], packed[place] ^ 0xFF, *packed[place + 1 :]])
+            (small / "gen.tsv.gz").write_bytes(changed)
+            files._read.cache_clear()
+            with pytest.raises(ValueError, match=r"gen\.tsv.*(cannot be read|must )"):
+                published_files(str(small))
 
     def test_a_packed_file_that_is_cut_off(self, small):
         packed = gzip.compress((small / "gen.tsv").read_bytes())

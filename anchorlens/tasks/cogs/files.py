@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -38,18 +39,22 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
     """The four files.
 
     Args:
-        folder: where `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv` are, or the same with `.gz`; empty, or
-            a folder that is not there: the user's cache, into which they are fetched if they are not there.
+        folder: where `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv` are, or the same with `.gz`; empty: the
+            user's cache, into which they are fetched if they are not there.
         url: from where, with a slash at its end.
 
     Returns:
         `train`, `dev`, `test` and `gen` -> their lines.
 
     Raises:
-        ValueError: a file is missing and cannot be fetched, or is not the published one.
+        ValueError: the folder or a file is missing, cannot be fetched, or is not the published one.
     """
-    named = bool(folder) and Path(folder).is_dir()
-    return _read(str(Path(folder).resolve()) if named else str(_fetched(url)))
+    if folder and not Path(folder).is_dir():
+        raise ValueError(
+            f"data must be a folder with {', '.join(HASHES)} (or .gz) of COGS, and there is no folder "
+            f"{shown(folder)}; name it (--data DIR), or leave it out to have them fetched"
+        )
+    return _read(str(Path(folder).resolve()) if folder else str(_fetched(url)))
 
 
 @functools.cache
@@ -67,7 +72,7 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
             f"the folder must hold {', '.join(HASHES)} (or .gz) of COGS, and {name} is missing: "
             f"{shown(str(folder))}"
         ) from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise ValueError(f"{shown(str(folder / name))} cannot be read: {shown(str(error))}") from None
     lines = []
     for number, line in enumerate(text.split("\n"), start=1):

@@ -6,6 +6,7 @@ Source: figure 7B of Zhang et al., arXiv 2501.08537; COGS is Kim & Linzen's, arX
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from anchorlens.configuration import documented
+from anchorlens.foreign import shown
 from anchorlens.tasks.cogs.files import Line, published_files
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
@@ -64,10 +66,18 @@ class CogsTask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     data: str = dataclasses.field(default="", compare=False)
-    """Folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz); empty: they are fetched once
-    into the user's cache."""
+    """Folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz), kept as an absolute path; empty:
+    they are fetched once into the user's cache."""
     bos: bool = True
     """Whether every sequence begins with the token `<bos>`; models of others may be trained without."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        if not isinstance(self.data, str):
+            raise ValueError(f"data must be the name of a folder, as text, got {shown(self.data)}")
+        if self.data:
+            object.__setattr__(self, "data", os.path.abspath(self.data))
 
     @cached_property
     def _files(self) -> Mapping[str, tuple[Line, ...]]:
@@ -93,10 +103,6 @@ class CogsTask(WordTask):
         """As many of the longest as `evaluate` or `measure` asks tokens; known without the files."""
         n_asked = 3 * QUICKLY if quickly else min(n_train, MOST_ASKED) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
-
-    def bytes_to_ask(self, n_train: int) -> int:
-        """Of all sentences, padded to the longest, and of the training set."""
-        return 2 * 8 * LONGEST * (N_TEST + 2 * n_train)
 
     @property
     def table_size(self) -> int:

@@ -18,6 +18,8 @@ _MULTIPLE = 64
 """Of the positions that are asked at once: every further shape takes time and memory to prepare."""
 _A_FEW_MORE = 8
 """Tokens that an answer may be longer than the longest that is asked for."""
+_GIVE_BACK_EVERY = 8
+"""Batches after which freed memory is given back: the C library finds little of it fit for the next ones."""
 
 
 class Asker:
@@ -63,7 +65,7 @@ class Asker:
         """
         import torch
 
-        from anchorlens.models.measuring import evaluation_mode
+        from anchorlens.models.measuring import evaluation_mode, give_back_freed_memory
         from anchorlens.tasks.shared.batch import IGNORE, is_ragged
 
         targets = batch.targets if batch.targets.dim() == 2 else batch.targets.unsqueeze(1)
@@ -74,11 +76,15 @@ class Asker:
         else:
             lengths = torch.full_like(lengths, width)
         with evaluation_mode(self.model), torch.inference_mode():
-            for rows in self._batches(lengths):
+            for number, rows in enumerate(self._batches(lengths)):
+                if number % _GIVE_BACK_EVERY == 0:
+                    give_back_freed_memory()
                 longest = int(lengths[rows].max())
                 behind = width - longest
                 wanted = targets[rows, : targets.shape[1] - behind]
                 n_last = wanted.shape[1] - int((wanted != IGNORE).any(dim=0).int().argmax())
+                if n_last > _MULTIPLE:
+                    n_last = min(-(-n_last // _MULTIPLE) * _MULTIPLE, wanted.shape[1])
                 logits = self._logits(at_end(self.model, n_last), batch.tokens[rows, :longest])
                 n_given = min(logits.shape[1], wanted.shape[1])
                 if (wanted[:, :-n_given] != IGNORE).any():
@@ -87,7 +93,8 @@ class Asker:
                     )
                 wanted, logits = wanted[:, -n_given:], logits[:, -n_given:].cpu()
                 scored = wanted != IGNORE
-                self.finite = self.finite and bool(logits[scored].isfinite().all())
+                least, most = logits.aminmax(dim=-1)  # NaN, where there is one
+                self.finite = self.finite and bool(((least.isfinite() & most.isfinite()) | ~scored).all())
                 last = targets.shape[1] - behind
                 right = (logits.argmax(dim=-1) == wanted) | ~scored
                 found[rows.numpy()[:, None], np.arange(last - n_given, last)] = right.numpy()

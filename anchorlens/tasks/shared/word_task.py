@@ -27,6 +27,8 @@ MOST_ASKED = 2_000
 """Training examples that `evaluate` asks, unless it is told another number."""
 QUICKLY = 256
 """Examples of each split that `measure` asks at most."""
+_AT_ONCE = 4096
+"""Examples that are made into sequences at once, the shortest first."""
 _MOST_BINS = 12
 _SHOWN = 4
 """Right and wrong answers of each split that a transcript shows, at most."""
@@ -182,26 +184,31 @@ class WordTask(TaskConfig):
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
         asker = self._asker(model, batch_size)
         rng = generator(seed, "evaluation")
-        batches = {name: self.sequences(self.splits[name]) for name in self.splits if name != "train"}
+        right = {name: self._right(asker, self.splits[name]) for name in self.splits if name != "train"}
         if training_set is None:
             known, n_trained, examples = self.metrics[0].asks, self.there_are("train"), self.splits["train"]
-            batches["train"] = self.sequences(examples.take(rng.permutation(len(examples))[:max_train]))
+            right["train"] = self._right(asker, examples.take(rng.permutation(len(examples))[:max_train]))
         else:
             trained = self.answers_alone(self.checked_training_set(training_set)).distinct()
             known, n_trained = TRAINING_SET, len(trained)
-            batches["train"] = trained.take(rng.permutation(n_trained)[:max_train])
-        right = {name: asker.right_by_position(batch) for name, batch in batches.items()}
-        whole = {name: np.asarray(found.all(axis=1)) for name, found in right.items()}
+            right["train"] = _right(asker, trained.take(rng.permutation(n_trained)[:max_train]))
+        whole, but_the_end = ({name: found[k] for name, found in right.items()} for k in (0, 1))
         of = {name: self.there_are(name) for name in whole} | {"train": n_trained}
         measures: dict[str, Accuracy | None] = {
             name: Accuracy.of_some(found, of=of[name]) for name, found in whole.items()
         }
-        measures |= self.further_measures(
-            whole, {name: _but_the_end(right[name], batches[name]) for name in right}
-        )
+        measures |= self.further_measures(whole, but_the_end)
         options = {"seed": seed, "max_train": max_train, "task": self.describe()}
         sketches = (*self.pictures(whole), self._transcript(model, asker, whole, rng))
         return Measured(self.kind, self.metrics, measures, asker.finite, options, sketches, known)
+
+    def _right(self, asker: Asker, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+        """Of every example what `_right` says, in sequences that stand in memory some at a time."""
+        whole, but_the_end = np.zeros((2, len(examples)), dtype=bool)
+        order = self.vocabulary.length(examples).argsort(kind="stable")
+        for rows in np.split(order, range(_AT_ONCE, len(order), _AT_ONCE)):
+            whole[rows], but_the_end[rows] = _right(asker, self.sequences(examples.take(rows)))
+        return whole, but_the_end
 
     def further_measures(
         self, whole: Mapping[str, np.ndarray], but_the_end: Mapping[str, np.ndarray]
@@ -300,19 +307,21 @@ class WordTask(TaskConfig):
         return min(n_train, MOST_ASKED) + sum(n.values()) - n["train"]
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Of the sequences that are asked, and of the training set."""
-        return 2 * 8 * self.seq_len * (self.sequences_asked(n_train, quickly=False) + 2 * n_train)
+        """Of the sequences that are asked at once, and of the training set."""
+        n_asked = min(self.sequences_asked(n_train, quickly=False), _AT_ONCE)
+        return 2 * 8 * self.seq_len * (n_asked + 2 * n_train)
 
 
-def _but_the_end(right: np.ndarray, batch: TokenBatch) -> np.ndarray:
-    """[sequence] Whether every scored position but the last is right."""
+def _right(asker: Asker, batch: TokenBatch) -> tuple[np.ndarray, np.ndarray]:
+    """[sequence] Whether every scored position is right, and whether every one but the last, the end mark."""
     from anchorlens.tasks.shared.batch import IGNORE
 
+    right = asker.right_by_position(batch)
+    whole = right.all(axis=1)
     scored = (batch.targets != IGNORE).numpy()
     last = scored.shape[1] - 1 - scored[:, ::-1].argmax(axis=1)
-    right = right.copy()
     right[np.arange(len(right)), last] = True
-    return np.asarray(right.all(axis=1))
+    return whole, right.all(axis=1)
 
 
 def _error(share: np.ndarray) -> float:

@@ -7,10 +7,13 @@ pairs are never looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from anchorlens import probes
 from anchorlens.configuration import documented
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -19,7 +22,7 @@ from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.questions import QuestionModel, Values
-from anchorlens.verdict.readings import READINGS, take_readings
+from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK, READINGS, take_readings
 from anchorlens.views import drawn
 
 if TYPE_CHECKING:
@@ -95,7 +98,8 @@ class Mechanism(Opinion):
     """
 
     evidence: tuple[Evidence, ...] = ()
-    """Every reading, the one that says most first."""
+    """Every reading, the one that says most first; of another task what can be read of the weights, which
+    speaks for no phase."""
     by_probes: Opinion | None = None
     """The same without activations of unseen pairs, from trained pairs and weights; None in a verdict that
     was stored before there was one."""
@@ -139,7 +143,8 @@ def phase_by_mechanism(
 
     Args:
         model: any HookedTransformer.
-        task: what it was trained on; of another kind than AnchorTask there is no such verdict.
+        task: what it was trained on; of another kind than AnchorTask there is no such verdict, and what can
+            be read of the weights is listed alone.
         train: accuracy on its training data; below .90 the phases do not describe it. None where these are
             not known: the phase is then that of a model which has fit them.
         shape: `variant`, as far as it is known; the rest is read from the model.
@@ -152,7 +157,7 @@ def phase_by_mechanism(
     """
     if not isinstance(task, AnchorTask):
         why = f"the mechanism verdict is the two-anchor task's own, and this one is {task.kind}"
-        return _nothing(Phase.undecided("outside the calibration", why))
+        return _nothing(Phase.undecided("outside the calibration", why), tuple(_of_weights(model, task)))
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
     try:
@@ -183,9 +188,23 @@ def phase_by_mechanism(
     )
 
 
-def _nothing(phase: Phase) -> Mechanism:
-    """A verdict without readings."""
-    return Mechanism(phase, None, by_probes=Opinion(phase, None))
+def _nothing(phase: Phase, readings: tuple[Evidence, ...] = ()) -> Mechanism:
+    """A verdict without probabilities, and readings that speak for no phase."""
+    return Mechanism(phase, None, readings, by_probes=Opinion(phase, None))
+
+
+def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
+    """What can be read of the weights of a model, of a task that nothing was calibrated on."""
+    for reading in OF_ANY_TASK:
+        probe, _ = MEASURED[reading.measurement]
+        try:
+            result = probes.apply(probe, model, task)
+        except (ValueError, torch.linalg.LinAlgError):  # pyright: ignore[reportPrivateImportUsage]
+            continue  # of another architecture, or without what the probe looks at
+        value = reading.of(getattr(result, reading.field, None), getattr(model, "cfg", None))
+        if value is not None:
+            about = (reading.name, reading.probe, reading.meaning)
+            yield Evidence(*about, value, ranges={}, vote=None, weight=0.0, sees=reading.sees)
 
 
 def evidence(fitted: QuestionModel, values: Values, widened: float = 1.0) -> tuple[Evidence, ...]:

@@ -263,6 +263,17 @@ READINGS: tuple[Reading, ...] = (
     ),
 )
 """What the verdict may go by, in the order of the probes."""
+OF_ANY_TASK: tuple[Reading, ...] = (
+    *(reading for reading in READINGS if reading.sees == "weights"),
+    Reading(
+        "embedding_pca",
+        "rank_normalized",
+        "stable rank of the centred embedding over a Gaussian's",
+        {},
+        "weights",
+    ),
+)
+"""What can be read of any task's model; where nothing was calibrated for the task it speaks for no phase."""
 
 
 def measurements(model: HookedTransformer, task: AnchorTask, *, early: bool = False) -> dict[str, Any]:

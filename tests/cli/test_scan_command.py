@@ -51,6 +51,13 @@ def test_classify_has_no_mechanism_and_a_report_with_answers(run, tmp_path):
     verdict = json.loads(done.stdout)
     assert verdict["label"] == "undecided: underfit"
     assert "the two-anchor task's own, and this one is scan" in verdict["mechanism"]["reason"]
+    weights = {one["reading"]: one for one in verdict["mechanism"]["readings"]}
+    assert set(weights) == {
+        "q_condensation.mean_abs_cosine",
+        "stable_rank.w_q_normalized",
+        "embedding_pca.rank_normalized",
+    }
+    assert all(one["sees"] == "weights" and not one["odds"] for one in weights.values())
     texts = "".join(Page(page.read_text()).texts)
     assert "What it says" in texts and "I_TURN_LEFT" in texts and "Exact match by length" in texts
     assert "stable_rank" in page.read_text()

@@ -276,3 +276,16 @@ class TestTask:
     def test_bad_input_gets_one_error(self, fields, message):
         with pytest.raises(ValueError, match=message):
             PrOntoQATask(**fields)
+
+
+@pytest.mark.parametrize("hops", [0, -1, 5.0, True, 6, 10])
+def test_a_generator_asked_for_other_steps_is_one_error(hops):
+    with pytest.raises(ValueError, match="hops must be"):
+        official(hops, random.Random(0))
+    with pytest.raises(ValueError, match="hops must be"):
+        balanced(hops, random.Random(0))
+
+
+def test_a_generator_asked_for_another_order_is_one_error():
+    with pytest.raises(ValueError, match="order must be one of postorder, preorder, random, got 'sideways'"):
+        official(1, random.Random(0), "sideways")

@@ -11,7 +11,7 @@ from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.show.words import lowered, raised
 from anchorlens.tasks.shared.phases import SHORT, Phase
-from anchorlens.verdict.mechanism import Evidence
+from anchorlens.verdict.mechanism import Mechanism
 from anchorlens.verdict.verdict import SCHEMA_VERSION, Verdict
 
 MOST_EVIDENCE = 5
@@ -35,16 +35,15 @@ def print_verdict(verdict: Verdict) -> None:
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
     rows = [
         ("behaviour", phase.label, measured),
-        ("mechanism", mechanism.phase.label, mechanism.in_words() or "no readings"),
+        ("mechanism", mechanism.phase.label, mechanism.in_words() or _without_probabilities(mechanism)),
     ]
-    if mechanism.by_probes is not None:
-        by_probes = mechanism.by_probes
-        rows.append(("probes alone", by_probes.phase.label, by_probes.in_words() or "no readings"))
+    if mechanism.by_probes is not None and mechanism.by_probes.probabilities is not None:
+        rows.append(("probes alone", mechanism.by_probes.phase.label, mechanism.by_probes.in_words()))
     console.print(rich_table(Table(("verdict", "phase", "rests on"), rows)))
     console.print(verdict.explanation)
     if mechanism.outside:
         console.print(f"Less sure, for it lies outside the calibration: {'; '.join(mechanism.outside)}.")
-    for line in _evidence_lines(mechanism.evidence):
+    for line in _evidence_lines(mechanism):
         console.print(line)
     if verdict.trajectory:
         console.print(rich_table(trajectory_table(verdict.trajectory)))
@@ -76,9 +75,18 @@ def _name(verdict: Verdict) -> str:
     return printable(verdict.subject.name, None)
 
 
-def _evidence_lines(evidence: Sequence[Evidence]) -> Iterator[str]:
+def _without_probabilities(mechanism: Mechanism) -> str:
+    return "readings that speak for no phase" if mechanism.evidence else "no readings"
+
+
+def _evidence_lines(mechanism: Mechanism) -> Iterator[str]:
     """Lines for each reading that counts: its value, which odds it moves, where it lies in each phase."""
+    evidence = mechanism.evidence
     if not evidence:
+        return
+    if mechanism.probabilities is None:
+        yield "Readings of the weights; no phase was calibrated for this task"
+        yield from (f"  {one.reading}: {one.value:.2f}, {one.meaning}" for one in evidence)
         return
     counting = [one for one in evidence if raised(one)][:MOST_EVIDENCE]
     yield "Evidence: value; odds raised (×) and lowered (÷); middle 80 % of each phase"

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
+
+from anchorlens.configuration import check_number
+from anchorlens.foreign import shown
 
 CONCEPTS = ("wumpus", "yumpus", "zumpus", "dumpus", "rompus", "numpus", "tumpus", "vumpus", "impus", "jompus")
 FAMILIES = (
@@ -68,7 +71,13 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
         hops: steps of the deduction, 1..5.
         rng: of everything.
         order: of the rules: from the entity's end of the chain to its root, the reverse, or at random.
+
+    Raises:
+        ValueError: another number of steps, or another order.
     """
+    _check_hops("official", hops)
+    if order not in get_args(Order):
+        raise ValueError(f"order must be one of {', '.join(get_args(Order))}, got {shown(order)}")
     while True:
         concepts = rng.sample(CONCEPTS, len(CONCEPTS))
         distractor = concepts.pop()
@@ -96,7 +105,11 @@ def balanced(hops: int, rng: random.Random) -> Item:
     Args:
         hops: steps of the deduction, 1..4.
         rng: of everything.
+
+    Raises:
+        ValueError: another number of steps.
     """
+    _check_hops("balanced", hops)
     concepts = rng.sample(CONCEPTS, len(CONCEPTS))
     families = rng.sample(FAMILIES, 7)
     words = [rng.choice(family) for family in families]
@@ -116,6 +129,10 @@ def balanced(hops: int, rng: random.Random) -> Item:
     rules = [rule for chain in chains for rule in _rules(chain, rng)]
     rng.shuffle(rules)
     return _item(rules, chains[0][start].concept, chains[0][height], hops, rng)
+
+
+def _check_hops(ontology: str, hops: int) -> None:
+    check_number("hops", hops, minimum=1, maximum=MOST_HOPS[ontology], integer=True)
 
 
 def _chain(concepts: Sequence[str], hops: int, rng: random.Random) -> list[Node]:

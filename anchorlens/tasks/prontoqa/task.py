@@ -241,11 +241,14 @@ class PrOntoQATask(WordTask):
             lines[way] = np.concatenate([self._by_shortcut[name][way] for name in ("id", "ood")])
         steps = np.unique(hops).tolist()
         shares = {name: [_share(found[hops == n]) for n in steps] for name, found in lines.items()}
+        compared = "Shortcuts need no model: one that is no better than they are may have learnt them."
+        if self.says == "deduction":
+            compared = "Shortcuts need no model; they say the label alone, the model the deduction before it."
         return (
             Lines(
                 title="Accuracy by steps",
-                caption=f"Right labels against the steps of the deduction; up to {self.most_hops} are "
-                "trained. Shortcuts need no model: one that is no better than they are may have learnt them.",
+                caption=f"Right answers against the steps of the deduction; up to {self.most_hops} are "
+                f"trained. {compared}",
                 x_title="steps of the deduction",
                 y_title="accuracy",
                 x=steps,

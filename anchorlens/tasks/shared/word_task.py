@@ -317,11 +317,11 @@ def _right(asker: Asker, batch: TokenBatch) -> tuple[np.ndarray, np.ndarray]:
     from anchorlens.tasks.shared.batch import IGNORE
 
     right = asker.right_by_position(batch)
-    whole = right.all(axis=1)
+    whole = np.asarray(right.all(axis=1))
     scored = (batch.targets != IGNORE).numpy()
     last = scored.shape[1] - 1 - scored[:, ::-1].argmax(axis=1)
     right[np.arange(len(right)), last] = True
-    return whole, right.all(axis=1)
+    return whole, np.asarray(right.all(axis=1))
 
 
 def _error(share: np.ndarray) -> float:

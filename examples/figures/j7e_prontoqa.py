@@ -75,12 +75,14 @@ def main() -> None:
     name = f"j7e_{'prontoqa' if given.says == 'label' else 'deduction'}_{given.ontology}"
     about = f"PrOntoQA, {given.ontology}, {given.says}, up to {given.hops} step{'s' * (given.hops > 1)}"
     pictures = {}
-    if given.sizes:
+    if len(given.sizes) > 1:
+        never = sum(updates(row) is None for row in rows.over_size)
+        left_out = f" ({never} of {len(rows.over_size)} runs never fit)" if never else ""
         pictures[f"{name}_error"] = over_sizes(
             rows.over_size, f"{about}: error", error, "error on fresh questions"
         )
         pictures[f"{name}_speed"] = over_sizes(
-            rows.over_size, f"{about}: speed", updates, f"updates until train >= {FIT}", share=False
+            rows.over_size, f"{about}: speed{left_out}", updates, f"updates until train >= {FIT}", share=False
         )
     numbers = {
         "ontology": given.ontology,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from anchorlens.foreign import shown
+from anchorlens.models.measuring import give_back_freed_memory
 
 _MEMORY: Any = torch.utils.deterministic  # a module with a property, which type checkers cannot see
 
@@ -97,14 +98,14 @@ def _keep_freed_memory(keep: bool) -> None:
     Other C libraries are left as they are.
     """
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if not hasattr(libc, "mallopt") or not hasattr(libc, "malloc_trim"):
+    if not hasattr(libc, "mallopt"):
         return
     assert libc is not None
     libc.mallopt(_M_MMAP_MAX, 0 if keep else _GLIBC_MMAP_MAX)
     libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1 if keep else 2 * _GLIBC_THRESHOLD_MAX)
     if not keep:
         libc.mallopt(_M_MMAP_THRESHOLD, _GLIBC_THRESHOLD_MAX)
-        libc.malloc_trim(0)
+        give_back_freed_memory()
 
 
 def _flushes_denormals() -> bool:

@@ -188,6 +188,7 @@ class _Measured(_Closed):
     kind: Annotated[str, AfterValidator(lambda kind: task_class(kind).kind)]
     measures: dict[Name, _Measure | None]
     train_source: NotRequired[Name]
+    chance: NotRequired[Share]
     finite: bool
     options: dict[Name, Any]
     sketches: Annotated[list[_Sketch], Field(max_length=20)]

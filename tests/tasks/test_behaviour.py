@@ -310,6 +310,30 @@ def test_the_definition_at_its_thresholds(train, id, ood, commutativity, label):
 
 
 @pytest.mark.parametrize(
+    ("train", "id", "ood", "label"),
+    [
+        (0.95, 0.95, 0.75, "Phase 2"),  # every threshold itself, half of the way to 1 further up
+        (0.95, 0.95, 0.7501, "Phase 3"),
+        (0.95, 0.9499, 0.75, "Phase 1"),
+        (1.0, 0.50, 0.51, "Phase 1"),  # at chance
+        (0.9499, 1.0, 1.0, "undecided: underfit"),
+    ],
+)
+def test_what_is_right_by_chance_counts_for_nothing(train, id, ood, label):
+    assert phase_by_definition(train, id, ood, None, chance=0.5).label == label
+
+
+def test_a_number_is_near_to_the_threshold_that_chance_moved():
+    near = {ood: Accuracy(ood, 0.01, 2000) for ood in (0.51, 0.74)}
+    found = {
+        ood: phase_by_definition(1.0, 1.0, one, None, chance=0.5, standard_errors=2)
+        for ood, one in near.items()
+    }
+    assert found[0.51].phase == 2 and found[0.74].cause == "borderline"
+    assert "of 0.75" in found[0.74].reason
+
+
+@pytest.mark.parametrize(
     ("model", "options", "message"),
     [
         (lambda tokens: tokens, {}, "model must give logits [batch, pos, d_vocab >= 110]"),

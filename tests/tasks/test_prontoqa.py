@@ -247,6 +247,16 @@ class TestTask:
         assert found.measure("ood").value == pytest.approx(ood, abs=0.12)
         assert found.measure("solver").value == 1 and abs(found.measure("degree").value - 0.5) < 0.12
 
+    @pytest.mark.parametrize("says", ["label", "deduction"])
+    def test_half_of_the_labels_are_right_by_chance(self, says):
+        task = dataclasses.replace(SMALL, says=says)
+        found = task.evaluate(answerer(by_polarity), training_set=task.training_set(20, generator(0, "data")))
+        assert found.chance == (0.5 if says == "label" else 0.0)
+        assert type(found).from_dict(found.to_dict(), task.metrics).phase == found.phase
+        older = {name: value for name, value in found.to_dict().items() if name != "chance"}
+        assert type(found).from_dict(older, task.metrics).chance == 0
+        assert found.phase.cause == "underfit" and ("0.95" in found.phase.reason) == (says == "label")
+
     def test_an_answerer_by_the_shortcut_is_seen_through(self):
         task = dataclasses.replace(SMALL, ontology="official")
         found = task.evaluate(answerer(by_degree), max_train=100)

@@ -53,6 +53,7 @@ METRICS = (
         every="fresh questions",
         held_out="fresh questions",
         left_out="questions of more steps",
+        thresholds=(".90 (.95 if the label alone is asked for)", ".50 (.75 if the label alone is asked for)"),
     )[:3],
     Metric(
         "other",
@@ -136,6 +137,11 @@ class PrOntoQATask(WordTask):
         """Tokens that a model reads of the longest question, its answer too."""
         longest = LONGEST_FACT + LONGEST_STEP * MOST_HOPS[self.ontology] if self.says == "deduction" else 0
         return LONGEST_PROMPT + longest + 2 + self.bos
+
+    @property
+    def chance(self) -> float:
+        """One of two labels is right by chance half of the time, a deduction next to never."""
+        return 0.5 if self.says == "label" else 0.0
 
     @property
     def training_width(self) -> int:

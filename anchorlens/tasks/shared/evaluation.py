@@ -28,6 +28,8 @@ class Evaluation(ABC):
     """What was asked how: the seed, and the task in words."""
     train_source: str
     """What `train` was asked on: `training set`, or what stands for it where that is not known."""
+    chance: float = 0.0
+    """Accuracy of an answer at random, which moves the thresholds of the phases; 0 where it is small."""
 
     @property
     @abstractmethod
@@ -81,6 +83,7 @@ class Evaluation(ABC):
             standard_errors=standard_errors,
             train_source=self.train_source,
             asked=(asks["id"] or "held-out data", asks["ood"] or "left-out data"),
+            chance=self.chance,
         )
 
     def rows(self) -> Iterator[tuple[str, Accuracy, str]]:
@@ -128,6 +131,8 @@ class Measured(Evaluation):
     """Pictures of the answers, as data."""
     train_source: str = TRAINING_SET
     """What `train` was asked on: `training set`, or what stands for it where that is not known."""
+    chance: float = 0.0
+    """Accuracy of an answer at random, where that is not small: .5 if one of two labels is asked for."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -149,6 +154,7 @@ class Measured(Evaluation):
             "kind": self.kind,
             "measures": {name: None if one is None else asdict(one) for name, one in self.measures.items()},
             "train_source": self.train_source,
+            "chance": self.chance,
             "finite": self.finite,
             "options": dict(self.options),
             "sketches": [{"sketch": type(one).__name__, **_rounded(asdict(one))} for one in self.drawn],
@@ -173,7 +179,8 @@ class Measured(Evaluation):
         sketches = tuple(map(_sketch, values["sketches"]))
         kind, finite, options = values["kind"], values["finite"], values["options"]
         source = values.get("train_source", TRAINING_SET)
-        return cls(kind, tuple(metrics), measures, finite, options, sketches, source)
+        chance = values.get("chance", 0.0)
+        return cls(kind, tuple(metrics), measures, finite, options, sketches, source, chance)
 
 
 def _rounded(value: Any) -> Any:

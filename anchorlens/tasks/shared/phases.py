@@ -136,6 +136,7 @@ def phase_by_definition(
     standard_errors: int | float | None = None,
     train_source: str = TRAINING_SET,
     asked: tuple[str, str] = ("held-out keys", "unseen pairs"),
+    chance: float = 0.0,
 ) -> Phase:
     """The phase that four accuracies stand for.
 
@@ -150,6 +151,8 @@ def phase_by_definition(
         train_source: what `train` was asked on, where that is not the training data themselves: on `fresh
             noise` or `every training sum` a model that memorised its own data may be wrong.
         asked: what ID and OOD ask, in the words of the reason.
+        chance: accuracy of an answer at random, 0..1. The thresholds of train, ID and OOD lie at the same
+            share of the way from there to 1: where one of two labels is asked for, at .95, .95 and .75.
 
     Returns:
         Phase 1: ID < .90. Phase 2: ID >= .90 and OOD <= .50, with commutativity if that is >= .70.
@@ -164,6 +167,8 @@ def phase_by_definition(
     'undecided: inconsistent'
     >>> phase_by_definition(1.0, 0.99, Accuracy(0.52, 0.02, 600), 0.9, standard_errors=2).cause
     'borderline'
+    >>> phase_by_definition(1.0, 0.99, 0.6, None, chance=0.5).label
+    'Phase 2'
 
     Source: the phases of arXiv 2405.05409 and 2501.08537.
     """
@@ -176,14 +181,19 @@ def phase_by_definition(
     values = {name: one.value for name, one in measured.items()}
     if not all(map(math.isfinite, values.values())):
         return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
-    phase = _phase_of(values, train_source, asked)
+    thresholds = _THRESHOLDS | {
+        name: chance + (1 - chance) * _THRESHOLDS[name] for name in ("train", "ID", "OOD")
+    }
+    phase = _phase_of(values, thresholds, train_source, asked)
     if standard_errors is None or phase.cause == "training data unknown":
         return phase
-    deciding = ("train", "ID", "OOD") if values["train"] >= FIT_THRESHOLD and "OOD" in values else ("train",)
+    deciding = (
+        ("train", "ID", "OOD") if values["train"] >= thresholds["train"] and "OOD" in values else ("train",)
+    )
     near = {
-        name: f"{name} {one} is within {standard_errors:g} standard errors of {_THRESHOLDS[name]:.2f}"
+        name: f"{name} {one} is within {standard_errors:g} standard errors of {thresholds[name]:.2f}"
         for name, one in measured.items()
-        if abs(one.value - _THRESHOLDS[name]) <= standard_errors * one.standard_error + _ROUNDING
+        if abs(one.value - thresholds[name]) <= standard_errors * one.standard_error + _ROUNDING
     }
     if found := [near[name] for name in deciding if name in near]:
         return Phase.undecided("borderline", f"{'; '.join(found)}; by definition {phase.label}")
@@ -192,32 +202,35 @@ def phase_by_definition(
     return phase
 
 
-def _phase_of(values: Mapping[str, float], train_source: str, asked: tuple[str, str]) -> Phase:
+def _phase_of(
+    values: Mapping[str, float], thresholds: Mapping[str, float], train_source: str, asked: tuple[str, str]
+) -> Phase:
     """The definition itself, for finite numbers; those that are not there are left out."""
-    train, id, ood, commutativity = map(values.get, _THRESHOLDS)
+    train, id, ood, commutativity = map(values.get, thresholds)
+    fit_from, id_from, ood_above, commutative_from = thresholds.values()
     assert train is not None and id is not None
-    if train < FIT_THRESHOLD and train_source != TRAINING_SET:
+    if train < fit_from and train_source != TRAINING_SET:
         return Phase.undecided(
             "training data unknown",
-            f"train accuracy {train:.3f} on {train_source} is below {FIT_THRESHOLD:.2f}, as it is too for a "
+            f"train accuracy {train:.3f} on {train_source} is below {fit_from:.2f}, as it is too for a "
             "model that memorised its training data; give them: training_set=(tokens, targets) in Python, "
             "--train-data FILE on the command line",
         )
-    if train < FIT_THRESHOLD:
+    if train < fit_from:
         return Phase.undecided(
-            "underfit", f"train accuracy {train:.3f} is below {FIT_THRESHOLD:.2f}; train longer"
+            "underfit", f"train accuracy {train:.3f} is below {fit_from:.2f}; train longer"
         )
     if ood is None:
         return Phase.undecided("no unseen pair", "nothing is left out of training for an OOD test")
     numbers = f"train {train:.3f}, ID {id:.3f}, OOD {ood:.3f}"
-    if id < ID_THRESHOLD:
-        if ood > OOD_THRESHOLD:
+    if id < id_from:
+        if ood > ood_above:
             return Phase.undecided("inconsistent", f"{numbers}; no phase of the papers has these")
         return Phase(1, None, f"{numbers}: the training data are fit, {asked[0]} not reached")
-    if ood > OOD_THRESHOLD:
+    if ood > ood_above:
         return Phase(3, None, f"{numbers}: {asked[1]} are composed")
     commutative = None
     if commutativity is not None:
-        commutative = commutativity >= COMMUTATIVITY_THRESHOLD
+        commutative = commutativity >= commutative_from
         numbers = f"{numbers}, commutativity {commutativity:.3f}"
     return Phase(2, commutative, f"{numbers}: {asked[0]} are answered, {asked[1]} are not")

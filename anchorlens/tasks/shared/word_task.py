@@ -35,7 +35,14 @@ _SHOWN = 4
 
 
 def word_metrics(
-    *, train: str, id: str, ood: str, every: str, held_out: str, left_out: str
+    *,
+    train: str,
+    id: str,
+    ood: str,
+    every: str,
+    held_out: str,
+    left_out: str,
+    thresholds: tuple[str, str] = (".90", ".50"),
 ) -> tuple[Metric, ...]:
     """Train, ID and OOD exact match, and OOD without the end mark.
 
@@ -46,6 +53,7 @@ def word_metrics(
         every: what is asked where the training data are not known.
         held_out: what ID asks, in the words of a verdict.
         left_out: what OOD asks.
+        thresholds: below which of ID it is Phase 1, and above which of OOD Phase 3, in words.
     """
     return (
         Metric("train", "train", "Train exact match", train, every, "train_accuracy"),
@@ -56,7 +64,7 @@ def word_metrics(
             id,
             held_out,
             "id_accuracy",
-            map_caption=f"Whole answers right, {id}: below .90 it is Phase 1.",
+            map_caption=f"Whole answers right, {id}: below {thresholds[0]} it is Phase 1.",
         ),
         Metric(
             "ood",
@@ -65,7 +73,7 @@ def word_metrics(
             ood,
             left_out,
             "ood_accuracy",
-            map_caption=f"Whole answers right, {ood}: above .50 it is Phase 3.",
+            map_caption=f"Whole answers right, {ood}: above {thresholds[1]} it is Phase 3.",
         ),
         Metric(
             "ood_without_end",
@@ -110,6 +118,11 @@ class WordTask(TaskConfig):
     def table_size(self) -> int:
         """Examples of every split."""
         return sum(len(examples) for examples in self.splits.values())
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of an answer at random; 0 where it is small."""
+        return 0.0
 
     @property
     def training_width(self) -> int:
@@ -200,7 +213,9 @@ class WordTask(TaskConfig):
         measures |= self.further_measures(whole, but_the_end)
         options = {"seed": seed, "max_train": max_train, "task": self.describe()}
         sketches = (*self.pictures(whole), self._transcript(model, asker, whole, rng))
-        return Measured(self.kind, self.metrics, measures, asker.finite, options, sketches, known)
+        return Measured(
+            self.kind, self.metrics, measures, asker.finite, options, sketches, known, self.chance
+        )
 
     def _right(self, asker: Asker, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
         """Of every example what `_right` says, in sequences that stand in memory some at a time."""

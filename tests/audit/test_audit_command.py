@@ -1,15 +1,10 @@
+import functools
 import json
 
 import pytest
-from typer.testing import CliRunner
+from anchorlens_command import call
 
-from anchorlens.cli import app
-
-
-def run(*arguments, code=0):
-    done = CliRunner().invoke(app, ["audit", *map(str, arguments)], env={"COLUMNS": "160"})
-    assert done.exit_code == code, done.output
-    return done
+run = functools.partial(call, "audit", columns=160)
 
 
 @pytest.fixture

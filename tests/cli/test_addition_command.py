@@ -3,23 +3,16 @@
 import json
 
 import pytest
+from anchorlens_command import call
 from browser import Browser, needs_chromium
-from typer.testing import CliRunner
 
 from anchorlens import load_checkpoint, save_checkpoint
-from anchorlens.cli import app
 
 SQUARE = "--task addition --mode reversed --largest 19 --square-min 8 --square-max 11 --n-held-out 20"
 MODEL = "--n-layers 1 --n-heads 2 --d-model 16 --d-head 8 --d-mlp 16 --d-vocab 13 --n-ctx 9"
 RECIPE = "--n-samples 400 --batch-size 50 --steps 30 --eval-every 10"
 ALL = [*SQUARE.split(), *MODEL.split(), *RECIPE.split()]
 ANCHORS_ALONE = "information_flow", "mask_key_token", "first_layer_tsne"
-
-
-def call(*arguments, code=0):
-    done = CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "120"})
-    assert done.exit_code == code, done.output
-    return done
 
 
 @pytest.fixture(scope="module")

@@ -5,24 +5,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from anchorlens_command import call as run
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint
-from anchorlens.cli import app
 from anchorlens.runs.presets import PRESETS
 
 ROOT = Path(__file__).parents[2]
 WIDE = {**os.environ, "COLUMNS": "200"}
 SMALL = ["--n-layers", "1", "--d-model", "16", "--d-head", "8", "--d-mlp", "16"]
 FAST = [*SMALL, "--steps", "4", "--n-samples", "600", "--n-checkpoints", "0"]
-
-
-def run(*arguments, code=0):
-    """The command in this process, without a word of an error that nobody expected."""
-    done = CliRunner().invoke(app, list(map(str, arguments)), env=WIDE)
-    assert done.exit_code == code, done.stderr
-    assert done.exception is None or isinstance(done.exception, SystemExit)
-    return done
 
 
 def run_process(*arguments):

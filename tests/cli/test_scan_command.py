@@ -4,22 +4,15 @@ import json
 
 import pytest
 import torch
+from anchorlens_command import call
 from html_page import Page
-from typer.testing import CliRunner
 
 from anchorlens import ScanTask, preset, train
-from anchorlens.cli import app
 from anchorlens.tasks.shared.word_task import WordTask
 
 MODEL = "--n-layers 1 --n-heads 2 --d-model 16 --d-head 8 --d-mlp 16"
 RECIPE = "--n-samples 400 --batch-size 20 --steps 12 --eval-every 6 --n-checkpoints 2"
 ALL = ["--preset", "scan", "--split", "jump", *MODEL.split(), *RECIPE.split()]
-
-
-def call(*arguments, code=0):
-    done = CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "120"})
-    assert done.exit_code == code, done.output
-    return done
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """What cannot be read: one line each, the others go on, and the documented exit code."""
 
+import functools
 import json
 import os
 import shutil
@@ -8,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from anchorlens_command import call
 
 from anchorlens import checkpoints
-from anchorlens.cli import app
 
 GOOD = next(path for path in checkpoints.shipped() if path.stem == "phase3")
 
@@ -31,10 +31,7 @@ def unreadable(tmp_path):
     ]
 
 
-def run(*arguments):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done
+run = functools.partial(call, code=None)
 
 
 def is_one_line(said):

@@ -1,15 +1,16 @@
 """`anchorlens probe`, and pictures as files."""
 
+import functools
 import json
 import shutil
 import subprocess
 import sys
 
+import anchorlens_command
 import numpy as np
 import pytest
 import torch
 from known_models import ARCHITECTURES, user_built
-from typer.testing import CliRunner
 
 from anchorlens import (
     AnchorTask,
@@ -20,7 +21,6 @@ from anchorlens import (
     figures,
     save_checkpoint,
 )
-from anchorlens.cli import app
 from anchorlens.probes import PROBES, embedding_pca, q_condensation, stable_rank, training_regime
 from anchorlens.tasks.addition import AdditionTask
 
@@ -61,8 +61,7 @@ def foreign(tmp_path_factory):
     return str(path)
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, ["probe", *arguments])
+call = functools.partial(anchorlens_command.call, "probe", code=None)
 
 
 def test_the_list_names_every_probe():

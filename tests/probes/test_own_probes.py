@@ -1,12 +1,14 @@
 """Probes of one's own, from a file and from a notebook: in Python, on the command line, in the report."""
 
 import dataclasses
+import functools
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import ClassVar
 
+import anchorlens_command
 import numpy as np
 import plotly.express as px
 import plotly.graph_objects as go
@@ -14,7 +16,6 @@ import pytest
 import torch
 from html_page import Page
 from known_probes import ATTENTION_BREADTH
-from typer.testing import CliRunner
 
 from anchorlens import (
     AnchorTask,
@@ -26,7 +27,6 @@ from anchorlens import (
 )
 from anchorlens import save_checkpoint as save
 from anchorlens.checkpoints import shipped
-from anchorlens.cli import app
 from anchorlens.configuration import documented, field_docs
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.probes import (
@@ -62,8 +62,7 @@ def checkpoints(tmp_path_factory):
     return [str(path) for path in sorted(folder.iterdir())]
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+call = functools.partial(anchorlens_command.call, code=None)
 
 
 class TestFile:

@@ -1,20 +1,13 @@
 import json
 
 import pytest
+from anchorlens_command import call as run
 from sweeping import flags
-from typer.testing import CliRunner
 
-from anchorlens.cli import app
 from anchorlens.sweep import open_sweep
 from anchorlens.sweep.folder import SweepFolder
 
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
-
-
-def run(*arguments, code=0):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
-    assert done.exit_code == code, done.output
-    return done
 
 
 @pytest.fixture(scope="module")

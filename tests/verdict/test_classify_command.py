@@ -1,7 +1,9 @@
 """`anchorlens classify` and `anchorlens demo`."""
 
+import functools
 import json
 
+import anchorlens_command
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -27,8 +29,7 @@ def broken(tmp_path_factory):
     return str(path)
 
 
-def call(*arguments, columns=80):
-    return CliRunner().invoke(app, ["classify", *arguments], env={"COLUMNS": str(columns)})
+call = functools.partial(anchorlens_command.call, "classify", code=None, columns=80)
 
 
 def test_one_checkpoint_is_a_page_for_people():

@@ -1,12 +1,13 @@
 """A stranger's model that memorised: Phase 1 with its training data, undecided without them."""
 
+import functools
 import json
 from dataclasses import replace
 
+import anchorlens_command
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from anchorlens import (
     AnchorTask,
@@ -20,7 +21,6 @@ from anchorlens import (
     save_checkpoint,
     train,
 )
-from anchorlens.cli import app
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict import Mechanism
@@ -52,8 +52,7 @@ def files(tmp_path_factory, checkpoint, data):
     return folder
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
+call = functools.partial(anchorlens_command.call, code=None)
 
 
 class TestInMemory:

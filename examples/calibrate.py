@@ -1,10 +1,10 @@
 """Fit the mechanism verdict on the zoo's table, and measure it on what was held out.
 
-    python examples/calibrate.py [--table examples/calibration/zoo.parquet] [--write] [--curve curve.png]
+    python examples/calibrate.py [--table examples/calibration/zoo.parquet] [--write]
 
 A minute or two: `examples/zoo.py` trained and measured the models. --write replaces the calibration of the
-package. The tables are Markdown. Held out are seeds 6 to 8 altogether, two widths, a depth, a variant and a
-learning rate; nothing was chosen on them.
+package, the tables of docs/verdict.md and its picture. Held out are seeds 6 to 8 altogether, two widths, a
+depth, a variant and a learning rate; nothing was chosen on them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.console import Console
+from rich.table import Table
 
 import anchorlens
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.calibration import FORMAT_VERSION, from_dict
-from calibration import held_out
+from calibration import held_out, page, tables
 from calibration.curve import selective_curve
 from calibration.fit import (
     BY_DECODING,
@@ -38,6 +39,7 @@ from calibration.runs import MOMENTS
 from zoo import TABLE
 
 PACKAGED = Path(anchorlens.__file__).parent / "verdict/calibration.json"
+DOCS = Path(__file__).parents[1] / "docs"
 UNNAMED = 0.1
 """Share of the models that a verdict may leave undecided where that buys accuracy."""
 NUMBERS = ("n_layers", "n_heads", "d_model")
@@ -56,9 +58,9 @@ def content(zoo: Any) -> tuple[dict[str, Any], dict[str, list[held_out.Said]]]:
     for name, readings in ways.items():
         evidence = of_trained(ends, readings)
         probabilities = left_out(ends, evidence)
-        least = least_probability(held_out.left_out_said(ends, probabilities, 0))
+        least = least_probability(held_out.said_of(ends, probabilities, 0))
         models[name] = {"least_probability": least, **fit(ends, evidence)}
-        said[name] = held_out.left_out_said(ends, probabilities, least)
+        said[name] = held_out.said_of(ends, probabilities, least)
     early = {}
     for moment in (one for one in MOMENTS if one < 1):
         rows = fitted[fitted["moment"] == moment].reset_index(drop=True)
@@ -92,30 +94,47 @@ def main() -> None:
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument("--write", action="store_true", help="replace the calibration of the package")
-    parser.add_argument("--curve", type=Path, help="picture of accuracy against the share named")
+    parser.add_argument(
+        "--write", action="store_true", help="replace the calibration, and the page's tables and picture"
+    )
     given = parser.parse_args()
     zoo = pd.read_parquet(given.table)
     calibrated, left = content(zoo)
+    said, found = said_and_tables(zoo, calibrated, left)
+    console = Console(width=220)
+    for name, table in found.items():
+        table.title = name
+        console.print(table)
     if given.write:
         PACKAGED.write_text(json.dumps(calibrated, indent=1) + "\n")
+        page.update(DOCS / "verdict.md", found)
+        selective_curve(said).write_image(DOCS / "images/selective.png", scale=2)
+
+
+def said_and_tables(
+    zoo: Any, calibrated: dict[str, Any], left: dict[str, list[held_out.Said]]
+) -> tuple[dict[str, list[held_out.Said]], dict[str, Table]]:
+    """What both verdicts say of each run, and the tables of the page by their names."""
     model = from_dict(calibrated)
     ends = zoo[zoo["moment"] == 1].reset_index(drop=True)
     spread = held_out.widened(ends, model)
-    said = {
-        "by what it decodes": held_out.verdicts(ends, model.by_decoding, spread),
-        "by the probes": held_out.verdicts(ends, model.by_probes, spread),
+    decoding, probes = (held_out.verdicts(ends, one, spread) for one in (model.by_decoding, model.by_probes))
+    said = {"by what it decodes": decoding, "by the probes": probes}
+    hits = held_out.early_hits(zoo, model.early)
+    found = {
+        "runs": tables.runs_table(zoo),
+        "regressions": tables.regression_table(ends),
+        "weights": tables.weight_table(calibrated),
+        "aims": tables.aims_table(decoding, probes, hits),
+        "by what it decodes": tables.accuracy_table(decoding, left["by_decoding"]),
+        "by the probes": tables.accuracy_table(probes, left["by_probes"]),
+        "confusions": tables.confusion_table(decoding),
+        "distances": tables.distance_table(said),
+        "selective": tables.selective_table(said),
+        "questions": tables.question_table(ends, calibrated),
+        "early": tables.early_table(hits),
     }
-    console = Console(width=220)
-    for (title, some), without in zip(said.items(), left.values(), strict=True):
-        console.print(held_out.accuracy_table(some, without, title))
-    console.print(held_out.confusion_table(said["by what it decodes"]))
-    console.print(held_out.selective_table(said))
-    console.print(held_out.question_table(ends, calibrated))
-    console.print(held_out.weight_table(calibrated))
-    console.print(held_out.early_table(zoo, model.early))
-    if given.curve:
-        selective_curve(said).write_image(given.curve, scale=2)
+    return said, found
 
 
 if __name__ == "__main__":

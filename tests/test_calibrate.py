@@ -15,7 +15,7 @@ from anchorlens.verdict.readings import READINGS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import calibrate  # noqa: E402
-from calibration import fit, held_out  # noqa: E402
+from calibration import fit, held_out, page, votes, weights  # noqa: E402
 from calibration.curve import selective_curve  # noqa: E402
 from calibration.runs import GROUPS  # noqa: E402
 
@@ -76,42 +76,63 @@ def everything():
 class TestVote:
     def test_a_reading_that_says_the_contrary_has_no_vote(self):
         values, yes = pd.Series(np.arange(40.0)), np.arange(40) >= 20
-        rising = fit.fit_vote(values, yes.astype(float), 1)
+        rising = votes.fit_vote(values, yes.astype(float), 1)
         assert rising["slope"] > 0 and rising["neutral"] == pytest.approx(19.5, abs=0.1)
-        assert fit.fit_vote(values, yes.astype(float), -1) is None
-        assert fit.fit_vote(-values, yes.astype(float), -1)["slope"] < 0
-        either = [fit.fit_vote(one, yes.astype(float), 0)["slope"] for one in (values, -values)]
+        assert votes.fit_vote(values, yes.astype(float), -1) is None
+        assert votes.fit_vote(-values, yes.astype(float), -1)["slope"] < 0
+        either = [votes.fit_vote(one, yes.astype(float), 0)["slope"] for one in (values, -values)]
         assert either[0] > 0 > either[1]
 
     def test_the_neutral_value_is_where_the_odds_are_those_of_all(self):
         random = np.random.default_rng(0)
         yes = random.random(4000) < 0.2
         values = pd.Series(random.normal(size=4000) + 2.0 * yes)  # log-odds rise by 2 a unit, 0 at 1
-        found = fit.fit_vote(values, yes.astype(float), 1)
+        found = votes.fit_vote(values, yes.astype(float), 1)
         assert found["slope"] == pytest.approx(2, abs=0.2) and found["neutral"] == pytest.approx(1, abs=0.1)
 
     def test_missing_values_and_too_few_of_them_say_nothing(self):
         yes = np.r_[np.zeros(20), np.ones(20)]
         values = pd.Series(np.r_[np.arange(40.0)])
-        vote = fit.fit_vote(values.where(values % 2 == 0), yes, 1)
-        assert fit.said(vote, pd.Series([np.nan, 1e9])).tolist() == [
+        vote = votes.fit_vote(values.where(values % 2 == 0), yes, 1)
+        assert votes.said(vote, pd.Series([np.nan, 1e9])).tolist() == [
             0.0,
             pytest.approx(vote["slope"] * (vote["high"] - vote["neutral"])),
         ]
-        assert fit.fit_vote(values.where(values > 35), yes, 1) is None
-        assert fit.fit_vote(pd.Series(np.ones(40)), yes, 1) is None
+        assert votes.fit_vote(values.where(values > 35), yes, 1) is None
+        assert votes.fit_vote(pd.Series(np.ones(40)), yes, 1) is None
+
+
+class TestWeights:
+    def test_the_accuracy_is_regressed_with_weights_that_are_never_negative(self):
+        random = np.random.default_rng(0)
+        says = random.normal(size=(500, 3))
+        accuracies = 0.4 + says @ [0.2, 0.0, -0.1] + 0.01 * random.normal(size=500)
+        intercept, found = weights.fit_accuracies(says + [5, 0, 0], accuracies, 0.3)
+        assert found == pytest.approx([0.2, 0.0, 0.0], abs=0.02) and (found >= 0).all()
+        assert intercept == pytest.approx(0.4 - 5 * found[0], abs=0.02)
+        assert weights.fit_accuracies(says[:, :0], accuracies, 1.0)[0] == pytest.approx(accuracies.mean())
+
+    def test_sure_where_the_accuracy_is_far_from_its_threshold(self):
+        accuracies = np.linspace(0, 1, 200)
+        random = np.random.default_rng(0)
+        yes = (accuracies + 0.05 * random.normal(size=200) > 0.5).astype(float)
+        offset, slope = weights.over_threshold(accuracies, yes)
+        assert slope > 10 and -offset / slope == pytest.approx(0.5, abs=0.05)
+        assert weights.over_threshold(1 - accuracies, yes)[1] == 0
+        parted = weights.over_threshold(accuracies, (accuracies > 0.5).astype(float))
+        assert np.isfinite(parted).all()
 
 
 class TestFit:
     def test_it_finds_what_answers_each_question(self, rows):
         content = fit.fit(rows, fit.of_trained(rows, fit.BY_DECODING))
         for which, column in SAYS.items():
-            votes = content["questions"][which]["votes"]
+            found = content["questions"][which]["votes"]
             measurement, field = column.rsplit(".", 1)
             (name,) = (r.name for r in READINGS if (r.measurement, r.field) == (measurement, field))
-            strongest = max(votes, key=lambda one: votes[one]["weight"] * abs(votes[one]["slope"]))
+            strongest = max(found, key=lambda one: found[one]["weight"] * abs(found[one]["slope"]))
             assert strongest == name
-            assert all(vote["weight"] >= 0 for vote in votes.values())
+            assert all(vote["weight"] >= 0 for vote in found.values())
         model = QuestionModel.from_dict(json.loads(json.dumps(content)))
         said = held_out.verdicts(rows, model)
         assert np.mean([one.right for one in said]) > 0.95
@@ -133,10 +154,10 @@ class TestFit:
         cheating = rows.copy()
         column = SAYS["composes"]
         cheating[column] = np.where(rows["seed"] == 0, rows["ood"], 0.0)
-        values = fit.values_of(cheating, fit.BY_DECODING)
-        (name,) = (r.name for r in READINGS if f"{r.measurement}.{r.field}" == column)
-        of, yes = fit.asked(cheating, "composes")
-        found = fit.left_out_log_odds(values[[name]], of, yes, cheating["seed"].to_numpy(), {name: 1})
+        (reading,) = (r for r in READINGS if f"{r.measurement}.{r.field}" == column)
+        of, _ = fit.asked(cheating, "composes")
+        evidence = fit.of_trained(cheating, [reading])
+        found = fit.left_out_numbers(cheating, evidence, "composes", cheating["seed"].to_numpy())
         mine = of & (cheating["seed"] == 0).to_numpy()
         assert all(np.ptp(one[mine]) < 1e-9 for one in found.values())
 
@@ -159,29 +180,30 @@ class TestCalibrate:
             assert content[name]["least_probability"] >= 0.5
             assert np.mean([one.is_named for one in said]) >= 0.88
 
-    def test_tables_and_the_curve_are_drawn(self, everything):
-        zoo, (content, left) = everything
-        ends = zoo[zoo["moment"] == 1].reset_index(drop=True)
-        model = from_dict(content)
-        said = {
-            "a": held_out.verdicts(ends, model.by_decoding, held_out.widened(ends, model)),
-            "b": held_out.verdicts(ends, model.by_probes),
-        }
-        accuracy = held_out.accuracy_table(said["a"], left["by_decoding"], "a")
-        assert accuracy.row_count == len(GROUPS) + 1
-        assert held_out.confusion_table(said["a"]).row_count == len(LABELS)
-        assert held_out.selective_table(said).row_count == 6
-        assert held_out.question_table(ends, content).row_count == 3 * 4
-        assert held_out.weight_table(content).row_count == len(READINGS)
-        assert held_out.early_table(zoo, model.early).row_count == 2 * 3
+    def test_tables_and_the_curve_are_drawn(self, everything, tmp_path):
+        said, found = calibrate.said_and_tables(everything[0], *everything[1])
+        rows = {name: table.row_count for name, table in found.items()}
+        assert rows["by the probes"] == rows["by what it decodes"] == len(GROUPS) + 1
+        assert rows["confusions"] == len(LABELS) and rows["weights"] == len(READINGS)
+        assert (rows["questions"], rows["early"], rows["runs"]) == (3 * 4, 2 * 3, len(GROUPS))
+        assert rows["distances"] == 4 and all(one.distance < 0.61 for one in said["by the probes"])
+        text = (PAGE := Path(__file__).parents[1] / "docs/verdict.md").read_text()
+        (tmp_path / "page.md").write_text(text)
+        page.update(tmp_path / "page.md", found)
+        with pytest.raises(ValueError, match="must have the tables"):
+            page.update(PAGE, {})
+        new = (tmp_path / "page.md").read_text()
+        assert new != text and page.markdown(found["confusions"]) in new
+        page.update(tmp_path / "page.md", found)
+        assert (tmp_path / "page.md").read_text() == new
         figure = selective_curve(said)
-        assert [trace.name for trace in figure.data] == ["a", "b"] and figure.data[0].x[-1] == 1
+        assert [trace.name for trace in figure.data] == list(said) and figure.data[0].x[-1] == 1
 
 
 def one(label, probabilities, least=0.5, **fields):
     given = dict(zip(LABELS, probabilities, strict=True))
-    return held_out.Said(**{"group": "held-out seeds", "borderline": False} | fields, behaviour=label,
-                         probabilities=given, least=least)  # fmt: skip
+    about = {"group": "held-out seeds", "borderline": False, "distance": 0.4} | fields
+    return held_out.Said(**about, behaviour=label, probabilities=given, least=least)
 
 
 class TestCounts:

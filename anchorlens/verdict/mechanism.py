@@ -248,7 +248,7 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
         phases[phase] = phases.get(phase, 0.0) + probabilities[label]
     best = max(phases, key=phases.__getitem__)
     if phases[best] < least:
-        return Phase.undecided("torn", f"no phase has a probability of {least:.0%}: {words}")
+        return Phase.undecided("torn", f"no phase has a probability of {least:.0%} or more: {words}")
     if best != 2:
         return Phase(best, None, words)
     _, without, commutes, _ = (probabilities[label] for label in LABELS)

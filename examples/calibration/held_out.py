@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from rich import box
-from rich.table import Table
 from scipy.stats import binomtest
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import roc_auc_score
 
-from anchorlens.tasks.shared.phases import LABELS, PHASES
+from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD, PHASES
 from anchorlens.verdict.calibration import Calibration
 from anchorlens.verdict.mechanism import named
-from anchorlens.verdict.questions import UNDECIDED, QuestionModel
-from anchorlens.verdict.readings import READINGS
+from anchorlens.verdict.questions import QuestionModel
 from calibration.fit import (
-    BY_DECODING,
-    BY_PROBES,
-    OF_A_TRAINED_MODEL,
     QUESTIONS,
     fit,
     given,
     left_out,
-    log_odds_of,
     of_early,
     values_of,
 )
@@ -34,7 +24,10 @@ from calibration.fit import Table as Rows
 from calibration.runs import GROUPS
 
 N_BINS, N_RESAMPLES = 10, 1000
-ALL = "all held out"
+ALL, SEEDS, FITTED = "all held out", "held-out seeds", "fitted seeds, each left out"
+UNSEEN = tuple(group for group in GROUPS if group.startswith("unseen "))
+Hits = Mapping[tuple[float, str], tuple[int, Sequence[int]]]
+"""(moment, of which runs) -> their number, and how often each way has the end right."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +39,8 @@ class Said:
     """Label by definition."""
     borderline: bool
     """Whether a number that decides is within two standard errors of its threshold."""
+    distance: float
+    """Of the accuracy that decides from its threshold: ID of Phase 1, OOD of the others."""
     probabilities: Mapping[str, float]
     least: float
     """A phase less probable is not named."""
@@ -88,22 +83,11 @@ def verdicts(rows: Rows, model: QuestionModel, widened: Sequence[float] | None =
         model: the verdict.
         widened: what the log-odds of each row are divided by.
     """
-    found = []
-    values = values_of(rows)
-    for k, (index, row) in enumerate(rows.iterrows()):
-        if row["label"] not in LABELS:
-            continue
-        spread = 1.0 if widened is None else widened[k]
-        found.append(
-            Said(
-                row["group"],
-                row["label"],
-                str(row["clear_label"]).startswith("undecided: borderline"),
-                model.probabilities(given(values.loc[index]), spread),
-                model.least_probability,
-            )
-        )
-    return found
+    values, spread = values_of(rows), [1.0] * len(rows) if widened is None else widened
+    probabilities = [
+        model.probabilities(given(one), by) for (_, one), by in zip(values.iterrows(), spread, strict=True)
+    ]
+    return said_of(rows, probabilities, model.least_probability)
 
 
 def widened(rows: Rows, calibrated: Calibration) -> list[float]:
@@ -159,43 +143,6 @@ def by_group(said: Sequence[Said]) -> dict[str, list[Said]]:
     return {**found, ALL: [one for one in said if one.group != "fit"]}
 
 
-def accuracy_table(said: Sequence[Said], left_out: Sequence[Said], title: str) -> Table:
-    """A row for each group: how many are named, and how many of them rightly.
-
-    Args:
-        said: of every run.
-        left_out: of the runs that are fit on, each from a fit without its seed.
-        title: which verdict it is.
-    """
-    columns = ("group", "with a phase", "named", "same phase", "... not borderline")
-    columns += ("commutativity, of those said", "calibration error")
-    found = _table(*columns, title=title)
-    for group, some in {**by_group(said), "fit": list(left_out)}.items():
-        clear = [one for one in some if not one.borderline]
-        found.add_row(
-            "fit, each seed left out" if group == "fit" else group,
-            str(len(some)),
-            str(sum(one.is_named for one in some)),
-            share_right(some),
-            share_right(clear),
-            right_commutativity(some),
-            calibration_error(some),
-        )
-    return found
-
-
-def confusion_table(said: Sequence[Said]) -> Table:
-    """Behaviour as rows and the verdict as columns, of all that are held out."""
-    held_out = by_group(said)[ALL]
-    columns = (*LABELS, "Phase 2", UNDECIDED)
-    found = _table("behaviour / mechanism", *columns)
-    for label in LABELS:
-        names = [named(one.probabilities, one.least) for one in held_out if one.behaviour == label]
-        counted = [UNDECIDED if phase.phase is None else phase.label for phase in names]
-        found.add_row(label, *(str(counted.count(column)) for column in columns))
-    return found
-
-
 def selective(said: Sequence[Said]) -> list[tuple[float, float, int]]:
     """(share of models named, share of them right, how many), the surest first."""
     ordered = sorted(said, key=lambda one: -one.sure)
@@ -204,68 +151,20 @@ def selective(said: Sequence[Said]) -> list[tuple[float, float, int]]:
     return [((k + 1) / n, float(right[k]) / (k + 1), k + 1) for k in range(n)]
 
 
-def selective_table(said: Mapping[str, Sequence[Said]]) -> Table:
-    """Accuracy where only the surest share of the held-out models is named."""
-    shares = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
-    found = _table("named", *said, title="same phase, of the surest, all held out")
-    for share in shares:
-        cells = []
-        for some in said.values():
-            held_out = sorted(by_group(some)[ALL], key=lambda one: -one.sure)
-            chosen = held_out[: round(share * len(held_out))]
-            cells.append(interval(sum(one.right for one in chosen), len(chosen)))
-        found.add_row(f"{share:.0%}", *cells)
-    return found
-
-
-def question_table(rows: Rows, content: Mapping[str, Any]) -> Table:
-    """Each question by itself on what is held out: both verdicts, and boosted trees as an upper bound."""
-    fitted, others = rows[rows["group"] == "fit"], rows[rows["group"] != "fit"]
-    found = _table("question", "by", "runs", "answered rightly", "area under the curve")
-    for which in OF_A_TRAINED_MODEL:
-        of, yes = QUESTIONS[which].of, QUESTIONS[which].yes
-        train, test = fitted[np.asarray(of(fitted), bool)], others[np.asarray(of(others), bool)]
-        if not len(test):
-            continue
-        expected = np.asarray(yes(test), float)
-        ways: dict[str, np.ndarray] = {}
-        for name, readings in (("by_probes", BY_PROBES), ("by_decoding", BY_DECODING)):
-            ways[name] = log_odds_of(values_of(test, readings), content[name]["questions"][which])
-        for name, readings in (("trees, by probes", BY_PROBES), ("trees, by decoding", BY_DECODING)):
-            trees = HistGradientBoostingClassifier(max_iter=200, learning_rate=0.05, max_leaf_nodes=8)
-            trees.fit(values_of(train, readings), np.asarray(yes(train), int))
-            probability = trees.predict_proba(values_of(test, readings))[:, 1].clip(1e-6, 1 - 1e-6)
-            ways[name] = np.log(probability / (1 - probability))
-        for name, log_odds in ways.items():
-            area = f"{roc_auc_score(expected, log_odds):.3f}" if len(set(expected)) == 2 else "-"
-            hits = int(((log_odds > 0) == expected).sum())
-            found.add_row(which, name.replace("_", " "), str(len(test)), interval(hits, len(test)), area)
-    return found
-
-
-def weight_table(content: Mapping[str, Any]) -> Table:
-    """What every reading says of each question alone, and how much of it counts."""
-    found = _table("reading", *(f"{which}: alone, weight" for which in OF_A_TRAINED_MODEL))
-    for reading in READINGS:
-        cells = []
-        for which in OF_A_TRAINED_MODEL:
-            vote = content["by_decoding"]["questions"][which]["votes"].get(reading.name)
-            if vote is None:
-                cells.append("none" if which in reading.says else "")
-                continue
-            most = max(abs(vote["slope"] * (vote[end] - vote["neutral"])) for end in ("low", "high"))
-            cells.append(f"up to {most:.1f} nats, {vote['weight']:.2f}")
-        found.add_row(reading.name, *cells)
-    return found
-
-
-def early_table(rows: Rows, early: Mapping[float, QuestionModel]) -> Table:
+def early_hits(rows: Rows, early: Mapping[float, QuestionModel]) -> Hits:
     """How often the early verdict has the end right, and how often each of its two parts alone.
 
     Of the seeds that it is fit on, each from a fit without it; and of what is held out.
+
+    Args:
+        rows: of the whole table.
+        early: moment -> the early verdict.
+
+    Returns:
+        (moment, of which runs) -> their number, and the hits of the early verdict, of the inside alone and of
+        the behaviour then alone.
     """
-    columns = ("early verdict: same end", "the inside alone", "the behaviour then alone")
-    found = _table("steps taken", "of", "runs", *columns)
+    found = {}
     questions = tuple(QUESTIONS)
     for moment, model in early.items():
         then = rows[rows["moment"] == moment]
@@ -274,7 +173,7 @@ def early_table(rows: Rows, early: Mapping[float, QuestionModel]) -> Table:
         inside = QuestionModel.from_dict(fit(mine, of_early(mine, inside_alone=True), questions))
         values = [given(row) for _, row in of_early(others).values.iterrows()]
         said = {
-            "fitted seeds, each left out": (
+            FITTED: (
                 mine,
                 left_out(mine, of_early(mine), questions),
                 left_out(mine, of_early(mine, inside_alone=True), questions),
@@ -286,8 +185,7 @@ def early_table(rows: Rows, early: Mapping[float, QuestionModel]) -> Table:
             guesses = [[_most_probable(one) for one in some] for some in probabilities]
             guesses.append([_end(label) for label in runs["now"]])
             hits = [sum(a == b for a, b in zip(ends, some, strict=True)) for some in guesses]
-            cells = (interval(one, len(ends)) for one in hits)
-            found.add_row(f"{moment:.0%}", title, str(len(ends)), *cells)
+            found[moment, title] = (len(ends), hits)
     return found
 
 
@@ -305,24 +203,17 @@ def _end(label: str) -> int | None:
     return PHASES[label][0] if label in PHASES else None
 
 
-def left_out_said(rows: Rows, probabilities: Sequence[Mapping[str, float]], least: float) -> list[Said]:
-    """What is said of runs from fits without them."""
+def said_of(rows: Rows, probabilities: Sequence[Mapping[str, float]], least: float) -> list[Said]:
+    """What is said of every run that has a phase by definition, each with its probabilities."""
     return [
         Said(
             row["group"],
             row["label"],
             str(row["clear_label"]).startswith("undecided: borderline"),
+            abs(row["id"] - ID_THRESHOLD if row["label"] == LABELS[0] else row["ood"] - OOD_THRESHOLD),
             one,
             least,
         )
         for (_, row), one in zip(rows.iterrows(), probabilities, strict=True)
         if row["label"] in LABELS
     ]
-
-
-def _table(*columns: str, title: str | None = None) -> Table:
-    """An empty Markdown table."""
-    table = Table(*columns, box=box.MARKDOWN, title=title)
-    for column in table.columns:
-        column.overflow = "fold"
-    return table

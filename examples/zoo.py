@@ -41,7 +41,8 @@ KNOWN = (
 AT_ONCE = 72
 """Runs that are trained, then measured and written."""
 LONG = 75e6
-"""Steps times layers times d_model squared, above which a run comes last: three in ten, two thirds of the time."""
+"""Steps times layers times d_model squared, above which a run comes last: three in ten, two thirds of the
+time."""
 
 
 def is_long(run: RunConfig) -> bool:

@@ -1,9 +1,11 @@
-"""The picture of a report in the README: the beginning of the page about the shipped Phase 3 model.
+"""The picture of a report: the beginning of the page about the shipped Phase 3 model, or of any other.
 
     python examples/report_picture.py --out docs/images/report.png
+    python examples/report_picture.py --page tutorials/out/disagreement/report.html --width 1000 --height 1235
+        --out tutorials/images/4_report.png
 
 It shows both verdicts, the probability of each phase, and the readings that have a vote. Chrome or Chromium
-takes the picture; half a minute.
+takes the picture; half a minute. The page of the second comes of `python tutorials/render.py 4`.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from anchorlens.checkpoints import shipped
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTH, HEIGHT = 1200, 1156
-"""Pixels: the page down to the last of the four readings that have a vote."""
+"""Pixels: the page down to the last of the readings that have a vote."""
 
 
-def photographed(page: Path, picture: Path, width: int = WIDTH, height: int = HEIGHT) -> None:
+def photographed(page: Path, picture: Path, width: int, height: int) -> None:
     """Write the top of an HTML page as a PNG.
 
     Args:
@@ -50,17 +52,21 @@ def photographed(page: Path, picture: Path, width: int = WIDTH, height: int = HE
 
 
 def main() -> None:
-    """Read the command line, write the report of the shipped Phase 3 model, take its picture."""
+    """Read the command line, write the report of the shipped model if no other is named, take its picture."""
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
+    parser.add_argument("--page", type=Path, help="an HTML report; without it, that of the shipped model")
+    parser.add_argument("--width", type=int, default=WIDTH, help="of the window, in pixels")
+    parser.add_argument("--height", type=int, default=HEIGHT, help="of the window, in pixels")
     parser.add_argument("--out", type=Path, default=Path("runs/report.png"), help="a PNG file")
-    out = parser.parse_args().out
-    out.parent.mkdir(parents=True, exist_ok=True)
+    given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "report.html"
-        classify(shipped()[3]).report(page)
-        photographed(page, out)
-    print(f"the picture is in {out}")
+        page = given.page or Path(folder) / "report.html"
+        if given.page is None:
+            classify(shipped()[3]).report(page)
+        photographed(page, given.out, given.width, given.height)
+    print(f"the picture is in {given.out}")
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def test_the_picture_of_a_report_is_the_top_of_the_page(tmp_path):
 def test_without_a_browser_the_picture_of_a_report_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="install Chromium"):
-        example("report_picture").photographed(tmp_path / "page.html", tmp_path / "top.png")
+        example("report_picture").photographed(tmp_path / "page.html", tmp_path / "top.png", 300, 200)
 
 
 def test_the_gallery_draws_the_four_shipped_models(tmp_path):

@@ -1,10 +1,10 @@
 """The picture of a report: the beginning of the page about the shipped Phase 3 model, or of any other.
 
     python examples/report_picture.py --out docs/images/report.png
-    python examples/report_picture.py --page tutorials/out/disagreement/report.html --width 1000 --height 1235
+    python examples/report_picture.py --page tutorials/out/disagreement/report.html --width 1000 --height 1278
         --out tutorials/images/4_report.png
 
-It shows both verdicts, the probability of each phase, and the readings that have a vote. Chrome or Chromium
+It shows both verdicts, the probability of each phase, and the three readings that weigh most. Chrome or Chromium
 takes the picture; half a minute. The page of the second comes of `python tutorials/render.py 4`.
 """
 
@@ -20,8 +20,8 @@ from anchorlens import classify
 from anchorlens.checkpoints import shipped
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-WIDTH, HEIGHT = 1200, 1156
-"""Pixels: the page down to the last of the readings that have a vote."""
+WIDTH, HEIGHT = 1200, 1197
+"""Pixels: the page down to the third of its readings."""
 
 
 def photographed(page: Path, picture: Path, width: int, height: int) -> None:

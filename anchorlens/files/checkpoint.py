@@ -49,7 +49,7 @@ class Checkpoint:
         >>> task, config, _ = preset("quick", gamma=0.5)
         >>> checkpoint = Checkpoint.from_model(build_model(config), config, task)
         >>> checkpoint
-        Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
+        Checkpoint(gpt2, 2 layers, gamma 0.5)
         >>> checkpoint.build_model().cfg.n_layers
         2
     """
@@ -62,8 +62,8 @@ class Checkpoint:
     """Parameter name (HookedTransformer's) -> tensor on the CPU."""
     train: TrainConfig | None = None
     """How it was trained; None for a model that came from elsewhere."""
-    step: int = 0
-    """Optimizer steps taken."""
+    step: int | None = None
+    """Optimizer steps taken; None where that is not known."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """Loss, accuracies and status at that step, as far as they were measured; JSON-ready."""
     versions: Mapping[str, str] = field(default_factory=library_versions)
@@ -77,7 +77,7 @@ class Checkpoint:
         task: Task,
         *,
         train: TrainConfig | None = None,
-        step: int = 0,
+        step: int | None = None,
         metrics: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
         """Take a copy of a model's parameters as they are now.
@@ -162,14 +162,22 @@ class Checkpoint:
     @property
     def outline(self) -> str:
         """What it is, in a line."""
-        model, seed = self.model, "" if self.train is None else f", seed {self.train.seed}"
-        return f"{model.outline} · gamma {model.gamma:g}{seed} · step {self.step:,}"
+        return " · ".join([self.model.outline, *origin(self.model.gamma, self.train, self.step)])
 
     def _repr_html_(self) -> str:
         return drawn("checkpoint_html")(self)
 
     def __repr__(self) -> str:
-        return f"Checkpoint({self.model.in_brief}, step {self.step})"
+        step = "" if self.step is None else f", step {self.step}"
+        return f"Checkpoint({self.model.in_brief}{step})"
+
+
+def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> list[str]:
+    """Gamma with the seed, and the step, in words: what is known of them."""
+    drawn = [] if gamma is None else [f"gamma {gamma:g}"]
+    drawn += [] if train is None else [f"seed {train.seed}"]
+    steps = [] if step is None else [f"step {step:,}"]
+    return [words for words in (", ".join(drawn), *steps) if words]
 
 
 def training_set(task: Task, config: TrainConfig) -> Any:
@@ -196,7 +204,7 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "ckpt.safetensors"
         >>> save_checkpoint(path, Checkpoint.from_model(build_model(config), config, task))
         >>> load_checkpoint(path)
-        Checkpoint(gpt2, 2 layers, gamma 0.5, step 0)
+        Checkpoint(gpt2, 2 layers, gamma 0.5)
     """
     check_whole(checkpoint)
     header = {

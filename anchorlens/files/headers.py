@@ -36,7 +36,7 @@ def checked_header(header: Mapping[str, Any]) -> dict[str, Any]:
         "model": dict,
         "task": dict,
         "train": (dict, NoneType),
-        "step": int,
+        "step": (int, NoneType),
         "metrics": dict,
         "versions": dict,
     }
@@ -44,9 +44,10 @@ def checked_header(header: Mapping[str, Any]) -> dict[str, Any]:
         if name not in header:
             raise ValueError(f"{name} is missing")
         if not isinstance(header[name], kind):
-            words = "an integer" if kind is int else "a table"
+            words = "an integer" if name == "step" else "a table"
             raise ValueError(f"{name} must be {words}, got {shown(header[name])}")
-    check_number("step", header["step"], minimum=0, maximum=_MOST_STEPS, integer=True)
+    if header["step"] is not None or header["train"] is not None:
+        check_number("step", header["step"], minimum=0, maximum=_MOST_STEPS, integer=True)
     for name, version in header["versions"].items():
         if not isinstance(version, str) or len(version) > LONGEST:
             raise ValueError(f"the version of {shown(name)} must be a short text, got {shown(version)}")

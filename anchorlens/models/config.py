@@ -79,8 +79,9 @@ class ModelConfig(Config):
     """Longest sequence, in tokens."""
     act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
     """MLP activation; unset for the variant's own (gelu is the exact one, gelu_new GPT-2's tanh form)."""
-    gamma: float = number(0.7, **_GAMMA)
-    """Initialization rate: weight std = d_in^-gamma; larger = smaller weights."""
+    gamma: float | None = number(0.7, **_GAMMA)
+    """Initialization rate: weight std = d_in^-gamma; larger = smaller weights. None of a model from
+    elsewhere whose gamma is not known: it can be measured, and its weights cannot be drawn anew."""
     gamma_embedding: float | None = number(None, **_GAMMA)
     """Gamma of token, position and unembedding; unset for gamma."""
     gamma_qk: float | None = number(None, **_GAMMA)
@@ -112,8 +113,9 @@ class ModelConfig(Config):
 
     @property
     def in_brief(self) -> str:
-        """Variant, layers and gamma."""
-        return f"{self.variant}, {self.n_layers} layer{'s' if self.n_layers > 1 else ''}, gamma {self.gamma}"
+        """Variant, layers and gamma, as far as it is known."""
+        gamma = "" if self.gamma is None else f", gamma {self.gamma}"
+        return f"{self.variant}, {self.n_layers} layer{'s' if self.n_layers > 1 else ''}{gamma}"
 
     @property
     def outline(self) -> str:
@@ -175,6 +177,13 @@ class ModelConfig(Config):
                 )
 
     def gamma_of(self, part: Part) -> float:
-        """The initialization rate of one part: its own, or the common one."""
+        """The initialization rate of one part: its own, or the common one.
+
+        Raises:
+            ValueError: neither is known.
+        """
         own = getattr(self, f"gamma_{part}")
-        return self.gamma if own is None else own
+        gamma = self.gamma if own is None else own
+        if gamma is None:
+            raise ValueError(f"gamma must be known to draw weights, got none for {part}; set it")
+        return gamma

@@ -56,8 +56,20 @@ def build_model(
     Source: weight std = d_in^-gamma, the initialization rate of arXiv 2405.05409 and 2501.08537.
     """
     check_choice("dtype", dtype, ("float32", "float64"))
-    weights = initial_weights(config, seed, getattr(torch, dtype))
-    model = _assemble(config, getattr(torch, dtype))
+    return model_with(config, initial_weights(config, seed, getattr(torch, dtype)), device)
+
+
+def model_with(
+    config: ModelConfig, weights: Mapping[str, Tensor], device: str | torch.device = "cpu"
+) -> HookedTransformer:
+    """Build the HookedTransformer of a config with given weights, in training mode.
+
+    Args:
+        config: shape and variant; its gamma is not asked.
+        weights: every parameter by HookedTransformer's name, float32 or float64, all alike.
+        device: where the model ends up.
+    """
+    model = _assemble(config, next(iter(weights.values())).dtype)
     model.load_state_dict(weights, strict=False)  # all but the attention masks, which are no parameters
     model.cfg.device = str(device)
     return model.to(device, print_details=False)

@@ -11,7 +11,7 @@ import torch
 from anchorlens.configuration import documented
 from anchorlens.figures import complete, in_words
 from anchorlens.figures.side_by_side import distinct, side_by_side
-from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.checkpoint import Checkpoint, origin
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
 from anchorlens.training.numerics import choose_device
@@ -125,5 +125,5 @@ def apply_to_checkpoint(
 
 
 def _label(checkpoint: Checkpoint) -> str:
-    seed = "" if checkpoint.train is None else f", seed {checkpoint.train.seed}"
-    return f"gamma {checkpoint.model.gamma:g}{seed}, step {checkpoint.step}"
+    known = ", ".join(origin(checkpoint.model.gamma, checkpoint.train, checkpoint.step))
+    return known or checkpoint.model.outline

@@ -67,7 +67,8 @@ class RunConfig(NamedTuple):
         'gpt2, 2 layers, 1 head, d_model 128 · gamma 0.7, seed 0 · 1,000 steps'
         """
         model, train = self.model, self.train
-        return f"{model.outline} · gamma {model.gamma:g}, seed {train.seed} · {train.total_steps:,} steps"
+        gamma = "" if model.gamma is None else f"gamma {model.gamma:g}, "
+        return f"{model.outline} · {gamma}seed {train.seed} · {train.total_steps:,} steps"
 
     def _repr_html_(self) -> str:
         parts = [

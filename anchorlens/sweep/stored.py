@@ -90,6 +90,11 @@ class _Pair(_Closed):
     accuracy: _Accuracy
 
 
+class _Overlap(_Closed):
+    n_sequences: Count
+    counts: dict[Literal["id", "ood"], Count]
+
+
 class _Position(_Closed):
     position: Count
     train: _Accuracy | None
@@ -114,6 +119,9 @@ class _Behaviour(_Closed):
     options: dict[Name, Any]
     positions: NotRequired[list[_Position]]
     solution: NotRequired[Solution | None]
+    best_constant: NotRequired[_Accuracy | None]
+    held_out: NotRequired[Text]
+    overlap: NotRequired[_Overlap | None]
 
 
 class _Axes(_Closed):
@@ -189,6 +197,8 @@ class _Measured(_Closed):
     measures: dict[Name, _Measure | None]
     train_source: NotRequired[Name]
     chance: NotRequired[Share]
+    held_out: NotRequired[Text]
+    overlap: NotRequired[_Overlap | None]
     finite: bool
     options: dict[Name, Any]
     sketches: Annotated[list[_Sketch], Field(max_length=20)]

@@ -20,6 +20,7 @@ from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.base import Answers, TaskConfig
 from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.overlap import Overlap, overlap_of_prompts
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.shared.sketch import Curve, Grid
 
@@ -246,9 +247,10 @@ class AdditionTask(TaskConfig):
         measures: dict[str, Accuracy | None] = {
             split: Accuracy.of_some(found, of=len(found)) for split, found in right.items()
         }
-        source = METRICS[0].asks if training_set is None else TRAINING_SET
+        source, overlap = METRICS[0].asks, None
         if training_set is not None:
-            trained = self.checked_training_set(training_set).distinct()
+            known = self.checked_training_set(training_set)
+            source, overlap, trained = TRAINING_SET, self._overlap(known), known.distinct()
             rows = generator(seed, "evaluation").permutation(len(trained))[:max_train]
             measures["train"] = Accuracy.of_some(asker.right(trained.take(rows)), of=len(trained))
         plane = np.zeros((self.largest + 1, self.largest + 1))
@@ -256,7 +258,22 @@ class AdditionTask(TaskConfig):
             plane[tuple(sums.T)] = right[split]
         options = {"seed": seed, "max_train": max_train, "task": self.describe()}
         sketches = (_hole(self, plane), *_by_distance(self, plane))
-        return Measured(self.kind, self.metrics, measures, asker.finite, options, sketches, source)
+        return Measured(
+            self.kind,
+            self.metrics,
+            measures,
+            asker.finite,
+            options,
+            sketches,
+            train_source=source,
+            held_out=self.held_out,
+            overlap=overlap,
+        )
+
+    def _overlap(self, trained: TokenBatch) -> Overlap:
+        tests = {split: self.sequences(self._sums[split]).tokens for split in ("id", "ood")}
+        equals = 2 * self.largest + 2 if self.mode == "number" else int(_TOKENS[ord("=")])
+        return overlap_of_prompts(trained.tokens, tests, equals)
 
     def measure(
         self, model: Answers, training_set: TokenBatch, *, seed: int = 0, most: int = 1024
@@ -280,18 +297,28 @@ class AdditionTask(TaskConfig):
         """Of the sequences of all sums, and of the training set."""
         return 3 * 8 * ((self.largest + 1) ** 2 + n_train) * (2 * self.seq_len + 2)
 
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        n_ood, n_id = len(self._sums["ood"]), len(self._sums["id"])
+        return f"{n_ood:,} sums ({self._left_out_in_words}) and {n_id:,} others, by seed {self.split_seed}"
+
+    @property
+    def _left_out_in_words(self) -> str:
+        if self.split == "random":
+            return f"{self.random_share:.0%} of all pairs at random"
+        return f"both operands in {self.square_min}..{self.square_max}"
+
     def describe(self) -> str:
         """In words: what is trained, and what is held out."""
         sums = {split: len(sums) for split, sums in self._sums.items()}
         example = self.in_words(self._sums["train"][-1:])[0]
         asked = {"number": "the answer is one token", "digits": "a token for each digit, then an end mark"}
         asked["reversed"] = "a token for each digit, the answer's last digit first, then an end mark"
-        square = f"both operands in {self.square_min}..{self.square_max}"
-        left_out = square if self.split == "square" else f"{self.random_share:.0%} of all pairs at random"
         return (
             f"a + b for operands 0..{self.largest}, such as {example}; {asked[self.mode]}.\n"
             f"Trained: {sums['train']:,} sums. Held out (ID test): {sums['id']:,} of the others, by seed.\n"
-            f"Never seen (OOD): {sums['ood']:,} sums, {left_out}."
+            f"Never seen (OOD): {sums['ood']:,} sums, {self._left_out_in_words}."
         )
 
 

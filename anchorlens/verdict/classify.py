@@ -11,6 +11,8 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.tasks.kinds import task_class
 from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.phases import Phase
 from anchorlens.training.folder import read_log
 from anchorlens.training.numerics import choose_device
 from anchorlens.training.result import TrainResult
@@ -46,8 +48,10 @@ def classify(
         config: TOML or JSON file that says what a bare state dict is.
         training_set: the sequences that it was trained on, as `evaluate` takes them: tokens [batch, seq_len]
             and targets [batch], or [batch, seq_len] where more than the last position is asked. A checkpoint
-            that says how it was trained knows its own. Without it a model that is below .90 on what stands
-            for it (fresh noise, every training sum) has no phase by behaviour: it may have memorised.
+            that says how it was trained knows its own. Where some of them ask what the task holds out there
+            is no phase: ID or OOD accuracy is then train accuracy. Without it a warning says what is assumed
+            to be held out, and a model that is below .90 on what stands for them (fresh noise, every training
+            sum) has no phase by behaviour: it may have memorised.
         device: where the model is measured: cpu, cuda, cuda:N or auto. A HookedTransformer stays where
             it is.
         seed: of the noise of the behaviour.
@@ -62,7 +66,7 @@ def classify(
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> classify(build_model(ModelConfig(gamma=0.5)))
-        Verdict(model: undecided: training data unknown; mechanism is no comparison: Phase 1)
+        Verdict(model: undecided: training data unknown; mechanism is no comparison: undecided: at chance)
 
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """
@@ -116,12 +120,10 @@ def classify(
                 training_set = checkpoint.training_drawing()
             behaviour = checkpoint.evaluate(device=where, training_set=training_set, seed=seed)
     by_behaviour = behaviour.phase_if_clear()
-    train, data_known = behaviour.measure("train"), behaviour.train_is_known
-    said = by_behaviour.cause == "training data unknown"
-    if not (data_known or said or train is None or train.value == 1):
-        on = behaviour.train_source
-        notes = (*notes, f"its training data are not known: train accuracy is asked on {on}")
-    mechanism = phase_by_mechanism(model, asked, train if data_known else None, shape)
+    if (assumption := behaviour.assumption) is not None:
+        notes = (*notes, assumption)
+    train = behaviour.measure("train") if behaviour.train_is_known else None
+    mechanism = phase_by_mechanism(model, asked, shape, train=train, void=_void(behaviour))
     agreement, explanation = explain(by_behaviour, mechanism)
     return Verdict(
         by_behaviour=by_behaviour,
@@ -133,6 +135,15 @@ def classify(
         subject=Subject(model=model, task=asked, **about),
         trajectory=tuple(points),
     )
+
+
+def _void(behaviour: Evaluation) -> Phase | None:
+    """Why nothing that is seen inside could be a phase; None where it could."""
+    phase = behaviour.phase
+    if phase.cause == "held-out questions were trained":
+        return phase
+    why = behaviour.at_chance
+    return None if why is None else Phase.undecided("at chance", why)
 
 
 def _checked_model(model: Any) -> HookedTransformer:

@@ -36,6 +36,8 @@ def explain(behaviour: Phase, mechanism: Mechanism) -> tuple[bool | None, str]:
         None where one of them names no phase; the sentence then says which and why.
     """
     inside = mechanism.phase
+    if behaviour.phase is None and behaviour.reason == inside.reason:
+        return None, f"No verdict: {behaviour.reason}."
     if behaviour.phase is None or inside.phase is None:
         which = [
             f"{name} is undecided ({phase.reason})"

@@ -136,8 +136,10 @@ class Mechanism(Opinion):
 def phase_by_mechanism(
     model: HookedTransformer,
     task: Task,
-    train: Accuracy | None,
     shape: Mapping[str, Any] | None = None,
+    *,
+    train: Accuracy | None = None,
+    void: Phase | None = None,
 ) -> Mechanism:
     """The phase that a model's readings speak for.
 
@@ -145,16 +147,19 @@ def phase_by_mechanism(
         model: any HookedTransformer.
         task: what it was trained on; of another kind than AnchorTask there is no such verdict, and what can
             be read of the weights is listed alone.
+        shape: `variant`, as far as it is known; the rest is read from the model.
         train: accuracy on its training data; below .90 the phases do not describe it. None where these are
             not known: the phase is then that of a model which has fit them.
-        shape: `variant`, as far as it is known; the rest is read from the model.
+        void: why its answers rule every phase out; no reading is then taken.
 
     Returns:
-        The most probable phase with the probability of each, or no phase with the reason: weights that
-        are not finite, underfit, a task unlike that of the calibration, or no phase that is probable enough.
-        Readings are listed in any case, if they can be taken. A shape outside the calibration makes the
-        probabilities less sure.
+        The most probable phase with the probability of each, or no phase with the reason: what is `void`,
+        weights that are not finite, underfit, a task unlike that of the calibration, or no phase that is
+        probable enough. Readings are listed if they can be taken and nothing is void. A shape outside the
+        calibration makes the probabilities less sure.
     """
+    if void is not None:
+        return _nothing(void)
     if not isinstance(task, AnchorTask):
         why = f"the mechanism verdict is the two-anchor task's own, and this one is {task.kind}"
         return _nothing(Phase.undecided("outside the calibration", why), tuple(_of_weights(model, task)))

@@ -101,9 +101,8 @@ def read(source: Source) -> Imported:
         for name, found in shapes.items():
             if model.get(name, found) != found:
                 raise ValueError(f"{name} is {shown(model[name])} there, but the weights have {found}")
-        config = ModelConfig.from_dict({**model, **shapes})
-    if "gamma" not in model:
-        notes.append(f"its initialization rate gamma is not known: {config.gamma} stands in its place")
+        unknown = {} if train or "gamma" in model else {"gamma": None}
+        config = ModelConfig.from_dict({**unknown, **model, **shapes})
     weights = _weights(tensors, config)
     return imported(
         config,

@@ -78,8 +78,7 @@ def read(source: Source) -> Imported:
         if not isinstance(tied, bool):
             raise ValueError(f"tie_word_embeddings must be true or false, got {shown(tied)}")
     weights = _weights(source.tensors, config, tied)
-    notes = [f"its initialization rate gamma is not known: {config.gamma} stands in its place"]
-    notes += [PAPERS_TASK] if task is None else []
+    notes = [PAPERS_TASK] if task is None else []
     return imported(config, task or AnchorTask(), weights, notes=notes, vocabulary=vocabulary)
 
 
@@ -106,7 +105,7 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
         raise ValueError(f"n_embd must be a multiple of n_head, {n_heads}, got {d_model}")
     shapes |= {"d_head": checked.d_model // checked.n_heads}
     shapes |= {"d_mlp": 4 * checked.d_model if d_mlp is None else d_mlp}
-    return ModelConfig(variant="gpt2", act_fn=activation, **shapes)
+    return ModelConfig(variant="gpt2", act_fn=activation, gamma=None, **shapes)
 
 
 def _weights(tensors: Mapping[str, Tensor], config: ModelConfig, tied: bool) -> dict[str, Tensor]:

@@ -66,7 +66,7 @@ def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[s
         >>> _ = (folder / "theirs.toml").write_text("model.gamma = 0.5")
         >>> opened = open_checkpoint(folder / "theirs.pt", config=folder / "theirs.toml")
         >>> opened.kind, opened.checkpoint
-        ('HookedTransformer state dict', Checkpoint(gpt2, 3 layers, gamma 0.5, step 0))
+        ('HookedTransformer state dict', Checkpoint(gpt2, 3 layers, gamma 0.5))
     """
     path = Path(path)
     settings = None if config is None else Settings.read(Path(config))

@@ -87,7 +87,7 @@ def read(source: Source) -> Imported:
     }
     weights = _weights(StateDict(source.tensors), config)
     metrics = {"recipe": recipe}
-    return imported(config, task, weights, notes=notes, step=step or 0, metrics=metrics)
+    return imported(config, task, weights, notes=notes, step=step, metrics=metrics)
 
 
 def _model(theirs: Mapping[str, Any]) -> ModelConfig:

@@ -38,12 +38,6 @@ class Transformer(Layout):
         self, config: ModelConfig, weights: Mapping[str, Tensor], device: str | torch.device
     ) -> HookedTransformer:
         """The HookedTransformer with these weights, in evaluation mode."""
-        from anchorlens.models.hooked import build_model
+        from anchorlens.models.hooked import model_with
 
-        double = next(iter(weights.values())).dtype == torch.float64
-        model = build_model(config, dtype="float64" if double else "float32")
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(weights[name])
-        model.cfg.device = str(device)
-        return model.to(device, print_details=False).eval()
+        return model_with(config, weights, device).eval()

@@ -34,6 +34,8 @@ def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, a
     console = Terminal()
     console.print(checkpoint.task.describe())
     console.print(rich_table(accuracy_table(behaviour)))
+    if (assumption := behaviour.assumption) is not None:
+        console.print(f"note: {assumption}")
     pairs = small_pair_grid(behaviour)
     if pairs is not None:
         console.print(rich_table(pairs))

@@ -89,6 +89,18 @@ def deduction(prompt: str) -> str:
     raise ValueError(f"the query or its opposite must follow from the rules, got {shown(prompt)}")
 
 
+def n_steps(prompt: str) -> int | None:
+    """How many rules the deduction of an answer needs; None where nothing follows, or of another text.
+
+    >>> n_steps("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
+    1
+    """
+    try:
+        return deduction(prompt).count(" .") // 2
+    except ValueError:
+        return None
+
+
 def _of(entity: str, rule: Statement) -> str:
     """What a rule says, of an entity: `rex is not shy`, `rex is an impus`."""
     name = rule.predicate

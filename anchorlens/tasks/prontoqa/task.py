@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -28,9 +28,10 @@ from anchorlens.tasks.prontoqa.ontology import (
     balanced,
     official,
 )
-from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction
+from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction, n_steps
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.sketch import Lines, Sketch
 from anchorlens.tasks.shared.word_task import WordTask, word_metrics
 from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
@@ -44,6 +45,8 @@ _PROPERTIES = tuple(word for family in FAMILIES for word in family)
 VOCABULARY = Vocabulary((*_FUNCTION_WORDS, *CONCEPTS, *_PLURALS, *_PROPERTIES, *NAMES))
 """74 words, all in lower case."""
 
+_MOST_READ = 2_000
+"""Training questions whose steps are counted."""
 _SHORTCUTS = {"degree": by_degree, "polarity": by_polarity}
 METRICS = (
     *word_metrics(
@@ -208,6 +211,17 @@ class PrOntoQATask(WordTask):
         """`n` sequences, padded to the longest that there may be."""
         batch = super().training_set(n, seed)
         return batch if self.loss_on == "label" else _every_word(batch)
+
+    def overlap(self, trained: TokenBatch) -> Overlap:
+        """The training questions that stand in a test, or have more steps than are trained.
+
+        Where some of the first 2,000 have more steps, it is counted among these alone.
+        """
+        some = trained.take(np.arange(min(_MOST_READ, len(trained))))
+        prompts = (self.vocabulary.prompt(tokens) for tokens in some.tokens.tolist())
+        longer = sum((n_steps(prompt) or 0) > self.most_hops for prompt in prompts)
+        found = super().overlap(some if longer else trained)
+        return replace(found, counts={**found.counts, "ood": max(longer, found.counts["ood"])})
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
         """Training sequences with the answer alone scored."""

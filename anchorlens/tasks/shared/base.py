@@ -118,6 +118,11 @@ class Task(Protocol):
         """Memory that `evaluate` takes beside the model's, about, for so many training examples."""
         ...
 
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words that fit behind `it was never trained on`."""
+        ...
+
     def describe(self) -> str:
         """In words, a line for each thing: what is trained, and what is held out."""
         ...
@@ -168,6 +173,11 @@ class TaskConfig(Config):
 
         asked: Any = self
         return token_batch(given, seq_len=asked.seq_len, d_vocab=asked.d_vocab, every_position=None)
+
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words that fit behind `it was never trained on`."""
+        return "what the task holds out"
 
     def describe(self) -> str:
         """In words, a line for each thing: what is trained, and what is held out."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.metric import Metric, has_phases
+from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.phases import CLEAR, TRAINING_SET, Phase, phase_by_definition
 from anchorlens.tasks.shared.sketch import Answer, Bars, Curve, Grid, Lines, Mosaic, Sketch, Transcript
 from anchorlens.views import view
@@ -30,6 +31,10 @@ class Evaluation(ABC):
     """What `train` was asked on: `training set`, or what stands for it where that is not known."""
     chance: float = 0.0
     """Accuracy of an answer at random, which moves the thresholds of the phases; 0 where it is small."""
+    held_out: str = ""
+    """What the task leaves out of training, in words."""
+    overlap: Overlap | None = None
+    """The training sequences that ask held-out questions; None where the training data are not known."""
 
     @property
     @abstractmethod
@@ -48,6 +53,21 @@ class Evaluation(ABC):
     def train_is_known(self) -> bool:
         """Whether `train` was asked on the training data themselves."""
         return self.train_source == TRAINING_SET
+
+    @property
+    def assumption(self) -> str | None:
+        """What the phase takes for granted, in a line; None where the training data are known."""
+        if self.train_is_known or not has_phases(self.metrics):
+            return None
+        return (
+            "its training data are not known: the verdict assumes that it was never trained on "
+            f"{self.held_out}, and train accuracy is asked on {self.train_source}"
+        )
+
+    @property
+    def at_chance(self) -> str | None:
+        """Why its answers are no sign that it was trained on the task at all; None where they are one."""
+        return None
 
     @property
     def sketches(self) -> Sequence[Sketch]:
@@ -74,6 +94,11 @@ class Evaluation(ABC):
         if train is None or id is None or "ood" not in known:
             return Phase.undecided(
                 "not defined", "the phases are defined by train, ID and OOD accuracy, which this task lacks"
+            )
+        if self.finite and self.overlap is not None and self.overlap.there_is_some:
+            trained = self.overlap.in_words(asks)
+            return Phase.undecided(
+                "held-out questions were trained", f"{trained}; accuracy there is no test of generalisation"
             )
         return phase_by_definition(
             train if self.finite else math.nan,
@@ -133,6 +158,10 @@ class Measured(Evaluation):
     """What `train` was asked on: `training set`, or what stands for it where that is not known."""
     chance: float = 0.0
     """Accuracy of an answer at random, where that is not small: .5 if one of two labels is asked for."""
+    held_out: str = ""
+    """What the task leaves out of training, in words."""
+    overlap: Overlap | None = None
+    """The training sequences that ask held-out questions; None where the training data are not known."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -155,6 +184,8 @@ class Measured(Evaluation):
             "measures": {name: None if one is None else asdict(one) for name, one in self.measures.items()},
             "train_source": self.train_source,
             "chance": self.chance,
+            "held_out": self.held_out,
+            "overlap": None if self.overlap is None else asdict(self.overlap),
             "finite": self.finite,
             "options": dict(self.options),
             "sketches": [{"sketch": type(one).__name__, **_rounded(asdict(one))} for one in self.drawn],
@@ -180,7 +211,11 @@ class Measured(Evaluation):
         kind, finite, options = values["kind"], values["finite"], values["options"]
         source = values.get("train_source", TRAINING_SET)
         chance = values.get("chance", 0.0)
-        return cls(kind, tuple(metrics), measures, finite, options, sketches, source, chance)
+        overlap = Overlap.from_dict(values.get("overlap"))
+        held_out = values.get("held_out", "")
+        return cls(
+            kind, tuple(metrics), measures, finite, options, sketches, source, chance, held_out, overlap
+        )
 
 
 def _rounded(value: Any) -> Any:

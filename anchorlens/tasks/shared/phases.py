@@ -36,17 +36,19 @@ TRAINING_SET = "training set"
 
 Cause = Literal[
     "not finite",
+    "held-out questions were trained",
     "underfit",
     "training data unknown",
     "no unseen pair",
     "inconsistent",
     "borderline",
     "not defined",
+    "at chance",
     "no readings",
     "outside the calibration",
     "torn",
 ]
-"""Why no phase is named: the first six by behaviour; by mechanism the first two and the last three."""
+"""Why no phase is named: the first eight by behaviour; by mechanism the first three and the last four."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 1": (1, None),

@@ -16,6 +16,7 @@ from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.base import Answers, TaskConfig
 from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.overlap import Overlap, overlap_of_prompts
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.shared.sketch import Answer, Lines, Sketch, Transcript
 from anchorlens.tasks.shared.words import EOS, SEP, Examples, Vocabulary
@@ -198,12 +199,15 @@ class WordTask(TaskConfig):
         asker = self._asker(model, batch_size)
         rng = generator(seed, "evaluation")
         right = {name: self._right(asker, self.splits[name]) for name in self.splits if name != "train"}
+        source, overlap = self.metrics[0].asks, None
         if training_set is None:
-            known, n_trained, examples = self.metrics[0].asks, self.there_are("train"), self.splits["train"]
+            n_trained, examples = self.there_are("train"), self.splits["train"]
             right["train"] = self._right(asker, examples.take(rng.permutation(len(examples))[:max_train]))
         else:
-            trained = self.answers_alone(self.checked_training_set(training_set)).distinct()
-            known, n_trained = TRAINING_SET, len(trained)
+            known = self.checked_training_set(training_set)
+            source, overlap = TRAINING_SET, self.overlap(known)
+            trained = self.answers_alone(known).distinct()
+            n_trained = len(trained)
             right["train"] = _right(asker, trained.take(rng.permutation(n_trained)[:max_train]))
         whole, but_the_end = ({name: found[k] for name, found in right.items()} for k in (0, 1))
         of = {name: self.there_are(name) for name in whole} | {"train": n_trained}
@@ -214,8 +218,29 @@ class WordTask(TaskConfig):
         options = {"seed": seed, "max_train": max_train, "task": self.describe()}
         sketches = (*self.pictures(whole), self._transcript(model, asker, whole, rng))
         return Measured(
-            self.kind, self.metrics, measures, asker.finite, options, sketches, known, self.chance
+            self.kind,
+            self.metrics,
+            measures,
+            asker.finite,
+            options,
+            sketches,
+            train_source=source,
+            chance=self.chance,
+            held_out=self.held_out,
+            overlap=overlap,
         )
+
+    def overlap(self, trained: TokenBatch) -> Overlap:
+        """The training sequences whose prompt stands in a test."""
+        tests = {name: self.sequences(self.splits[name]).tokens for name in ("id", "ood")}
+        return overlap_of_prompts(trained.tokens, tests, SEP)
+
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        meaning = {metric.name: metric.meaning for metric in self.metrics}
+        parts = (f"{meaning[name]} ({len(self.splits[name]):,} are asked)" for name in ("ood", "id"))
+        return " and ".join(parts)
 
     def _right(self, asker: Asker, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
         """Of every example what `_right` says, in sequences that stand in memory some at a time."""

@@ -93,6 +93,11 @@ class Vocabulary:
         known = (*SPECIAL, *self.words)
         return " ".join(known[token] if token < len(known) else f"<{token}>" for token in tokens)
 
+    def prompt(self, tokens: Sequence[int]) -> str:
+        """The words of a sequence's prompt; all of them where no `<sep>` ends it."""
+        end = tokens.index(SEP) if SEP in tokens else len(tokens)
+        return self.text(tokens[int(self.bos) : end])
+
     def length(self, example: Examples) -> Int[np.ndarray, " example"]:
         """Tokens that a model reads of each example: all but the end mark."""
         pairs = zip(example.prompts, example.answers, strict=True)

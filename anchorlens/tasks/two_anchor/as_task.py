@@ -31,6 +31,11 @@ class TwoAnchor(TaskConfig):
     seq_len: Any
     chain_length: Any
 
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        return description.held_out(self)
+
     def describe(self) -> str:
         """In words: what is trained, and what is held out."""
         return description.describe(self)

@@ -7,12 +7,13 @@ draws for each, so that the standard errors are those of the noise alone. Source
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -20,6 +21,8 @@ from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.overlap import Overlap
+from anchorlens.tasks.shared.phases import CLEAR
 from anchorlens.tasks.shared.sketch import Sketch
 from anchorlens.tasks.two_anchor import by_position
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
@@ -76,6 +79,13 @@ class Behaviour(Evaluation):
     """Noise draws, seed and the task's words."""
     positions: tuple[PositionAnswers, ...] = ()
     """One for every position of the key; empty for more than 200 of them, and in files of before."""
+    best_constant: Accuracy | None = None
+    """What the best answer that never changes gets of the training questions: chance, with its standard error
+    for so many questions. None in files of before."""
+    held_out: str = ""
+    """What the task leaves out of training, in words."""
+    overlap: Overlap | None = None
+    """The training sequences that ask held-out questions; None where the training data are not known."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -85,6 +95,27 @@ class Behaviour(Evaluation):
     def measure(self, name: str) -> Accuracy | None:
         """The value of a metric with its standard error; None where it is not defined."""
         return getattr(self, name)
+
+    @property
+    def at_chance(self) -> str | None:
+        """Why its answers are no sign that it was trained on the task at all; None where they are one.
+
+        Neither train accuracy, on fresh noise and on given training data, is more than two standard errors
+        above that of the best answer that never changes.
+        """
+        constant = self.best_constant
+        if constant is None:
+            return None
+        for train in (self.train_fresh, self.train):
+            error = math.sqrt(
+                constant.value * (1 - constant.value) / min(train.n_sequences, constant.n_sequences)
+            )
+            if train.value > constant.value + CLEAR * error:
+                return None
+        return (
+            f"train accuracy {self.train_fresh.value:.3f} is not above {constant}, that of the best answer "
+            "that never changes: no sign that it was trained on this task"
+        )
 
     def __repr__(self) -> str:
         ood = "no unseen pair" if self.ood is None else f"OOD {self.ood.value:.3f}"
@@ -142,8 +173,9 @@ class Behaviour(Evaluation):
         """
         derived = ("phase", "solution")  # they follow from the rest
         read = {name: value for name, value in values.items() if name not in derived}
-        for name in ("train_fresh", *(metric.name for metric in METRICS)):
-            read[name] = None if values[name] is None else Accuracy.from_dict(values[name])
+        for name in ("train_fresh", "best_constant", *(metric.name for metric in METRICS)):
+            read[name] = None if values.get(name) is None else Accuracy.from_dict(values[name])
+        read["overlap"] = Overlap.from_dict(values.get("overlap"))
         read["pairs"] = tuple(map(PairAccuracy.from_dict, values["pairs"]))
         read["positions"] = tuple(map(PositionAnswers.from_dict, values.get("positions", ())))
         read["deviations"] = {
@@ -215,7 +247,8 @@ def evaluate(
 
     ask = questions.ask
     train_trials = questions.trials("train")
-    fresh = ask(train_trials, min(2, n_noise)) == task.targets(train_trials)[:, None]
+    train_targets = task.targets(train_trials)
+    fresh = ask(train_trials, min(2, n_noise)) == train_targets[:, None]
     train_fresh = questions.accuracy("train", fresh)
     train, trained = train_fresh, questions.by_position("train", train_trials, fresh)
     if known is not None:
@@ -270,7 +303,47 @@ def evaluate(
             "task": task.describe(),
         },
         positions=by_position.gathered(found, task.positions.tolist()),
+        best_constant=_best_constant(train_targets),
+        held_out=task.held_out,
+        overlap=None if known is None else overlap_with_training(known, task),
     )
+
+
+def overlap_with_training(training_set: TokenBatch | Drawing, task: AnchorTask) -> Overlap:
+    """The training sequences that ask an unseen pair, or a seen one where the split rule holds its key out.
+
+    Args:
+        training_set: sequences of the task's length and vocabulary. The first anchor token of a sequence says
+            where its key stands, the token before it.
+        task: whose splits count.
+    """
+    if isinstance(training_set, Drawing):
+        if training_set.task == task and training_set.split == "train":
+            return Overlap(len(training_set), {"id": 0, "ood": 0})
+        training_set = training_set.all()
+    tokens, k = training_set.tokens.numpy(), task.chain_length
+    first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
+    asks = (first > 0) & (first + k <= tokens.shape[1])
+    row, position = np.flatnonzero(asks), first[asks] - 1
+    key = tokens[row, position]
+    chain = np.stack([tokens[row, position + 1 + place] for place in range(k)], axis=1)  # [row, k]
+    unseen = _among(chain, task.ood_pairs)
+    held_out_key = (key % task.modulus == position % task.modulus) & _among(chain, task.seen_pairs)
+    return Overlap(len(tokens), {"id": int(held_out_key.sum()), "ood": int(unseen.sum())})
+
+
+def _among(chains: Int[np.ndarray, "row k"], pairs: Sequence[Pair]) -> Bool[np.ndarray, " row"]:
+    """Whether each chain is one of `pairs`."""
+    if not pairs:
+        return np.zeros(len(chains), dtype=bool)
+    base = max(int(chains.max(initial=0)), max(map(max, pairs))) + 1
+    powers = base ** np.arange(chains.shape[1], dtype=object if base ** chains.shape[1] > 2**62 else np.int64)
+    return np.isin(chains @ powers, np.array(pairs) @ powers)
+
+
+def _best_constant(targets: Int[np.ndarray, " trial"]) -> Accuracy:
+    share = float(np.bincount(targets).max()) / len(targets)
+    return Accuracy(share, math.sqrt(share * (1 - share) / len(targets)), len(targets))
 
 
 def checked_training_set(training_set: TrainingSet, task: AnchorTask) -> TokenBatch | Drawing:

@@ -14,6 +14,8 @@ from anchorlens.views import view
 
 _MOST_IN_WORDS = 100
 """Overrides of a task that are named."""
+_MOST_UNSEEN = 4
+"""Unseen pairs of a task that are named in a line."""
 _MOST_IN_GRID = 12
 """Anchors of a task whose pairs a notebook shows."""
 
@@ -57,6 +59,23 @@ def describe(task: Any) -> str:
     m = task.modulus
     lines.append(f"Held out (ID test): seen pairs where x mod {m} equals position mod {m}; {noise}.")
     return "\n".join(lines)
+
+
+def held_out(task: Any) -> str:
+    """What an AnchorTask leaves out of training: its unseen pairs, and the rule for keys and positions.
+
+    >>> from anchorlens import AnchorTask
+    >>> held_out(AnchorTask())
+    'the pairs (3, 4) and (4, 3), nor on key x at position i where x mod 9 = i mod 9'
+    """
+    rule = f"key x at position i where x mod {task.modulus} = i mod {task.modulus}"
+    if not task.ood_pairs:
+        return rule
+    named = [str(pair) for pair in task.ood_pairs[:_MOST_UNSEEN]]
+    if (more := len(task.ood_pairs) - len(named)) > 0:
+        named.append(f"{more:,} more")
+    pairs = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    return f"the pair{'s' * (len(task.ood_pairs) > 1)} {pairs}, nor on {rule}"
 
 
 def task_view(task: Any) -> str:

@@ -33,7 +33,7 @@ class Drawing:
             ValueError: `n` < 1, an unknown split, or a split with nothing in it.
         """
         check_number("n", n, minimum=1, integer=True)
-        self.task, self._n, self._rng = task, n, rng
+        self.task, self.split, self._n, self._rng = task, split, n, rng
         self._pairs = np.array(task.splits.pairs(split))
         if not len(self._pairs):
             raise ValueError(f"split {split!r} of this task is empty: no pair is in it")

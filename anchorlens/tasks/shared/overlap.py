@@ -1,0 +1,74 @@
+"""Overlap: how many training sequences ask what a test holds out, so that it is no test any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anchorlens.configuration import documented
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+    from torch import Tensor
+
+
+@documented
+@dataclass(frozen=True)
+class Overlap:
+    """Training sequences that ask held-out questions."""
+
+    n_sequences: int
+    """Training sequences that were looked at."""
+    counts: Mapping[str, int]
+    """Metric (`id`, `ood`) -> how many of them ask its questions."""
+
+    @property
+    def there_is_some(self) -> bool:
+        """Whether any held-out question was trained."""
+        return any(self.counts.values())
+
+    def in_words(self, asks: Mapping[str, str]) -> str:
+        """How many sequences ask what.
+
+        Args:
+            asks: metric -> what it asks, in words.
+
+        >>> Overlap(32_000, {"id": 0, "ood": 4_000}).in_words({"id": "held-out keys", "ood": "unseen pairs"})
+        'of 32,000 training sequences 4,000 ask unseen pairs'
+        """
+        parts = (f"{n:,} ask {asks.get(name, name)}" for name, n in self.counts.items() if n)
+        return f"of {self.n_sequences:,} training sequences {' and '.join(parts)}"
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any] | None) -> Overlap | None:
+        """Read it from JSON data: its two fields, or None."""
+        return None if values is None else cls(**values)
+
+
+def overlap_of_prompts(
+    trained: Int[Tensor, "batch pos"], held_out: Mapping[str, Int[Tensor, "question pos"]], end: int
+) -> Overlap:
+    """Count the training sequences whose prompt is one that a test asks.
+
+    Args:
+        trained: training sequences.
+        held_out: metric -> its sequences.
+        end: the token that ends a prompt; a sequence without one asks nothing.
+    """
+    tests = {name: set(_prompts(tokens, end)) for name, tokens in held_out.items()}
+    counts = dict.fromkeys(tests, 0)
+    for prompt in _prompts(trained, end):
+        for name, test in tests.items():
+            counts[name] += prompt in test
+    return Overlap(len(trained), counts)
+
+
+def _prompts(tokens: Int[Tensor, "batch pos"], end: int) -> Iterator[bytes]:
+    """The prompt of each sequence, up to its first `end`, as bytes."""
+    ends = tokens == end
+    lengths = (ends.int().argmax(dim=1) + 1).tolist()
+    rows = tokens.numpy()
+    for row, length, there in zip(rows, lengths, ends.any(dim=1).tolist(), strict=True):
+        if there:
+            yield row[:length].tobytes()

@@ -62,7 +62,7 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
     Raises:
         NotStarted: a process ended before it was ready.
     """
-    n_gpus = torch.cuda.device_count() if any(run.train.device != "cpu" for run in runs) else 0
+    n_gpus, one_each = gpus_for(runs)
     with contextlib.ExitStack() as opened:
         opened.enter_context(_guarded())
         try:
@@ -83,9 +83,21 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
                 f"the processes of the engine 'local' did not start ({error}). They import the script that "
                 "called: put the call under `if __name__ == '__main__':`, or take the engine 'serial'"
             ) from error
-        if n_gpus > 1:
+        if one_each:
             cluster.get_client().register_plugin(OneGPU(n_gpus))
         yield cluster
+
+
+def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
+    """How many GPUs these cells have, and whether a worker is to see one of them alone.
+
+    Cells that name GPUs (`cuda:1`) have those, and find them by that number: nothing is hidden from workers.
+    """
+    devices = {run.train.device for run in runs} - {"cpu"}
+    if named := {device for device in devices if ":" in device}:
+        return len(named), False
+    n_gpus = torch.cuda.device_count() if devices else 0
+    return n_gpus, n_gpus > 1
 
 
 class OneGPU(WorkerPlugin):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -128,7 +129,12 @@ class _Driver:
 
     def _give_out(self, executor: Executor, missing: Sequence[NamedRun]) -> None:
         runs, out = [run for _, run in missing], self.folder.out.resolve()
-        groups = grouped(runs, lambda run, n: executor.submit(trained_together, run, n).result())
+        share = math.ceil(len(runs) / self.engine.n_processes)  # so that none is idle while one has them all
+
+        def at_once(run: RunConfig, n: int) -> int:
+            return executor.submit(trained_together, run, min(n, share)).result()
+
+        groups = grouped(runs, at_once)
         give_out(
             [[missing[place] for place in group] for group in groups],
             lambda job: executor.submit(work, job, out),

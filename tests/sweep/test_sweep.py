@@ -3,14 +3,17 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import torch
 from sweeping import TINY, finished, tiny
 
 from anchorlens import CheckpointError, classify, load_checkpoint, preset
 from anchorlens.runs.costs import FACTOR
 from anchorlens.sweep import Cell, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
+from anchorlens.sweep.engines import Engine
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.sweep.work import work
+from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.run import train
 
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
@@ -217,6 +220,33 @@ def test_what_a_cell_costs_the_driver_does_not_grow_with_their_number(tmp_path, 
     assert each[5] == each[50] == {"looks": each[5]["looks"], "identities": 1, "events": 1}
 
 
+@pytest.mark.parametrize(
+    ("n_processes", "that_fit", "sizes"),
+    [
+        (1, 100, [7, 1]),
+        (2, 100, [4, 3, 1]),
+        (3, 100, [3, 3, 1, 1]),
+        (20, 100, [1] * 8),
+        (2, 2, [2, 2, 2, 1, 1]),
+    ],
+)
+def test_cells_that_fit_on_one_gpu_are_shared_by_all_processes(
+    tmp_path, monkeypatch, n_processes, that_fit, sizes
+):
+    """Seven cells of one shape and one of another, where a GPU takes `that_fit` at a time."""
+    from anchorlens.sweep import run as driver
+
+    jobs = []
+    monkeypatch.setattr(driver, "trained_together", lambda run, n: min(n, that_fit))
+    monkeypatch.setattr(driver, "work", lambda job, out: jobs.append(len(job)))
+    engine = Engine("serial")
+    engine.n_processes = n_processes
+    folder = SweepFolder(tmp_path)
+    cells = folder.named([*tiny({"seed": "0:7"}), *tiny({"seed": [0]}, d_mlp=24)])
+    driver._Driver(cells, folder, engine, lambda steps, text: None)._give_out(InThisProcess(), cells)
+    assert jobs == sizes
+
+
 class TestAFailingCell:
     @pytest.fixture
     def failed(self, tmp_path):
@@ -257,6 +287,34 @@ def test_a_faulty_cell_of_a_stack_stops_none_of_the_others(tmp_path):
     before = finished(tmp_path)
     work([cells[0], cells[2]], tmp_path)
     assert finished(tmp_path) == before  # nothing was left to do
+
+
+def test_a_cell_that_asks_for_tf32_is_trained_with_it_and_measured_without(tmp_path, monkeypatch):
+    """On the CPU, taken for a GPU where others are refused; the switch is the same."""
+    from anchorlens.sweep import work as working
+    from anchorlens.training import loop, plan
+
+    found = {}
+
+    def noting(module, name):
+        original = getattr(module, name)
+
+        def noted(*arguments, **options):
+            found[name] = torch.get_float32_matmul_precision()
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(module, name, noted)
+
+    monkeypatch.setattr(plan, "choose_device", lambda name: torch.device("cuda"))
+    noting(loop.Loop, "go")
+    noting(working, "classify")
+    (run,) = tiny({"seed": [0]}, matmul="tf32")
+    cells = SweepFolder(tmp_path).named([run])
+    work(cells, tmp_path)
+    (cell,) = SweepFolder(tmp_path).read(cells)
+    assert cell.status == "finished", cell.error
+    assert found == {"go": "high", "classify": "highest"}
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_a_diverged_run_is_a_cell_with_its_message(tmp_path):

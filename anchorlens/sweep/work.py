@@ -70,9 +70,9 @@ def _alone(folder: SweepFolder, name: str) -> Iterator[None]:
 
 
 def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:
-    train = cells[0][1].train
-    with numeric_settings(choose_device(train.device), train.threads or 1):
-        for (name, run), result in zip(cells, _train(cells, folder), strict=True):
+    train, results = cells[0][1].train, _train(cells, folder)
+    with numeric_settings(choose_device(train.device), train.threads or 1):  # measured as `classify` does
+        for (name, run), result in zip(cells, results, strict=True):
             folder.finish(name, {"id": name, **_content(run, result)})
 
 
@@ -95,7 +95,7 @@ def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
 def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
     """What `cell.json` holds beside the id."""
     last = result.log[-1] if result.log else {}
-    verdict = classify(result, device=run.train.device)
+    verdict = classify(result, device=run.train.device, even_underfit=False)
     model, task = verdict.subject.model_and_task()
     return {
         "status": result.status,

@@ -62,7 +62,7 @@ def numeric_settings(
 
 _LOCK = threading.Lock()
 _RUNS: list[tuple[tuple[bool, bool], contextlib.ExitStack]] = []
-"""For each run that is on, what it asked for and the settings it found; the caller's are those of the first."""
+"""For each run that is on, what it asked for and the settings it found: for the first, the caller's."""
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ def classify(
     training_set: Any = None,
     device: str = "cpu",
     seed: int = 0,
+    even_underfit: bool = True,
 ) -> Verdict:
     """Say whether a model memorises (1), generalises in distribution (2) or composes rules (3), and why.
 
@@ -51,6 +52,8 @@ def classify(
         device: where the model is measured: cpu, cuda, cuda:N or auto. A HookedTransformer stays where
             it is.
         seed: of the noise of the behaviour.
+        even_underfit: whether to take the readings of a model that has not fit its training data too: they
+            take seconds, and no phase rests on them.
 
     Returns:
         Both verdicts with numbers and reasons, whether they agree and what that means.
@@ -121,7 +124,8 @@ def classify(
     if not (data_known or said or train is None or train.value == 1):
         on = behaviour.train_source
         notes = (*notes, f"its training data are not known: train accuracy is asked on {on}")
-    mechanism = phase_by_mechanism(model, asked, train if data_known else None, shape)
+    known = train if data_known else None
+    mechanism = phase_by_mechanism(model, asked, known, shape, even_underfit=even_underfit)
     agreement, explanation = explain(by_behaviour, mechanism)
     return Verdict(
         by_behaviour=by_behaviour,

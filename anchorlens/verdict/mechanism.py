@@ -138,6 +138,8 @@ def phase_by_mechanism(
     task: Task,
     train: Accuracy | None,
     shape: Mapping[str, Any] | None = None,
+    *,
+    even_underfit: bool = True,
 ) -> Mechanism:
     """The phase that a model's readings speak for.
 
@@ -148,18 +150,25 @@ def phase_by_mechanism(
         train: accuracy on its training data; below .90 the phases do not describe it. None where these are
             not known: the phase is then that of a model which has fit them.
         shape: `variant`, as far as it is known; the rest is read from the model.
+        even_underfit: whether to take readings where `train` is below .90, which no phase rests on.
 
     Returns:
         The most probable phase with the probability of each, or no phase with the reason: weights that
         are not finite, underfit, a task unlike that of the calibration, or no phase that is probable enough.
-        Readings are listed in any case, if they can be taken. A shape outside the calibration makes the
-        probabilities less sure.
+        Readings are listed in any case, if they are taken and can be. A shape outside the calibration makes
+        the probabilities less sure.
     """
     if not isinstance(task, AnchorTask):
         why = f"the mechanism verdict is the two-anchor task's own, and this one is {task.kind}"
         return _nothing(Phase.undecided("outside the calibration", why), tuple(_of_weights(model, task)))
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
+    underfit = None
+    if train is not None and train.value < FIT_THRESHOLD:
+        why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
+        underfit = Phase.undecided("underfit", why)
+        if not even_underfit:
+            return _nothing(underfit)
     try:
         values = take_readings(model, task)
     except ValueError as error:
@@ -170,9 +179,8 @@ def phase_by_mechanism(
 
     def opinion(by: QuestionModel) -> Opinion:
         probabilities = by.probabilities(values, widened)
-        if train is not None and train.value < FIT_THRESHOLD:
-            why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
-            return Opinion(Phase.undecided("underfit", why), probabilities)
+        if underfit is not None:
+            return Opinion(underfit, probabilities)
         if not is_of_the_papers(task):
             why = "the task is not that of the papers"
             return Opinion(Phase.undecided("outside the calibration", why), probabilities)

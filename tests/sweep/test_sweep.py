@@ -8,6 +8,7 @@ from sweeping import TINY, finished, tiny
 
 from anchorlens import CheckpointError, classify, load_checkpoint, preset
 from anchorlens.runs.costs import FACTOR
+from anchorlens.show.diagram.panel import panel_html
 from anchorlens.sweep import Cell, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.engines import Engine
@@ -15,6 +16,7 @@ from anchorlens.sweep.folder import SweepFolder
 from anchorlens.sweep.work import work
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.run import train
+from anchorlens.verdict.mechanism import Mechanism
 
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
 
@@ -40,9 +42,28 @@ class TestACell:
         assert cell.numbers["label"] == verdict.by_behaviour.label
         assert cell.numbers["solution"] == verdict.behaviour.solution
         assert cell.verdict["behaviour"] == json.loads(json.dumps(verdict.behaviour.to_dict()))
-        assert cell.numbers["probability Phase 3"] == pytest.approx(
-            verdict.mechanism.probabilities["Phase 3"], abs=1e-6
-        )
+
+    def test_that_has_fit_its_data_has_every_reading(self, tmp_path):
+        (run,) = tiny({"seed": [0]}, steps=100, n_samples=64, lr=1e-2, warmup_steps=5, gamma=0.5)
+        (cell,) = sweep([run], tmp_path, engine="serial")
+        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
+        assert cell.numbers["train"] > 0.9
+        inside = verdict.mechanism
+        assert cell.numbers["probability Phase 3"] == pytest.approx(inside.probabilities["Phase 3"], abs=1e-6)
+        for reading in inside.evidence:
+            found = cell.numbers[f"reading {reading.reading}"]
+            assert found is reading.value is None or found == pytest.approx(reading.value, rel=1e-3)
+
+    def test_that_has_not_fit_them_has_what_is_drawn_and_no_readings(self, done):
+        """`classify` of the same checkpoint takes them, for seconds, and gives the same phases."""
+        cell = done.cells[0]
+        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
+        assert cell.numbers["train"] < 0.9 and verdict.mechanism.evidence
+        assert [name for name in cell.numbers if name.startswith(("reading", "probability"))] == []
+        assert Mechanism.from_dict(cell.verdict["mechanism"]).phase == verdict.mechanism.phase
+        assert cell.verdict["explanation"] == verdict.explanation
+        assert cell.numbers["stable_rank.w_q"] > 1 and "ood" in cell.numbers
+        assert "train longer" in panel_html(cell, ["gamma"], ["gamma"])
 
     def test_has_a_flat_record_without_collisions(self, done):
         cell = done.cells[0]

@@ -12,7 +12,6 @@ from anchorlens.cli.errors import (
     EXIT_UNDECIDED,
     MEMORY,
     complain,
-    is_out_of_memory,
     one_line_errors,
     say,
 )

@@ -15,6 +15,7 @@ import filelock
 
 from anchorlens.files.container import CheckpointError
 from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
+from anchorlens.runs.memory import is_out_of_memory
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.folder import NamedRun, SweepFolder
 from anchorlens.tasks.shared.base import Task
@@ -39,6 +40,7 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
 
     Raises:
         OSError: the disk refuses; that is no cell's fault.
+        MemoryError: the memory does not hold a cell, also where it is alone; that is the machine's.
     """
     folder = SweepFolder(out)
     with contextlib.ExitStack() as held:
@@ -53,8 +55,10 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
             raise
         except Exception as error:
             if len(missing) == 1:
-                line = " ".join(str(error).split()) or type(error).__name__
-                folder.fail(missing[0][0], line, "".join(traceback.format_exception(error)))
+                name, line = missing[0][0], " ".join(str(error).split()) or type(error).__name__
+                if is_out_of_memory(error):
+                    raise MemoryError(f"the memory does not hold cell {name}: {line}") from error
+                folder.fail(name, line, "".join(traceback.format_exception(error)))
                 return
     for cell in missing:
         work([cell], out)

@@ -101,7 +101,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
         OSError: it cannot be read.
     """
     with ordinary_file(path) as (file, size):
-        data = b"" if size > most else file.read(most + 1)
+        data = b"" if size > most else file.read(size + 1)
     if max(size, len(data)) > most:
         raise ValueError(f"must have at most {most:,} bytes, got {max(size, len(data)):,}")
     return data

@@ -11,6 +11,7 @@ import typer
 
 from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.foreign import printable
+from anchorlens.runs.memory import is_out_of_memory
 
 _LONGEST = 1200
 """Characters of an error; ours are shorter, what they repeat may be anything."""
@@ -35,13 +36,6 @@ def say(message: str) -> None:
 def complain(message: str) -> None:
     """Say what is wrong in one printable line on stderr."""
     say(f"anchorlens: {message}")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python or torch has no memory left; torch has no class of its own for this on the CPU."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:

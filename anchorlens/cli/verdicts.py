@@ -12,7 +12,6 @@ from anchorlens.cli.errors import (
     EXIT_UNDECIDED,
     MEMORY,
     complain,
-    is_out_of_memory,
     one_line_errors,
     say,
 )
@@ -27,6 +26,7 @@ from anchorlens.cli.options import (
 from anchorlens.cli.train_data import moved, training_sets
 from anchorlens.cli.unreadable import unreadable_message
 from anchorlens.configuration import check_number
+from anchorlens.runs.memory import is_out_of_memory
 
 
 @one_line_errors

@@ -13,7 +13,6 @@ import logging
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from dask import config
 from distributed import LocalCluster, Security, WorkerPlugin
 
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.tasks.shared.scratch import scratch_folder
 from anchorlens.training.child_processes import safe_children
 from anchorlens.training.plan import processes
 
@@ -62,7 +62,7 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
     Raises:
         NotStarted: a process ended before it was ready.
     """
-    n_gpus = torch.cuda.device_count() if any(run.train.device != "cpu" for run in runs) else 0
+    n_gpus, one_each = gpus_for(runs)
     with contextlib.ExitStack() as opened:
         opened.enter_context(_guarded())
         try:
@@ -83,9 +83,21 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
                 f"the processes of the engine 'local' did not start ({error}). They import the script that "
                 "called: put the call under `if __name__ == '__main__':`, or take the engine 'serial'"
             ) from error
-        if n_gpus > 1:
+        if one_each:
             cluster.get_client().register_plugin(OneGPU(n_gpus))
         yield cluster
+
+
+def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
+    """How many GPUs these cells have, and whether a worker is to see one of them alone.
+
+    Cells that name GPUs (`cuda:1`) have those, and find them by that number: nothing is hidden from workers.
+    """
+    devices = {run.train.device for run in runs} - {"cpu"}
+    if named := {device for device in devices if ":" in device}:
+        return len(named), False
+    n_gpus = torch.cuda.device_count() if devices else 0
+    return n_gpus, n_gpus > 1
 
 
 class OneGPU(WorkerPlugin):
@@ -147,8 +159,8 @@ def _certificate_in_files(folder: Path) -> Iterator[Security]:
     """A certificate for one run, whose files nobody but this user may read; they go with the context."""
     made = Security.temporary()
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".tls-", dir=folder) as private:
-        cert, key = Path(private, "cert.pem"), Path(private, "key.pem")
+    with scratch_folder(".tls-", folder) as private:
+        cert, key = private / "cert.pem", private / "key.pem"
         for path, content in ((cert, made.tls_worker_cert), (key, made.tls_worker_key)):
             path.touch(mode=0o600)
             path.write_text(content)
@@ -205,7 +217,7 @@ def _guarded() -> Iterator[None]:
     with contextlib.ExitStack() as opened:
         opened.enter_context(safe_children(*dask_sets, "__DASK_PARENT_PID"))
         parent = config.get("temporary-directory", None)
-        private = opened.enter_context(tempfile.TemporaryDirectory(prefix="anchorlens-", dir=parent))
+        private = str(opened.enter_context(scratch_folder("anchorlens-", parent)))
         opened.callback(_forget_modules_of, private)
         opened.enter_context(config.set({**SETTINGS, "temporary-directory": private}))
         yield

@@ -63,6 +63,8 @@ class Engine:
         if workers is not None:
             check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
         self.name, self.workers, self.security = name, workers, security
+        self.n_processes = 1
+        """That share the cells, >= 1; of a running cluster those that it had when it was opened."""
         self._address = name.startswith(ADDRESSES)
         if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
             raise ValueError(
@@ -133,6 +135,7 @@ class Engine:
                 raise BrokenExecutor(f"no Dask scheduler answers at {self.name}: {error}") from error
             except clusters.NotStarted as error:
                 raise EngineError(str(error)) from error
+            self.n_processes = self.workers or max(1, len(client.nthreads()))
             executor = client.get_executor(pure=False)
             opened.callback(executor.shutdown, wait=False)
             yield executor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from typing import TYPE_CHECKING
 
+from anchorlens.runs.memory import killed_for_memory
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import SweepResult
 from anchorlens.sweep.engines import Engine, EngineError
@@ -66,6 +68,7 @@ def sweep(
         ValueError: unusable runs or options, two runs that differ in their execution alone (threads, ...), a
             folder that holds something else or is being trained.
         OSError: the disk refuses (it is full, ...); what is finished is kept, the same call continues.
+        MemoryError: the memory does not hold a cell; likewise.
         EngineError: the engine does not start, or broke again and again; the same call continues.
 
     Example:
@@ -95,6 +98,7 @@ class _Driver:
     def __init__(self, cells: list[NamedRun], folder: SweepFolder, engine: Engine, show: Update) -> None:
         self.cells, self.folder, self.engine, self.show = cells, folder, engine, show
         self.n_ended = self.steps = 0
+        self.killed_before = killed_for_memory()
         self.total_steps = sum(run.train.total_steps for _, run in cells)
 
     def train(self) -> None:
@@ -128,7 +132,12 @@ class _Driver:
 
     def _give_out(self, executor: Executor, missing: Sequence[NamedRun]) -> None:
         runs, out = [run for _, run in missing], self.folder.out.resolve()
-        groups = grouped(runs, lambda run, n: executor.submit(trained_together, run, n).result())
+        share = math.ceil(len(runs) / self.engine.n_processes)  # so that none is idle while one has them all
+
+        def at_once(run: RunConfig, n: int) -> int:
+            return executor.submit(trained_together, run, min(n, share)).result()
+
+        groups = grouped(runs, at_once)
         give_out(
             [[missing[place] for place in group] for group in groups],
             lambda job: executor.submit(work, job, out),
@@ -145,6 +154,10 @@ class _Driver:
                 raise
             if len(job) > 1:  # one of them is at fault
                 return [[cell] for cell in job]
+            if self.engine.name == "local" and killed_for_memory() > self.killed_before:
+                raise MemoryError(
+                    f"the system killed every process that trained cell {job[0][0]}, for want of memory"
+                ) from error
             self.folder.fail(job[0][0], "every process that trained it was killed", str(error))
         self.n_ended += len(job)
         self.steps += sum(run.train.total_steps for _, run in job)

@@ -15,6 +15,7 @@ import filelock
 
 from anchorlens.files.container import CheckpointError
 from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
+from anchorlens.runs.memory import is_out_of_memory
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.folder import NamedRun, SweepFolder
 from anchorlens.tasks.shared.base import Task
@@ -39,6 +40,7 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
 
     Raises:
         OSError: the disk refuses; that is no cell's fault.
+        MemoryError: the memory does not hold a cell, also where it is alone; that is the machine's.
     """
     folder = SweepFolder(out)
     with contextlib.ExitStack() as held:
@@ -53,8 +55,10 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
             raise
         except Exception as error:
             if len(missing) == 1:
-                line = " ".join(str(error).split()) or type(error).__name__
-                folder.fail(missing[0][0], line, "".join(traceback.format_exception(error)))
+                name, line = missing[0][0], " ".join(str(error).split()) or type(error).__name__
+                if is_out_of_memory(error):
+                    raise MemoryError(f"the memory does not hold cell {name}: {line}") from error
+                folder.fail(name, line, "".join(traceback.format_exception(error)))
                 return
     for cell in missing:
         work([cell], out)
@@ -70,9 +74,9 @@ def _alone(folder: SweepFolder, name: str) -> Iterator[None]:
 
 
 def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:
-    train = cells[0][1].train
-    with numeric_settings(choose_device(train.device), train.threads or 1):
-        for (name, run), result in zip(cells, _train(cells, folder), strict=True):
+    train, results = cells[0][1].train, _train(cells, folder)
+    with numeric_settings(choose_device(train.device), train.threads or 1):  # measured as `classify` does
+        for (name, run), result in zip(cells, results, strict=True):
             folder.finish(name, {"id": name, **_content(run, result)})
 
 
@@ -95,7 +99,7 @@ def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
 def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
     """What `cell.json` holds beside the id."""
     last = result.log[-1] if result.log else {}
-    verdict = classify(result, device=run.train.device)
+    verdict = classify(result, device=run.train.device, even_underfit=False)
     model, task = verdict.subject.model_and_task()
     return {
         "status": result.status,

@@ -38,6 +38,10 @@ def numeric_settings(
         device: what the run computes on.
         threads: CPU threads to compute with; None leaves torch's choice.
         tf32: let CUDA round the operands of float32 matrix products to TF32.
+
+    Raises:
+        ValueError: around this run or in another thread one is on that asked for another kind of device or
+            another `tf32`.
     """
     flushed, had_threads = _flushes_denormals(), torch.get_num_threads()
     with (
@@ -57,23 +61,33 @@ def numeric_settings(
 
 
 _LOCK = threading.Lock()
-_RUNS: list[contextlib.ExitStack] = []
-"""For each run that is on, the settings it found, to be put back; those of the first are the caller's."""
+_RUNS: list[tuple[tuple[bool, bool], contextlib.ExitStack]] = []
+"""For each run that is on, what it asked for and the settings it found: for the first, the caller's."""
 
 
 @contextlib.contextmanager
 def _of_the_process(deterministic: bool, tf32: bool) -> Iterator[None]:
     """The settings that all threads share: made by the first run in, put back by the last one out."""
+    asked = (deterministic, tf32)
     with _LOCK:
-        _RUNS.append(_changed(deterministic, tf32) if not _RUNS else contextlib.ExitStack())
+        if _RUNS and _RUNS[0][0] != asked:
+            raise ValueError(
+                f"runs at the same time in one process must compute alike, got {_in_words(*asked)} while one "
+                f"with {_in_words(*_RUNS[0][0])} is on; take a process for each"
+            )
+        _RUNS.append((asked, _changed(*asked) if not _RUNS else contextlib.ExitStack()))
     try:
         yield
     finally:
         with _LOCK:
-            first = _RUNS[0]
+            _, first = _RUNS[0]
             _RUNS.pop()
             if not _RUNS:
                 first.close()
+
+
+def _in_words(deterministic: bool, tf32: bool) -> str:
+    return f"{'the CPU' if deterministic else 'CUDA'} and {'TF32' if tf32 else 'float32'} products"
 
 
 def _changed(deterministic: bool, tf32: bool) -> contextlib.ExitStack:

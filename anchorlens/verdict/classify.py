@@ -33,6 +33,7 @@ def classify(
     training_set: Any = None,
     device: str = "cpu",
     seed: int = 0,
+    even_underfit: bool = True,
 ) -> Verdict:
     """Say whether a model memorises (1), generalises in distribution (2) or composes rules (3), and why.
 
@@ -55,6 +56,8 @@ def classify(
         device: where the model is measured: cpu, cuda, cuda:N or auto. A HookedTransformer stays where
             it is.
         seed: of the noise of the behaviour.
+        even_underfit: whether to take the readings of a model that has not fit its training data too: they
+            take seconds, and no phase rests on them.
 
     Returns:
         Both verdicts with numbers and reasons, whether they agree and what that means.
@@ -123,7 +126,7 @@ def classify(
     if (assumption := behaviour.assumption) is not None:
         notes = (*notes, assumption)
     train = behaviour.measure("train") if behaviour.train_is_known else None
-    mechanism = phase_by_mechanism(model, asked, shape, train=train, void=_void(behaviour))
+    mechanism = phase_by_mechanism(model, asked, shape, train=train, void=_void(behaviour, even_underfit))
     agreement, explanation = explain(by_behaviour, mechanism)
     return Verdict(
         by_behaviour=by_behaviour,
@@ -137,10 +140,10 @@ def classify(
     )
 
 
-def _void(behaviour: Evaluation) -> Phase | None:
-    """Why nothing that is seen inside could be a phase; None where it could."""
+def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
+    """Why no reading of the inside is worth taking; None where some are."""
     phase = behaviour.phase
-    if phase.cause == "held-out questions were trained":
+    if phase.cause == "held-out questions were trained" or (phase.cause == "underfit" and not even_underfit):
         return phase
     why = behaviour.at_chance
     return None if why is None else Phase.undecided("at chance", why)

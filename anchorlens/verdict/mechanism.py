@@ -158,13 +158,13 @@ def phase_by_mechanism(
         probable enough. Readings are listed if they can be taken and nothing is void. A shape outside the
         calibration makes the probabilities less sure.
     """
-    if void is not None:
-        return _nothing(void)
     if not isinstance(task, AnchorTask):
         why = f"the mechanism verdict is the two-anchor task's own, and this one is {task.kind}"
         return _nothing(Phase.undecided("outside the calibration", why), tuple(_of_weights(model, task)))
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
+    if void is not None:
+        return _nothing(void)
     try:
         values = take_readings(model, task)
     except ValueError as error:

@@ -152,6 +152,35 @@ def test_nobody_at_the_address(tmp_path, monkeypatch):
     assert open_sweep(tmp_path / "a").counts == {"missing": 1}
 
 
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (["cpu"], (0, False)),
+        (["auto", "cpu"], (2, True)),
+        (["cuda"], (2, True)),
+        (["cuda:1"], (1, False)),  # a worker that sees one GPU alone calls it cuda:0
+        (["cuda:0", "cuda:1", "cuda:1"], (2, False)),
+    ],
+)
+def test_the_gpus_of_a_machine_with_two(monkeypatch, devices, expected):
+    from anchorlens.sweep.clusters import gpus_for
+
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert gpus_for([tiny({"seed": [0]}, device=device)[0] for device in devices]) == expected
+
+
+def test_each_worker_sees_the_gpu_of_its_number(monkeypatch):
+    from types import SimpleNamespace
+
+    from anchorlens.sweep.clusters import OneGPU
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    plugin = OneGPU(2)
+    for name, seen in ((0, "4"), (1, "6"), (2, "4")):
+        plugin.setup(SimpleNamespace(name=name))
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == seen
+
+
 @pytest.mark.slow
 def test_slurm(tmp_path, serial, monkeypatch):
     """Jobs are handed to `sbatch`; here it is a script that runs them on this machine."""

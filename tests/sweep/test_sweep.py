@@ -3,15 +3,20 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import torch
 from sweeping import TINY, finished, tiny
 
 from anchorlens import CheckpointError, classify, load_checkpoint, preset
 from anchorlens.runs.costs import FACTOR
+from anchorlens.show.diagram.panel import panel_html
 from anchorlens.sweep import Cell, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
+from anchorlens.sweep.engines import Engine
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.sweep.work import work
+from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.run import train
+from anchorlens.verdict.mechanism import Mechanism
 
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
 
@@ -37,9 +42,28 @@ class TestACell:
         assert cell.numbers["label"] == verdict.by_behaviour.label
         assert cell.numbers["solution"] == verdict.behaviour.solution
         assert cell.verdict["behaviour"] == json.loads(json.dumps(verdict.behaviour.to_dict()))
-        assert cell.numbers["probability Phase 3"] == pytest.approx(
-            verdict.mechanism.probabilities["Phase 3"], abs=1e-6
-        )
+
+    def test_that_has_fit_its_data_has_every_reading(self, tmp_path):
+        (run,) = tiny({"seed": [0]}, steps=100, n_samples=64, lr=1e-2, warmup_steps=5, gamma=0.5)
+        (cell,) = sweep([run], tmp_path, engine="serial")
+        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
+        assert cell.numbers["train"] > 0.9
+        inside = verdict.mechanism
+        assert cell.numbers["probability Phase 3"] == pytest.approx(inside.probabilities["Phase 3"], abs=1e-6)
+        for reading in inside.evidence:
+            found = cell.numbers[f"reading {reading.reading}"]
+            assert found is reading.value is None or found == pytest.approx(reading.value, rel=1e-3)
+
+    def test_that_has_not_fit_them_has_what_is_drawn_and_no_readings(self, done):
+        """`classify` of the same checkpoint takes them, for seconds, and gives the same phases."""
+        cell = done.cells[0]
+        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
+        assert cell.numbers["train"] < 0.9 and verdict.mechanism.evidence
+        assert [name for name in cell.numbers if name.startswith(("reading", "probability"))] == []
+        assert Mechanism.from_dict(cell.verdict["mechanism"]).phase == verdict.mechanism.phase
+        assert cell.verdict["explanation"] == verdict.explanation
+        assert cell.numbers["stable_rank.w_q"] > 1 and "ood" in cell.numbers
+        assert "train longer" in panel_html(cell, ["gamma"], ["gamma"])
 
     def test_has_a_flat_record_without_collisions(self, done):
         cell = done.cells[0]
@@ -217,6 +241,33 @@ def test_what_a_cell_costs_the_driver_does_not_grow_with_their_number(tmp_path, 
     assert each[5] == each[50] == {"looks": each[5]["looks"], "identities": 1, "events": 1}
 
 
+@pytest.mark.parametrize(
+    ("n_processes", "that_fit", "sizes"),
+    [
+        (1, 100, [7, 1]),
+        (2, 100, [4, 3, 1]),
+        (3, 100, [3, 3, 1, 1]),
+        (20, 100, [1] * 8),
+        (2, 2, [2, 2, 2, 1, 1]),
+    ],
+)
+def test_cells_that_fit_on_one_gpu_are_shared_by_all_processes(
+    tmp_path, monkeypatch, n_processes, that_fit, sizes
+):
+    """Seven cells of one shape and one of another, where a GPU takes `that_fit` at a time."""
+    from anchorlens.sweep import run as driver
+
+    jobs = []
+    monkeypatch.setattr(driver, "trained_together", lambda run, n: min(n, that_fit))
+    monkeypatch.setattr(driver, "work", lambda job, out: jobs.append(len(job)))
+    engine = Engine("serial")
+    engine.n_processes = n_processes
+    folder = SweepFolder(tmp_path)
+    cells = folder.named([*tiny({"seed": "0:7"}), *tiny({"seed": [0]}, d_mlp=24)])
+    driver._Driver(cells, folder, engine, lambda steps, text: None)._give_out(InThisProcess(), cells)
+    assert jobs == sizes
+
+
 class TestAFailingCell:
     @pytest.fixture
     def failed(self, tmp_path):
@@ -257,6 +308,34 @@ def test_a_faulty_cell_of_a_stack_stops_none_of_the_others(tmp_path):
     before = finished(tmp_path)
     work([cells[0], cells[2]], tmp_path)
     assert finished(tmp_path) == before  # nothing was left to do
+
+
+def test_a_cell_that_asks_for_tf32_is_trained_with_it_and_measured_without(tmp_path, monkeypatch):
+    """On the CPU, taken for a GPU where others are refused; the switch is the same."""
+    from anchorlens.sweep import work as working
+    from anchorlens.training import loop, plan
+
+    found = {}
+
+    def noting(module, name):
+        original = getattr(module, name)
+
+        def noted(*arguments, **options):
+            found[name] = torch.get_float32_matmul_precision()
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(module, name, noted)
+
+    monkeypatch.setattr(plan, "choose_device", lambda name: torch.device("cuda"))
+    noting(loop.Loop, "go")
+    noting(working, "classify")
+    (run,) = tiny({"seed": [0]}, matmul="tf32")
+    cells = SweepFolder(tmp_path).named([run])
+    work(cells, tmp_path)
+    (cell,) = SweepFolder(tmp_path).read(cells)
+    assert cell.status == "finished", cell.error
+    assert found == {"go": "high", "classify": "highest"}
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_a_diverged_run_is_a_cell_with_its_message(tmp_path):

@@ -326,6 +326,22 @@ class TestTheCallersModes:
         assert torch_deterministic.fill_uninitialized_memory
         assert torch.get_float32_matmul_precision() == "highest"
 
+    def test_settings_within_others_that_disagree_are_refused(self):
+        cpu = torch.device("cpu")
+        with numeric_settings(cpu, 1):
+            with numeric_settings(cpu, 2):  # threads are each run's own
+                pass
+            with pytest.raises(
+                ValueError, match="got the CPU and TF32 products while one with the CPU and flo"
+            ):
+                numeric_settings(cpu, 1, tf32=True).__enter__()
+            with pytest.raises(ValueError, match="got CUDA and float32 products while one with the CPU"):
+                numeric_settings(torch.device("cuda"), 1).__enter__()
+        with numeric_settings(cpu, 1, tf32=True):
+            assert torch.get_float32_matmul_precision() == "high"
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert not torch.are_deterministic_algorithms_enabled()
+
     def test_a_beta_of_zero_may_be_written_without_a_point(self):
         assert train(TASK, TINY, config(beta1=0, steps=2)).status == "finished"
 

@@ -9,7 +9,6 @@ import itertools
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.cache import user_cache
+from anchorlens.tasks.shared.scratch import scratch_folder
 from anchorlens.tasks.text.documents import Document, documents, sizes
 
 if TYPE_CHECKING:
@@ -123,20 +123,20 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
     if corpus.is_whole:
         return corpus
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{name}-"))
-    try:
-        n_bytes = sizes(name, data)
-        out = held_out(n_bytes, share, seed)
-        cut = {} if out else _end_of_the_largest(n_bytes, share)
-        _write(made, documents(name, data), out, cut)
-        if not Corpus(folder).is_whole:  # what somebody else has made meanwhile may be in use
-            shutil.rmtree(folder, ignore_errors=True)
-        os.replace(made, folder)
-    except OSError:
-        if not Corpus(folder).is_whole:  # nobody else was faster
-            raise
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    with scratch_folder(f"{name}-", folder.parent) as scratch:
+        made = scratch / "made"
+        made.mkdir(mode=0o700)
+        try:
+            n_bytes = sizes(name, data)
+            out = held_out(n_bytes, share, seed)
+            cut = {} if out else _end_of_the_largest(n_bytes, share)
+            _write(made, documents(name, data), out, cut)
+            if not Corpus(folder).is_whole:  # what somebody else has made meanwhile may be in use
+                shutil.rmtree(folder, ignore_errors=True)
+            os.replace(made, folder)
+        except OSError:
+            if not Corpus(folder).is_whole:  # nobody else was faster
+                raise
     return Corpus(folder)
 
 

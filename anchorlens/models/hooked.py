@@ -59,8 +59,7 @@ def build_model(
     weights = initial_weights(config, seed, getattr(torch, dtype))
     model = _assemble(config, getattr(torch, dtype))
     model.load_state_dict(weights, strict=False)  # all but the attention masks, which are no parameters
-    model.cfg.device = str(device)
-    return model.to(device, print_details=False)
+    return model.to(str(device), print_details=False)  # of a torch.device cfg.device keeps no index
 
 
 def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:

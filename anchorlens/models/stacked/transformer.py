@@ -45,5 +45,4 @@ class Transformer(Layout):
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(weights[name])
-        model.cfg.device = str(device)
-        return model.to(device, print_details=False).eval()
+        return model.to(str(device), print_details=False).eval()  # as in build_model

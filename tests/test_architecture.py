@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.utils._device import _device_constructors
 
 import anchorlens
 
@@ -200,6 +201,22 @@ def test_what_draws_pages_is_still_found_where_it_was_documented():
             assert function is getattr(importlib.import_module("anchorlens.show"), name)
         with pytest.raises(AttributeError, match="nothing"):
             home.nothing  # noqa: B018
+
+
+def test_every_tensor_says_where_it_is_made():
+    """Else it lies where `torch.set_default_device` says, which notebooks set to "cuda"."""
+    factories = {function.__name__ for function in _device_constructors()}
+    silent = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in MODULES.values()
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and ast.unparse(call.func.value) == "torch"
+        and call.func.attr in factories
+        and not any(option.arg == "device" for option in call.keywords)
+    ]
+    assert not silent, "say device= there"
 
 
 def test_one_place_builds_hooked_transformers():

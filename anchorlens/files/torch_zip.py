@@ -146,7 +146,7 @@ class _Reader:
             raise ValueError(f"truncated or damaged: storage {key!r} has not the bytes it should have")
         if key not in self.storages:
             data = bytearray(self._bytes(f"data/{key}"))
-            values = torch.frombuffer(data, dtype=dtype) if n else torch.empty(0, dtype=dtype)
+            values = torch.frombuffer(data, dtype=dtype) if n else torch.empty(0, dtype=dtype, device="cpu")
             self.storages[key] = _Storage(values)
         if self.storages[key].values.dtype != dtype:
             raise ValueError(f"damaged: storage {key!r} is said to hold numbers of two kinds")

@@ -71,8 +71,7 @@ def model_with(
     """
     model = _assemble(config, next(iter(weights.values())).dtype)
     model.load_state_dict(weights, strict=False)  # all but the attention masks, which are no parameters
-    model.cfg.device = str(device)
-    return model.to(device, print_details=False)
+    return model.to(str(device), print_details=False)  # of a torch.device cfg.device keeps no index
 
 
 def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:

@@ -228,7 +228,7 @@ def attention_masks(
     ):
         if index is not None:
             check_number(name, index, minimum=least, maximum=most, integer=True)
-    mask = torch.zeros(1, n_heads, n_pos, n_pos, dtype=torch.bool)
+    mask = torch.zeros(1, n_heads, n_pos, n_pos, dtype=torch.bool, device="cpu")
     heads = slice(None) if head is None else head
     mask[:, heads, slice(None) if query is None else query, key] = True
     return {index: mask for index in (range(n_layers) if layer is None else [layer])}
@@ -266,7 +266,7 @@ def assert_live(
     n_layers, name = model.cfg.n_layers, type(model).__name__
     if tokens is None:
         n_pos = min(model.cfg.n_ctx, 8)
-        tokens = torch.arange(2 * n_pos).reshape(2, n_pos) % model.cfg.d_vocab
+        tokens = torch.arange(2 * n_pos, device="cpu").reshape(2, n_pos) % model.cfg.d_vocab
     clean = last_logits(model, tokens)
     if not clean.isfinite().all():
         raise ValueError("the model's logits must be finite to measure them, got NaN or infinity; retrain it")

@@ -263,4 +263,6 @@ def _weakest(stages: dict[str, dict[str, float | None]], route: str) -> float | 
 def _targets(task: AnchorTask, tokens: Int[Tensor, "batch pos"], key: int) -> Int[Tensor, " batch"]:
     """What the task trains each sequence on, or would."""
     rows = tokens.tolist()
-    return torch.tensor([task.target(row[key], row[key + 1 : key + 1 + task.chain_length]) for row in rows])
+    return torch.tensor(
+        [task.target(row[key], row[key + 1 : key + 1 + task.chain_length]) for row in rows], device="cpu"
+    )

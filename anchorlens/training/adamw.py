@@ -23,8 +23,8 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 class StackedAdamW:
     """torch's fused AdamW on each row of a matrix of weights, with the recipe of that row.
 
-    On CUDA the learning rates lie on the device, so that a step can be captured in a graph. It is torch's
-    function, since making one of torch's optimizer objects imports torch's compiler: 2 s of a process.
+    On CUDA the learning rates of an epoch lie on the device, so that a step can be captured in a graph. It is
+    torch's function, since making one of its optimizer objects imports torch's compiler: 2 s of a process.
     """
 
     def __init__(self, rows: Float[Tensor, "member parameter"], recipes: Sequence[TrainConfig]) -> None:
@@ -35,9 +35,17 @@ class StackedAdamW:
         self._steps = [torch.zeros((), dtype=torch.float32, device=rows.device) for _ in recipes]
         clip = [train.clip_norm or torch.inf for train in recipes]
         self._clip = torch.tensor(clip, dtype=rows.dtype, device=rows.device)
+        self._began = 0
+        shape = (recipes[0].steps_per_epoch if self._captured else 0, len(recipes))
+        self._lrs = torch.zeros(shape, dtype=torch.float32, device=rows.device)  # [step of the epoch, member]
+
+    def begin_epoch(self, step: int) -> None:
+        """Take the learning rates of the epoch that begins at `step`, without a wait for the device."""
+        self._began = step
         if self._captured:
-            schedule = [[learning_rate(r, step) for r in recipes] for step in range(recipes[0].total_steps)]
-            self._lrs = torch.tensor(schedule, dtype=torch.float32, device=rows.device)  # [step, member]
+            lrs = [[learning_rate(r, step + k) for r in self._recipes] for k in range(len(self._lrs))]
+            placed = torch.tensor(lrs, dtype=torch.float32, device="cpu", pin_memory=True)
+            self._lrs.copy_(placed, non_blocking=True)
 
     @torch.no_grad()
     def step(
@@ -45,7 +53,7 @@ class StackedAdamW:
         grads: Float[Tensor, "member parameter"],
         norms: Float[Tensor, " member"],
         taken: Tensor,
-        step: Int[Tensor, 1],
+        within: Int[Tensor, 1],
     ) -> None:
         """Clip the gradients, in place, and update the members that take part, without a wait for the device.
 
@@ -53,11 +61,11 @@ class StackedAdamW:
             grads: of each member's loss.
             norms: their global norms.
             taken: bool [member]; the others stay as they are, whatever their gradients.
-            step: updates made before this one.
+            within: updates made before this one in its epoch.
         """
         skipped = (~taken).float()
         grads *= (self._clip / (norms + 1e-6)).clamp(max=1).unsqueeze(1)  # as torch's clip_grad_norm_
-        lrs = self._lrs.index_select(0, step).squeeze(0) if self._captured else None
+        lrs = self._lrs.index_select(0, within).squeeze(0) if self._captured else None
         for k, train in enumerate(self._recipes):
             adamw(
                 [self._rows[k]],
@@ -72,7 +80,7 @@ class StackedAdamW:
                 amsgrad=False,
                 beta1=float(train.beta1),
                 beta2=float(train.beta2),
-                lr=learning_rate(train, int(step)) if lrs is None else lrs[k],
+                lr=learning_rate(train, self._began + int(within)) if lrs is None else lrs[k],
                 weight_decay=train.weight_decay,
                 eps=train.eps,
                 maximize=False,

@@ -8,6 +8,7 @@ graph, where the engine allows it, and the host waits for the device only when i
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from anchorlens.runs.run_config import RunConfig
     from anchorlens.tasks.shared.base import Batch
 
+_CAPTURING = threading.Lock()
+"""Held while a graph is captured: CUDA captures one at a time in a process, whatever the thread."""
 _SHARED_TRAIN = ("n_samples", "batch_size", "dtype", "matmul")
 
 
@@ -112,7 +115,8 @@ class Engine(ABC):
         n_members, batch, per_epoch = len(self), self._train.batch_size, self._train.steps_per_epoch
         device, dtype = self.device, self._rows.dtype
         self._epoch = -1
-        self._order = torch.zeros(n_members, per_epoch, batch, dtype=torch.int64, device=device)
+        taken_on = device if self.captures else torch.device("cpu")  # where batches are taken
+        self._order = torch.zeros(n_members, per_epoch, batch, dtype=torch.int64, device=taken_on)
         self._within = torch.zeros(1, dtype=torch.int64, device=device)  # batch of the epoch
         self._step = torch.zeros(1, dtype=torch.int64, device=device)
         self._active = torch.ones(n_members, dtype=torch.bool, device=device)
@@ -133,7 +137,7 @@ class Engine(ABC):
             n_updates = min(stop - self.step, per_epoch - within)
             for _ in range(n_updates):
                 self._update_once()
-            self.step += n_updates
+                self.step += 1
         return self._report()
 
     def stop(self, member: int) -> None:
@@ -158,7 +162,7 @@ class Engine(ABC):
         cursors = (self._active, self._within, self._step, self._losses, self._norms, self._failed_at)
         kept = [cursor.clone() for cursor in cursors]
         self._active.fill_(False)
-        with torch.cuda.device(self.device):
+        with _CAPTURING, torch.cuda.device(self.device):
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
@@ -168,14 +172,17 @@ class Engine(ABC):
                     self._step.copy_(kept[2])
             torch.cuda.current_stream().wait_stream(side)
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
+            with torch.cuda.graph(self._graph, stream=side, capture_error_mode="thread_local"):
                 self._update()
         for cursor, value in zip(cursors, kept, strict=True):
             cursor.copy_(value)
 
     def _update(self) -> None:
         """One update of every active member, without a wait for the device."""
-        rows = self._order.index_select(1, self._within).squeeze(1)  # [member, batch]
+        if self.captures:
+            rows = self._order.index_select(1, self._within).squeeze(1)  # [member, batch]
+        else:
+            rows = self._order[:, self.step % self._train.steps_per_epoch]
         loss = self._loss(rows)
         grads = torch.autograd.grad(loss.sum(), self.leaves)
         flat = torch.cat([grad.flatten(1) for grad in grads], dim=1)  # [member, parameter]
@@ -187,7 +194,7 @@ class Engine(ABC):
     def _apply(self, grads: Tensor, loss: Tensor, norm: Tensor) -> None:
         """Step the members that are active and finite; note what happened."""
         finite = loss.isfinite() & norm.isfinite()
-        self._adamw.step(grads, norm, self._active & finite, self._step)
+        self._adamw.step(grads, norm, self._active & finite, self._within)
         self._losses.copy_(torch.where(self._active, loss, self._losses))
         self._norms.copy_(torch.where(self._active, norm, self._norms))
         failed = self._active & ~finite
@@ -197,10 +204,14 @@ class Engine(ABC):
     def _begin_epoch(self, epoch: int) -> None:
         n_used = self._train.steps_per_epoch * self._train.batch_size
         orders = {}
+        on_gpu = self._order.is_cuda
+        placed = torch.empty(self._order.shape, dtype=torch.int64, device="cpu", pin_memory=on_gpu)
         for k, (run, start) in enumerate(zip(self.runs, self._starts, strict=True)):
             if run.train.seed not in orders:
                 orders[run.train.seed] = torch.from_numpy(epoch_order(run.train, epoch)[:n_used])
-            self._order[k].view(-1).copy_(orders[run.train.seed] + start)
+            torch.add(orders[run.train.seed], start, out=placed[k].view(-1))
+        self._order.copy_(placed, non_blocking=on_gpu)
+        self._adamw.begin_epoch(epoch * self._train.steps_per_epoch)
         self._epoch = epoch
 
     def _report(self) -> list[Update]:
@@ -220,8 +231,8 @@ class Engine(ABC):
         return self.layout.views(self._rows)
 
     def weights(self, member: int) -> dict[str, Tensor]:
-        """A copy of every parameter of a member as it is now, by their names."""
-        return self.layout.weights(self._rows[member])
+        """A copy of every parameter of a member as it is now, by their names, on the CPU."""
+        return self.layout.weights(self._rows[member].detach().cpu())
 
     def snapshot(self) -> Float[Tensor, "member parameter"]:
         """A copy of all weights; `layout.weights` reads a row of it."""
@@ -237,11 +248,14 @@ class Engine(ABC):
         return self.layout.function(self.runs[member].model, self.layout.merged(rows))
 
     def state(self, member: int) -> dict[str, Tensor]:
-        """Everything a resumed member needs besides the step, as named tensors."""
+        """Everything a resumed member needs besides the step: copies, by their names, on the CPU."""
         tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
         for moment, row in self._adamw.moments(member).items():
-            views = self.layout.views(row.unsqueeze(0))
-            tensors |= {f"{moment}.{name}": view[0].contiguous() for name, view in views.items()}
+            views = self.layout.views(row.cpu().unsqueeze(0))  # one copy from the device, for all of them
+            copies = {
+                name: view[0].clone(memory_format=torch.contiguous_format) for name, view in views.items()
+            }
+            tensors |= {f"{moment}.{name}": copy for name, copy in copies.items()}
         return tensors
 
     def restore(self, step: int, states: Sequence[Mapping[str, Tensor]]) -> None:

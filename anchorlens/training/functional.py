@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.randomness import generator
+from anchorlens.tasks.shared.batch import on_device
 from anchorlens.training.engine import Engine
 
 if TYPE_CHECKING:
@@ -28,18 +29,18 @@ class FunctionalEngine(Engine):
     captures = False
 
     def _place_data(self, sets: Sequence[Any]) -> None:
-        """The training sets stay where they are; each batch is taken from them."""
+        """The training sets stay where they are; each batch is taken from them and put on the device."""
         self._sets = sets
 
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
         """What each member's task says of its batch."""
-        losses, step = [], int(self._step)
-        for k, (run, chosen) in enumerate(zip(self.runs, rows.cpu().numpy(), strict=True)):
+        losses = []
+        for k, (run, chosen) in enumerate(zip(self.runs, rows.numpy(), strict=True)):
             which, first = divmod(self._starts[k], len(self._sets[0]))
             assert first == 0
-            batch = self._sets[which].take(chosen - self._starts[k])
+            batch = on_device(self._sets[which].take(chosen - self._starts[k]), self.device)
             parameters = {name: leaf[k : k + 1] for name, leaf in self._merged.items()}
             model = self.layout.function(run.model, parameters)
             task = cast("OwnLoss", run.task)
-            losses.append(task.loss(model, batch, generator(run.train.seed, "loss", step)))
+            losses.append(task.loss(model, batch, generator(run.train.seed, "loss", self.step)))
         return torch.stack(losses)

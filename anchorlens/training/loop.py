@@ -111,7 +111,7 @@ class Loop:
             update, member.step = updates[k], step
             fine = update.failed_at is None or update.failed_at > before
             if fine and (member.good is None or before % train.log_every == 0):
-                member.good = (before, began_from[k])
+                member.good = (before, began_from[k].clone())
             problem = self._problem(update, norms[k])
             if problem:
                 member.step = step if update.failed_at is None else update.failed_at
@@ -207,10 +207,11 @@ class Loop:
         """Go on with a smaller stack once at most half of its members are still running."""
         running = list(self._running())
         if running and 2 * len(running) <= len(self.members):
-            states = [self.stack.state(k) for k, _ in running]
+            step, states = self.stack.step, [self.stack.state(k) for k, _ in running]
             self.started = [self.started[k] for k, _ in running]
             self.members = [member for _, member in running]
-            self.stack = self._stack(self.members, self.stack.step, states)
+            del self.stack  # its memory is free before the next takes its own
+            self.stack = self._stack(self.members, step, states)
 
 
 def _summary(log: Sequence[Mapping[str, Any]]) -> str:

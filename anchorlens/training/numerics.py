@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ _GLIBC_MMAP_MAX, _GLIBC_THRESHOLD_MAX = 65536, 32 << 20  # its defaults: mapped 
 def numeric_settings(
     device: torch.device, threads: int | None = None, *, tf32: bool = False
 ) -> Iterator[None]:
-    """Settings under which a run is fast and repeats bit for bit.
+    """Settings under which a run is fast, and on the CPU repeats bit for bit.
 
     Denormal floats are flushed to zero: large initial weights make them, and they slow a CPU down 4x.
     (This holds for the calling thread and for OpenMP's threads that are born later.) On the CPU torch's
@@ -93,8 +93,7 @@ def _in_words(deterministic: bool, tf32: bool) -> str:
 def _changed(deterministic: bool, tf32: bool) -> contextlib.ExitStack:
     """Make the shared settings; closing what is returned puts the old ones back."""
     found = contextlib.ExitStack()
-    found.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    _precision(found, tf32)
     if deterministic:
         # not use_deterministic_algorithms, which imports torch's compiler (2 s) to set an option of it
         found.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
@@ -104,6 +103,36 @@ def _changed(deterministic: bool, tf32: bool) -> contextlib.ExitStack:
         found.callback(_keep_freed_memory, False)
         _keep_freed_memory(True)
     return found
+
+
+def _precision(found: contextlib.ExitStack, tf32: bool) -> None:
+    """What CUDA makes of products and convolutions in float32 and bfloat16; `found` puts back what was.
+
+    torch has an old and, since 2.9, a new switch for each. The old ones cannot be read when a caller has used
+    the new ones; then they are as torch comes.
+    """
+    backends = torch.backends
+    places: Any = (backends.cuda.matmul, backends.mkldnn.matmul, getattr(backends.cudnn, "conv", None))
+    new = [place for place in places if hasattr(place, "fp32_precision")]
+    for place in new:
+        found.callback(setattr, place, "fp32_precision", place.fp32_precision)
+    found.callback(torch.set_float32_matmul_precision, _read(torch.get_float32_matmul_precision, "highest"))
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    found.callback(setattr, backends.cudnn, "allow_tf32", _read(lambda: backends.cudnn.allow_tf32, True))
+    backends.cudnn.allow_tf32 = tf32
+    for place in new:
+        place.fp32_precision = "tf32" if tf32 else "ieee"
+    products: Any = backends.cuda.matmul
+    name = "allow_bf16_reduced_precision_reduction"
+    found.callback(setattr, products, name, getattr(products, name))
+    setattr(products, name, False)
+
+
+def _read(switch: Callable[[], Any], otherwise: Any) -> Any:
+    try:
+        return switch()
+    except RuntimeError:
+        return otherwise
 
 
 def _keep_freed_memory(keep: bool) -> None:
@@ -124,7 +153,7 @@ def _keep_freed_memory(keep: bool) -> None:
 
 def _flushes_denormals() -> bool:
     """Whether this thread flushes denormals now; torch has no getter, so ask the arithmetic."""
-    return (torch.tensor(1e-310, dtype=torch.float64) * 1).item() == 0.0
+    return (torch.tensor(1e-310, dtype=torch.float64, device="cpu") * 1).item() == 0.0
 
 
 def choose_device(name: str) -> torch.device:

@@ -29,6 +29,7 @@ from anchorlens.models.stacked.layout import Layout
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.shared.base import Batch, OwnLoss, Task
+from anchorlens.tasks.shared.batch import on_device
 from anchorlens.training.adamw import MOMENTS
 from anchorlens.training.engine import Engine
 from anchorlens.training.engines import engine_of
@@ -188,7 +189,9 @@ def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
 
     def ask(some: Any) -> int:
         if isinstance(task, OwnLoss):
-            task.loss(model, some, generator(0, "loss")).item()  # waits for the device
+            task.loss(
+                model, on_device(some, stack.device), generator(0, "loss")
+            ).item()  # waits for the device
             return len(some) * task.seq_len
         model(some.tokens).sum().item()
         return some.tokens.numel()
@@ -283,10 +286,15 @@ def available_bytes(device: torch.device) -> int:
 
 
 def members_at_once(run: RunConfig, n_runs: int) -> int:
-    """How many of `n_runs` runs like `run` one stack holds at the same time, >= 1, in equal shares."""
+    """How many of `n_runs` runs like `run` one stack holds at the same time, >= 1, in equal shares.
+
+    Their training sets and the states that are saved of them lie in the memory of the host too.
+    """
     if n_runs == 1:
         return 1
-    return _that_fit(n_runs, count_cost(run).bytes, choose_device(run.train.device))
+    cost, device = count_cost(run), choose_device(run.train.device)
+    at_once = _that_fit(n_runs, cost.bytes, device)
+    return min(at_once, _that_fit(n_runs, cost.data_bytes + cost.state_bytes, torch.device("cpu")))
 
 
 def processes(runs: Sequence[RunConfig], workers: int | None) -> int:

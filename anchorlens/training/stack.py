@@ -28,23 +28,29 @@ class Stack(Engine):
 
     def _place_data(self, sets: Sequence[Any]) -> None:
         """Sequences (TokenBatch) as rows of the first layer's table, and targets of the scored positions."""
-        tokens = torch.cat([batch.tokens for batch in sets])
-        vocabulary, places = tokens.unique(return_inverse=True)
-        self.vocabulary = vocabulary.to(self.device)
-        self._table_rows = table_rows(places).to(self.device)  # [sequence, pos]
-        targets = torch.cat([batch.targets for batch in sets])
+        n, width = sets[0].tokens.shape
+        counts = [b.tokens.flatten().bincount(minlength=self.runs[0].model.d_vocab) for b in sets]
+        occurs = torch.stack(counts).any(dim=0)
+        self.vocabulary = occurs.nonzero().squeeze(1).to(self.device)
+        place = occurs.cumsum(0) - 1  # of each token in the vocabulary
         self.n_last = max(batch.n_last for batch in sets)
         if self.n_last == 0:
             raise ValueError("a training set must have a target at some position, got none; mend the task")
         self._lengths = torch.cat([batch.lengths for batch in sets])
-        self.ragged = self.device.type == "cpu" and is_ragged(self._lengths, tokens.shape[1])
+        self.ragged = self.device.type == "cpu" and is_ragged(self._lengths, width)
         if self.ragged:
-            self._places, self._targets = places, targets
+            self._places = torch.cat([place[batch.tokens] for batch in sets])
+            self._targets = torch.cat([batch.targets for batch in sets])
             return
-        if targets.dim() == 2:
-            targets = targets[:, -self.n_last :]
-        self._has_gaps = bool((targets == IGNORE).any())
-        self._targets = targets.contiguous().to(self.device)  # [sequence], or [sequence, n_last]
+        scored = [b.targets if b.targets.dim() == 1 else b.targets[:, -self.n_last :] for b in sets]
+        self._has_gaps = any(bool((targets == IGNORE).any()) for targets in scored)
+        # set by set, so that what is computed of them on the way takes the memory of one
+        self._table_rows = torch.empty(len(sets) * n, width, dtype=torch.int64, device=self.device)
+        self._targets = self._table_rows.new_empty(len(sets) * n, *scored[0].shape[1:])
+        for k, (batch, targets) in enumerate(zip(sets, scored, strict=True)):
+            own = slice(k * n, (k + 1) * n)
+            self._table_rows[own].copy_(table_rows(place[batch.tokens]))  # [sequence, pos]
+            self._targets[own].copy_(targets)  # [sequence], or [sequence, n_last]
 
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
         """Mean cross-entropy of each member's batch over the scored positions, in nats."""

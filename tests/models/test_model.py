@@ -9,6 +9,8 @@ import torch
 from torch.nn import functional
 from transformer_lens import HookedTransformer
 
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.importers.any_hooked import AnyHooked
 from anchorlens.models.config import PARTS, VARIANTS, ModelConfig
 from anchorlens.models.gamma import init_table, parameter_shapes
 from anchorlens.models.hooked import build_model
@@ -257,3 +259,13 @@ def test_numpy_values_are_numbers_too():
 def test_gamma_of_a_part():
     config = ModelConfig(gamma=0.5, gamma_mlp=0.9)
     assert [config.gamma_of(part) for part in PARTS] == [0.5, 0.5, 0.5, 0.9]
+
+
+@pytest.mark.parametrize("device", [torch.device("cpu", 0), "cpu:0"])
+def test_the_index_of_a_device_is_kept(device):
+    """Of "cuda:1" HookedTransformer moves tokens to where `cfg.device` says, which must not be "cuda"."""
+    config, task = ModelConfig(n_layers=1, **SMALL), AnchorTask()
+    model = build_model(config, device=device)
+    again = Checkpoint.from_model(model, config, task).build_model(device)
+    foreign = AnyHooked(build_model(config), None).build_model(device)
+    assert [made.cfg.device for made in (model, again, foreign)] == ["cpu:0"] * 3

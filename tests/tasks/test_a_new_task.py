@@ -106,7 +106,7 @@ class SquaredTask(CopyTask):
         scored = batch.targets != IGNORE
         probabilities = model(batch.tokens).softmax(dim=-1)[scored]
         wanted = torch.nn.functional.one_hot(batch.targets[scored], probabilities.shape[-1])
-        noise = torch.as_tensor(generator.normal(0, 0.01, wanted.shape), dtype=probabilities.dtype)
+        noise = torch.from_numpy(generator.normal(0, 0.01, wanted.shape)).to(probabilities)
         return ((probabilities - wanted + noise) ** 2).sum(dim=-1).mean()
 
 

@@ -24,6 +24,7 @@ TINY = {
     "n_samples": 512,
     "batch_size": 64,
     "steps": 4,
+    "device": "cpu",
 }
 
 

@@ -23,6 +23,7 @@ TINY = {
     "n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16,
     "key_max": 40,  # few keys, so that evaluating is short
     "n_samples": 256, "batch_size": 64, "steps": 20, "warmup_steps": 5, "log_every": 5, "eval_every": 10,
+    "device": "cpu",
 }  # fmt: skip
 
 FORMAT_OF_A_RUN = {"format": "anchorlens run", "format_version": 1}
@@ -238,7 +239,6 @@ if __name__ == "__main__":
     def test_no_runs_are_no_results(self):
         assert train_many([]) == []
 
-    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
     def test_tf32_needs_a_gpu(self):
         with pytest.raises(ValueError, match="matmul 'tf32' needs a CUDA device"):
             train_many([tiny(matmul="tf32")])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,14 @@ ROOT = Path(__file__).parents[2]
 TASK = AnchorTask(key_max=40)  # few keys, so that evaluating is short
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 SHORT = TrainConfig(
-    n_samples=256, batch_size=64, steps=20, warmup_steps=5, log_every=5, eval_every=10, threads=1
+    n_samples=256,
+    batch_size=64,
+    steps=20,
+    warmup_steps=5,
+    log_every=5,
+    eval_every=10,
+    threads=1,
+    device="cpu",
 )
 
 
@@ -298,6 +306,38 @@ class TestEnding:
         assert torch_deterministic.fill_uninitialized_memory
         assert torch.equal(torch.get_rng_state(), state)
         assert np.random.get_state()[1].tolist() == numpy_state
+
+
+class TestPrecision:
+    """What CUDA may round, which the settings decide on every machine and then put back."""
+
+    @staticmethod
+    def allowed():
+        cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        return cuda.allow_tf32, cudnn.allow_tf32, cuda.allow_bf16_reduced_precision_reduction
+
+    @pytest.mark.parametrize("tf32", [False, True])
+    def test_products_convolutions_and_sums(self, tf32):
+        before = self.allowed()
+        with numeric_settings(torch.device("cpu"), tf32=tf32):
+            assert self.allowed() == (tf32, tf32, False)
+        assert self.allowed() == before
+
+    @pytest.mark.parametrize("owner", ["cuda.matmul", "cudnn.conv"])
+    def test_a_caller_may_have_used_torchs_newer_switches(self, owner):
+        switch = attrgetter(owner)(torch.backends)
+        if not hasattr(switch, "fp32_precision"):
+            pytest.skip("this torch has the older switches alone")
+        before, switch.fp32_precision = switch.fp32_precision, "ieee" if "conv" in owner else "tf32"
+        try:
+            chosen = switch.fp32_precision
+            with numeric_settings(torch.device("cpu")):
+                assert self.allowed() == (False, False, False)
+            assert switch.fp32_precision == chosen
+            assert train(TASK, TINY, config(steps=2)).status == "finished"
+        finally:
+            switch.fp32_precision = before
+        assert self.allowed() == (False, True, True)
 
 
 class TestTheCallersModes:

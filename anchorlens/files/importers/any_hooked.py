@@ -43,8 +43,7 @@ class AnyHooked:
 
     def build_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
         """The model, there."""
-        self.model.cfg.device = str(device)
-        return self.model.to(device, print_details=False)
+        return self.model.to(str(device), print_details=False)
 
     def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
         """Refused: a state dict does not say where its run started.

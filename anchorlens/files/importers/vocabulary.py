@@ -38,7 +38,7 @@ def in_order_of(task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str
     d_vocab = len(weights["embed.W_E"])
     rows, own = _rows(task, token_of, d_vocab)
     others = sorted(set(range(d_vocab)) - set(rows))
-    order = torch.tensor([*rows, *others])
+    order = torch.tensor([*rows, *others], device="cpu")
     found = dict(weights)
     found["embed.W_E"] = weights["embed.W_E"][order]
     found["unembed.W_U"] = weights["unembed.W_U"][:, order]

@@ -90,8 +90,11 @@ class FastModel:
         return FastModel(self.config, self._parameters, n_last)
 
     def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch n_last d_vocab"]:
-        """Logits of each sequence; the first layer is computed for tokens that occur."""
-        vocabulary, places = tokens.to(self.device).unique(return_inverse=True)
+        """Logits of each sequence; the first layer is computed for tokens that occur, or for all."""
+        if tokens.is_cuda:  # which occur is not asked: the host would wait for the answer
+            vocabulary, places = torch.arange(self.config.d_vocab, device=self.device), tokens
+        else:
+            vocabulary, places = (x.to(self.device) for x in tokens.unique(return_inverse=True))
         n_last = tokens.shape[1] if self.n_last is None else self.n_last
         rows = table_rows(places).unsqueeze(0)
         return logits_at_end(self._parameters, self.config, rows, vocabulary, n_last=n_last)[0]

@@ -80,11 +80,13 @@ class RaggedBatch:
         """
         order = lengths.argsort(stable=True)
         n_pos, width = int(lengths.max()), places.shape[1]
-        at = torch.arange(n_pos)
+        at = torch.arange(n_pos, device=lengths.device)
         there = at < lengths[order].unsqueeze(-1)  # [sequence, pos]
         asked = scored[order, :n_pos] & there
         sizes, groups = lengths[order], []
-        for some in torch.arange(len(order)).split(max(_SMALLEST_GROUP, -(-len(order) // GROUPS))):
+        for some in torch.arange(len(order), device="cpu").split(
+            max(_SMALLEST_GROUP, -(-len(order) // GROUPS))
+        ):
             longest = int(sizes[some[-1]])
             mine, mine_asked = there[some, :longest], asked[some, :longest]
             slots, end_slots = (mask.flatten().nonzero().squeeze(1) for mask in (mine, mine_asked))

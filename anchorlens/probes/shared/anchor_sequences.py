@@ -207,10 +207,10 @@ def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "seque
         ValueError: another shape, a token that the task does not have, or no key with its anchors.
     """
     try:
-        given = torch.as_tensor(tokens)
+        given = torch.as_tensor(tokens, device="cpu")
         what = f"{given.dtype} {list(given.shape)}"
     except (TypeError, ValueError, RuntimeError):
-        given, what = torch.empty(0), repr(tokens)
+        given, what = torch.empty(0, device="cpu"), repr(tokens)
     rows = given.unsqueeze(0) if given.dim() == 1 else given
     whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
     if rows.dim() != 2 or rows.shape[1] != task.seq_len or not len(rows) or not whole:
@@ -219,7 +219,7 @@ def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "seque
         )
     rows = rows.long().cpu()
     number = (rows >= task.key_min) & (rows <= task.key_max)
-    anchor = torch.isin(rows, torch.tensor(list(task.anchors)))
+    anchor = torch.isin(rows, torch.tensor(list(task.anchors), device="cpu"))
     for row, pos in (~(number | anchor)).nonzero()[:1].tolist():
         raise ValueError(
             f"a token must be a number token {task.key_min}..{task.key_max} or one of the anchors "
@@ -227,7 +227,7 @@ def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "seque
         )
     first = anchor.int().argmax(dim=1)  # [sequence] position of the first anchor
     key = int(first[0]) - 1
-    expected = torch.zeros(task.seq_len, dtype=torch.bool)
+    expected = torch.zeros(task.seq_len, dtype=torch.bool, device="cpu")
     expected[key + 1 : key + 1 + task.chain_length] = True
     for row in range(len(rows)):
         if key < 0 or int(expected.sum()) < task.chain_length or not torch.equal(anchor[row], expected):

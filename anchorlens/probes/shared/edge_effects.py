@@ -40,7 +40,7 @@ def causal_edges(
         last_only: only the last position's edges: of the last layer no other reaches the answer.
         merged: an edge is that of all heads at once, and head 0 stands for them.
     """
-    heads, positions = torch.arange(1 if merged else n_heads), torch.arange(n_pos)
+    heads, positions = torch.arange(1 if merged else n_heads, device="cpu"), torch.arange(n_pos, device="cpu")
     every = torch.cartesian_prod(heads, positions[-1:] if last_only else positions, positions)
     return every[every[:, 2] <= every[:, 1]]
 
@@ -49,8 +49,8 @@ def edge_masks(
     edges: Int[Tensor, "edge head_query_key"], n_heads: int, n_pos: int, *, merged: bool
 ) -> Bool[Tensor, "edge head_index query_pos key_pos"]:
     """One mask for each edge, true there alone (in every head where they are merged)."""
-    masks = torch.zeros(len(edges), 1 if merged else n_heads, n_pos, n_pos, dtype=torch.bool)
-    masks[torch.arange(len(edges)), edges[:, 0], edges[:, 1], edges[:, 2]] = True
+    masks = torch.zeros(len(edges), 1 if merged else n_heads, n_pos, n_pos, dtype=torch.bool, device="cpu")
+    masks[torch.arange(len(edges), device="cpu"), edges[:, 0], edges[:, 1], edges[:, 2]] = True
     return masks
 
 
@@ -102,8 +102,8 @@ def drops(
     """
     n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
-    total = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64)
-    empty = torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool)
+    total = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64, device="cpu")
+    empty = torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
     most = max(1, size // 8)  # sequences, so that at least seven cuts share what is not cut
     for some_tokens, some_targets in zip(
         tokens.split(most), targets.to(device_of(model)).split(most), strict=True

@@ -97,7 +97,9 @@ def interchanges(
         task.place(Trials(np.array(pairs), np.array(of), places), task.noise(n_sequences, rng))
         for pairs, of in ((bases, keys_of_base), (sources, keys_of_source))
     )
-    return Interchanges(first.tokens, second.tokens, first.targets, second.targets, torch.tensor(answers))
+    return Interchanges(
+        first.tokens, second.tokens, first.targets, second.targets, torch.tensor(answers, device="cpu")
+    )
 
 
 def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]:
@@ -142,7 +144,9 @@ def patched_answers(model: HookedTransformer, given: Interchanges, sites: Sequen
     for layer, (row, site) in product(range(n_layers), enumerate(sites)):
         held = hooks.read(model, given.source, [(layer, site)])[layer, site]
         reaches_all = layer < n_layers - 1 or site == hooks.RESID_PRE
-        places = torch.arange(0 if reaches_all else n_pos - 1, n_pos)  # the others reach no answer
+        places = torch.arange(
+            0 if reaches_all else n_pos - 1, n_pos, device="cpu"
+        )  # the others reach no answer
         answers[row, layer, places] = _patched_at(model, given.base, held, (layer, site), places)
     expected, of_source = ((answers == targets).numpy() for targets in (given.expected, given.source_targets))
     return Answers(expected, of_source)
@@ -158,7 +162,7 @@ def _patched_at(
 
     def put(value: Tensor, hook: Any) -> Tensor:
         value, (positions, rows) = value.clone(), next(batches)
-        value[torch.arange(len(rows)), positions] = rows
+        value[torch.arange(len(rows), device="cpu"), positions] = rows
         return value
 
     with attached(model, [(hooks.hook_name(*hook), put)]):

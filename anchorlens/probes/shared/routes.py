@@ -157,7 +157,10 @@ def group_masks(
     cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
 ) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
     """Layer -> where each cut, of one or several groups of edges, zeroes attention in all heads."""
-    masks = {layer: torch.zeros(len(cuts), 1, n_pos, n_pos, dtype=torch.bool) for layer in range(n_layers)}
+    masks = {
+        layer: torch.zeros(len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
+        for layer in range(n_layers)
+    }
     for cut, groups in enumerate(cuts):
         for layers, queries, keys in groups:
             for layer in layers:

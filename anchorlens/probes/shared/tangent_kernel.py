@@ -31,7 +31,7 @@ def tangent_kernel(
     device = device_of(model)
     # no_grad: torch.func.grad differentiates inside all the same, and keeps no graph of the others
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
-        kernel = torch.zeros(len(tokens), len(tokens), dtype=torch.float64)
+        kernel = torch.zeros(len(tokens), len(tokens), dtype=torch.float64, device="cpu")
         state = {name: _usable(tensor) for name, tensor in _state(module)}
         matrices = {name: tensor for name, tensor in state.items() if _is_matrix(name, tensor)}
         samples = [

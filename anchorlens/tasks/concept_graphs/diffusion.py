@@ -66,8 +66,10 @@ class Schedule:
         """Images after so many steps: sqrt(alpha_bar) x + sqrt(1 - alpha_bar) noise."""
         import torch
 
-        kept = torch.as_tensor(self.signal[steps], dtype=pixels.dtype, device=pixels.device)
-        kept = kept.view(-1, 1, 1, 1)
+        from anchorlens.tasks.shared.batch import on_device
+
+        kept = torch.as_tensor(self.signal[steps], dtype=pixels.dtype, device="cpu").view(-1, 1, 1, 1)
+        kept = on_device(kept, pixels.device)
         return kept.sqrt() * pixels + (1 - kept).sqrt() * noise
 
     def sample(

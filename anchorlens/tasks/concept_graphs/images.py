@@ -186,8 +186,8 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
     pixels = np.clip(pixels + rng.normal(0, _NOISE, pixels.shape), 0, 1)
     conditions = [_told(*each) for each in zip(digits[:, 0], radii, colours, strict=True)]
     return Images(
-        torch.tensor(pixels, dtype=torch.float32),
-        torch.tensor(np.array(conditions).reshape(n, N_CONDITIONS), dtype=torch.float32),
+        torch.tensor(pixels, dtype=torch.float32, device="cpu"),
+        torch.tensor(np.array(conditions).reshape(n, N_CONDITIONS), dtype=torch.float32, device="cpu"),
         digits,
     )
 

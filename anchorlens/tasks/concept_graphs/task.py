@@ -156,10 +156,13 @@ class ConceptGraphsTask(TaskConfig):
         """Noisy images, times, conditions, and the noise."""
         import torch
 
+        from anchorlens.tasks.shared.batch import on_device
+
         pixels = 2 * batch.pixels - 1 if self.centred else batch.pixels
         steps = generator.integers(1, self.n_diffusion_steps + 1, len(batch))
-        noise = torch.from_numpy(generator.standard_normal(pixels.shape, dtype=np.float32))
-        times = torch.as_tensor(steps / self.n_diffusion_steps, dtype=torch.float32)
+        drawn = torch.from_numpy(generator.standard_normal(pixels.shape, dtype=np.float32))
+        times = torch.as_tensor(steps / self.n_diffusion_steps, dtype=torch.float32, device="cpu")
+        noise, times = (on_device(each, pixels.device) for each in (drawn, times))
         return self.schedule.noisy(pixels, steps, noise), times, batch.conditions, noise
 
     # -- sampling --------------------------------------------------------------------------------------
@@ -218,7 +221,7 @@ class ConceptGraphsTask(TaskConfig):
         import torch
 
         own = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
-        like = torch.empty(0) if own is None else own
+        like = torch.empty(0, device="cpu") if own is None else own
         shape = (n, N_CHANNELS, self.image_side, self.image_side)
 
         def noise(step: int) -> Tensor:
@@ -226,8 +229,8 @@ class ConceptGraphsTask(TaskConfig):
             return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)[rows]).to(like)
 
         def noise_in(pixels: Tensor, step: int) -> Tensor:
-            times = torch.full((len(pixels),), step / self.n_diffusion_steps).to(like)
-            return model(pixels, times, torch.as_tensor(told).to(like).expand(len(pixels), -1))
+            times = like.new_full((len(pixels),), step / self.n_diffusion_steps)
+            return model(pixels, times, like.new_tensor(told).expand(len(pixels), -1))
 
         steps = range(self.n_diffusion_steps, 1, -1)
         with torch.inference_mode():

@@ -310,7 +310,7 @@ def _every_word(batch: TokenBatch) -> TokenBatch:
     from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
     after = torch.roll(batch.tokens, -1, dims=1)
-    at = torch.arange(batch.tokens.shape[1])
+    at = torch.arange(batch.tokens.shape[1], device="cpu")
     inside = at < batch.lengths.unsqueeze(1) - 1
     targets = torch.where(inside & (batch.targets == IGNORE), after, batch.targets)
     return TokenBatch(batch.tokens, targets)

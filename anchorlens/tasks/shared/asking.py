@@ -135,12 +135,16 @@ class Asker:
 
         width = min(self.task.seq_len, tokens.shape[1] + _A_FEW_MORE)
         so_far = torch.nn.functional.pad(tokens.clone(), (0, width - tokens.shape[1]))
-        at, going = n_asked.clone(), torch.ones(len(tokens), dtype=torch.bool)
+        at, going = n_asked.clone(), torch.ones(len(tokens), dtype=torch.bool, device=tokens.device)
         with evaluation_mode(self.model), torch.inference_mode():
             while bool((going & (at < width)).any()):
                 rows = (going & (at < width)).nonzero().squeeze(1)
                 logits = self._logits(at_end(self.model, None), so_far[rows, : int(at[rows].max())])
-                said = logits[torch.arange(len(rows)), at[rows].to(logits.device) - 1].argmax(dim=-1).cpu()
+                said = (
+                    logits[torch.arange(len(rows), device=logits.device), at[rows].to(logits.device) - 1]
+                    .argmax(dim=-1)
+                    .cpu()
+                )
                 so_far[rows, at[rows]] = said
                 at[rows] += 1
                 going[rows] = said != end

@@ -210,7 +210,9 @@ class OwnLoss(Protocol):
 
         Args:
             model: gives logits at every position.
-            batch: some of the training set.
-            generator: of what the loss draws at random, a function of the seed and the step.
+            batch: some of the training set: what its `take` gives, and where that is a dataclass its tensors
+                are on the model's device.
+            generator: of what the loss draws at random, a function of the seed and the step. What is made of
+                it lies on the CPU; `on_device` (`tasks.shared.batch`) moves it without a wait for CUDA.
         """
         ...

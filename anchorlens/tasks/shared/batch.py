@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from anchorlens.configuration import documented
 
 if TYPE_CHECKING:
+    import torch
     from jaxtyping import Int
     from torch import Tensor
 
@@ -22,6 +23,23 @@ WORTH_LEAVING_OUT = 0.75
 def is_ragged(lengths: Int[Tensor, " batch"], width: int) -> bool:
     """Whether sequences of such lengths leave enough of a width empty for it to pay to leave that out."""
     return float(lengths.double().mean()) < WORTH_LEAVING_OUT * width
+
+
+def on_device(value: Any, device: torch.device) -> Any:
+    """A tensor, or a dataclass with all its tensors, on a device; anything else as it is.
+
+    The host does not wait for a copy from its memory to CUDA.
+    """
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        pinned = device.type == "cuda" and value.device.type == "cpu"
+        return (value.pin_memory() if pinned else value).to(device, non_blocking=pinned)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    parts = {field.name: getattr(value, field.name) for field in fields(value)}
+    moved = {name: on_device(part, device) for name, part in parts.items() if isinstance(part, torch.Tensor)}
+    return replace(value, **moved)
 
 
 @documented

@@ -303,7 +303,7 @@ def bits_per_byte(model: Answers, some: Any, rows: np.ndarray) -> Iterator[np.nd
             batch = some.take(rows[first : first + AT_ONCE])
             logits = at_end(model, None)(batch.tokens.to(device))[..., :_BYTES].float()
             losses = torch.nn.functional.cross_entropy(
-                logits.transpose(1, 2), batch.targets.to(device), reduction="none"
+                logits.transpose(1, 2), batch.targets.to(logits.device), reduction="none"
             )
             yield (losses.mean(dim=1) / math.log(2)).double().cpu().numpy()
 

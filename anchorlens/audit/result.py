@@ -265,8 +265,7 @@ class Audit:
         if all(limit is None for limit in self.fences):
             return f"Audit({self.mappings.name}: nothing can be told, the models have not fit their data)"
         found = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
-        if self.too_few_steps:
-            found = f"too few steps; {found}"
+        found = f"too few steps; {found}" if self.too_few_steps else found
         if known is not None and known.auc is not None:
             found += f"; AUC {known.auc:.3f} ± {known.auc_error:.3f}"
         return f"Audit({self.mappings.name}: {found})"

@@ -52,7 +52,7 @@ def summary(audit: Audit) -> str:
     flagged, groups = int(audit.flagged.sum()), audit.group_flagged
     found = _too_few(audit) if audit.too_few_steps else ""
     if not flagged:
-        found += "Nothing stands out."
+        found += "Nothing is flagged." if audit.too_few_steps else "Nothing stands out."
     else:
         found += f"{flagged:,} of {len(audit.mappings):,} mappings stand out: they are fit late, or never."
         mirrored = int((audit.flagged & audit.mirror_flagged).sum())

@@ -87,7 +87,7 @@ def test_too_few_steps_are_said_first(printed):
         "The steps are too few: 47 of 1,280 mappings were never fit by some"
     )
     assert "1 of 2 fences lie beyond the last step (at 140) and flag nothing. Take more than 100." in words
-    assert "Nothing stands out. Fit later than step 60 (a fence" in words
+    assert "Nothing is flagged. Fit later than step 60 (a fence" in words
     _, words = printed(found(late(slice(0, 256)), late(slice(0, 256))))
     assert "few: 256 of 1,280 mappings were never fit by some model. Take more than 100. 256 of" in words
 

@@ -6,6 +6,9 @@ only when needed, which beartype cannot resolve.
 
 import gc
 import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in child processes too
 
@@ -18,20 +21,38 @@ CHECKED = [
     "probes.shared.anchor_sequences",
     "probes.shared.linalg",
     "randomness",
-    "tasks.phases",
+    "tasks.shared.phases",
     "tasks.two_anchor.behaviour",
     "tasks.two_anchor.questions",
 ]
+
+
+def checkable(modules: Iterable[str]) -> list[str]:
+    """The modules with the package's name before, each of which the hook will find.
+
+    Raises:
+        pytest.UsageError: there is no such module, or it was imported already, by a conftest.py.
+    """
+    for name in modules:
+        if not (Path(__file__).parent / "anchorlens" / f"{name.replace('.', '/')}.py").is_file():
+            raise pytest.UsageError(f"CHECKED in conftest.py must name modules, got {name!r}; correct it")
+        if f"anchorlens.{name}" in sys.modules:
+            raise pytest.UsageError(
+                f"the shapes of anchorlens.{name} must be checked from its import on, and it was imported "
+                "before; a conftest.py must import anchorlens in its functions"
+            )
+    return [f"anchorlens.{name}" for name in modules]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Check shapes; in the process that only hands out tests to others there is nothing to check."""
     if config.getoption("dist", "no") != "no":
         return
+    modules = checkable(CHECKED)
     import transformer_lens  # noqa: F401 - under the hook it would be compiled from its source each time
     from jaxtyping import install_import_hook
 
-    install_import_hook([f"anchorlens.{name}" for name in CHECKED], "beartype.beartype")
+    install_import_hook(modules, "beartype.beartype")
 
 
 def pytest_collection_finish() -> None:

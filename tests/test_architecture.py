@@ -219,6 +219,17 @@ def test_every_tensor_says_where_it_is_made():
     assert not silent, "say device= there"
 
 
+def test_shapes_are_checked_in_the_modules_that_conftest_names(pytestconfig):
+    settings = pytestconfig.pluginmanager.get_plugin(str(ROOT.parent / "conftest.py"))
+    for name in settings.CHECKED:
+        module = importlib.import_module(f"anchorlens.{name}")
+        assert type(module.__spec__.loader).__module__.startswith("jaxtyping"), name
+    with pytest.raises(pytest.UsageError, match=r"must name modules, got 'tasks\.phases'"):
+        settings.checkable(["tasks.phases"])
+    with pytest.raises(pytest.UsageError, match=r"anchorlens\.randomness must be checked .* imported before"):
+        settings.checkable(["randomness"])
+
+
 def test_one_place_builds_hooked_transformers():
     def calls(path):
         return {

@@ -14,6 +14,7 @@ from anchorlens.cli.commands import COMMANDS
 from anchorlens.probes import PROBES
 
 DOCS = Path(__file__).parents[1] / "docs"
+TUTORIALS = DOCS.parent / "tutorials"
 API = "\n".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "api").glob("*.md")))
 DIRECTIVE = re.compile(r"^\.\. auto(class|function|data|exception):: (\S+)$", re.MULTILINE)
 DOCUMENTED = [name for _, name in DIRECTIVE.findall(API)]
@@ -62,6 +63,90 @@ def test_the_gallery_has_every_probe_with_its_picture_and_call():
 def test_the_science_has_every_probe_as_a_heading():
     headings = re.findall(r"^### (.+)$", (DOCS / "science.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert {probe.__name__ for probe in PROBES} <= set(re.findall(r"\w+", " ".join(headings)))
+
+
+NUMBERS = ("nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen")
+ALL_PROBES = re.compile(
+    rf"\b(?:the|all) ({'|'.join(NUMBERS)})\s+probes\b(?:\s+without((?:\s+(?:and\s+)?`\w+`,?)+))?"
+)
+"""How many there are, in words; those that a page leaves out stand behind it."""
+
+
+def words_of(path):
+    """What a page says; of a notebook the cells of words."""
+    if path.suffix != ".ipynb":
+        return path.read_text(encoding="utf-8")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def table_rows(page):
+    """The cells of each row of the page's tables."""
+    lines = (line for line in page.splitlines() if line.startswith("|"))
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
+
+
+def test_pages_count_as_many_probes_as_there_are():
+    pages = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md")]
+    pages += [*(DOCS / "api").glob("*.md"), *TUTORIALS.glob("*.ipynb")]
+    counts = [(page.name, *found) for page in pages for found in ALL_PROBES.findall(words_of(page))]
+    assert {"index.md", "probes.md", "gallery.md", "speed.md", "6_your_own_probe.ipynb"} <= {
+        c[0] for c in counts
+    }
+    for page, number, left_out in counts:
+        names = set(re.findall(r"`(\w+)`", left_out))
+        assert names <= {probe.__name__ for probe in PROBES}
+        assert NUMBERS.index(number) + 9 == len(PROBES) - len(names), page
+
+
+def test_the_readme_counts_as_many_tutorials_as_there_are():
+    (number,) = re.findall(r"\[(\w+) tutorials\]", (DOCS.parent / "README.md").read_text(encoding="utf-8"))
+    assert NUMBERS.index(number.lower()) + 9 == len(list(TUTORIALS.glob("*.ipynb")))
+
+
+def test_the_probes_page_has_every_probe_and_its_readings():
+    rows = table_rows((DOCS / "probes.md").read_text(encoding="utf-8"))
+    asked = {row[0].strip("`") for row in rows if len(row) == 3}
+    measured = {row[0].split("`")[1] for row in rows if len(row) == 6 and "`" in row[0]}
+    assert {probe.__name__ for probe in PROBES} == measured == asked - {"probe", "---"}
+
+
+def test_tutorial_3_quotes_the_readings_of_the_probes_page():
+    """What it says over three seeds is a row of the page, of a probe that the cell before has measured."""
+
+    def quoted(text):
+        return [
+            (float(mean), float(spread)) for mean, spread in re.findall(r"(-?\d*\.\d+) ± (\d*\.\d+)", text)
+        ]
+
+    rows = table_rows((DOCS / "probes.md").read_text(encoding="utf-8"))
+    readings = [(row[0].split("`")[1], quoted(" ".join(row[1:]))) for row in rows if "±" in row[-1]]
+    cells = json.loads((TUTORIALS / "3_opening_models.ipynb").read_text(encoding="utf-8"))["cells"]
+    checked, compared = 0, []
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            compared = re.findall(r'probes\.compare\(checkpoints, "(\w+)"', source)
+        elif said := quoted(source):
+            assert said in [row[: len(said)] for probe, row in readings if probe in compared], compared
+            checked += 1
+    assert checked == 5
+
+
+def test_the_presets_page_has_the_seeds_that_it_names_and_their_means():
+    page = (DOCS / "presets.md").read_text(encoding="utf-8")
+    ends = {name: int(end) for name, end in re.findall(r"for `(\w+)`[^;]*?`0:(\d+)`", page)}
+    (others,) = re.findall(r"\(SEEDS is `0:(\d+)`", page)
+    rows = [row for row in table_rows(page) if row[0].startswith("`")]
+    presets = list(dict.fromkeys(row[0] for row in rows))
+    assert {"`phase3`", "`quick`, gamma 0.5"} < set(presets) and set(ends) == {"phase3", "quick"}
+    for preset in presets:
+        *seeds, mean = [row for row in rows if row[0] == preset]
+        n_seeds = ends.get(preset.split("`")[1], int(others))
+        assert [row[1] for row in seeds] == list(map(str, range(n_seeds))) and mean[1] == "mean"
+        for column in range(2, 6):
+            values = [float(row[column]) for row in seeds]
+            assert abs(sum(values) / n_seeds - float(mean[column])) <= 0.001, (preset, column)  # both rounded
 
 
 class TestExtensions:

@@ -87,10 +87,14 @@ def fence(steps: Float[np.ndarray, " mapping"], moments: Sequence[int]) -> float
 
 
 def stand_out(
-    steps: Float[np.ndarray, "run mapping"], fences: Sequence[float | None]
+    steps: Float[np.ndarray, "run mapping"], fences: Sequence[float | None], last: int
 ) -> Bool[np.ndarray, " mapping"]:
-    """Whether a mapping lies beyond the fence in more than half of the runs that have one."""
-    beyond = [each > limit for each, limit in zip(steps, fences, strict=True) if limit is not None]
+    """Whether a mapping lies beyond the fence in more than half of the runs that have one.
+
+    Where the fence lies beyond the last step nothing does: what is not fit may yet be fit before the fence.
+    """
+    limits = [math.inf if limit is not None and limit > last else limit for limit in fences]
+    beyond = [each > limit for each, limit in zip(steps, limits, strict=True) if limit is not None]
     return np.mean(beyond, axis=0) > 0.5 if beyond else np.zeros(steps.shape[1], dtype=bool)
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     from jaxtyping import Bool, Float, Int
 
+FEW = 0.2
+"""Share of the mappings that some model never fits from which the steps were too few."""
 SCHEMA_VERSION = 1
 """Of `to_dict`; it grows by one when a key changes its meaning or goes."""
 
@@ -76,14 +78,47 @@ class Audit:
         return lateness(self.fit_steps)
 
     @cached_property
+    def tied(self) -> Int[np.ndarray, " mapping"]:
+        """Mappings of the same lateness, itself included: 1 = its rank is its own."""
+        _, place, counts = np.unique(self.lateness, return_inverse=True, return_counts=True)
+        return counts[place]
+
+    @cached_property
+    def end_loss(self) -> Float[np.ndarray, " mapping"]:
+        """-log of the probability of the trained target at the last moment, in nats, mean over the models.
+
+        0 = sure of it; at most 87, that of float32's smallest number.
+        """
+        smallest = float(np.finfo(np.float32).tiny)
+        return -np.log(np.fmax(self.right[:, -1], smallest, dtype=float)).mean(axis=0)
+
+    @cached_property
     def fences(self) -> tuple[float | None, ...]:
-        """For each model the step beyond which a fit stands out; None where it has not fit its data."""
+        """For each model the step beyond which a fit stands out; None where it has not fit its data.
+
+        One beyond the last step flags nothing.
+        """
         return tuple(fence(each, self.moments) for each in self.fit_steps)
+
+    @property
+    def late_fences(self) -> tuple[float, ...]:
+        """Those beyond the last step, of models that have not fit all by then."""
+        last, fits = self.moments[-1], np.isfinite(self.fit_steps).all(axis=1)
+        found = zip(self.fences, fits, strict=True)
+        return tuple(limit for limit, all_fit in found if limit is not None and limit > last and not all_fit)
+
+    @property
+    def too_few_steps(self) -> bool:
+        """Whether a fifth of the mappings or more are never fit by some model, or a fence cannot be reached.
+
+        What is late then may only be slow: the same dataset wants more steps.
+        """
+        return bool((self.never_fit > 0).mean() >= FEW or self.late_fences)
 
     @cached_property
     def flagged(self) -> Bool[np.ndarray, " mapping"]:
         """Whether a mapping stands out in more than half of the models: predicted to violate the rule."""
-        return stand_out(self.fit_steps, self.fences)
+        return stand_out(self.fit_steps, self.fences, self.moments[-1])
 
     @cached_property
     def mirror_flagged(self) -> Bool[np.ndarray, " mapping"]:
@@ -127,8 +162,8 @@ class Audit:
 
     @property
     def order(self) -> Int[np.ndarray, " mapping"]:
-        """Mappings, the latest first; equal ones in the dataset's order."""
-        return np.argsort(-self.lateness, kind="stable")
+        """Mappings, the latest first; of those that are equally late the largest `end_loss` first."""
+        return np.lexsort((-self.end_loss, -self.lateness))
 
     @property
     def group_order(self) -> Int[np.ndarray, " group"]:
@@ -138,14 +173,16 @@ class Audit:
     def rows(self) -> Iterator[dict[str, Any]]:
         """One record for each mapping, the latest first.
 
-        `a1`, `a2`, ..., `key`, `target`; `lateness`; `fit_step <seed>` for each model (None where never fit);
-        `never_fit`, the number of models; `flagged`, `mirror_flagged`; `violates`, or None where unknown.
+        `a1`, `a2`, ..., `key`, `target`; `lateness`; `tied`, the mappings of that lateness, and `end_loss`,
+        in whose order they stand; `fit_step <seed>` for each model (None where never fit); `never_fit`, the
+        number of models; `flagged`, `mirror_flagged`; `violates`, or None where unknown.
         """
         data = self.mappings
         for row in self.order.tolist():
             record: dict[str, Any] = {f"a{k + 1}": a for k, a in enumerate(data.chains[row].tolist())}
             record |= {"key": int(data.keys[row]), "target": int(data.targets[row])}
-            record["lateness"] = float(self.lateness[row])
+            record |= {"lateness": float(self.lateness[row]), "tied": int(self.tied[row])}
+            record["end_loss"] = float(self.end_loss[row])
             for seed, step in zip(self.seeds, self.fit_steps[:, row].tolist(), strict=True):
                 record[f"fit_step {seed}"] = int(step) if math.isfinite(step) else None
             record |= {"never_fit": int(self.never_fit[row]), "flagged": bool(self.flagged[row])}
@@ -182,6 +219,7 @@ class Audit:
             "n_flagged": int(self.flagged.sum()),
             "n_flagged_with_mirror": int((self.flagged & self.mirror_flagged).sum()),
             "n_never_fit": int((self.never_fit > 0).sum()),
+            "too_few_steps": self.too_few_steps,
             "score": None if self.score is None else self.score.to_dict(),
             "group_score": None if self.group_score is None else self.group_score.to_dict(),
             "seeds": list(self.seeds),
@@ -227,6 +265,7 @@ class Audit:
         if all(limit is None for limit in self.fences):
             return f"Audit({self.mappings.name}: nothing can be told, the models have not fit their data)"
         found = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
+        found = f"too few steps; {found}" if self.too_few_steps else found
         if known is not None and known.auc is not None:
             found += f"; AUC {known.auc:.3f} ± {known.auc_error:.3f}"
         return f"Audit({self.mappings.name}: {found})"

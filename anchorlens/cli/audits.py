@@ -38,6 +38,7 @@ def audit_command(
     plot: Annotated[
         Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.", readable=False)
     ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     workers: Annotated[int | None, typer.Option(help="Processes; one per core if left out.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
 ) -> None:
@@ -54,17 +55,20 @@ def audit_command(
     from anchorlens.show.terminal.audit import print_audit
     from anchorlens.show.terminal.console import print_json
     from anchorlens.tasks.kinds import task_class
+    from anchorlens.training.numerics import choose_device
 
     the_papers: Any = task_class()()
     check_can_write("--plot", plot)
+    choose_device(device)
     if seeds > MOST_MODELS:
         raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {shown(seeds)}")
     try:
         mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)
     except OSError as error:
         raise ValueError(f"{printable(dataset)}: {printable(error.strerror)}; give a .csv or .toml") from None
-    recipe: dict[str, Any] = {"steps": STEPS if steps is None else steps, "n_samples": n_samples}
-    recipe = {name: value for name, value in recipe.items() if value is not None}
+    recipe: dict[str, Any] = {"steps": STEPS if steps is None else steps, "device": device}
+    if n_samples is not None:
+        recipe["n_samples"] = n_samples
     found = audit(
         mappings,
         model=ModelConfig.for_task(mappings.task, gamma=GAMMA if gamma is None else gamma),

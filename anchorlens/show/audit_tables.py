@@ -50,10 +50,11 @@ def summary(audit: Audit) -> str:
     if n_without == len(audit.fences):
         return "Nothing can be told: the models have not fit their data (three quarters); take more steps."
     flagged, groups = int(audit.flagged.sum()), audit.group_flagged
+    found = _too_few(audit) if audit.too_few_steps else ""
     if not flagged:
-        found = "Nothing stands out."
+        found += "Nothing is flagged." if audit.too_few_steps else "Nothing stands out."
     else:
-        found = f"{flagged:,} of {len(audit.mappings):,} mappings stand out: they are fit late, or never."
+        found += f"{flagged:,} of {len(audit.mappings):,} mappings stand out: they are fit late, or never."
         mirrored = int((audit.flagged & audit.mirror_flagged).sum())
         if mirrored:
             found += (
@@ -68,6 +69,16 @@ def summary(audit: Audit) -> str:
     return found
 
 
+def _too_few(audit: Audit) -> str:
+    """That the steps are too few, and by what."""
+    never, late, n = int((audit.never_fit > 0).sum()), audit.late_fences, len(audit.seeds)
+    causes = [f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"]
+    if late:
+        steps = ", ".join(f"{limit:,.0f}" for limit in late)
+        causes.append(f"{len(late)} of {n} fences lie beyond the last step (at {steps}) and flag nothing")
+    return f"The steps are too few: {'; '.join(causes)}. Take more than {audit.moments[-1]:,}. "
+
+
 def _shortened(names: list[str]) -> str:
     rest = len(names) - MOST_GROUPS
     return ", ".join(names[:MOST_GROUPS]) + (f" and {rest} more groups" if rest > 0 else "")
@@ -76,7 +87,7 @@ def _shortened(names: list[str]) -> str:
 def fit_in_words(audit: Audit) -> str:
     """Where the fences are, and what was never fit."""
     never = int((audit.never_fit > 0).sum())
-    fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None]
+    fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= audit.moments[-1]]
     what = "step" if len(fences) == 1 else "steps"
     text = (
         f"Fit later than {what} {', '.join(fences)} (a fence for each model) stands out. " if fences else ""
@@ -104,10 +115,15 @@ def _latest_mappings(audit: Audit, top: int) -> Table:
         anchors = " ".join(str(value) for name, value in row.items() if name[0] == "a" and name[1:].isdigit())
         numbers = (str(place), anchors, str(row["key"]), str(row["target"]), f"{row['lateness']:.3f}")
         answers = ("yes" if row[name] else "" for name in ("flagged", "violates")[: 1 + truth])
-        rows.append((*numbers, _steps(row), *answers))
-    columns = ("", "anchors", "key", "target", "lateness", "fit at step", "flagged", "violates")[: 7 + truth]
+        rows.append((*numbers, _steps(row), f"{row['end_loss']:.2f}", *answers))
+    columns = ("", "anchors", "key", "target", "late", "fit at step", "loss", "flagged", "violates")
     title = f"the latest {len(rows):,} of {len(audit.mappings):,} mappings"
-    return Table(columns, rows, title, strong=[row["flagged"] for row in latest])
+    tied = [row["tied"] for row in latest]
+    if (most := max(tied, default=1)) > 1:
+        first = tied.index(most) + 1
+        title += f" ({first:,} to {first + most - 1:,} are equally late: by their loss at the end)"
+    numbers = (0, 2, 3, 4, 6)
+    return Table(columns[: 8 + truth], rows, title, numbers, [row["flagged"] for row in latest])
 
 
 def _latest_groups(audit: Audit) -> Table:
@@ -127,10 +143,11 @@ def _latest_groups(audit: Audit) -> Table:
 
 
 def _steps(row: Mapping[str, Any]) -> str:
-    """Steps of all models, or their middle and range where there are many."""
+    """Steps of all models, one where they agree, or their middle and range where there are many."""
     steps = [value for name, value in row.items() if name.startswith("fit_step ")]
+    steps = steps[:1] if len(set(steps)) == 1 else steps
     if len(steps) <= 4:
         return ", ".join("never" if step is None else f"{step:,}" for step in steps)
     fit = [step for step in steps if step is not None]
     never = f"; never in {len(steps) - len(fit)}" if len(fit) < len(steps) else ""
-    return f"{statistics.median(fit):,.0f} ({min(fit):,} to {max(fit):,}){never}" if fit else "never"
+    return f"{statistics.median(fit):,.0f} ({min(fit):,}-{max(fit):,}){never}" if fit else "never"

@@ -83,6 +83,43 @@ class TestByHand:
         assert early.score.auc == 1.0 and early.to_dict()["fit"] == 0.25
         assert not np.isfinite(replace(early, fit=0.5).fit_steps).any()
 
+    def test_equally_late_ones_stand_in_order_of_their_loss_at_the_end(self):
+        steps = BULK.copy()
+        steps[[3, 50, 70, 90]] = NEVER
+        found = by_hand(with_bad(), steps, steps)
+        right = found.right.copy()
+        right[:, -1, [3, 50, 70, 90]] = [[0.25, 0, 0.125, np.nan], [0.25, 0.125, 0.125, np.nan]]
+        found = replace(found, right=right)
+        # -log(1/4) = 1.386; (-log(2**-126) - log(1/8)) / 2 = 44.7; -log(1/8) = 2.079; no number: 126 log 2
+        assert found.end_loss[[3, 50, 70, 90]] == pytest.approx([1.386, 44.708, 2.079, 87.337], abs=1e-3)
+        assert found.order[:4].tolist() == [90, 50, 70, 3]
+        assert found.tied[[3, 50, 70, 90]].tolist() == [4] * 4
+        assert sorted({*found.tied.tolist()}) == [
+            4,
+            132,
+            134,
+        ]  # of 135 at 30 and at 20 three and one are gone
+        row = next(iter(found.rows()))
+        assert row["tied"] == 4 and row["end_loss"] == found.end_loss[90] and row["lateness"] > 0.99
+        assert not found.too_few_steps and by_hand(with_bad(), BULK).tied.max() == 135
+
+    def test_a_fence_beyond_the_last_step_flags_nothing(self):
+        steps = np.where(np.arange(270) % 2, 20.0, 50.0)  # 50 + 3 * 30 = 140, and 100 is the last
+        steps[7] = NEVER
+        found = by_hand(with_bad(7), steps)
+        assert found.fences == found.late_fences == (140.0,) and found.too_few_steps
+        assert not found.flagged.any() and found.score.auc == 1.0 and found.order[0] == 7
+        assert repr(found) == "Audit(task: too few steps; nothing stands out; AUC 1.000 ± 0.000)"
+        all_fit = by_hand(with_bad(7), np.where(np.isinf(steps), 100, steps))
+        assert all_fit.fences == (140.0,) and not all_fit.late_fences and not all_fit.too_few_steps
+        assert found.to_dict()["too_few_steps"] and found.to_dict()["fences"] == [140.0]
+
+    @pytest.mark.parametrize(("n_never", "too_few"), [(53, False), (54, True)])
+    def test_a_fifth_that_is_never_fit_wants_more_steps(self, n_never, too_few):
+        """A fifth of 270 is 54; the fence, 60, is where it was."""
+        found = by_hand(with_bad(), np.where(np.arange(270) < n_never, NEVER, BULK), BULK)
+        assert found.fences == (60.0, 60.0) and found.too_few_steps is too_few
+
     def test_groups_go_by_their_mappings(self):
         mappings = mappings_of(TASK)
         of = mappings.group_of
@@ -126,7 +163,7 @@ class TestByHand:
 
     def test_the_truth_changes_neither_ranks_nor_flags(self):
         rng = np.random.default_rng(0)
-        steps = rng.choice([*MOMENTS[:4], 100.0, NEVER], 270, p=[0.3, 0.3, 0.2, 0.1, 0.05, 0.05])
+        steps = rng.choice([*MOMENTS[:4], 100.0, NEVER], 270, p=[0.5, 0.3, 0.05, 0.05, 0.05, 0.05])
         one, other = by_hand(with_bad(1, 2), steps), by_hand(with_bad(*range(50, 90)), steps)
         assert one.flagged.sum() > 0 and (one.flagged == other.flagged).all()
         assert (one.lateness == other.lateness).all() and one.score.auc != other.score.auc

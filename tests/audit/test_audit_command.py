@@ -31,7 +31,9 @@ def test_a_file_is_ranked_and_written(dataset, tmp_path):
 def test_json_is_one_object_and_the_papers_task_the_default():
     content = json.loads(run(*FAST, "--json").stdout)
     assert content["model"]["gamma"] == 0.8 and content["train"]["steps"] == 3 and content["fit"] == 0.5
-    assert json.loads(run(*FAST, "--json", "--fit", 0.2).stdout)["fit"] == 0.2
+    assert content["train"]["device"] == "auto"
+    content = json.loads(run(*FAST, "--json", "--fit", 0.2, "--device", "cpu").stdout)
+    assert content["fit"] == 0.2 and content["train"]["device"] == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,7 @@ def test_json_is_one_object_and_the_papers_task_the_default():
         (["--plot", "no/such/folder/x.html"], "--plot must be in a folder that exists"),
         (["--fit", 2], "fit must be"),
         (["--steps", 0], "steps must be an integer >= 1"),
+        (["--device", "tpu"], "device must be auto, cpu, cuda or cuda:N"),
     ],
 )
 def test_errors_are_one_line(arguments, message):

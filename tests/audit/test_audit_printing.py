@@ -79,6 +79,28 @@ def test_models_that_have_not_fit_rank_nothing(printed):
     assert "1 of 2 models have not fit their data and do not count" in words
 
 
+def test_too_few_steps_are_said_first(printed):
+    wide = np.where(np.arange(1280) % 2, 20.0, 50.0)  # the fence is 140, the last step 100
+    wide[:47] = NEVER
+    text, words = printed(found(wide, late(slice(0, 47))), top=3)
+    assert text.splitlines()[1].startswith(
+        "The steps are too few: 47 of 1,280 mappings were never fit by some"
+    )
+    assert "1 of 2 fences lie beyond the last step (at 140) and flag nothing. Take more than 100." in words
+    assert "Nothing is flagged. Fit later than step 60 (a fence" in words
+    _, words = printed(found(late(slice(0, 256)), late(slice(0, 256))))
+    assert "few: 256 of 1,280 mappings were never fit by some model. Take more than 100. 256 of" in words
+
+
+def test_ties_are_counted_and_ordered_by_the_loss(printed):
+    audit = found(late([5, 6, 7]), late([5, 6, 7]))
+    audit.right[:, -1, [5, 6, 7]] = 0.25, 0.125, 0.5**10
+    text, words = printed(audit, top=2)
+    assert "the latest 2 of 1,280 mappings (1 to 3 are equally late: by their loss at the end)" in words
+    assert "never │ 6.93" in " ".join(text.split()) and "never, never" not in text and "1.39" not in text
+    assert "equally late" not in printed(found(late([5])), top=1)[1]
+
+
 def test_without_a_truth_there_is_no_score(printed):
     text, words = printed(found(late([5]), known=False))
     assert "AUC" not in text and "violate" not in text and "1 of 1,280 mappings stand out" in words
@@ -86,7 +108,7 @@ def test_without_a_truth_there_is_no_score(printed):
 
 def test_many_seeds_are_a_middle_and_a_range(printed):
     text, _ = printed(found(*[late([5], step) for step in (70, 80, 90, 100)], late([5])), top=1)
-    assert "85 (70 to 100)" in text and "never in 1" in " ".join(text.split())
+    assert "│ 85 " in text and "(70-100)" in text and "never in 1" in " ".join(text.split())
 
 
 def test_json_is_one_object_on_one_line(capsys):

@@ -78,15 +78,20 @@ class TestFence:
 
     def test_what_stands_out_is_beyond_it_in_most_runs(self):
         steps = np.array([[100.0, 900, 900, NEVER], [100, 100, 900, NEVER], [100, 100, 900, 100]])
-        assert stand_out(steps, [500, 500, 500]).tolist() == [False, False, True, True]
-        assert stand_out(steps, [500, None, None]).tolist() == [False, True, True, True]
-        assert stand_out(steps, [None, None, None]).tolist() == [False] * 4
-        assert stand_out(steps[:2], [500, 500]).tolist() == [
+        assert stand_out(steps, [500, 500, 500], 1000).tolist() == [False, False, True, True]
+        assert stand_out(steps, [500, None, None], 1000).tolist() == [False, True, True, True]
+        assert stand_out(steps, [None, None, None], 1000).tolist() == [False] * 4
+        assert stand_out(steps[:2], [500, 500], 1000).tolist() == [
             False,
             False,
             True,
             True,
-        ]  # one of two is no most
+        ]  # 1 of 2: not most
+
+    def test_nothing_stands_out_where_the_run_ends_before_the_fence(self):
+        never = np.full((3, 1), NEVER)  # it may be fit at step 1,001, before the fence
+        assert stand_out(never, [1000, 1000, 1001], 1000).tolist() == [True]
+        assert stand_out(never, [1000, 1001, 1001], 1000).tolist() == [False]
 
 
 class TestScore:

@@ -1,18 +1,17 @@
-"""Pages that the tests of the report look at, each written once."""
+"""Pages that the tests of the report look at, each written once; ours is imported as in `../conftest.py`."""
 
 import dataclasses
 import os
 
 import pytest
 from filelock import FileLock
-from known_verdicts import HOSTILE, bare_verdict, whole_verdict
 from quick_tsne import quick_tsne
-
-from anchorlens.show import write_report
 
 
 def hostile_verdict():
     """One whose every string is markup."""
+    from known_verdicts import HOSTILE, whole_verdict
+
     verdict = whole_verdict(HOSTILE)
     evidence = dataclasses.replace(
         verdict.mechanism.evidence[0], reading=HOSTILE, meaning=HOSTILE, vote=HOSTILE
@@ -40,12 +39,17 @@ def written_once(tmp_path_factory, name, write):
 @pytest.fixture(scope="session")
 def one(tmp_path_factory):
     """The page of one verdict with everything there is."""
+    from known_verdicts import whole_verdict
+
     return written_once(tmp_path_factory, "one", lambda path: whole_verdict().report(path))
 
 
 @pytest.fixture(scope="session")
 def several(tmp_path_factory):
     """The page of two: one full of markup, one with nothing but a model."""
+    from known_verdicts import bare_verdict
+
+    from anchorlens.show import write_report
 
     def write(path):
         write_report([hostile_verdict(), bare_verdict()], path)

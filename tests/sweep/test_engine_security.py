@@ -175,6 +175,12 @@ class TestArguments:
             "the certificate of the client", "tls://127.0.0.1:1", security=Security(tls_ca_file=path)
         )
 
+    def test_a_pipe_is_no_certificate_and_nobody_waits_for_it(self, tmp_path):
+        os.mkfifo(tmp_path / "a.pem")
+        path = str(tmp_path / "a.pem")
+        bad = Security(tls_ca_file=path, tls_client_cert=path, tls_client_key=path)
+        self.refused("cannot be used: .*no ordinary file", "tls://127.0.0.1:1", security=bad)
+
     def test_options_go_together(self, files, tmp_path):
         from typer.testing import CliRunner
 

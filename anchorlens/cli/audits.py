@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.options import check_can_write
+from anchorlens.files.container import PICTURES, check_can_write
 from anchorlens.foreign import printable, shown
 
 
@@ -56,7 +56,8 @@ def audit_command(
     from anchorlens.tasks.kinds import task_class
 
     the_papers: Any = task_class()()
-    check_can_write("--plot", plot)
+    if plot is not None:
+        check_can_write(plot, "--plot", PICTURES, (dataset,))
     if seeds > MOST_MODELS:
         raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {shown(seeds)}")
     try:

@@ -34,7 +34,8 @@ from anchorlens import (
 )
 from anchorlens.audit import audit
 from anchorlens.cli import app
-from anchorlens.files.container import PAGES, PICTURES, SUFFIXES
+from anchorlens.files.container import SUFFIXES
+from anchorlens.files.writing import PAGES, PICTURES
 from anchorlens.probes import stable_rank
 from anchorlens.show import write_diagram, write_report
 from anchorlens.sweep import write_table

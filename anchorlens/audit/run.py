@@ -18,7 +18,7 @@ from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.audit.result import Audit
 from anchorlens.audit.watching import watch
 from anchorlens.configuration import check_number
-from anchorlens.files import container
+from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
@@ -122,7 +122,7 @@ def audit(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in FILES:
-            container.check_can_write(folder / name, "out", (Path(name).suffix,), (mappings.file,))
+            check_can_write(folder / name, "out", (Path(name).suffix,), (mappings.file,))
     runs = [RunConfig(mappings.task, model, replace(train, seed=seed)) for seed in seeds]
     right = watch(mappings, runs, moments, n_draws, workers=workers, progress=progress)
     found = Audit(mappings, right, moments, seeds, n_draws, model, train, fit)
@@ -158,7 +158,7 @@ def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
 
 def _write(found: Audit, folder: Path) -> None:
     values, table, page = (folder / name for name in FILES)
-    with container.atomic_write(values) as file:
+    with atomic_write(values) as file:
         file.write(json.dumps(found.to_dict(), allow_nan=False).encode())
     found.table(table)
     figures.save(found.plot(), page)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.files.container import PICTURES, check_can_write
+from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.foreign import printable, shown
 
 

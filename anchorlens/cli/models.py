@@ -20,7 +20,7 @@ from anchorlens.cli.options import (
 from anchorlens.cli.train_data import moved, training_sets
 from anchorlens.cli.unreadable import reading_checkpoint
 from anchorlens.configuration import check_number
-from anchorlens.files.container import PICTURES, check_can_write
+from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.foreign import read_json, shown
 
 if TYPE_CHECKING:

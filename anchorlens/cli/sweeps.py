@@ -11,7 +11,7 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.options import read_toml, with_field_options
-from anchorlens.files.container import PAGES, check_can_write
+from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.foreign import printable, shown
 from anchorlens.sweep.grids import ALIASES, grid
 

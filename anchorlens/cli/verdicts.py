@@ -26,7 +26,7 @@ from anchorlens.cli.options import (
 from anchorlens.cli.train_data import moved, training_sets
 from anchorlens.cli.unreadable import unreadable_message
 from anchorlens.configuration import check_number
-from anchorlens.files.container import PAGES, check_can_write
+from anchorlens.files.writing import PAGES, check_can_write
 
 
 @one_line_errors

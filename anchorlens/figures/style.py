@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.io import templates
 
 from anchorlens.figures.picture import Picture
-from anchorlens.files.container import PICTURES, atomic_write, check_can_write
+from anchorlens.files.writing import PICTURES, atomic_write, check_can_write
 from anchorlens.foreign import printable
 from anchorlens.views import drawn
 

@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 
-from anchorlens.files.container import atomic_write, check_can_write
+from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.sweep.cells import Cell
 
 SUFFIXES = (".csv", ".parquet")

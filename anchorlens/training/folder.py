@@ -31,6 +31,7 @@ from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
 from anchorlens.files.headers import SENSELESS, cause, check_format
+from anchorlens.files.writing import atomic_write, naming
 from anchorlens.foreign import LONGEST, MOST_DIGITS, ordinary_file, read_bytes, read_json, shown
 from anchorlens.runs.identity import execution_fields, identity, places, state_id_of_before
 from anchorlens.runs.run_config import RunConfig
@@ -167,7 +168,7 @@ class RunFolder:
         if is_damaged:
             names = (self.path / f"log.damaged-{n}.jsonl" for n in itertools.count(1))
             old = next(name for name in names if not name.exists())
-            with ordinary_file(path) as (file, _), container.atomic_write(old) as copy:
+            with ordinary_file(path) as (file, _), atomic_write(old) as copy:
                 shutil.copyfileobj(file, copy)
             warnings.warn(
                 f"line {len(lines) + 1} of {path} is damaged; the log goes on from what stands before it, "
@@ -182,7 +183,7 @@ class RunFolder:
     def write_log(self, line: Mapping[str, Any]) -> None:
         """Append one line; it is on its way to the disk when this returns."""
         assert self._log is not None
-        with container.naming(self.path / "log.jsonl"):
+        with naming(self.path / "log.jsonl"):
             self._log.write(json.dumps(line, allow_nan=False) + "\n")
             self._log.flush()
 
@@ -190,13 +191,13 @@ class RunFolder:
         """Close the log and let the folder go."""
         try:
             if self._log is not None:
-                with container.naming(self.path / "log.jsonl"):  # a line may still be on its way
+                with naming(self.path / "log.jsonl"):  # a line may still be on its way
                     self._log.close()
         finally:
             self._lock.release()
 
     def _write_text(self, path: Path, text: str) -> None:
-        with container.atomic_write(path) as file:
+        with atomic_write(path) as file:
             file.write(text.encode())
 
 

@@ -10,7 +10,7 @@ from anchorlens_command import call
 from fuzz_output_paths import fuzz
 
 from anchorlens import checkpoints
-from anchorlens.files.container import atomic_write, check_can_write
+from anchorlens.files.writing import atomic_write, check_can_write
 
 GOOD = next(path for path in checkpoints.shipped() if path.stem == "phase3")
 

@@ -66,8 +66,14 @@ def test_a_local_sweep_hears_nobody_without_its_certificate(tmp_path):
         assert executor.submit(os.getpid).result() != os.getpid()
         inside = executor._client.security
         ports = listening() - ports
-        kinds = {port: heard(f"tls://127.0.0.1:{port}", inside) for port in ports}
-        assert {"Scheduler", "Nanny", "Worker"} <= set(kinds.values())
+        kinds = dict.fromkeys(ports)
+
+        def all_have_answered():  # on a busy machine not at once
+            silent = [port for port, kind in kinds.items() if kind is None]
+            kinds.update({port: heard(f"tls://127.0.0.1:{port}", inside) for port in silent})
+            return {"Scheduler", "Nanny", "Worker"} <= set(kinds.values())
+
+        wait_for(all_have_answered)
         stranger = Security.temporary()
         for port, kind in kinds.items():
             if kind is None:  # of pages

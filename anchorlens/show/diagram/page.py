@@ -16,7 +16,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from anchorlens.figures.picture import script_json
-from anchorlens.files.container import PAGES, atomic_write, check_can_write
+from anchorlens.files.writing import PAGES, atomic_write, check_can_write
 from anchorlens.show.diagram import axes
 from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.show.diagram.maps import Map, maps_of

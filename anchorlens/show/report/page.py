@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
-from anchorlens.files.container import PAGES, atomic_write, check_can_write
+from anchorlens.files.writing import PAGES, atomic_write, check_can_write
 from anchorlens.foreign import shown
 from anchorlens.models.config import sizes
 from anchorlens.probes.registry import OF_ANY_NETWORK, PROBES, checked_probes, needs_task

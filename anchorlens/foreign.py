@@ -8,6 +8,7 @@ pipe that never ends, brackets nested a million deep. Whatever of it is shown go
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -50,6 +51,9 @@ def printable(text: object, most: int | None = LONGEST) -> str:
 _BETWEEN_DOTTED_KEYS = re.compile(r"[=,\n]")
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
 class _Repr(reprlib.Repr):
     """As `repr`, but never long."""
 
@@ -59,6 +63,10 @@ class _Repr(reprlib.Repr):
         self.maxtuple = self.maxlist = self.maxdict = self.maxset = self.maxfrozenset = 20
         self.maxstring = self.maxother = LONGEST
         self.maxlong = MOST_DIGITS + 10
+
+    def repr_instance(self, x: object, level: int) -> str:
+        """Without the address that Python gives by default, which means nothing to a reader."""
+        return _ADDRESS.sub("", super().repr_instance(x, level))
 
     def repr_int(self, x: int, level: int) -> str:
         """Python refuses to write integers of thousands of digits."""
@@ -82,6 +90,8 @@ def shown(value: object) -> str:
 def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]]:
     """An ordinary file, open for reading, and its size in bytes; nothing is ever waited for.
 
+    Nothing is read of a file whose size is 0: those of /proc that hold something all the same may wait.
+
     Raises:
         ValueError: a pipe or a device.
         OSError: it cannot be read.
@@ -90,7 +100,7 @@ def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         _check_ordinary(status, path)
-        yield file, status.st_size
+        yield (file if status.st_size else io.BytesIO()), status.st_size
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
@@ -101,7 +111,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
         OSError: it cannot be read.
     """
     with ordinary_file(path) as (file, size):
-        data = b"" if size > most else file.read(size + 1)
+        data = b"" if size > most else file.read(size + 1) or b""  # None where it answers "not now"
     if max(size, len(data)) > most:
         raise ValueError(f"must have at most {most:,} bytes, got {max(size, len(data)):,}")
     return data

@@ -102,5 +102,22 @@ def test_only_ordinary_files_of_bounded_size_are_read(tmp_path):
         read_bytes(tmp_path)
     with pytest.raises(OSError, match="No such file"):
         read_bytes(tmp_path / "none")
-    with pytest.raises(ValueError, match="at most 10 bytes, got 11"):  # it says that it has no bytes
-        read_bytes("/proc/self/maps", 10)
+
+
+def test_nothing_is_read_of_a_file_that_says_it_is_empty():
+    """/proc/kmsg, /proc/PID/mem: such files may wait for more, or answer "not now"."""
+    for path in ("/proc/self/maps", "/proc/kmsg"):
+        if os.path.exists(path) and os.access(path, os.R_OK):
+            assert read_bytes(path) == b""
+
+
+def test_no_object_is_shown_with_its_address():
+    class Thing:
+        pass
+
+    def function():
+        pass
+
+    for value in (Thing(), function, [Thing(), {"a": function}], test_printable_is_one_harmless_line):
+        assert " at 0x" not in shown(value) and ("Thing" in shown(value) or "function" in shown(value))
+    assert shown("a at 0x7f") == "'a at 0x7f'"

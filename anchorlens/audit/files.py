@@ -8,6 +8,7 @@ import os
 import re
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     """
     path = Path(path)
     if path.suffix.lower() == ".csv":
-        return read_csv(path)
+        return replace(read_csv(path), file=path)
     if path.suffix.lower() != ".toml":
         raise ValueError(
             f"a dataset must be a .csv of mappings or a .toml with a task, got {shown(str(path))}"
@@ -63,7 +64,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
             f"{path}: must hold the table [task] alone, got {found}; the model is the audit's own"
         )
     try:
-        return mappings_of(AnchorTask.from_dict(content["task"]), path.name)
+        return replace(mappings_of(AnchorTask.from_dict(content["task"]), path.name), file=path)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

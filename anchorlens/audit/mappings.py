@@ -14,6 +14,8 @@ from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jaxtyping import Bool, Int
 
 MOST_CELLS = 5_000_000
@@ -44,6 +46,8 @@ class Mappings:
     """Every trained (chain, key, position) in the tokens of `task`, mapping by mapping."""
     first_trial: Int[np.ndarray, " mapping"]
     """Where the trials of each mapping begin in `trials`."""
+    file: Path | None = None
+    """Where they were read."""
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +16,8 @@ import numpy as np
 from anchorlens.audit.lateness import FIT, Score, fence, fit_steps, lateness, ranks, score, stand_out
 from anchorlens.audit.mappings import Mappings
 from anchorlens.configuration import documented
-from anchorlens.files import container
 from anchorlens.files.checkpoint import library_versions
+from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.views import drawn
@@ -239,15 +238,17 @@ class Audit:
         """Write a CSV with a row for each mapping, the latest first (`rows`); None is an empty field.
 
         Raises:
+            ValueError: the path does not end in .csv, no such folder, or what is there is no ordinary file.
             OSError: the disk refuses; a file that was there before is untouched.
         """
+        path = check_can_write(path, "a table's name", (".csv",))
         text = io.StringIO(newline="")
         rows = list(self.rows())
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow({k: int(v) if isinstance(v, bool) else v for k, v in row.items()})
-        with container.atomic_write(Path(path)) as file:
+        with atomic_write(path) as file:
             file.write(text.getvalue().encode())
 
     def plot(self) -> go.Figure:

@@ -18,7 +18,7 @@ from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.audit.result import Audit
 from anchorlens.audit.watching import watch
 from anchorlens.configuration import check_number
-from anchorlens.files import container
+from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
@@ -36,6 +36,8 @@ MOST_ASKED = 10_000_000
 """Draws times mappings, so that the questions stay in memory."""
 MOST_ANSWERS = 200_000_000
 """Models times moments times mappings, so that they stay in memory."""
+FILES = ("audit.json", "mappings.csv", "audit.html")
+"""What is written into a folder."""
 
 
 def audit(
@@ -79,7 +81,8 @@ def audit(
         Fit steps, ranks, flags and, where the truth is known, AUC with its standard error.
 
     Raises:
-        ValueError: an unusable dataset or option, or a recipe that stops early.
+        ValueError: an unusable dataset or option, a recipe that stops early, or a file of that folder that is
+            no ordinary one or is the dataset.
         TrainingDiverged: a loss became NaN or infinite.
         OSError: a file cannot be read or written.
 
@@ -118,6 +121,8 @@ def audit(
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            check_can_write(folder / name, "out", (Path(name).suffix,), (mappings.file,))
     runs = [RunConfig(mappings.task, model, replace(train, seed=seed)) for seed in seeds]
     right = watch(mappings, runs, moments, n_draws, workers=workers, progress=progress)
     found = Audit(mappings, right, moments, seeds, n_draws, model, train, fit)
@@ -152,7 +157,8 @@ def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
 
 
 def _write(found: Audit, folder: Path) -> None:
-    with container.atomic_write(folder / "audit.json") as file:
+    values, table, page = (folder / name for name in FILES)
+    with atomic_write(values) as file:
         file.write(json.dumps(found.to_dict(), allow_nan=False).encode())
-    found.table(folder / "mappings.csv")
-    figures.save(found.plot(), folder / "audit.html")
+    found.table(table)
+    figures.save(found.plot(), page)

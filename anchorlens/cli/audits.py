@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.options import check_can_write
+from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.foreign import printable, shown
 
 
@@ -58,8 +58,9 @@ def audit_command(
     from anchorlens.training.numerics import choose_device
 
     the_papers: Any = task_class()()
-    check_can_write("--plot", plot)
     choose_device(device)
+    if plot is not None:
+        check_can_write(plot, "--plot", PICTURES, (dataset,))
     if seeds > MOST_MODELS:
         raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {shown(seeds)}")
     try:

@@ -51,7 +51,8 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             code = EXIT_CHECKPOINT if type(error).__name__ == "CheckpointError" else EXIT_USAGE
             fail(str(error), code)
         except OSError as error:
-            fail(f"{error.filename or 'file'}: {error.strerror or error}", EXIT_FAILED)
+            cause = str(error.strerror or error) or type(error).__name__
+            fail(f"{error.filename}: {cause}" if error.filename else cause, EXIT_FAILED)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise

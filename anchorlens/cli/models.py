@@ -15,12 +15,12 @@ from anchorlens.cli.options import (
     OwnProbes,
     TaskFiles,
     TrainData,
-    check_can_write,
     check_config,
 )
 from anchorlens.cli.train_data import moved, training_sets
 from anchorlens.cli.unreadable import reading_checkpoint
 from anchorlens.configuration import check_number
+from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.foreign import read_json, shown
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def probe_command(
         return
     if name is None or checkpoint is None:
         raise ValueError("name a probe and a checkpoint, or ask for --list")
-    check_can_write("--plot", plot)
+    if plot is not None:
+        check_can_write(plot, "--plot", PICTURES, (checkpoint, initial, config, *(own or ())))
     check_config(config)
     try:
         chosen, why = read_json(options), ""

@@ -207,26 +207,3 @@ def _content(path: Path, called: str, advice: str = "") -> bytes:
         raise ValueError(f"{called}: {printable(error.strerror)}{advice}") from None
     except ValueError as error:
         raise ValueError(f"{called}: {error}") from None
-
-
-def check_can_write(option: str, path: Path | None) -> None:
-    """Check, before anything is computed, that a file can be written there.
-
-    Raises:
-        ValueError: there is no such folder, it may not be written to, or the path is that of a folder.
-    """
-    if path is None:
-        return
-    try:
-        there, is_folder = path.parent.is_dir(), path.is_dir()
-    except (OSError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or error
-        raise ValueError(f"{option} {printable(path)}: {printable(cause)}; give another file") from None
-    if not there:
-        parent = printable(path.parent)
-        raise ValueError(
-            f"{option} must be in a folder that exists, got {printable(path)}; make {parent} first"
-        )
-    if is_folder or not os.access(path.parent, os.W_OK | os.X_OK):
-        cause = "it is a folder" if is_folder else f"{printable(path.parent)} may not be written to"
-        raise ValueError(f"{option} {printable(path)} cannot be written: {cause}; give another file")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
-from anchorlens.cli.options import check_can_write, read_toml, with_field_options
+from anchorlens.cli.options import read_toml, with_field_options
+from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.foreign import printable, shown
 from anchorlens.sweep.grids import ALIASES, grid
 
@@ -157,14 +158,15 @@ def diagram_command(
 ) -> None:
     """Draw the maps of a sweep: one self-contained page, on which a cell opens its report."""
     from anchorlens.show.diagram.page import write_diagram
-    from anchorlens.sweep.table import check_table_path, write_table
+    from anchorlens.sweep.table import SUFFIXES, write_table
 
-    if table is not None:
-        check_table_path(table)
-    check_can_write("--table", table)
-    check_can_write("--out", out)
-    result = _opened(sweep)
     page = out or sweep / "diagram.html"
+    if table is not None:
+        check_can_write(table, "--table", SUFFIXES)
+    if out is not None:
+        check_can_write(out, "--out", PAGES)
+    result = _opened(sweep)
+    check_can_write(page, "--out", PAGES)
     write_diagram(result, page, x=x, y=y, reports=reports)
     say(f"the diagram is in {page}")
     if table is not None:

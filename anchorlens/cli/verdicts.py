@@ -20,12 +20,12 @@ from anchorlens.cli.options import (
     OwnProbes,
     TaskFiles,
     TrainData,
-    check_can_write,
     check_config,
 )
 from anchorlens.cli.train_data import moved, training_sets
 from anchorlens.cli.unreadable import unreadable_message
 from anchorlens.configuration import check_number
+from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.runs.memory import is_out_of_memory
 
 
@@ -61,7 +61,9 @@ def classify_command(
     1 memorises, 2 generalises in distribution, 3 composes rules. One that cannot be read does not stop the
     others; the exit code is then 3.
     """
-    check_can_write("--report", report)
+    if report is not None:
+        inputs = (*checkpoints, config, train_data, *(own or ()), *(data or ()))
+        check_can_write(report, "--report", PAGES, inputs)
     check_config(config)
     check_number("--seed", seed, minimum=0, integer=True)
     if own and report is None:
@@ -120,7 +122,7 @@ def demo_command(
 ) -> None:
     """Classify four small checkpoints, one of each phase, and write the report about them."""
     out.mkdir(parents=True, exist_ok=True)
-    page = out / "report.html"
+    page = check_can_write(out / "report.html", "the page", PAGES)
     first, takes = "", "about a minute"
     if train:
         first, takes = f"training four small models into {out}, then ", "minutes"

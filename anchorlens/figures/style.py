@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.io import templates
 
 from anchorlens.figures.picture import Picture
-from anchorlens.files.container import atomic_write
+from anchorlens.files.writing import PICTURES, atomic_write, check_can_write
 from anchorlens.foreign import printable
 from anchorlens.views import drawn
 
@@ -114,17 +114,15 @@ def save(figure: go.Figure, path: Path) -> None:
     """Write a picture: .html, interactive and self-contained (no network), or .png, .svg or .pdf.
 
     Raises:
-        ValueError: no such folder, another suffix, or no kaleido or browser to draw a still picture with.
+        ValueError: no such folder, another suffix, what is there is no ordinary file, or no kaleido or
+            browser to draw a still picture with.
         OSError: the disk refuses; a file that was there before is untouched.
     """
-    if not path.parent.is_dir():
-        raise ValueError(f"the folder of {str(path)!r} must exist; make it first")
+    path = check_can_write(path, "a picture's name", PICTURES)
     if path.suffix == ".html":
         with atomic_write(path) as file:
             file.write(drawn("picture_page")(figure).encode())
         return
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"a picture must end in .html, .png, .svg or .pdf, got {str(path)!r}")
     try:
         data = figure.to_image(path.suffix[1:], scale=2)
     except Exception as error:  # kaleido's, plotly's and the browser's have no common class

@@ -11,13 +11,12 @@ import hashlib
 import io
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
+from anchorlens.files.writing import atomic_write, check_suffix
 from anchorlens.foreign import ordinary_file, printable, read_json, shown
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it
@@ -58,55 +57,6 @@ def readable(path: str | os.PathLike[str]) -> Iterator[None]:
         raise CheckpointError(path, "cannot be read: no file's name has a null character") from None
 
 
-def check_suffix(path: str | os.PathLike[str]) -> Path:
-    """The path, if its suffix is one of ours.
-
-    Raises:
-        ValueError: another suffix.
-    """
-    path = Path(path)
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"a checkpoint's name must end in .pt or .safetensors, got {path.name!r}")
-    return path
-
-
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Have an error of the disk name the file that was asked for, which Python's own often leave out."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-@contextlib.contextmanager
-def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that appears under its name whole or not at all, also when the process is killed.
-
-    Raises:
-        OSError: the disk refuses (it is full, ...); the error names the file, and one that was there before
-            is untouched.
-    """
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with naming(path):
-            with unfinished.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """Write a header and tensors to `path` atomically, in the format its suffix names.
 
@@ -117,7 +67,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
     import safetensors.torch
     import torch
 
-    path = check_suffix(path)
+    path = check_suffix(path, "a checkpoint's name", SUFFIXES)
     try:
         text = json.dumps(header, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -162,9 +112,9 @@ def contents(path: str | os.PathLike[str]) -> Contents:
     with readable(path):
         try:
             with ordinary_file(path) as (file, size):
-                _check_start(file.read(_START), size)
+                _check_start(file.read(_START) or b"", size)
                 file.seek(0)
-                data = file.read(size)
+                data = file.read(size) or b""
             values = _values(data)
         except ValueError as error:
             raise CheckpointError(path, _first_line(error)) from None

@@ -12,6 +12,7 @@ from anchorlens.configuration import documented
 from anchorlens.figures import complete, in_words
 from anchorlens.figures.side_by_side import distinct, side_by_side
 from anchorlens.files.checkpoint import Checkpoint, origin
+from anchorlens.foreign import shown
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
 from anchorlens.training.numerics import choose_device
@@ -84,14 +85,14 @@ def compare(
         ('gamma 0.3, step 0', 'gamma 0.7, step 0')
     """
     if isinstance(checkpoints, str | Checkpoint) or not isinstance(checkpoints, Sequence) or not checkpoints:
-        raise ValueError(f"checkpoints must be a list of one or more, got {checkpoints!r}")
+        raise ValueError(f"checkpoints must be a list of one or more, got {shown(checkpoints)}")
     for checkpoint in checkpoints:
         if not isinstance(checkpoint, Checkpoint):
             raise ValueError(
                 f"a checkpoint must be what load_checkpoint gives, got {type(checkpoint).__name__}"
             )
     if not isinstance(probe, str) and not callable(probe):
-        raise ValueError(f"probe must be a probe or its name, got {probe!r}")
+        raise ValueError(f"probe must be a probe or its name, got {shown(probe)}")
     names = tuple(_label(checkpoint) for checkpoint in checkpoints) if labels is None else tuple(labels)
     if len(names) != len(checkpoints):
         raise ValueError(f"labels must be {len(checkpoints)}, one for each checkpoint, got {len(names)}")

@@ -11,6 +11,7 @@ import torch
 
 from anchorlens.configuration import documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
+from anchorlens.foreign import shown
 from anchorlens.models.hooks import after_attention
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
@@ -178,7 +179,7 @@ def fusion_similarity(
     except (TypeError, ValueError):
         chains = []
     if not chains:
-        raise ValueError(f"comparisons must be pairs of anchor pairs, got {comparisons!r}")
+        raise ValueError(f"comparisons must be pairs of anchor pairs, got {shown(comparisons)}")
     chains = [tuple(whole_numbers("a compared pair", pair)) for pair in chains]
     different = list(dict.fromkeys(chains))
     rows = [chain for chain in different for _ in chosen]

@@ -11,6 +11,7 @@ import torch
 
 from anchorlens.configuration import check_choice, documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
+from anchorlens.foreign import shown
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
@@ -187,7 +188,7 @@ def mask_second_anchor(
     anchors = list(task.anchors)
     second = anchors[1] if second_anchor is None else second_anchor
     if isinstance(second, bool) or second not in anchors:
-        raise ValueError(f"second_anchor must be one of the anchors {anchors}, got {second!r}")
+        raise ValueError(f"second_anchor must be one of the anchors {anchors}, got {shown(second)}")
     position = checked_position(task, key_position)
     masked = list(range(position + 2, position + 1 + task.chain_length))
     if masked[-1] == task.seq_len - 1:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anchorlens.foreign import printable
+from anchorlens.foreign import printable, read_bytes
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
 
@@ -124,7 +124,7 @@ def _run(file: Path, name: str) -> ModuleType:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     try:
-        exec(compile(file.read_bytes(), file, "exec"), vars(module))
+        exec(compile(read_bytes(file), file, "exec"), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         syntax = isinstance(error, SyntaxError) and error.filename == str(file)

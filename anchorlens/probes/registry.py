@@ -109,7 +109,7 @@ def checked_probes(probes: Any) -> tuple[Callable[..., ProbeResult], ...]:
     for probe in chosen:
         name = getattr(probe, "__name__", None)
         if not callable(probe) or name is None:
-            raise ValueError(f"a probe must be a function, or the name of a shipped one, got {probe!r}")
+            raise ValueError(f"a probe must be a function, or the name of a shipped one, got {shown(probe)}")
         if name in names:
             raise ValueError(f"probes must have a name each, got {name} twice; rename your own function")
         names.add(name)

@@ -197,7 +197,8 @@ class SweepResult:
             **options: `x`, `y`, `reports` and `progress` of `anchorlens.show.write_diagram`.
 
         Raises:
-            ValueError: no cell, no such field, another suffix, or no such folder.
+            ValueError: no cell, no such field, another suffix, no such folder, or what is there is no
+                ordinary file.
             OSError: the disk refuses; a file that was there before is untouched.
         """
         drawn("write_diagram")(self, path, **options)
@@ -209,7 +210,7 @@ class SweepResult:
             path: `.csv` or `.parquet`; a file that is there is replaced.
 
         Raises:
-            ValueError: another suffix, no such folder, or no cell.
+            ValueError: another suffix, no such folder, no cell, or what is there is no ordinary file.
             OSError: the disk refuses; a file that was there before is untouched.
         """
         from anchorlens.sweep import write_table

@@ -21,6 +21,7 @@ import torch
 from dask import config
 from distributed import LocalCluster, Security, WorkerPlugin
 
+from anchorlens.foreign import ordinary_file
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.shared.scratch import scratch_folder
 from anchorlens.training.child_processes import safe_children
@@ -80,8 +81,9 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
             )
         except RuntimeError as error:
             raise NotStarted(
-                f"the processes of the engine 'local' did not start ({error}). They import the script that "
-                "called: put the call under `if __name__ == '__main__':`, or take the engine 'serial'"
+                f"the processes of the engine 'local' did not start ({error}); if one was killed, the same "
+                "command continues, and the engine 'serial' needs none; they import the script that called, "
+                "if it is one: put the call under `if __name__ == '__main__':`"
             ) from error
         if one_each:
             cluster.get_client().register_plugin(OneGPU(n_gpus))
@@ -200,8 +202,13 @@ def check_usable(security: Security | None, address: str) -> None:
         if not _has_files(security, role):
             raise ValueError(f"security must have a ca_file and the certificate of the {role}")
         try:
+            for name in ("ca_file", "cert", "key"):
+                given = security.get_tls_config_for_role(role)[name]
+                if given and "\n" not in given:  # no text of a certificate
+                    with ordinary_file(given):  # Python's ssl would wait for a pipe
+                        pass
             security.get_connection_args(role)
-        except OSError as error:  # ssl.SSLError is one
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise ValueError(f"the TLS files cannot be used: {error}; PEM files were expected") from None
 
 

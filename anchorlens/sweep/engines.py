@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_number
+from anchorlens.foreign import read_bytes, read_json
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import MOST_WORKERS
@@ -144,7 +144,7 @@ class Engine:
 def _address_in(path: str) -> str:
     """The address that a scheduler file names."""
     try:
-        return str(json.loads(Path(path).read_text())["address"])
+        return str(read_json(read_bytes(path))["address"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is no scheduler file: JSON with the field address was expected") from None
 

@@ -21,8 +21,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchorlens.files.container import CheckpointError, atomic_write, readable
+from anchorlens.files.container import CheckpointError, readable
 from anchorlens.files.headers import SENSELESS, cause, check_format
+from anchorlens.files.writing import atomic_write
 from anchorlens.foreign import MOST_BYTES, MOST_VALUES, printable, read_bytes, read_json, shown
 from anchorlens.runs.identity import cell_id_of_before, same_value
 from anchorlens.runs.run_config import RunConfig

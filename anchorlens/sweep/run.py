@@ -110,15 +110,18 @@ class _Driver:
                 runs = [run for _, run in missing]
                 with self.engine.executor(runs, self.folder.unfinished("").resolve()) as executor:
                     self._give_out(executor, missing)
-            except (BrokenExecutor, CancelledError) as error:
+            except (BrokenExecutor, CancelledError, TimeoutError) as error:
+                if getattr(error, "errno", None) is not None:
+                    raise  # the disk's
                 broken = error
             n_before, missing = len(missing), self._missing()
             if broken is not None:
                 n_breaks = 1 if len(missing) < n_before else n_breaks + 1
                 if n_breaks > BREAKS:
+                    why = str(broken) or type(broken).__name__
                     raise EngineError(
-                        f"the engine {self.engine.name!r} broke {n_breaks} times in a row ({broken}); what "
-                        "is finished is kept, the same command continues"
+                        f"the engine {self.engine.name!r} broke {n_breaks} times in a row ({why}); what is "
+                        "finished is kept, the same command continues"
                     ) from broken
                 time.sleep(PAUSE_SECONDS)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 
-from anchorlens.files.container import atomic_write
+from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.sweep.cells import Cell
 
 SUFFIXES = (".csv", ".parquet")
@@ -22,40 +22,27 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
     """Write one row for each cell, with everything that `Cell.row` gives.
 
     A column is there if any cell has it; what a cell has not is empty. Lists and tables (the anchors, the
-    unseen pairs) are JSON text.
+    unseen pairs) are JSON text. In CSV an apostrophe stands before a text that a spreadsheet would take for
+    a formula.
 
     Args:
         cells: of a sweep; a `SweepResult` will do.
         path: `.csv` or `.parquet`; a file that is there is replaced.
 
     Raises:
-        ValueError: another suffix, no such folder, or no cell.
+        ValueError: another suffix, no such folder, no cell, or what is there is no ordinary file.
         OSError: the disk refuses; a file that was there before is untouched.
 
     Example:
         >>> write_table(open_sweep("sweeps/a"), "cells.parquet")  # doctest: +SKIP
     """
-    path = check_table_path(path)
+    path = check_can_write(path, "a table's name", SUFFIXES)
     table = _table([cell.row() for cell in cells])
     with atomic_write(path) as file:
         if path.suffix == ".csv":
-            pyarrow.csv.write_csv(table, file)
+            pyarrow.csv.write_csv(_without_formulas(table), file)
         else:
             pyarrow.parquet.write_table(table, file)
-
-
-def check_table_path(path: str | os.PathLike[str]) -> Path:
-    """The path, if a table can be written there.
-
-    Raises:
-        ValueError: another suffix, or no such folder.
-    """
-    path = Path(path)
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"a table's name must end in .csv or .parquet, got {path.name!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"the folder of {str(path)!r} must exist; make it first")
-    return path
 
 
 def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
@@ -63,6 +50,30 @@ def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
         raise ValueError("a table must have at least one cell, got none")
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pyarrow.table({name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def _without_formulas(table: pyarrow.Table) -> pyarrow.Table:
+    """A table in whose texts, and names, no spreadsheet sees a formula."""
+    columns = [
+        pyarrow.array([text and _no_formula(text) for text in column.to_pylist()], pyarrow.string())
+        if column.type == pyarrow.string()
+        else column
+        for column in table.columns
+    ]
+    return pyarrow.table(columns, names=[_no_formula(name) for name in table.column_names])
+
+
+def _no_formula(text: str) -> str:
+    """The text behind an apostrophe, where a spreadsheet would take it for a formula.
+
+    >>> _no_formula("=HYPERLINK(1)"), _no_formula("-1"), _no_formula("a=b")
+    ("'=HYPERLINK(1)", '-1', 'a=b')
+    """
+    return f"'{text}" if text.startswith(_STARTS_OF_FORMULAS) and not _NUMBER.fullmatch(text) else text
+
+
+_STARTS_OF_FORMULAS = tuple("=+-@\t\r\n＝＋－＠")
+_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
 
 
 def _column(values: list[Any]) -> pyarrow.Array:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from anchorlens.configuration import check_number, documented, number
+from anchorlens.foreign import shown
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import Asker
@@ -152,7 +153,7 @@ class AdditionTask(TaskConfig):
             ValueError: an unknown split.
         """
         if split not in _SPLITS:
-            raise ValueError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
+            raise ValueError(f"split must be one of {', '.join(_SPLITS)}, got {shown(split)}")
         return self._sums[split]
 
     @property

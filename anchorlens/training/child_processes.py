@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor
 
@@ -87,7 +88,29 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
                 f"a worker process was killed (by hand, or for want of memory: try fewer workers){advice}"
             ) from error
         finally:
+            _replace_killed_tracker()
             executor.shutdown(kill_workers=True)
+
+
+def _replace_killed_tracker() -> None:
+    """Start loky's process that looks after semaphores anew, if it was killed, without an stderr.
+
+    It would print a traceback for each semaphore that it does not know; they are removed all the same.
+    """
+    from loky.backend import resource_tracker
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", "resource_tracker: process died", UserWarning)
+        try:
+            kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        except OSError:  # it is closed: nothing is printed
+            return
+        stack.callback(os.close, kept)
+        stack.callback(os.close, null)
+        os.dup2(null, 2)  # which it inherits
+        stack.callback(os.dup2, kept, 2)
+        resource_tracker.ensure_running()
 
 
 def end_with_parent(parent: int) -> None:

@@ -13,9 +13,12 @@ Every file but the log appears atomically; the log is cut back to the state's st
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
+import shutil
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -28,6 +31,7 @@ from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
 from anchorlens.files.headers import SENSELESS, cause, check_format
+from anchorlens.files.writing import atomic_write, naming
 from anchorlens.foreign import LONGEST, MOST_DIGITS, ordinary_file, read_bytes, read_json, shown
 from anchorlens.runs.identity import execution_fields, identity, places, state_id_of_before
 from anchorlens.runs.run_config import RunConfig
@@ -155,9 +159,23 @@ class RunFolder:
         return identity(self._run) == identity(RunConfig(checkpoint.task, checkpoint.model, checkpoint.train))
 
     def open_log(self, step: int) -> list[dict[str, Any]]:
-        """Cut the log back to the lines up to `step`, open it for more, and return those lines."""
+        """Cut the log back to the lines up to `step`, open it for more, and return those lines.
+
+        One that is damaged, and not only cut off at its end, is kept under another name; a warning says so.
+        """
         path = self.path / "log.jsonl"
-        kept = [line for line in read_log(path) if line["step"] <= step]
+        lines, is_damaged = _lines_of_log(path)
+        if is_damaged:
+            names = (self.path / f"log.damaged-{n}.jsonl" for n in itertools.count(1))
+            old = next(name for name in names if not name.exists())
+            with ordinary_file(path) as (file, _), atomic_write(old) as copy:
+                shutil.copyfileobj(file, copy)
+            warnings.warn(
+                f"line {len(lines) + 1} of {path} is damaged; the log goes on from what stands before it, "
+                f"and the whole of it as it was is in {old}",
+                stacklevel=10,
+            )
+        kept = [line for line in lines if line["step"] <= step]
         self._write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
         self._log = path.open("a", encoding="utf-8")
         return kept
@@ -165,7 +183,7 @@ class RunFolder:
     def write_log(self, line: Mapping[str, Any]) -> None:
         """Append one line; it is on its way to the disk when this returns."""
         assert self._log is not None
-        with container.naming(self.path / "log.jsonl"):
+        with naming(self.path / "log.jsonl"):
             self._log.write(json.dumps(line, allow_nan=False) + "\n")
             self._log.flush()
 
@@ -173,13 +191,13 @@ class RunFolder:
         """Close the log and let the folder go."""
         try:
             if self._log is not None:
-                with container.naming(self.path / "log.jsonl"):  # a line may still be on its way
+                with naming(self.path / "log.jsonl"):  # a line may still be on its way
                     self._log.close()
         finally:
             self._lock.release()
 
     def _write_text(self, path: Path, text: str) -> None:
-        with container.atomic_write(path) as file:
+        with atomic_write(path) as file:
             file.write(text.encode())
 
 
@@ -212,10 +230,14 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         CheckpointError: it is no ordinary file, larger than 256 MiB, of more than 500,000
             lines, or cannot be read.
     """
-    path = Path(path)
+    return _lines_of_log(Path(path))[0]
+
+
+def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
+    """The lines before the first that is damaged, and whether it is more than the cut-off end of the file."""
     lines: list[dict[str, Any]] = []
     if not path.exists():
-        return lines
+        return lines, False
     with container.readable(path):
         try:
             with ordinary_file(path) as (file, size):
@@ -224,13 +246,13 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
                 while text := file.readline(_LONGEST_LINE):
                     line = _log_line(text)
                     if line is None:
-                        break
+                        return lines, text.endswith(b"\n") or file.read(1) != b""
                     if len(lines) == _MOST_LINES:
                         raise ValueError(f"must have at most {_MOST_LINES:,} lines, got more")
                     lines.append(line)
         except ValueError as error:
             raise container.CheckpointError(path, str(error)) from None
-    return lines
+    return lines, False
 
 
 def readable_log(path: Path) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import training_set
+from anchorlens.foreign import shown
 from anchorlens.models.stacked.forward import logits_at_end
 from anchorlens.models.stacked.layout import Layout
 from anchorlens.randomness import generator
@@ -156,7 +157,7 @@ def check_runs(runs: Iterable[RunConfig]) -> list[RunConfig]:
     runs = list(runs)
     for run in runs:
         if not isinstance(run, RunConfig):
-            raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {run!r}")
+            raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {shown(run)}")
         run.model.check_task(run.task)
         if choose_device(run.train.device).type != "cuda" and run.train.matmul == "tf32":
             raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")

@@ -14,6 +14,7 @@ import torch
 
 from anchorlens.configuration import check_number
 from anchorlens.files.checkpoint import training_set
+from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
@@ -147,7 +148,7 @@ def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | N
     listed = [outs] if isinstance(outs, str | os.PathLike) else list(outs)
     folders = [None if out is None else Path(out) for out in listed]
     if isinstance(outs, str | os.PathLike) or len(folders) != n_runs:
-        raise ValueError(f"outs must be a list of {n_runs} folders, one for each run, got {outs!r}")
+        raise ValueError(f"outs must be a list of {n_runs} folders, one for each run, got {shown(outs)}")
     places = [folder.resolve() for folder in folders if folder is not None]
     if len(set(places)) < len(places):
         raise ValueError("outs must be different folders, one for each run, got one of them twice")

@@ -171,12 +171,13 @@ class Verdict:
         """Write the report: one HTML page that needs no network.
 
         Args:
-            path: of the page; a file that is there is replaced.
+            path: of the page, .html; a file that is there is replaced.
             probes: whose pictures it shows; `(*PROBES, my_probe)` adds one of your own.
 
         Raises:
-            ValueError: something else than probes, two of one name, or a verdict that was read back, whose
-                model is not there to be drawn.
+            ValueError: something else than probes, two of one name, a verdict that was read back, whose
+                model is not there to be drawn, or no place for a page: another suffix, no such folder, or
+                what is there is no ordinary file or is the checkpoint.
             OSError: the disk refuses; a file that was there before is untouched.
         """
         drawn("write_report")([self], path, probes=probes)

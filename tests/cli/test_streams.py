@@ -125,12 +125,21 @@ main()
 """
 
 
-def at_import(module, *arguments, what="signal.raise_signal(signal.SIGINT)", **options):
+def python(*arguments, interrupt=signal.SIG_DFL):
+    """A Python that hears Ctrl-C, or ignores it, whatever this process does (`make test &` ignores it)."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, interrupt),
+    )
+
+
+def at_import(module, *arguments, what="signal.raise_signal(signal.SIGINT)", interrupt=signal.SIG_DFL):
     """The command in a process in which something happens when it comes to import a module."""
     code = AT_IMPORT.format(module=module, arguments=list(arguments), what=what)
-    return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, **options
-    )
+    return python("-c", code, interrupt=interrupt)
 
 
 class TestInterruption:
@@ -145,8 +154,8 @@ class TestInterruption:
             "import signal; from anchorlens.cli.interruption import catch_interruptions\n"
             f"catch_interruptions(); {what}\nprint('this was lost')"
         )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT)
-        assert (done.stdout, done.stderr, done.returncode) == (b"", INTERRUPTED, 130)
+        process = python("-c", code)
+        assert (*process.communicate(), process.returncode) == (b"", INTERRUPTED, 130)
 
     def test_whenever_it_comes_there_is_no_traceback(self):
         """From the first moment that is ours to the last, and beyond it."""
@@ -163,9 +172,7 @@ class TestInterruption:
 
     def test_that_is_ignored_stays_ignored(self):
         """As under nohup, or behind `&` in a script."""
-        process = at_import(
-            "typer", "--version", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
-        )
+        process = at_import("typer", "--version", interrupt=signal.SIG_IGN)
         assert (*process.communicate(), process.returncode) == (b"0.1.0\n", b"", 0)
 
     @pytest.mark.slow
@@ -181,8 +188,7 @@ class TestInterruption:
             "--out",
             str(tmp_path / "run"),
         ]
-        command = [sys.executable, "-m", "anchorlens", *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+        process = python("-m", "anchorlens", *arguments)
         while not list((tmp_path / "run").glob("*.jsonl")) and process.poll() is None:
             time.sleep(0.2)
         process.send_signal(signal.SIGINT)

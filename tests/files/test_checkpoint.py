@@ -9,6 +9,7 @@ import torch
 from anchorlens.files import container
 from anchorlens.files.checkpoint import FORMAT, Checkpoint, load_checkpoint, save_checkpoint
 from anchorlens.files.container import CheckpointError
+from anchorlens.files.writing import atomic_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
 from anchorlens.runs.train_config import TrainConfig
@@ -118,7 +119,7 @@ class TestWriting:
 
     def test_a_full_disk_leaves_the_old_file_and_nothing_else(self, path):
         before = path.read_bytes()
-        with pytest.raises(OSError, match="No space left"), container.atomic_write(path) as file:
+        with pytest.raises(OSError, match="No space left"), atomic_write(path) as file:
             file.write(b"half")
             with open("/dev/full", "wb", buffering=0) as full:
                 full.write(b"x")

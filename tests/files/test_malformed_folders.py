@@ -1,5 +1,6 @@
 """Folders of runs and sweeps whose files are anything: one line with the name, and nobody is stopped."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -148,6 +149,32 @@ def test_a_log_ends_where_a_line_is_no_longer_one_of_numbers(tmp_path):
     lines = ['{"step": 1, "loss": 2.0, "id_accuracy": null}', '{"step": 2, "loss": "high"}', '{"step": 3}']
     (tmp_path / "log.jsonl").write_text("\n".join(lines))
     assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [1]
+
+
+GOOD_LINES = [json.dumps({"step": step, "loss": 1.0}) + "\n" for step in range(1, 7)]
+
+
+@pytest.mark.parametrize("damage", ['{"step": 3, "lo\n', "\0" * 70_000, "x" * 70_000 + "\n", "[1]\n"])
+def test_a_damaged_log_is_kept_when_its_run_goes_on(tmp_path, damage):
+    log, whole = tmp_path / "log.jsonl", "".join([*GOOD_LINES[:2], damage, *GOOD_LINES[3:]])
+    for number in (1, 2):
+        kept_as = tmp_path / f"log.damaged-{number}.jsonl"
+        with contextlib.closing(RunFolder(tmp_path, tiny({"seed": [0]})[0], resume=True)) as folder:
+            folder.begin()
+            log.write_text(whole)
+            with pytest.warns(UserWarning, match=f"line 3 of .* as it was is in {kept_as}"):
+                kept = folder.open_log(6)
+        assert [line["step"] for line in kept] == [1, 2] and read_log(log) == kept
+        assert kept_as.read_text() == whole
+
+
+@pytest.mark.parametrize("end", ["", '{"step": 7, "lo', "\0\0\0", '{"step": 7}'])
+def test_a_log_that_a_kill_cut_off_is_not_damaged(tmp_path, end):
+    folder = RunFolder(tmp_path, tiny({"seed": [0]})[0], resume=True)
+    with contextlib.closing(folder):
+        (tmp_path / "log.jsonl").write_text("".join(GOOD_LINES) + end)
+        assert [line["step"] for line in folder.open_log(6)] == [1, 2, 3, 4, 5, 6]
+    assert not list(tmp_path.glob("log.*-*"))
 
 
 def changed(cell, change):

@@ -8,8 +8,9 @@ import torch
 from foreign_checkpoints import write_bare, write_own
 
 from anchorlens.files import container
-from anchorlens.files.container import CheckpointError, atomic_write
+from anchorlens.files.container import CheckpointError
 from anchorlens.files.importers import open_checkpoint
+from anchorlens.files.writing import atomic_write
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from anchorlens_command import call
+from fuzz_command_line import in_time
 
 from anchorlens import checkpoints
 
@@ -75,6 +76,26 @@ def test_another_file_that_cannot_be_read_is_a_usage_error(unreadable, tmp_path)
         ):
             done = run(*arguments)
             assert done.exit_code == 2 and is_one_line(done.stderr), (arguments, done.stderr)
+
+
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="/proc/kmsg is there, and for root alone")
+def test_a_file_of_proc_that_waits_for_more_is_as_an_empty_one(tmp_path):
+    """It claims to be an ordinary file of 0 bytes; whoever reads it waits for the kernel's next message."""
+    for suffix in (".pt", ".toml", ".csv", ".py", ".json", ".txt"):
+        (tmp_path / f"log{suffix}").symlink_to("/proc/kmsg")
+    train = ["train", "--preset", "text", "--dry-run", "--data", tmp_path / "log.txt"]
+    for arguments in (
+        ["classify", tmp_path / "log.pt"],
+        ["evaluate", GOOD, "--config", tmp_path / "log.toml", "--n-noise", "x"],
+        ["classify", GOOD, "--train-data", tmp_path / "log.pt"],
+        ["audit", tmp_path / "log.csv"],
+        ["probe", "stable_rank", GOOD, "--probes", tmp_path / "log.py"],
+        ["sweep", "--engine", tmp_path / "log.json", "--out", tmp_path / "out"],
+        train,
+    ):
+        with in_time():
+            done = run(*arguments)
+        assert done.exit_code in (2, 3) and "Traceback" not in done.stderr, (arguments, done.stderr)
 
 
 SCRIPT = """

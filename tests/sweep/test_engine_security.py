@@ -66,8 +66,14 @@ def test_a_local_sweep_hears_nobody_without_its_certificate(tmp_path):
         assert executor.submit(os.getpid).result() != os.getpid()
         inside = executor._client.security
         ports = listening() - ports
-        kinds = {port: heard(f"tls://127.0.0.1:{port}", inside) for port in ports}
-        assert {"Scheduler", "Nanny", "Worker"} <= set(kinds.values())
+        kinds = dict.fromkeys(ports)
+
+        def all_have_answered():  # on a busy machine not at once
+            silent = [port for port, kind in kinds.items() if kind is None]
+            kinds.update({port: heard(f"tls://127.0.0.1:{port}", inside) for port in silent})
+            return {"Scheduler", "Nanny", "Worker"} <= set(kinds.values())
+
+        wait_for(all_have_answered)
         stranger = Security.temporary()
         for port, kind in kinds.items():
             if kind is None:  # of pages
@@ -174,6 +180,12 @@ class TestArguments:
         self.refused(
             "the certificate of the client", "tls://127.0.0.1:1", security=Security(tls_ca_file=path)
         )
+
+    def test_a_pipe_is_no_certificate_and_nobody_waits_for_it(self, tmp_path):
+        os.mkfifo(tmp_path / "a.pem")
+        path = str(tmp_path / "a.pem")
+        bad = Security(tls_ca_file=path, tls_client_cert=path, tls_client_key=path)
+        self.refused("cannot be used: .*no ordinary file", "tls://127.0.0.1:1", security=bad)
 
     def test_options_go_together(self, files, tmp_path):
         from typer.testing import CliRunner

@@ -16,7 +16,9 @@ from sweeping import ROOT, finished, flags, start, tiny, wait_for, workers_of
 
 from anchorlens import load_checkpoint
 from anchorlens.sweep import open_sweep, sweep
+from anchorlens.sweep.engines import EngineError
 from anchorlens.sweep.folder import SweepFolder
+from anchorlens.training.jobs import InThisProcess
 
 pytest.importorskip("distributed", reason="needs the extra [cluster]")
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
@@ -179,6 +181,29 @@ def test_each_worker_sees_the_gpu_of_its_number(monkeypatch):
     for name, seen in ((0, "4"), (1, "6"), (2, "4")):
         plugin.setup(SimpleNamespace(name=name))
         assert os.environ["CUDA_VISIBLE_DEVICES"] == seen
+
+
+@pytest.mark.parametrize("method", ["__enter__", "__exit__"])
+def test_a_cluster_that_does_not_answer_in_time_is_an_engine_that_broke(tmp_path, monkeypatch, method):
+    """Dask's TimeoutErrors, of its start and its end too, are no errors of a file."""
+    from anchorlens.sweep import engines, run
+
+    class Late(InThisProcess):
+        pass
+
+    def late(*arguments):
+        raise TimeoutError
+
+    setattr(Late, method, late)
+    monkeypatch.setattr(engines, "InThisProcess", Late)
+    monkeypatch.setattr(run, "PAUSE_SECONDS", 0)
+    runs = tiny({"seed": [0]})
+    if method == "__enter__":
+        with pytest.raises(EngineError, match=r"'serial' broke 4 times in a row \(TimeoutError\)"):
+            sweep(runs, tmp_path / "a", engine="serial")
+        assert open_sweep(tmp_path / "a").counts == {"missing": 1}
+    else:  # what is finished is finished
+        assert sweep(runs, tmp_path / "a", engine="serial").counts == {"finished": 1}
 
 
 @pytest.mark.slow

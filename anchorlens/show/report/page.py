@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
-from anchorlens.files.container import atomic_write
+from anchorlens.files.writing import PAGES, atomic_write, check_can_write
+from anchorlens.foreign import shown
 from anchorlens.models.config import sizes
 from anchorlens.probes.registry import OF_ANY_NETWORK, PROBES, checked_probes, needs_task
 from anchorlens.probes.result import ProbeResult
+from anchorlens.runs.identity import places
 from anchorlens.show.frame import framed
 from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import verdict_table
@@ -54,20 +55,23 @@ def write_report(
 
     Args:
         verdicts: at least one.
-        path: of the page; a file that is there is replaced.
+        path: of the page, .html; a file that is there is replaced.
         probes: whose pictures, in order: functions, or names of shipped ones. `(*PROBES, my_probe)` adds
             one of your own; its heading is its name, how it is read its docstring's first sentence.
 
     Raises:
-        ValueError: no verdict, something else than verdicts or probes, two probes of one name, or a verdict
-            that was read back without its model.
+        ValueError: no verdict, something else than verdicts or probes, two probes of one name, a verdict
+            that was read back without its model, another suffix, no such folder, or what is there is no
+            ordinary file or is one of those that were classified.
         OSError: the disk refuses; a file that was there before is untouched.
 
     Example:
         >>> write_report([classify("a.pt"), classify("b.pt")], "report.html")  # doctest: +SKIP
     """
+    _check_verdicts(verdicts)
+    path = check_can_write(path, "a report's name", PAGES, _inputs(verdicts))
     html = page_html(verdicts, probes)
-    with atomic_write(Path(path)) as file:
+    with atomic_write(path) as file:
         file.write(html.encode(errors="replace"))  # a file's name may hold what is no text
 
 
@@ -80,14 +84,7 @@ def page_html(
         ValueError: no verdict, something else than verdicts or probes, two probes of one name, or a verdict
             that was read back without its model.
     """
-    if (
-        not isinstance(verdicts, Sequence)
-        or not verdicts
-        or not all(isinstance(v, Verdict) for v in verdicts)
-    ):
-        raise ValueError(f"verdicts must be a list of one or more Verdict, got {verdicts!r}; see classify")
-    for verdict in verdicts:
-        verdict.subject.model_and_task()
+    _check_verdicts(verdicts)
     chosen = checked_probes(probes)
     n_asked = len(chosen)
     if not any(isinstance(verdict.subject.task, TwoAnchor) for verdict in verdicts):
@@ -110,6 +107,28 @@ def page_html(
         answers=list(answer_figures(verdicts, labels)),
         training=list(training_figures(verdicts, labels)),
     )
+
+
+def _check_verdicts(verdicts: object) -> None:
+    if (
+        not isinstance(verdicts, Sequence)
+        or not verdicts
+        or not all(isinstance(one, Verdict) for one in verdicts)
+    ):
+        raise ValueError(
+            f"verdicts must be a list of one or more Verdict, got {shown(verdicts)}; see classify"
+        )
+    for verdict in verdicts:
+        verdict.subject.model_and_task()
+
+
+def _inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """The files from which they came: checkpoints, and what their tasks read."""
+    for verdict in verdicts:
+        if verdict.subject.path is not None:
+            yield verdict.subject.path
+        for field in places(verdict.subject.task):
+            yield from str(getattr(verdict.subject.task, field)).split(os.pathsep)
 
 
 def _entry(label: str, verdict: Verdict) -> Entry:

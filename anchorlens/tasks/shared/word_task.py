@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number
+from anchorlens.foreign import shown
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import Asker
@@ -140,7 +141,7 @@ class WordTask(TaskConfig):
             ValueError: an unknown split.
         """
         if split not in self.splits:
-            raise ValueError(f"split must be one of {', '.join(self.splits)}, got {split!r}")
+            raise ValueError(f"split must be one of {', '.join(self.splits)}, got {shown(split)}")
         return self.splits[split]
 
     def there_are(self, split: str) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import check_number
+from anchorlens.foreign import shown
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
 from anchorlens.tasks.two_anchor.splits import Split
 
@@ -36,7 +37,7 @@ class Drawing:
         self.task, self.split, self._n, self._rng = task, split, n, rng
         self._pairs = np.array(task.splits.pairs(split))
         if not len(self._pairs):
-            raise ValueError(f"split {split!r} of this task is empty: no pair is in it")
+            raise ValueError(f"split {shown(split)} of this task is empty: no pair is in it")
         self._allowed = task.splits.allowed(split)  # [key, position]
         self._positions = task.positions[self._allowed.any(axis=0)]
 

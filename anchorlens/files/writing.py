@@ -1,0 +1,131 @@
+"""Files that are written: where one may be, and each whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from anchorlens.foreign import printable, shown
+
+PAGES, PICTURES = (".html",), (".html", ".png", ".svg", ".pdf")
+"""Suffixes."""
+
+
+def check_suffix(path: str | os.PathLike[str], called: str, suffixes: Sequence[str]) -> Path:
+    """The path, if its suffix is one of those.
+
+    Raises:
+        ValueError: another suffix.
+    """
+    path = Path(path)
+    if path.suffix not in suffixes:
+        several = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
+        raise ValueError(f"{called} must end in {several}, got {shown(path.name)}")
+    return path
+
+
+def check_can_write(
+    path: str | os.PathLike[str],
+    called: str,
+    suffixes: Sequence[str],
+    inputs: Iterable[str | os.PathLike[str] | None] = (),
+) -> Path:
+    """The path, if a file can be written there; asked before anything is computed.
+
+    Args:
+        path: of the file; one that is there will be replaced.
+        called: what an error calls it: the option, or `a diagram's name`.
+        suffixes: its name must end in one of them.
+        inputs: files that are read, none of which may be replaced.
+
+    Raises:
+        ValueError: another suffix, no such folder or one that may not be written to, or what is there is no
+            ordinary file or is one of the inputs.
+    """
+    path = check_suffix(path, called, suffixes)
+    try:
+        if not path.parent.is_dir():
+            parent = printable(path.parent)
+            raise ValueError(
+                f"{called} must be in a folder that exists, got {printable(path)}; make {parent} first"
+            )
+        _check_replaceable(path)
+        cause = None if os.access(path.parent, os.W_OK | os.X_OK) else f"{path.parent} may not be written to"
+        if path.exists() and any(_is_same(path, given) for given in inputs if given is not None):
+            cause = "it is one of the files that are read"
+    except OSError as error:
+        cause = error.strerror
+    if cause is not None:
+        raise ValueError(
+            f"{called} {printable(path)} cannot be written: {printable(cause)}; give another file"
+        )
+    return path
+
+
+def _is_same(path: Path, given: str | os.PathLike[str]) -> bool:
+    try:
+        return os.path.samefile(path, given)
+    except (OSError, ValueError):  # there is no such file
+        return False
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to put a file in the place of anything but a file; a link is as what it leads to.
+
+    Raises:
+        OSError: there is a folder, a device, a pipe or a socket.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if not stat.S_ISREG(mode):
+        raise FileExistsError(errno.EEXIST, "it is no ordinary file", str(path))
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have an error of the disk name the file that was asked for, which Python's own often leave out."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that appears under its name whole or not at all, also when the process is killed.
+
+    A link with this name is replaced, and what it leads to stays.
+
+    Raises:
+        OSError: there is something that is no ordinary file, or the disk refuses (it is full, ...); the error
+            names the file, and one that was there before is untouched.
+    """
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with naming(path):
+            _check_replaceable(path)
+            with unfinished.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -47,7 +47,7 @@ def training_sets(
     from anchorlens.files.importers import open_checkpoint
     from anchorlens.files.training_data import read_training_data
 
-    data, sets, unreadable = read_training_data(train_data), {}, False
+    tasks, unreadable = {}, False
     for path in checkpoints:
         try:
             checkpoint = open_checkpoint(path, config=config).checkpoint
@@ -55,14 +55,17 @@ def training_sets(
             unreadable = True
             continue
         if checkpoint.train is None:
-            try:
-                checkpoint.task.checked_training_set(data)
-            except ValueError as error:
-                raise CheckpointError(train_data, str(error)) from None
-            sets[path] = data
-    if not sets and not unreadable:
+            tasks[path] = checkpoint.task
+        del checkpoint  # one at a time, and none beside the data
+    if not tasks and not unreadable:
         raise ValueError(
             "--train-data is for checkpoints that do not carry their own training data, and every one given "
             "here does; leave it out"
         )
-    return sets
+    data = read_training_data(train_data) if tasks else None
+    for task in tasks.values():
+        try:
+            task.checked_training_set(data)
+        except ValueError as error:
+            raise CheckpointError(train_data, str(error)) from None
+    return dict.fromkeys(tasks, data)

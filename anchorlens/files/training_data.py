@@ -17,18 +17,22 @@ import pyarrow.csv
 from anchorlens.files.container import CheckpointError, readable
 from anchorlens.foreign import printable, read_bytes, shown
 from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.shared.checked_batch import token_batch
+from anchorlens.tasks.shared.checked_batch import narrowed, token_batch
 
-_MOST_BYTES = 2**30
-"""Of a file, and of what a compressed one becomes."""
-_MOST_BYTES_OF_CSV = 2**27
+_MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27
 _MOST_COLUMNS = 10_000
 _MOST_ENTRIES = 1000
-_MOST_COMPRESSION = 64
-"""Times an array may be larger than its compressed file; tokens in int64 shrink to a tenth."""
+_MOST_NUMBERS, _MOST_SEQUENCES = 2**25, 2**22
+"""Tokens and targets together, and rows: what is known of them before they are there."""
+_BYTES = 8
+"""What a number is counted as, however narrow it is in the file."""
+_MOST_COMPRESSION = 128
+"""Times the size of a compressed file that its numbers may have; padded sequences come to 80."""
+_BLOCK = 2**20
+"""Bytes of a CSV file that are read at once; a row has less."""
 _SMALL = 2**20
 """Bytes that any compressed file may become."""
-_LARGEST_HEADER = 16 * 2**20
+_LARGEST_HEADER, _LARGEST_HEADER_OF_NPY = 2**24, 2**16
 _DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, RuntimeError, OverflowError, EOFError, OSError)
 """What zipfile raises, beside ValueError; the file's bytes are in memory already."""
 
@@ -40,10 +44,10 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
         path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], or
             [batch, pos] with -100 where nothing is asked; a `.npz` file with such arrays; or a `.csv` file:
             in each row the tokens and then the one target, with or without a first row of names. Recognised
-            by content; at most 1 GiB, CSV 128 MiB.
+            by content; at most 512 MiB, CSV 128 MiB, and 33,554,432 numbers in 4,194,304 sequences.
 
     Returns:
-        Tokens and targets, int64.
+        Tokens and targets, in the narrowest integers that hold them; `take` gives int64.
 
     Raises:
         CheckpointError: missing, truncated, too large, unsafe, or something else than such integers; one line
@@ -58,7 +62,9 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
     """
     with readable(path):
         try:
-            return token_batch(_pair(read_bytes(path, _MOST_BYTES)), every_position=None)
+            pair = _pair(read_bytes(path, _MOST_BYTES))
+            _check_count(*(tuple(array.shape) for array in pair if hasattr(array, "shape")))
+            return token_batch(pair, every_position=None)
         except ValueError as error:
             raise CheckpointError(path, str(error)) from None
 
@@ -109,9 +115,15 @@ def _of_zip(data: bytes) -> tuple[Any, Any]:
             entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
             if entries:
                 named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
-                tokens, targets = _named(named)
-                _check_unpacked(len(data), tokens, targets)
-                return _npy(archive, tokens), _npy(archive, targets)
+                arrays = [_Npy(archive, entry) for entry in _named(named)]
+                unpacked = _check_count(*(array.shape for array in arrays))
+                if unpacked > max(_SMALL, _MOST_COMPRESSION * len(data)):
+                    raise ValueError(
+                        f"unsafe: its numbers would have {unpacked:,} bytes, and it has {len(data):,}; "
+                        "refused"
+                    )
+                tokens, targets = (array.numbers() for array in arrays)
+                return tokens, targets
     except _DAMAGED_ZIP as error:
         raise _damaged(error) from None
     from anchorlens.files.torch_zip import read_torch_zip
@@ -119,30 +131,49 @@ def _of_zip(data: bytes) -> tuple[Any, Any]:
     return _named(read_torch_zip(data))
 
 
-def _check_unpacked(size: int, *entries: zipfile.ZipInfo) -> None:
-    """Refuse arrays that are far larger than their file, before they are unpacked."""
-    if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
-        raise ValueError("unsafe: it is compressed in a way that numpy.savez does not know; refused")
-    unpacked = sum(entry.file_size for entry in entries)
-    if unpacked > min(_MOST_BYTES, max(_SMALL, _MOST_COMPRESSION * size)):
-        raise ValueError(f"unsafe: its arrays would have {unpacked:,} bytes, and it has {size:,}; refused")
+def _check_count(*shapes: tuple[int, ...]) -> int:
+    """Bytes that arrays take at 8 bytes a number; more than may be held are refused."""
+    numbers, sequences = sum(map(math.prod, shapes)), max((shape[0] for shape in shapes if shape), default=0)
+    if numbers > _MOST_NUMBERS or sequences > _MOST_SEQUENCES:
+        raise ValueError(
+            f"training data must be at most {_MOST_NUMBERS:,} numbers in {_MOST_SEQUENCES:,} sequences, got "
+            f"{numbers:,} in {sequences:,}; give a part of them"
+        )
+    return _BYTES * numbers
 
 
-def _npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
-    with archive.open(entry) as packed:
-        data = packed.read(entry.file_size)  # never more, whatever is behind it
-    file = io.BytesIO(data)
-    try:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
-        shape, by_columns, dtype = read(file)
-    except Exception as error:  # of Python's tokenizer too
-        raise _damaged(error) from None
-    if dtype.kind not in "iu":
-        raise ValueError(f"training data must be integers, got {shown(str(dtype))}")
-    if min(shape, default=0) < 0 or dtype.itemsize * math.prod(shape) != len(data) - file.tell():
-        raise ValueError(f"truncated or damaged: {shown(entry.filename)} has not the bytes of {shown(shape)}")
-    return np.ndarray(shape, dtype, buffer=data, offset=file.tell(), order="F" if by_columns else "C")
+class _Npy:
+    """An array in a zip: its header, read and checked, and the numbers when they are asked for."""
+
+    def __init__(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError("unsafe: it is compressed in a way that numpy.savez does not know; refused")
+        self._archive, self._entry = archive, entry
+        with archive.open(entry) as packed:
+            file = io.BytesIO(packed.read(_LARGEST_HEADER_OF_NPY))
+        try:
+            version, format = np.lib.format.read_magic(file), np.lib.format
+            read = format.read_array_header_1_0 if version[0] == 1 else format.read_array_header_2_0
+            self.shape, self._by_columns, self._dtype = read(file)
+        except Exception as error:  # of Python's tokenizer too
+            raise _damaged(error) from None
+        if self._dtype.kind not in "iu":
+            raise ValueError(f"training data must be integers, got {shown(str(self._dtype))}")
+        self._start = file.tell()
+        n_bytes = entry.file_size - self._start
+        whole = all(type(n) is int and n >= 0 for n in self.shape)  # True is an int to NumPy
+        if not whole or self._dtype.itemsize * math.prod(self.shape) != n_bytes:
+            raise ValueError(
+                f"truncated or damaged: {shown(entry.filename)} has not the bytes of {shown(self.shape)}"
+            )
+
+    def numbers(self) -> np.ndarray:
+        with self._archive.open(self._entry) as packed:
+            data = packed.read(self._entry.file_size)  # never more, whatever is behind it
+        if len(data) != self._entry.file_size:
+            raise EOFError("it ends too early")
+        order = "F" if self._by_columns else "C"
+        return np.ndarray(self.shape, self._dtype, buffer=data, offset=self._start, order=order)
 
 
 def _of_csv(data: bytes) -> np.ndarray:
@@ -157,17 +188,22 @@ def _of_csv(data: bytes) -> np.ndarray:
             f"not training data: neither a .pt, .safetensors nor .npz file, nor comma-separated rows of 2 to "
             f"{_MOST_COLUMNS:,} integers, got {len(fields):,} in the first"
         )
+    lines = max(data.count(b"\n"), data.count(b"\r"))
+    _check_count((lines, len(fields)))
     names = all(field and not _is_number(field) for field in fields)
-    options = pyarrow.csv.ReadOptions(use_threads=False, skip_rows=int(names), autogenerate_column_names=True)
+    options = pyarrow.csv.ReadOptions(
+        use_threads=False, block_size=_BLOCK, skip_rows=int(names), autogenerate_column_names=True
+    )
     kinds = {f"f{i}": pyarrow.int64() for i in range(len(fields))}
     convert = pyarrow.csv.ConvertOptions(column_types=kinds, null_values=[])
-    try:
-        table = pyarrow.csv.read_csv(io.BytesIO(data), read_options=options, convert_options=convert)
+    try:  # some rows at a time, for pyarrow takes ten times as much for all of them
+        with pyarrow.csv.open_csv(io.BytesIO(data), read_options=options, convert_options=convert) as reader:
+            if len(reader.schema) != len(fields):
+                raise ValueError(f"its first row has {len(fields)} columns, the second {len(reader.schema)}")
+            blocks = [narrowed(np.column_stack(block.columns)) for block in reader if block.num_rows]
     except (pyarrow.ArrowException, UnicodeError) as error:
         raise ValueError(f"not rows of integers: {printable(error)}") from None
-    if table.num_columns != len(fields):
-        raise ValueError(f"its first row has {len(fields)} columns, the second {table.num_columns}")
-    return np.column_stack([column.to_numpy() for column in table.columns])
+    return np.concatenate(blocks)
 
 
 def _is_number(field: bytes) -> bool:

@@ -5,9 +5,11 @@ import json
 import os
 import random
 import struct
+import tracemalloc
 import zipfile
 
 import numpy as np
+import pyarrow
 import pytest
 import safetensors.torch
 import torch
@@ -15,9 +17,21 @@ from fuzz_checkpoints import damaged
 from malicious_files import touch
 from typer.testing import CliRunner
 
-from anchorlens import AnchorTask, Checkpoint, CheckpointError, ModelConfig, build_model, save_checkpoint
+from anchorlens import (
+    AdditionTask,
+    AnchorTask,
+    Checkpoint,
+    CheckpointError,
+    ModelConfig,
+    PrOntoQATask,
+    build_model,
+    save_checkpoint,
+)
+from anchorlens.checkpoints import shipped
 from anchorlens.cli import app
+from anchorlens.files import training_data
 from anchorlens.files.training_data import read_training_data
+from anchorlens.tasks.shared.batch import TokenBatch
 
 TASK = AnchorTask()
 DATA = TASK.sample(40, seed=0)
@@ -60,7 +74,9 @@ def test_every_format_gives_the_same_whatever_it_is_called(tmp_path, name):
         path.write_bytes(VALID[name])
         read = read_training_data(path)
         assert torch.equal(read.tokens, DATA.tokens) and torch.equal(read.targets, DATA.targets)
-        assert read.tokens.dtype == read.targets.dtype == torch.int64
+        assert read.tokens.dtype == read.targets.dtype == torch.int8  # whatever the file has
+        some = read.take(np.array([3, 1]))
+        assert some.tokens.dtype == some.targets.dtype == torch.int64
 
 
 def test_every_format_on_the_command_line(tmp_path):
@@ -137,10 +153,17 @@ REFUSED = {
     "an .npz of objects": (npz(tokens=TOKENS.astype(object)), "must be integers, got 'object'"),
     "an .npz of floats": (npz(targets=TARGETS / 2), "must be integers, got 'float64'"),
     "an .npz without sequences": (npz(tokens=TOKENS[:0], targets=TARGETS[:0]), "got [0, 9]"),
-    "a bomb": (npz(np.savez_compressed, np.zeros((10**6, 9), dtype=int)), "unsafe: its arrays would have"),
+    "a bomb": (npz(np.savez_compressed, np.zeros((10**6, 9), dtype=int)), "would have 72,000,320 bytes"),
+    "a bomb of bytes": (npz(np.savez_compressed, np.zeros((10**6, 9), np.int8)), "unsafe: its numbers would"),
     "a lie": (lying_about_its_size(), "truncated or damaged"),
+    "many numbers of a byte": (npz(tokens=np.zeros((2**22, 9), np.int8)), "at most 33,554,432 numbers"),
+    "many sequences": (npz(tokens=np.zeros((2**22 + 1, 1), np.int8)), "in 4,194,305; give a part of them"),
+    "many numbers in a .pt": (pt(NAMED | {"tokens": torch.zeros(2**26, dtype=torch.int8)}), "got 67,108,9"),
+    "many rows": (b"1,2\n" * (2**22 + 1), "in 4,194,305; give a part of them"),
     "a huge shape": (npy_that_claims((10**12, 9)), "has not the bytes of (1000000000000, 9)"),
     "a negative shape": (npy_that_claims((-5, -2)), "has not the bytes of (-5, -2)"),
+    "true for a length": (npy_that_claims((True,)), "has not the bytes of (True,)"),
+    "true for one of two": (npy_that_claims((True, 10)), "has not the bytes of (True, 10)"),
     "no shape": (npy_that_claims("x"), "truncated or damaged"),
     "a strange type": (npy_that_claims((5, 2), "no type"), "truncated or damaged"),
     "another compression": (unknown_compression(), "compressed in a way that numpy.savez does not know"),
@@ -174,8 +197,8 @@ def test_nothing_in_a_file_is_run_or_waited_for(tmp_path):
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     with (tmp_path / "large").open("wb") as file:
-        file.truncate(2**30 + 1)
-    with pytest.raises(CheckpointError, match="must have at most 1,073,741,824 bytes"):
+        file.truncate(2**29 + 1)
+    with pytest.raises(CheckpointError, match="must have at most 536,870,912 bytes"):
         read_training_data(tmp_path / "large")
 
 
@@ -194,3 +217,63 @@ def test_damaged_files_are_refused_or_integers(tmp_path, name):
             assert read.tokens.ndim == 2 and read.targets.shape == (len(read),) and len(read) >= 1
             assert min(read.tokens.min(), read.targets.min()) >= 0
     assert refused > 20  # the fuzzer does damage
+
+
+class Peak:
+    """Memory that a part of a process takes, as Python and NumPy know it."""
+
+    def __enter__(self):
+        tracemalloc.start()
+        return self
+
+    def __exit__(self, *_):
+        self.bytes = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("task", [TASK, AdditionTask(), AdditionTask(mode="digits"), PrOntoQATask()])
+def test_narrow_numbers_stay_narrow_until_they_are_asked(task):
+    """Of 2 MB in a byte each, 16 MB in int64, no step takes that much."""
+    n = 2**21 // task.seq_len
+    whole = task.kind == "prontoqa" or getattr(task, "mode", "") == "digits"
+    given = (np.ones((n, task.seq_len), np.int8), np.ones((n, task.seq_len) if whole else n, np.int8))
+    with Peak() as peak:
+        task.checked_training_set(given)
+    assert peak.bytes < 2**22
+
+
+def test_different_sequences_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    for low, high, n_pos in [(0, 3, 2), (-100, 120, 9), (0, 110, 60), (0, 2**31 - 1, 4), (5, 6, 1)]:
+        tokens = rng.integers(low, high, (500, n_pos), endpoint=True)[rng.integers(0, 300, 900)]
+        dtype = np.int8 if high < 128 else np.int64
+        batch = TokenBatch(torch.from_numpy(tokens.astype(dtype)), torch.arange(900))
+        found = batch.distinct()
+        assert found.targets.tolist() == np.unique(tokens, axis=0, return_index=True)[1].tolist()
+        assert found.tokens.dtype == batch.tokens.dtype
+
+
+def test_csv_takes_three_times_its_size():
+    """Its bytes, its numbers in blocks, and the numbers in one; pyarrow takes 16 times at once."""
+    data = b"1,2,3,4,5,6,7,8,9,1\n" * 400_000
+    pool = pyarrow.default_memory_pool()
+    before = pool.max_memory()
+    with Peak() as peak:
+        tokens, _ = training_data._pair(data)
+    assert len(tokens) == 400_000
+    assert len(data) + peak.bytes < 3 * len(data)
+    assert pool.max_memory() - before < 2**24
+
+
+def test_the_checkpoints_are_opened_before_the_data(tmp_path):
+    """Data that nobody asks for are not read: these would be refused."""
+    (tmp_path / "data.csv").write_bytes(b"no numbers")
+    trained = str(next(path for path in shipped() if path.stem == "phase1"))
+    for command in ("classify", "evaluate"):
+        done = CliRunner().invoke(app, [command, trained, "--train-data", str(tmp_path / "data.csv")])
+        assert done.exit_code == 2 and "every one given here does; leave it out" in done.stderr
+    (tmp_path / "none.pt").write_bytes(b"none")
+    data = ["--train-data", str(tmp_path / "data.csv")]
+    done = CliRunner().invoke(app, ["classify", str(tmp_path / "none.pt"), *data])
+    assert done.exit_code == 3 and "none.pt: not a checkpoint" in done.stderr
+    assert "data.csv" not in done.stderr

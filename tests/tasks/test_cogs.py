@@ -7,7 +7,9 @@ import gzip
 import hashlib
 import http.server
 import json
+import os
 import threading
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.randomness import generator
 from anchorlens.runs.identity import identity
 from anchorlens.tasks.cogs import files
-from anchorlens.tasks.cogs.files import HASHES, published_files
+from anchorlens.tasks.cogs.files import FILES, Content, published_files
 from anchorlens.tasks.cogs.task import MEAN_LENGTH, N_TEST, STRUCTURAL, UNKNOWN
 from anchorlens.tasks.kinds import read_task
 from anchorlens.tasks.shared.evaluation import Measured
@@ -66,7 +68,8 @@ def small(tmp_path, monkeypatch):
     folder.mkdir()
     for name in SMALL:
         (folder / name).write_bytes(content(name))
-        monkeypatch.setitem(HASHES, name, hashlib.sha256(content(name)).hexdigest())
+        known = Content(len(content(name)), hashlib.sha256(content(name)).hexdigest())
+        monkeypatch.setitem(FILES, name, known)
     return folder
 
 
@@ -228,13 +231,10 @@ class TestBadFiles:
     @pytest.mark.parametrize(
         ("name", "data", "message"),
         [
-            ("train.tsv", b"A cat ran .\trun\n", "must have three columns .*, got 2 in line 1: "),
-            (
-                "gen.tsv",
-                content("gen.tsv")[:-3],
-                "gen.tsv must be the published file, SHA-256 .* with 4 lines",
-            ),
-            ("dev.tsv", b"\xff\xfe\x00", "cannot be read"),
+            ("train.tsv", b"a secret\n", "train.tsv must be the published file, .* got other contents"),
+            ("gen.tsv", content("gen.tsv")[:-3], "gen.tsv must be the published file, [0-9]+ bytes with SHA"),
+            ("dev.tsv", content("dev.tsv") + b"x", "dev.tsv' must have at most"),
+            ("dev.tsv", content("dev.tsv")[:-1] + b"\xff", "got other contents"),
             ("test.tsv", None, "must hold .* and test.tsv is missing"),
         ],
     )
@@ -243,6 +243,37 @@ class TestBadFiles:
         if data is not None:
             (small / name).write_bytes(data)
         with pytest.raises(ValueError, match=message):
+            published_files(str(small))
+
+    def test_of_other_contents_nothing_is_told(self, small):
+        """The folder may be a stranger's choice, and a hash or a line is a hint at what stands there."""
+        (small / "train.tsv").write_bytes(secret := b"a secret\n")
+        with pytest.raises(ValueError, match="other contents") as error:
+            published_files(str(small))
+        assert "secret" not in str(error.value)
+        assert hashlib.sha256(secret).hexdigest()[:8] not in str(error.value)
+
+    def test_no_more_is_read_than_the_published_file_has(self, small):
+        """Four megabytes of gzip may be four gigabytes."""
+        (small / "train.tsv").unlink()
+        (small / "train.tsv.gz").write_bytes(gzip.compress(bytes(2**26)))  # 64 MiB of 64 kB
+        tracemalloc.start()
+        try:
+            with pytest.raises(ValueError, match="train.tsv must be the published file"):
+                published_files(str(small))
+            assert tracemalloc.get_traced_memory()[1] < 2**20
+        finally:
+            tracemalloc.stop()
+
+    @pytest.mark.parametrize("name", ["train.tsv", "train.tsv.gz"])
+    def test_a_pipe_or_a_device_is_not_waited_for(self, small, name):
+        (small / "train.tsv").unlink()
+        os.mkfifo(small / name)
+        with pytest.raises(ValueError, match=f"{name}' cannot be read: it is no ordinary file"):
+            published_files(str(small))
+        (small / name).unlink()
+        (small / name).symlink_to("/dev/zero")
+        with pytest.raises(ValueError, match="no ordinary file"):
             published_files(str(small))
 
     def test_a_folder_is_a_text_and_kept_absolute(self, small, monkeypatch):

@@ -179,12 +179,19 @@ class TestSplits:
         halves = [(text.folder / f"{split}.bin").read_bytes()[:-1] for split in ("train", "validation")]
         assert b"".join(halves) == path.read_bytes() and all(half.decode() for half in halves)
 
-    @pytest.mark.parametrize("damage", ["cut", "no text", "no manifest", "another manifest"])
+    @pytest.mark.parametrize(
+        "damage", ["cut", "another byte", "no text", "no manifest", "another manifest", "no sums"]
+    )
     def test_a_damaged_cache_is_made_anew(self, task, damage):
         made = task.text.folder
         whole = (made / "train.bin").read_bytes()
+        files = sorted(path.name for path in made.iterdir())
         if damage == "cut":
             (made / "train.bin").write_bytes(whole[:1000])
+        elif damage == "another byte":
+            (made / "train.bin").write_bytes(whole[:-2] + b"?" + whole[-1:])
+        elif damage == "no sums":
+            (made / "sha256.json").unlink()
         elif damage == "no text":
             (made / "train.bin").unlink()
         elif damage == "no manifest":
@@ -194,6 +201,40 @@ class TestSplits:
         again = dataclasses.replace(task).text
         assert (again.folder / "train.bin").read_bytes() == whole and again.is_whole
         assert [path.name for path in made.parent.iterdir()] == [made.name]
+        assert sorted(path.name for path in made.iterdir()) == files
+
+    def test_every_process_checks_the_bytes_once(self, task, monkeypatch):
+        """A byte that the disk lost, which neither size nor time of the file tell."""
+        path = task.text.folder / "train.bin"
+        whole, status = path.read_bytes(), path.stat()
+        path.write_bytes(whole[:-2] + b"?" + whole[-1:])
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        documents._file_digest.cache_clear()  # as in another process
+        assert (dataclasses.replace(task).text.folder / "train.bin").read_bytes() == whole
+        assert dataclasses.replace(task).text.is_whole
+        monkeypatch.setattr(documents, "_pieces", None)
+        assert dataclasses.replace(task).text.is_whole
+
+    def test_a_run_on_damaged_bytes_is_the_run_on_the_text(self, task):
+        """Its text_sha256 is of what it read."""
+        whole = train(*small(task)).checkpoint.weights
+        path = task.text.folder / "train.bin"
+        path.write_bytes(path.read_bytes()[::-1])
+        again = train(*small(dataclasses.replace(task))).checkpoint.weights
+        assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+    @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files are in Linux' /proc")
+    def test_all_of_it_is_on_the_disk_before_it_has_its_name(self, task, monkeypatch):
+        """What a power cut leaves is the whole text or none: each file was written through, then the name."""
+        done, fsync, replace = [], os.fsync, os.replace
+        monkeypatch.setattr(
+            os, "fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
+        )
+        monkeypatch.setattr(os, "replace", lambda a, b: (done.append("renamed"), replace(a, b)))
+        folder = task.text.folder
+        names = [Path(name).name for name in done]
+        assert set(names[: names.index("renamed")]) >= {path.name for path in folder.iterdir()}
+        assert names[-1] == folder.parent.name
 
     def test_what_somebody_else_made_meanwhile_is_left_alone(self, task, monkeypatch):
         made = task.text.folder
@@ -428,6 +469,16 @@ class TestFilesOfOthers:
         (folder / "0.txt").write_text("changed\n")
         with pytest.raises(ValueError, match="the text must be that of '40 files"):
             _ = dataclasses.replace(task).text
+
+    def test_the_sha256_of_files_that_a_checkpoint_names_is_not_told(self, task, folder):
+        """With it whoever wrote the checkpoint could tell which of the texts that he guesses is there."""
+        (folder / "0.txt").write_bytes((folder / "0.txt").read_bytes().replace(b"line", b"word"))
+        with pytest.raises(ValueError, match="what is named is 40 files, .* bytes, of other contents; name"):
+            _ = dataclasses.replace(task).text
+        found = documents.fingerprint(str(folder)).split()[-1]
+        with pytest.raises(ValueError) as error:
+            _ = dataclasses.replace(task).text
+        assert found != task.version.split()[-1] and found not in str(error.value)
 
     def test_no_file_is_read_where_number_or_bytes_differ(self, folder, monkeypatch):
         task = TextTask(

@@ -38,7 +38,8 @@ def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
     """
     groups = [pair for pair in task.pairs if pair < pair[::-1]]
     if seen:
-        groups = [pair for pair in groups if {pair, pair[::-1]} <= set(task.seen_pairs)]
+        trained = set(task.seen_pairs)
+        groups = [pair for pair in groups if {pair, pair[::-1]} <= trained]
     step = -(-len(groups) // (MOST_CHAINS // 2))
     return [order for pair in groups[:: max(step, 1)] for order in (pair, pair[::-1])]
 

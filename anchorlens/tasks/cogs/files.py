@@ -8,22 +8,36 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import io
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.foreign import shown
+from anchorlens.foreign import read_bytes, shown
 from anchorlens.tasks.shared.cache import user_cache
 
 PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"
-HASHES = {
-    "train.tsv": "220b3804b562c0156ee986eff1bdd15c27e52142549362a64f57baf86e304c78",
-    "dev.tsv": "ab66388a309c7ac1ad210c781a6a0ce12281a9ef24619a12422a752cef61bc21",
-    "test.tsv": "68f8e51e9f6d9cd22d64efe68dd21d7ea5ba327e9a2359481030161aea757035",
-    "gen.tsv": "d013d9eee0bafc153f8decc85f42814ac97260f84964d980e1e2b84577b82361",
+
+
+class Content(NamedTuple):
+    """What a file holds, after gzip where it is packed."""
+
+    size: int
+    """Bytes."""
+    sha256: str
+    """64 hexadecimal digits."""
+
+
+FILES = {
+    "train.tsv": Content(4_146_574, "220b3804b562c0156ee986eff1bdd15c27e52142549362a64f57baf86e304c78"),
+    "dev.tsv": Content(522_121, "ab66388a309c7ac1ad210c781a6a0ce12281a9ef24619a12422a752cef61bc21"),
+    "test.tsv": Content(521_111, "68f8e51e9f6d9cd22d64efe68dd21d7ea5ba327e9a2359481030161aea757035"),
+    "gen.tsv": Content(5_532_102, "d013d9eee0bafc153f8decc85f42814ac97260f84964d980e1e2b84577b82361"),
 }
-"""File -> SHA-256 of its content, after gzip where it is packed."""
+"""The published ones."""
+_GZIP = 2**16
+"""Bytes that gzip may add to what it cannot make smaller."""
 
 
 class Line(NamedTuple):
@@ -51,7 +65,7 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
     """
     if folder and not Path(folder).is_dir():
         raise ValueError(
-            f"data must be a folder with {', '.join(HASHES)} (or .gz) of COGS, and there is no folder "
+            f"data must be a folder with {', '.join(FILES)} (or .gz) of COGS, and there is no folder "
             f"{shown(folder)}; name it (--data DIR), or leave it out to have them fetched"
         )
     return _read(str(Path(folder).resolve()) if folder else str(_fetched(url)))
@@ -59,38 +73,33 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
 
 @functools.cache
 def _read(folder: str) -> Mapping[str, tuple[Line, ...]]:
-    return {name.removesuffix(".tsv"): _lines(Path(folder), name) for name in HASHES}
+    return {name.removesuffix(".tsv"): _lines(Path(folder), name) for name in FILES}
 
 
 def _lines(folder: Path, name: str) -> tuple[Line, ...]:
-    plain, packed = folder / name, folder / f"{name}.gz"
-    try:
-        data = plain.read_bytes() if plain.exists() else gzip.decompress(packed.read_bytes())
-        text = data.decode()
+    file, (size, sha256) = folder / name, FILES[name]
+    try:  # never more than the published file has, and nothing of another is believed or told
+        if file.exists():
+            data = read_bytes(file, size)
+        else:
+            file = folder / f"{name}.gz"
+            with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(file, size + _GZIP))) as unpacked:
+                data = unpacked.read(size + 1)
     except FileNotFoundError:
         raise ValueError(
-            f"the folder must hold {', '.join(HASHES)} (or .gz) of COGS, and {name} is missing: "
+            f"the folder must hold {', '.join(FILES)} (or .gz) of COGS, and {name} is missing: "
             f"{shown(str(folder))}"
         ) from None
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise ValueError(f"{shown(str(folder / name))} cannot be read: {shown(str(error))}") from None
-    lines = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        columns = line.split("\t")
-        if line and len(columns) != 3:
-            raise ValueError(
-                f"{name} must have three columns (sentence, logical form, type), got {len(columns)} in line "
-                f"{number}: {shown(line)}"
-            )
-        if line:
-            lines.append(Line(*columns))
-    found = hashlib.sha256(data).hexdigest()
-    if found != HASHES[name]:
+    except ValueError as error:  # no ordinary file, or too large
+        raise ValueError(f"{shown(str(file))} {error}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{shown(str(file))} cannot be read: {shown(str(error))}") from None
+    if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
         raise ValueError(
-            f"{name} must be the published file, SHA-256 {HASHES[name][:12]}..., got {found[:12]}... with "
-            f"{len(lines):,} lines; is it cut off, or of another version?"
+            f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., got other "
+            "contents; is it cut off, or of another version?"
         )
-    return tuple(lines)
+    return tuple(Line(*line.split("\t")) for line in data.decode().split("\n") if line)
 
 
 def _fetched(url: str) -> Path:
@@ -99,14 +108,14 @@ def _fetched(url: str) -> Path:
 
     cache = user_cache("cogs")
     pooch.get_logger().setLevel("ERROR")
-    for name, known in HASHES.items():
+    for name, known in FILES.items():
         try:
-            pooch.retrieve(url + name, known_hash=f"sha256:{known}", fname=name, path=cache)
+            pooch.retrieve(url + name, known_hash=f"sha256:{known.sha256}", fname=name, path=cache)
         except Exception as error:  # of the network, of the disk, or another content
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(
                 f"COGS must be in a folder that you name (--data DIR) or be fetched, and {name} could not be "
-                f"({shown(why)}); put {', '.join(HASHES)} of github.com/najoungkim/COGS, folder data, into a "
+                f"({shown(why)}); put {', '.join(FILES)} of github.com/najoungkim/COGS, folder data, into a "
                 "folder and name it"
             ) from None
     return cache

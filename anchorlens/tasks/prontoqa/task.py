@@ -225,10 +225,12 @@ class PrOntoQATask(WordTask):
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
         """Training sequences with the answer alone scored."""
+        from torch import from_numpy
+
         from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
-        answered = (batch.tokens == SEP).cumsum(dim=1) > 0
-        return TokenBatch(batch.tokens, batch.targets.masked_fill(~answered, IGNORE))
+        answered = np.logical_or.accumulate(batch.tokens.numpy() == SEP, axis=1)
+        return TokenBatch(batch.tokens, batch.targets.masked_fill(from_numpy(~answered), IGNORE))
 
     def further_measures(
         self, whole: Mapping[str, np.ndarray], but_the_end: Mapping[str, np.ndarray]

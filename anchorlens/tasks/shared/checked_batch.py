@@ -32,7 +32,8 @@ def token_batch(
             [batch]; None: either.
 
     Returns:
-        Tokens [batch, pos] and targets, int64, on the CPU.
+        Tokens [batch, pos] and targets, on the CPU, in the narrowest integers that hold them: a file of one
+        byte a number may have many, and few of them are asked. `take` gives int64.
 
     Raises:
         ValueError: not that, no sequence, numbers that are no integers, or another length or vocabulary.
@@ -67,16 +68,31 @@ def token_batch(
     for name, array in (("tokens", tokens), ("targets", targets)):
         if array.dtype.kind not in "iu":
             raise ValueError(f"{name} of the training data must be integers, got {array.dtype}")
-        scored = array[array != IGNORE] if every_position and name == "targets" else array
-        if not scored.size:
+        scored = np.asarray(array != IGNORE if every_position and name == "targets" else True)
+        if not scored.any():
             raise ValueError("targets of the training data must ask for something, got -100 everywhere")
-        low, high = int(scored.min()), int(scored.max())
+        low = int(array.min(where=scored, initial=array.max()))
+        high = int(array.max(where=scored, initial=array.min()))
         if low < 0 or high > limit:
             raise ValueError(
                 f"{name} of the training data must be {allowed}, got {low if low < 0 else high:,}; is it the "
                 "data of this model's task?"
             )
-    return TokenBatch(*(torch.from_numpy(np.require(a, np.int64, ["C", "W"])) for a in (tokens, targets)))
+    return TokenBatch(
+        *(torch.from_numpy(np.require(narrowed(a), requirements=["C", "W"])) for a in (tokens, targets))
+    )
+
+
+def narrowed(array: np.ndarray) -> np.ndarray:
+    """The same integers, of which there is one at least, in the narrowest signed type that holds them.
+
+    >>> narrowed(np.array([-100, 127])).dtype, narrowed(np.array([200], np.uint8)).dtype
+    (dtype('int8'), dtype('int16'))
+    """
+    low, high = int(array.min()), int(array.max())
+    types = (np.int8, np.int16, np.int32, np.int64)
+    narrowest = next(one for one in types if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
+    return array.astype(narrowest, copy=False)
 
 
 def _array(name: str, values: Any) -> np.ndarray:

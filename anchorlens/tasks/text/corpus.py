@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from anchorlens.foreign import read_bytes, read_json
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.cache import user_cache
 from anchorlens.tasks.shared.scratch import scratch_folder
-from anchorlens.tasks.text.documents import Document, documents, sizes
+from anchorlens.tasks.text.documents import Document, content_digest, documents, sizes
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 TRAIN, VALIDATION = "train", "validation"
 _LONGEST_LINE = 4096
 """Bytes after a cut in which the end of the line is looked for."""
+_FILES, _SUMS = (f"{TRAIN}.bin", f"{VALIDATION}.bin", "manifest.json"), "sha256.json"
 END = b"\0"
 """Stands behind every document; no text holds it."""
 
@@ -37,7 +39,7 @@ class Corpus:
     """Two splits of one text, and which file went where."""
 
     folder: Path
-    """Holds train.bin, validation.bin and manifest.json."""
+    """Holds train.bin, validation.bin, manifest.json, and sha256.json with the SHA-256 of each of them."""
 
     @functools.cached_property
     def manifest(self) -> dict[str, dict[str, dict[str, int | str]]]:
@@ -51,14 +53,11 @@ class Corpus:
 
     @property
     def is_whole(self) -> bool:
-        """Whether both splits have as many bytes as were written: an END stands behind each document."""
+        """Whether every file has the bytes that were written; they are read once a process."""
         try:
-            wanted = {
-                split: sum(int(one["bytes"]) + int(one["documents"]) for one in sources.values())
-                for split, sources in self.manifest.items()
-            }
-            return wanted == {split: self.n_bytes(split) for split in (TRAIN, VALIDATION)}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            sums = read_json(read_bytes(self.folder / _SUMS))
+            return sums == {name: content_digest(self.folder / name) for name in _FILES}
+        except (OSError, ValueError):
             return False
 
     def n_bytes(self, split: str) -> int:
@@ -134,6 +133,7 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
             if not Corpus(folder).is_whole:  # what somebody else has made meanwhile may be in use
                 shutil.rmtree(folder, ignore_errors=True)
             os.replace(made, folder)
+            _write_through(folder.parent)
         except OSError:
             if not Corpus(folder).is_whole:  # nobody else was faster
                 raise
@@ -168,7 +168,9 @@ def _end_of_the_largest(sizes: Mapping[str, int], share: float) -> dict[str, int
 
 
 def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Mapping[str, int]) -> None:
-    """Both splits and the manifest; no more than one piece of a document is held at a time.
+    """Both splits, the manifest and their SHA-256, written through to the disk.
+
+    No more than one piece of a document is held at a time.
 
     Args:
         folder: where they go.
@@ -197,6 +199,18 @@ def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Ma
                     "sha256": digest.hexdigest(),
                 }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
+    (folder / _SUMS).write_text(json.dumps({name: content_digest(folder / name) for name in _FILES}))
+    for path in (*map(folder.joinpath, (*_FILES, _SUMS)), folder):
+        _write_through(path)
+
+
+def _write_through(path: Path) -> None:
+    """Have what was written to a file, or the names in a folder, on the disk itself."""
+    place = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
 
 
 def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[str, Iterable[bytes]]]:

@@ -12,10 +12,9 @@ import numbers
 import operator
 import textwrap
 import typing
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_origin
+from typing import Any, Literal, Self, TypeVar, get_origin
 
 import numpy as np
 
@@ -46,21 +45,6 @@ def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
     types = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
     unions = (typing.Union, UnionType)
     return {n: typing.get_args(hint) if get_origin(hint) in unions else (hint,) for n, hint in types.items()}
-
-
-class RenamedAttributes:
-    """Attributes under the names that 0.1.0 gave them; each use warns."""
-
-    _RENAMED: ClassVar[Mapping[str, str]] = {}
-    """Old name -> name of today."""
-
-    def __getattr__(self, name: str) -> Any:
-        now = type(self)._RENAMED.get(name)
-        if now is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        message = f"{type(self).__name__}.{name} is now {now}"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return getattr(self, now)
 
 
 class Config:

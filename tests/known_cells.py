@@ -27,12 +27,16 @@ def mechanism(sign, reading="v_similarity.centred_gap"):
     label = SIGNS.get(sign)
     ranges = {name: [0.2 * i, 0.2 * i + 0.3] for i, name in enumerate(LABELS)}
     evidence = {"reading": reading, "probe": "v_similarity", "meaning": "values say g(x; a)", "value": 0.63}
+    evidence |= {"odds": {}, "alone": {}, "sees": "trained pairs"}
     return {
         "phase": None if label is None else int(sign[0]),
         "commutative": {"2": False, "2c": True}.get(sign),
         "label": label or "undecided: underfit",
         "reason": "underfit: train longer" if label is None else "the readings lie where its do",
         "probabilities": {name: 0.94 if name == label else 0.02 for name in LABELS} if label else None,
+        "cause": None if label else "underfit",
+        "by_probes": None,
+        "outside": [],
         "readings": [{**evidence, "ranges": ranges, "vote": label, "weight": 2.1}],
     }
 
@@ -41,12 +45,7 @@ def verdict(sign, *, inside=None, symmetric=None, explanation="Both say it."):
     """A verdict as `Verdict.to_dict` gives it."""
     train, held_out, ood, commutativity = ANSWERS[sign]
     phase = phase_by_definition(train, held_out, ood, commutativity)
-    named_phase = {
-        "phase": phase.phase,
-        "commutative": phase.commutative,
-        "label": phase.label,
-        "reason": phase.reason,
-    }
+    named_phase = phase.to_dict()
     inner = mechanism(inside or sign)
     named = None not in (phase.phase, inner["phase"])
     behaviour = {
@@ -55,11 +54,16 @@ def verdict(sign, *, inside=None, symmetric=None, explanation="Both say it."):
         "commutativity": accuracy(commutativity), "finite": True, "phase": named_phase, "options": {},
         "deviations": {"ood": {"0": ood, "-3": 1 - ood}},
         "pairs": [{"pair": [3, 4], "split": "ood", "accuracy": accuracy(ood)}],
+        "positions": [], "solution": None, "best_constant": accuracy(0.0125), "held_out": "the pair (3, 4)",
+        "overlap": {"n_sequences": 1000, "counts": {"id": 0, "ood": 0}},
     }  # fmt: skip
     return {
         "schema_version": 1, **named_phase, "agreement": phase.phase == inner["phase"] if named else None,
         "explanation": explanation, "warnings": [], "behaviour": behaviour, "mechanism": inner,
-        "checkpoint": {"path": None, "sha256": None, "step": 1000, "versions": VERSIONS}, "trajectory": [],
+        "checkpoint": {
+            "path": None, "sha256": None, "kind": "anchorlens", "step": 1000, "versions": VERSIONS,
+        },
+        "trajectory": [],
     }  # fmt: skip
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from file_list import HEADING, file_list
 from test_architecture import FOLDERS
 
-import anchorlens
 from anchorlens import AnchorTask, classify
 from anchorlens.cli.commands import app
 
@@ -60,9 +58,8 @@ def test_the_tree_names_every_folder_in_the_order_of_imports():
     assert sorted(named) == sorted(folders)
 
 
-def test_contributing_names_every_file_with_the_first_line_of_its_docstring():
-    stored = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split(HEADING)[1]
-    assert stored.strip() == file_list().strip(), "python tests/file_list.py writes the list anew"
+def test_contributing_is_short():
+    assert len((ROOT / "CONTRIBUTING.md").read_bytes()) < 10_000
 
 
 def test_the_readme_is_short():
@@ -91,10 +88,3 @@ def test_your_own_checkpoint_is_written_and_read_as_its_page_says(tmp_path, monk
         exec(compile(code, "your_own_checkpoint.md", "exec"), {})
     verdict = classify(weights, config="config.json")
     assert verdict.phase is None and verdict.by_behaviour.label == "undecided: training data unknown"
-
-
-def test_the_changelog_names_every_renamed_module():
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    renamed = anchorlens._RenamedModules._NOW.items()
-    missing = [old for old, now in renamed if f"| `anchorlens.{old}` | `anchorlens.{now}` |" not in changelog]
-    assert renamed and missing == []

@@ -10,14 +10,9 @@ from typing import Any
 
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.kinds import task_class
 
 EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_every", "eval_every")
 """Fields of TrainConfig that say where a run is carried out and what it records."""
-
-
-LATER = {"train": {"lr_decay": "cosine"}, "task": {"says": "label"}}
-"""Part -> fields that runs did not have at first, and the value that says what they did without them."""
 
 
 def execution_fields(train: TrainConfig) -> frozenset[str]:
@@ -34,9 +29,10 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     """Part (task, model, train) -> the fields that decide the weights, JSON-ready."""
-    values = _without(run.to_dict(), execution_fields(run.train))
+    values, execution = run.to_dict(), execution_fields(run.train)
+    train = {name: value for name, value in values["train"].items() if name not in execution}
     task = {name: value for name, value in values["task"].items() if name not in places(run.task)}
-    return {**values, "task": task}
+    return {**values, "task": task, "train": train}
 
 
 def places(task: Any) -> frozenset[str]:
@@ -56,34 +52,6 @@ def identity(run: RunConfig) -> str:
 def same_value(value: Any) -> str:
     """A text that equal values of a field share, whether a number was written 1 or 1.0."""
     return json.dumps(_canonical(value), sort_keys=True)
-
-
-def cell_id_of_before(values: Mapping[str, Any]) -> str:
-    """What a cell was called in a sweep's folder of format 1: by its whole configuration, as it is stored."""
-    return _sha256(same_value(_without(values, frozenset())))[:16]
-
-
-def state_id_of_before(run: RunConfig) -> str:
-    """What a saved state of a run said that it belongs to before `identity`: less was left out."""
-    values = _without(run.to_dict(), frozenset({"device", "threads", "state_every_seconds"}))
-    return _sha256(json.dumps(values, sort_keys=True))
-
-
-def _without(
-    values: Mapping[str, Mapping[str, Any]], left_out: frozenset[str]
-) -> dict[str, Mapping[str, Any]]:
-    """The parts without some fields of `train`, as they were before a field or the kind of task was there."""
-    train = {name: value for name, value in values["train"].items() if name not in left_out}
-    unnamed = values["task"].get("kind") == task_class().kind
-    task = {name: value for name, value in values["task"].items() if not (unnamed and name == "kind")}
-    parts = {**values, "task": task, "train": train}
-    return {part: _as_at_first(part, fields) for part, fields in parts.items()}
-
-
-def _as_at_first(part: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields without those of `LATER` that are as if they were not there."""
-    later = LATER.get(part, {})
-    return {name: value for name, value in fields.items() if name not in later or value != later[name]}
 
 
 def _canonical(value: Any) -> Any:

@@ -2,7 +2,4 @@
 
 import lazy_loader
 
-from anchorlens.views import with_drawn
-
-_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__getattr__ = with_drawn(__name__, _find, "write_diagram", "sweep_html", "cell_html")
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -25,14 +25,14 @@ from anchorlens.files.container import CheckpointError, readable
 from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.files.writing import atomic_write
 from anchorlens.foreign import MOST_BYTES, MOST_VALUES, printable, read_bytes, read_json, shown
-from anchorlens.runs.identity import cell_id_of_before, same_value
+from anchorlens.runs.identity import same_value
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.sweep.stored import CELL, FAILURE, Kind, checked, quickly_read
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1
-LIST_VERSION = 2
+LIST_VERSION = 1
 """Of sweep.json; in version 1 no ids were written, and a cell was called by its whole configuration."""
 _LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
 """Bytes and values of sweep.json: 100,000 cells."""
@@ -105,11 +105,7 @@ class SweepFolder:
             if not isinstance(content["cells"], list):
                 raise ValueError(f"cells must be a list, got {shown(content['cells'])}")
             runs = _runs(content["cells"])
-            if content["format_version"] == 1:
-                ids = [cell_id_of_before(cell) for cell in content["cells"]]
-            else:
-                ids = _checked_ids(content["ids"], len(runs))
-            return list(zip(ids, runs, strict=True))
+            return list(zip(_checked_ids(content["ids"], len(runs)), runs, strict=True))
         except SENSELESS as error:
             raise CheckpointError(self.path, f"is no list of cells: {cause(error)}") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, core_schema
@@ -69,7 +69,7 @@ class _Phase(_Loose):
     commutative: bool | None
     label: Label
     reason: Text
-    cause: NotRequired[Cause | None]
+    cause: Cause | None
 
 
 class _Accuracy(_Closed):
@@ -117,11 +117,11 @@ class _Behaviour(_Closed):
     phase: _Phase
     finite: bool
     options: dict[Name, Any]
-    positions: NotRequired[list[_Position]]
-    solution: NotRequired[Solution | None]
-    best_constant: NotRequired[_Accuracy | None]
-    held_out: NotRequired[Text]
-    overlap: NotRequired[_Overlap | None]
+    positions: list[_Position]
+    solution: Solution | None
+    best_constant: _Accuracy | None
+    held_out: Text
+    overlap: _Overlap | None
 
 
 class _Axes(_Closed):
@@ -195,10 +195,10 @@ class _Measured(_Closed):
 
     kind: Annotated[str, AfterValidator(lambda kind: task_class(kind).kind)]
     measures: dict[Name, _Measure | None]
-    train_source: NotRequired[Name]
-    chance: NotRequired[Share]
-    held_out: NotRequired[Text]
-    overlap: NotRequired[_Overlap | None]
+    train_source: Name
+    chance: Share
+    held_out: Text
+    overlap: _Overlap | None
     finite: bool
     options: dict[Name, Any]
     sketches: Annotated[list[_Sketch], Field(max_length=20)]
@@ -226,9 +226,9 @@ class _Reading(_Closed):
     ranges: dict[Label, Annotated[list[float], Field(min_length=2, max_length=2)]]
     vote: Label | None
     weight: float
-    odds: NotRequired[dict[Label, float]]
-    alone: NotRequired[dict[Label, float]]
-    sees: NotRequired[Name]
+    odds: dict[Label, float]
+    alone: dict[Label, float]
+    sees: Name
 
 
 class _Opinion(_Phase):
@@ -237,14 +237,14 @@ class _Opinion(_Phase):
 
 class _Mechanism(_Opinion):
     readings: list[_Reading]
-    by_probes: NotRequired[_Opinion | None]
-    outside: NotRequired[list[Text]]
+    by_probes: _Opinion | None
+    outside: list[Text]
 
 
 class _Checkpoint(_Loose):
     versions: dict[Name, Name]
-    path: NotRequired[Text | None]
-    kind: NotRequired[Name]
+    path: Text | None
+    kind: Name
 
 
 class _Verdict(_Phase):

@@ -33,7 +33,7 @@ from anchorlens.files.checkpoint import Checkpoint, library_versions, load_check
 from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.files.writing import atomic_write, naming
 from anchorlens.foreign import LONGEST, MOST_DIGITS, ordinary_file, read_bytes, read_json, shown
-from anchorlens.runs.identity import execution_fields, identity, places, state_id_of_before
+from anchorlens.runs.identity import execution_fields, identity, places
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.kinds import logged_metrics
 
@@ -66,7 +66,6 @@ class RunFolder:
             stored = stored_run(self.path)
             if stored is not None:
                 _check_same(stored, run)
-                self._identities.add(state_id_of_before(stored))
             if self.finished:  # a kill between the last checkpoint and its removal left it
                 (self.path / "state.pt").unlink(missing_ok=True)
             for leftover in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".*.tmp")]:

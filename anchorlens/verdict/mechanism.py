@@ -101,8 +101,8 @@ class Mechanism(Opinion):
     """Every reading, the one that says most first; of another task what can be read of the weights, which
     speaks for no phase."""
     by_probes: Opinion | None = None
-    """The same without activations of unseen pairs, from trained pairs and weights; None in a verdict that
-    was stored before there was one."""
+    """The same without activations of unseen pairs, from trained pairs and weights; None where that was not
+    asked."""
     outside: tuple[str, ...] = ()
     """What of the model lies outside the shapes that the verdict was fit on, in words: each makes the
     probabilities less sure."""
@@ -127,9 +127,9 @@ class Mechanism(Opinion):
             KeyError: something is missing.
         """
         evidence = tuple(map(Evidence.from_dict, values["readings"]))
-        probes = values.get("by_probes")
+        probes = values["by_probes"]
         by_probes = None if probes is None else Opinion(Phase.from_dict(probes), probes["probabilities"])
-        outside = tuple(values.get("outside", ()))
+        outside = tuple(values["outside"])
         return cls(Phase.from_dict(values), values["probabilities"], evidence, by_probes, outside)
 
 

@@ -353,14 +353,3 @@ def test_bad_questions_say_what_is_wrong():
         task.trials("test")
     with pytest.raises(ValueError, match="n must be an integer >= 1, got 0"):
         task.sample(0)
-
-
-def test_what_0_1_0_called_cells_is_found_with_a_warning():
-    task = AnchorTask()
-    batch = task.sample(3)
-    with pytest.warns(DeprecationWarning, match="AnchorTask.cells is now trials"):
-        assert list(task.cells("ood")) == list(task.trials("ood"))
-    with pytest.warns(DeprecationWarning, match="AnchorBatch.cells is now trials"):
-        assert batch.cells is batch.trials
-    with pytest.raises(AttributeError, match="'AnchorTask' object has no attribute 'cell'"):
-        task.cell  # noqa: B018

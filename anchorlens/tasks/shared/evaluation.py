@@ -209,10 +209,10 @@ class Measured(Evaluation):
         }
         sketches = tuple(map(_sketch, values["sketches"]))
         kind, finite, options = values["kind"], values["finite"], values["options"]
-        source = values.get("train_source", TRAINING_SET)
-        chance = values.get("chance", 0.0)
-        overlap = Overlap.from_dict(values.get("overlap"))
-        held_out = values.get("held_out", "")
+        source = values["train_source"]
+        chance = values["chance"]
+        overlap = Overlap.from_dict(values["overlap"])
+        held_out = values["held_out"]
         return cls(
             kind, tuple(metrics), measures, finite, options, sketches, source, chance, held_out, overlap
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -123,10 +123,8 @@ class Phase:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Phase:
-        """Read it from JSON data, in which there may be more; older data have the cause in `label` alone."""
-        cause = values.get("cause", values["label"].removeprefix("undecided: "))
-        known = values["phase"] is None and cause in get_args(Cause)
-        return cls(values["phase"], values["commutative"], values["reason"], cause if known else None)
+        """Read it from JSON data, in which there may be more."""
+        return cls(*(values[name] for name in ("phase", "commutative", "reason", "cause")))
 
 
 def phase_by_definition(

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -29,6 +29,7 @@ from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.by_position import PositionAnswers, Solution
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
+from anchorlens.tasks.two_anchor.overlap import overlap_with_training
 from anchorlens.tasks.two_anchor.questions import Model, PairAccuracy, Questions
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.splits import Split
@@ -78,7 +79,7 @@ class Behaviour(Evaluation):
     options: dict[str, Any]
     """Noise draws, seed and the task's words."""
     positions: tuple[PositionAnswers, ...] = ()
-    """One for every position of the key; empty for more than 200 of them, and in files of before."""
+    """One for every position of the key; empty for more than 200 of them."""
     best_constant: Accuracy | None = None
     """What the best answer that never changes gets of the training questions: chance, with its standard error
     for so many questions. None in files of before."""
@@ -174,10 +175,10 @@ class Behaviour(Evaluation):
         derived = ("phase", "solution")  # they follow from the rest
         read = {name: value for name, value in values.items() if name not in derived}
         for name in ("train_fresh", "best_constant", *(metric.name for metric in METRICS)):
-            read[name] = None if values.get(name) is None else Accuracy.from_dict(values[name])
-        read["overlap"] = Overlap.from_dict(values.get("overlap"))
+            read[name] = None if values[name] is None else Accuracy.from_dict(values[name])
+        read["overlap"] = Overlap.from_dict(values["overlap"])
         read["pairs"] = tuple(map(PairAccuracy.from_dict, values["pairs"]))
-        read["positions"] = tuple(map(PositionAnswers.from_dict, values.get("positions", ())))
+        read["positions"] = tuple(map(PositionAnswers.from_dict, values["positions"]))
         read["deviations"] = {
             split: {int(deviation): share for deviation, share in shares.items()}
             for split, shares in values["deviations"].items()
@@ -307,38 +308,6 @@ def evaluate(
         held_out=task.held_out,
         overlap=None if known is None else overlap_with_training(known, task),
     )
-
-
-def overlap_with_training(training_set: TokenBatch | Drawing, task: AnchorTask) -> Overlap:
-    """The training sequences that ask an unseen pair, or a seen one where the split rule holds its key out.
-
-    Args:
-        training_set: sequences of the task's length and vocabulary. The first anchor token of a sequence says
-            where its key stands, the token before it.
-        task: whose splits count.
-    """
-    if isinstance(training_set, Drawing):
-        if training_set.task == task and training_set.split == "train":
-            return Overlap(len(training_set), {"id": 0, "ood": 0})
-        training_set = training_set.all()
-    tokens, k = training_set.tokens.numpy(), task.chain_length
-    first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
-    asks = (first > 0) & (first + k <= tokens.shape[1])
-    row, position = np.flatnonzero(asks), first[asks] - 1
-    key = tokens[row, position]
-    chain = np.stack([tokens[row, position + 1 + place] for place in range(k)], axis=1)  # [row, k]
-    unseen = _among(chain, task.ood_pairs)
-    held_out_key = (key % task.modulus == position % task.modulus) & _among(chain, task.seen_pairs)
-    return Overlap(len(tokens), {"id": int(held_out_key.sum()), "ood": int(unseen.sum())})
-
-
-def _among(chains: Int[np.ndarray, "row k"], pairs: Sequence[Pair]) -> Bool[np.ndarray, " row"]:
-    """Whether each chain is one of `pairs`."""
-    if not pairs:
-        return np.zeros(len(chains), dtype=bool)
-    base = max(int(chains.max(initial=0)), max(map(max, pairs))) + 1
-    powers = base ** np.arange(chains.shape[1], dtype=object if base ** chains.shape[1] > 2**62 else np.int64)
-    return np.isin(chains @ powers, np.array(pairs) @ powers)
 
 
 def _best_constant(targets: Int[np.ndarray, " trial"]) -> Accuracy:

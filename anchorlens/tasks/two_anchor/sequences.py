@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.configuration import RenamedAttributes, documented
+from anchorlens.configuration import documented
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.views import view
@@ -44,7 +44,7 @@ class Trials:
 
 @documented
 @dataclass(frozen=True, eq=False)
-class AnchorBatch(TokenBatch, RenamedAttributes):
+class AnchorBatch(TokenBatch):
     """Sequences ready for a model, with what each of them asks.
 
     Targets [batch]: the answers trained on (train, ID) or the inferential answers (OOD).
@@ -52,8 +52,6 @@ class AnchorBatch(TokenBatch, RenamedAttributes):
 
     trials: Trials
     """Pair, key and position of every sequence."""
-
-    _RENAMED = {"cells": "trials"}
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from anchorlens.configuration import RenamedAttributes, documented, number
+from anchorlens.configuration import documented, number
 from anchorlens.tasks.two_anchor.anchor_functions import (
     AnchorFunction,
     FrozenDict,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @documented
 @dataclass(frozen=True)
-class AnchorTask(TwoAnchor, RenamedAttributes):
+class AnchorTask(TwoAnchor):
     """The papers' task as a user's object; the defaults are the papers' values.
 
     A task is immutable and holds data only: callables are tabulated when it is made, so that it can
@@ -281,5 +281,3 @@ class AnchorTask(TwoAnchor, RenamedAttributes):
 
         tokens, targets = placed(trials, noise), self.targets(trials)  # no unseen pair has an override
         return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), trials)
-
-    _RENAMED = {"cells": "trials", "n_cells": "n_trials", "some_cells": "some_trials"}

@@ -1,0 +1,49 @@
+"""How many training sequences ask what an AnchorTask holds out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.overlap import Overlap
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.drawing import Drawing
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.two_anchor.task import AnchorTask
+
+
+def overlap_with_training(training_set: TokenBatch | Drawing, task: AnchorTask) -> Overlap:
+    """The training sequences that ask an unseen pair, or a seen one where the split rule holds its key out.
+
+    Args:
+        training_set: sequences of the task's length and vocabulary. The first anchor token of a sequence says
+            where its key stands, the token before it.
+        task: whose splits count.
+    """
+    if isinstance(training_set, Drawing):
+        if training_set.task == task and training_set.split == "train":
+            return Overlap(len(training_set), {"id": 0, "ood": 0})
+        training_set = training_set.all()
+    tokens, k = training_set.tokens.numpy(), task.chain_length
+    first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
+    asks = (first > 0) & (first + k <= tokens.shape[1])
+    row, position = np.flatnonzero(asks), first[asks] - 1
+    key = tokens[row, position]
+    chain = np.stack([tokens[row, position + 1 + place] for place in range(k)], axis=1)  # [row, k]
+    unseen = _among(chain, task.ood_pairs)
+    held_out_key = (key % task.modulus == position % task.modulus) & _among(chain, task.seen_pairs)
+    return Overlap(len(tokens), {"id": int(held_out_key.sum()), "ood": int(unseen.sum())})
+
+
+def _among(chains: Int[np.ndarray, "row k"], pairs: Sequence[Pair]) -> Bool[np.ndarray, " row"]:
+    """Whether each chain is one of `pairs`."""
+    if not pairs:
+        return np.zeros(len(chains), dtype=bool)
+    base = max(int(chains.max(initial=0)), max(map(max, pairs))) + 1
+    powers = base ** np.arange(chains.shape[1], dtype=object if base ** chains.shape[1] > 2**62 else np.int64)
+    return np.isin(chains @ powers, np.array(pairs) @ powers)

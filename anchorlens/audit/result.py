@@ -102,9 +102,9 @@ class Audit:
     @property
     def late_fences(self) -> tuple[float, ...]:
         """Those beyond the last step, of models that have not fit all by then."""
-        last, fits = self.moments[-1], np.isfinite(self.fit_steps).all(axis=1)
-        found = zip(self.fences, fits, strict=True)
-        return tuple(limit for limit, all_fit in found if limit is not None and limit > last and not all_fit)
+        found = zip(self.fences, self.fit_steps, strict=True)
+        late = ((limit, each) for limit, each in found if limit is not None and limit > self.moments[-1])
+        return tuple(limit for limit, each in late if not np.isfinite(each).all())
 
     @property
     def too_few_steps(self) -> bool:

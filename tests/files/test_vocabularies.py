@@ -198,16 +198,25 @@ class TestSenseless:
         [
             ("vocabulary = 5", "must be a table or the name of a file, got 5"),
             ("vocabulary = 'none.json'", "none.json"),
-            ("vocabulary = '../damaged.json'", "neither JSON nor TOML"),
+            ("vocabulary = 'damaged.json'", "neither JSON nor TOML"),
+            ("vocabulary = '../outside.json'", "must name a file in the folder of its configuration"),
+            ("vocabulary = '/etc/passwd'", "got '/etc/passwd'; copy it there"),
+            ("vocabulary = 'link.json'", "must name a file in the folder"),
+            ("vocabulary = '.'", "must name a file in the folder"),
+            ('vocabulary = "a\\u0000b"', "no file's name has a null character"),
+            (f"vocabulary = '{'x' * 5000}'", "File name too long"),
         ],
     )
     def test_no_table_and_no_file(self, ours, tmp_path, line, words):
         path, config = written(tmp_path, ours.weights, {})
-        (tmp_path.parent / "damaged.json").write_text('{"walk": 1')
+        (tmp_path / "damaged.json").write_text('{"walk": 1')
+        outside = tmp_path.parent / "outside.json"
+        outside.write_text(json.dumps(shuffled()))
+        (tmp_path / "link.json").symlink_to(outside)
         config.write_text(f"{line}\n[task]\nkind = 'scan'\n")
         with pytest.raises(CheckpointError) as error:
             open_checkpoint(path, config=config)
-        assert words in str(error.value)
+        assert words in str(error.value) and "\n" not in str(error.value)
 
 
 def test_classify_and_evaluate_on_the_command_line(ours, tmp_path):

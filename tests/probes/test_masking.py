@@ -206,6 +206,15 @@ class TestClusters:
         many = mirrored_pairs(AnchorTask(chain_length=4, key_min=60, seq_len=9))
         assert 16 <= len(many) <= 32 and all(a == b[::-1] for a, b in zip(many[::2], many[1::2], strict=True))
 
+    def test_the_trained_pairs_are_gathered_once(self, monkeypatch):
+        """And not for each pair, which 300 anchors would pay with twenty minutes."""
+        seen, asked = AnchorTask.seen_pairs, []
+        counted = property(lambda task: (asked.append(1), seen.__get__(task))[1])
+        monkeypatch.setattr(AnchorTask, "seen_pairs", counted)
+        task = AnchorTask(anchors={k: k % 50 for k in range(1, 31)}, key_min=31, key_max=40)
+        asked.clear()
+        assert len(mirrored_pairs(task, seen=True)) == 32 and len(asked) == 1
+
     def test_tsne_keeps_clusters_together(self, monkeypatch):
         monkeypatch.setitem(TSNE.__init__.__kwdefaults__, "max_iter", 1000)  # elsewhere tests take fewer
         rng = np.random.default_rng(0)

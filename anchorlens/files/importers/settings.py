@@ -85,12 +85,19 @@ class Settings:
         """Word of the task -> token of the model, if it gives them: a table, or a JSON file beside it.
 
         Raises:
-            CheckpointError: it is neither, or the file cannot be read.
+            CheckpointError: it is neither, or the file lies elsewhere or cannot be read.
         """
         given = self.values.get("vocabulary")
-        if isinstance(given, str):
-            return Settings.read(self.path.parent / given).values
         with blamed(self.path, "its vocabulary makes no sense"):
+            if isinstance(given, str):
+                folder = self.path.parent.resolve()
+                file = (folder / given).resolve()
+                if folder not in file.parents:  # also behind a link
+                    raise ValueError(
+                        "vocabulary must name a file in the folder of its configuration, got "
+                        f"{shown(given)}; copy it there"
+                    )
+                return Settings.read(file).values
             if given is not None and not isinstance(given, dict):
                 raise ValueError(f"vocabulary must be a table or the name of a file, got {shown(given)}")
         return given

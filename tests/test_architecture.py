@@ -18,7 +18,6 @@ ROOT = Path(anchorlens.__file__).parent
 FOLDERS = [
     "",
     "models",
-    "models.stacked",
     "models.unet",
     "tasks.shared",
     "tasks.two_anchor",
@@ -28,6 +27,7 @@ FOLDERS = [
     "tasks.concept_graphs",
     "tasks",
     "runs",
+    "engine",
     "files",
     "files.importers",
     "figures",
@@ -147,7 +147,7 @@ LATEST = ("tasks.text", "tasks.concept_graphs", "models.unet")
     "name", sorted(name for name in MODULES if folder_of(name) in ("sweep", "files", "training"))
 )
 def test_what_trains_stores_and_sweeps_knows_no_kind_of_task_or_model(name):
-    """A task, of text or of images, comes through `tasks.kinds`; a model through `runs.architecture`."""
+    """A task, of text or of images, comes through `tasks.kinds`; a model through `engine.architectures`."""
     assert [other for other in imports(name) if other.startswith(LATEST)] == []
     words = MODULES[name].read_text().lower()
     assert not [word for word in ("concept_graphs", "unet", "texttask") if word in words]

@@ -10,8 +10,8 @@ import pytest
 from sweeping import TINY, tiny
 
 from anchorlens import preset
+from anchorlens.runs.schedule import trajectory_steps
 from anchorlens.sweep import Cell, open_sweep
-from anchorlens.training.schedule import trajectory_steps
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples/figures"))
 import c2_gamma_depth  # noqa: E402

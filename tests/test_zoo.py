@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from anchorlens import ModelConfig
-from anchorlens.training.schedule import trajectory_steps
+from anchorlens.runs.schedule import trajectory_steps
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import zoo  # noqa: E402

@@ -10,14 +10,15 @@ import numpy as np
 import torch
 
 from anchorlens.audit.mappings import Mappings
+from anchorlens.engine import numeric_settings
+from anchorlens.engine.stack import Stack
+from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.training.jobs import train_in_jobs
-from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.plan import check_runs
 from anchorlens.training.result import TrainingDiverged
-from anchorlens.training.stack import Stack
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -51,11 +51,11 @@ def audit_command(
     from anchorlens.audit import audit, mappings_of, open_dataset
     from anchorlens.audit.run import FIT, GAMMA, MOST_MODELS, STEPS
     from anchorlens.models.config import ModelConfig
+    from anchorlens.models.devices import choose_device
     from anchorlens.runs.train_config import TrainConfig
     from anchorlens.show.terminal.audit import print_audit
     from anchorlens.show.terminal.console import print_json
     from anchorlens.tasks.kinds import task_class
-    from anchorlens.training.numerics import choose_device
 
     the_papers: Any = task_class()()
     choose_device(device)

@@ -11,7 +11,7 @@ import typer
 
 from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.foreign import printable
-from anchorlens.runs.memory import is_out_of_memory
+from anchorlens.models.devices import is_out_of_memory
 
 _LONGEST = 1200
 """Characters of an error; ours are shorter, what they repeat may be anything."""

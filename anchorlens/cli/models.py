@@ -59,9 +59,9 @@ def evaluate_command(
     for note in opened.notes:
         say(note)
     given = training_sets([checkpoint], train_data, config)
+    from anchorlens.models.devices import choose_device
     from anchorlens.show.terminal.training import print_behaviour
     from anchorlens.tasks.kinds import task_class
-    from anchorlens.training.numerics import choose_device
 
     own = {} if n_noise is None else {"n_noise": n_noise}
     if own and loaded.task.kind != task_class().kind:
@@ -126,8 +126,8 @@ def probe_command(
     if not isinstance(chosen, dict):
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {shown(options)}{why}')
     from anchorlens import figures, probes
+    from anchorlens.models.devices import choose_device
     from anchorlens.probes.own import what_went_wrong
-    from anchorlens.training.numerics import choose_device
 
     probe = probes.probe_named(name, probes.with_own(own or []))
     if initial is not None and not probes.needs_initial(probe):

@@ -71,7 +71,7 @@ def train_command(
 
         print_plan(plan([run]), as_json)
         return
-    from anchorlens.training.numerics import choose_device
+    from anchorlens.models.devices import choose_device
     from anchorlens.training.result import TrainingDiverged
     from anchorlens.training.run import train
 

@@ -26,7 +26,7 @@ from anchorlens.cli.train_data import moved, training_sets
 from anchorlens.cli.unreadable import unreadable_message
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.runs.memory import is_out_of_memory
+from anchorlens.models.devices import is_out_of_memory
 
 
 @one_line_errors
@@ -68,7 +68,7 @@ def classify_command(
     check_number("--seed", seed, minimum=0, integer=True)
     if own and report is None:
         raise ValueError("--probes adds pictures to the report; give --report out.html too")
-    from anchorlens.training.numerics import choose_device
+    from anchorlens.models.devices import choose_device
 
     choose_device(device)
     from anchorlens.files.importers import open_checkpoint

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import documented
+from anchorlens.engine import architecture
+from anchorlens.engine.costs import check_cost
 from anchorlens.files import container
 from anchorlens.files.container import CheckpointError
 from anchorlens.files.headers import SENSELESS, cause, check_format, checked_header
 from anchorlens.foreign import shown
 from anchorlens.randomness import generator
-from anchorlens.runs.architecture import architecture
-from anchorlens.runs.costs import check_cost
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.kinds import read_stored_task
 from anchorlens.tasks.shared.base import Batch, Task

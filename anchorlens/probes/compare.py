@@ -13,9 +13,9 @@ from anchorlens.figures import complete, in_words
 from anchorlens.figures.side_by_side import distinct, side_by_side
 from anchorlens.files.checkpoint import Checkpoint, origin
 from anchorlens.foreign import shown
+from anchorlens.models.devices import choose_device
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
-from anchorlens.training.numerics import choose_device
 from anchorlens.views import drawn
 
 if TYPE_CHECKING:

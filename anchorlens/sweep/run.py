@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from typing import TYPE_CHECKING
 
-from anchorlens.runs.memory import killed_for_memory
+from anchorlens.models.devices import killed_for_memory
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import SweepResult
 from anchorlens.sweep.engines import Engine, EngineError

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import filelock
 
+from anchorlens.engine import numeric_settings
 from anchorlens.files.container import CheckpointError
+from anchorlens.models.devices import choose_device, is_out_of_memory
 from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
-from anchorlens.runs.memory import is_out_of_memory
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.folder import NamedRun, SweepFolder
 from anchorlens.tasks.shared.base import Task
-from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run import train_many
 from anchorlens.verdict.classify import classify

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
+from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.training.child_processes import process_pool
 from anchorlens.training.loop import loop_key
-from anchorlens.training.numerics import choose_device
 from anchorlens.training.plan import members_at_once, processes
 from anchorlens.training.progress import progress_bar
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
+from anchorlens.engine import engine_of
+from anchorlens.engine.base import Engine, Update, stack_key
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.runs.identity import EXECUTION
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.schedule import LOSS_LINES, has_settled, loss_reached, trajectory_steps
 from anchorlens.tasks.kinds import logged_metrics
 from anchorlens.tasks.shared.base import Batch
-from anchorlens.training.engine import Engine, Update, stack_key
-from anchorlens.training.engines import engine_of
 from anchorlens.training.folder import RunFolder, evaluations
 from anchorlens.training.result import Status, TrainResult
-from anchorlens.training.schedule import LOSS_LINES, has_settled, loss_reached, trajectory_steps
 
 _SHARED = (*EXECUTION, "early_stop_evaluations", "stop_at_loss")
 

@@ -23,19 +23,20 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from anchorlens.configuration import documented
+from anchorlens.engine import engine_of, numeric_settings
+from anchorlens.engine.adamw import MOMENTS
+from anchorlens.engine.base import Engine
+from anchorlens.engine.forward import logits_at_end
+from anchorlens.engine.kernels import products_to_count
+from anchorlens.engine.stack import Stack
+from anchorlens.engine.transformer_layout import Layout
 from anchorlens.files.checkpoint import training_set
 from anchorlens.foreign import shown
-from anchorlens.models.stacked.forward import logits_at_end
-from anchorlens.models.stacked.layout import Layout
+from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.shared.base import Batch, OwnLoss, Task
 from anchorlens.tasks.shared.batch import on_device
-from anchorlens.training.adamw import MOMENTS
-from anchorlens.training.engine import Engine
-from anchorlens.training.engines import engine_of
-from anchorlens.training.numerics import choose_device, numeric_settings
-from anchorlens.training.stack import Stack
 
 MOST_WORKERS = 1024
 """Processes that may be asked for."""
@@ -227,7 +228,7 @@ def count_cost(run: RunConfig) -> Cost:
         largest = max(largest, storage.nbytes())
         return tensor
 
-    with FlopCounterMode(display=False, custom_mapping=_onednn_products()) as flops:
+    with FlopCounterMode(display=False, custom_mapping=products_to_count()) as flops:
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             loss = loss_of_batch()
         torch.autograd.grad(loss, leaves)
@@ -242,17 +243,6 @@ def count_cost(run: RunConfig) -> Cost:
         data_bytes=train.n_samples * (8 + example_bytes),  # 8 for its place in the order
         activation_bytes=sum(kept.values()) + _TRANSIENT * largest,
     )
-
-
-def _onednn_products() -> dict[Any, Callable[..., int]]:
-    """How to count the products that torch does not know how to count."""
-    if not torch.backends.mkldnn.is_available():
-        return {}
-
-    def linear(a: Sequence[int], weight: Sequence[int], *_: Any, **__: Any) -> int:
-        return 2 * math.prod(a) * weight[0]
-
-    return {torch.ops.mkldnn._linear_pointwise: linear}
 
 
 def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tensor]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.training.numerics import choose_device
+from anchorlens.models.devices import choose_device
 from anchorlens.views import drawn
 
 if TYPE_CHECKING:

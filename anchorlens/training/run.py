@@ -13,9 +13,11 @@ from pathlib import Path
 import torch
 
 from anchorlens.configuration import check_number
+from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import training_set
 from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
+from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.kinds import task_class
@@ -23,7 +25,6 @@ from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import RunFolder, read_log, stored_run
 from anchorlens.training.jobs import train_in_jobs
 from anchorlens.training.loop import Loop, Member, Show
-from anchorlens.training.numerics import choose_device, numeric_settings
 from anchorlens.training.plan import MOST_WORKERS, check_runs
 from anchorlens.training.result import TrainingDiverged, TrainResult
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
+from anchorlens.models.devices import choose_device
 from anchorlens.tasks.kinds import task_class
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.training.folder import read_log
-from anchorlens.training.numerics import choose_device
 from anchorlens.training.result import TrainResult
 from anchorlens.verdict.explanation import explain
 from anchorlens.verdict.forecast import trajectory

@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from anchorlens.models.stacked.ragged import GROUPS
+from anchorlens.engine.ragged import GROUPS
 from anchorlens.randomness import generator
 from anchorlens.runs.presets import preset
 from anchorlens.runs.run_config import RunConfig

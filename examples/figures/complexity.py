@@ -19,8 +19,8 @@ from plotly.subplots import make_subplots
 from scipy import stats
 
 from anchorlens.figures import CATEGORIES, styled
+from anchorlens.runs.schedule import loss_reached
 from anchorlens.sweep import Cell
-from anchorlens.training.schedule import loss_reached
 
 LOSS = 0.05
 """The papers' threshold of the training loss, in nats."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sweeping import ROOT, tiny
 
-from anchorlens.runs.memory import is_out_of_memory, killed_for_memory
+from anchorlens.models.devices import is_out_of_memory, killed_for_memory
 from anchorlens.sweep import run as driver
 from anchorlens.sweep.engines import Engine
 from anchorlens.sweep.folder import SweepFolder

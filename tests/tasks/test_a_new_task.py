@@ -10,6 +10,7 @@ import torch
 
 from anchorlens import classify, load_checkpoint, train
 from anchorlens.configuration import documented, number
+from anchorlens.engine.own_loss import FunctionalEngine
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
@@ -23,7 +24,6 @@ from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.training.functional import FunctionalEngine
 from anchorlens.training.plan import count_cost, plan
 
 SMALL = {"n_layers": 1, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16}

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from anchorlens import classify, load_checkpoint, preset, train
 from anchorlens.cli import app
-from anchorlens.models.unet.architecture import UNetArchitecture, bounds
+from anchorlens.engine.own_loss import FunctionalEngine
+from anchorlens.engine.unet import UNetArchitecture, bounds
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.models.unet.network import UNet
 from anchorlens.probes import stable_rank
@@ -31,7 +32,6 @@ from anchorlens.tasks.concept_graphs.images import (
 from anchorlens.tasks.concept_graphs.scoring import area, by_mask, classifier
 from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
 from anchorlens.tasks.kinds import read_task
-from anchorlens.training.functional import FunctionalEngine
 
 SMALL = ConceptGraphsTask(image_side=24, n_diffusion_steps=10)
 TINY = {"n_feat": 8, "n_diffusion_steps": 10, "n_samples": 64, "batch_size": 16, "steps": 6, "eval_every": 6}
@@ -138,7 +138,7 @@ class TestNetwork:
             torch.manual_seed(5)
             theirs = dict(UNet(config).named_parameters())
         monkeypatch.setattr(
-            "anchorlens.models.unet.architecture.initial_generator",
+            "anchorlens.engine.unet.initial_generator",
             lambda seed: torch.Generator().manual_seed(5),
         )
         ours = UNetArchitecture(config).initial_weights(config, 0, torch.float32)

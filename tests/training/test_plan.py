@@ -158,8 +158,8 @@ def test_dry_run_prints_and_trains_nothing(tmp_path):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 def test_memory_on_a_gpu_is_about_what_was_counted():
+    from anchorlens.engine.stack import Stack
     from anchorlens.files.checkpoint import training_set
-    from anchorlens.training.stack import Stack
 
     run = preset("quick", batch_size=2048, device="cuda")
     data = training_set(run.task, run.train)

@@ -174,9 +174,9 @@ def worker_of(pid):
 
 def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
     """Members that were saved at different steps go on and meet the run that was never interrupted."""
+    from anchorlens.engine.stack import Stack
     from anchorlens.files.checkpoint import training_set
     from anchorlens.training.run import _train_together
-    from anchorlens.training.stack import Stack
 
     runs = [tiny(gamma=gamma, seed=seed) for seed, gamma in enumerate((0.4, 0.6, 0.8))]
     for k, (run, step) in enumerate(zip(runs, (0, 10, 10), strict=True)):

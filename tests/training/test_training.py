@@ -14,6 +14,8 @@ import pytest
 import torch
 from torch.utils import deterministic as torch_deterministic
 
+from anchorlens.engine.numerics import numeric_settings
+from anchorlens.engine.stack import Stack
 from anchorlens.files import container
 from anchorlens.files.checkpoint import load_checkpoint, training_set
 from anchorlens.files.container import CheckpointError
@@ -24,10 +26,8 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.folder import RunFolder, read_log
-from anchorlens.training.numerics import numeric_settings
 from anchorlens.training.result import TrainingDiverged
 from anchorlens.training.run import train
-from anchorlens.training.stack import Stack
 
 ROOT = Path(__file__).parents[2]
 TASK = AnchorTask(key_max=40)  # few keys, so that evaluating is short

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
+from anchorlens.engine.costs import MOST_LAYERS
 from anchorlens.files import container
 from anchorlens.files.container import readable
 from anchorlens.files.importers import hooked_transformer
@@ -25,7 +26,6 @@ from anchorlens.files.importers.settings import Settings, blamed
 from anchorlens.files.importers.source import state_dict
 from anchorlens.foreign import shown
 from anchorlens.models.hooked import model_of
-from anchorlens.runs.costs import MOST_LAYERS
 from anchorlens.tasks.shared.base import Task
 
 if TYPE_CHECKING:

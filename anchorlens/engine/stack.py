@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from anchorlens.models.stacked.forward import logits_at_end, table_rows
-from anchorlens.models.stacked.ragged import RaggedBatch, logits_where_scored
+from anchorlens.engine.base import Engine
+from anchorlens.engine.forward import logits_at_end, table_rows
+from anchorlens.engine.ragged import RaggedBatch, logits_where_scored
 from anchorlens.tasks.shared.batch import IGNORE, is_ragged
-from anchorlens.training.engine import Engine
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from anchorlens.engine.base import Engine
+from anchorlens.engine.own_loss import FunctionalEngine
+from anchorlens.engine.stack import Stack
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.training.engine import Engine
-from anchorlens.training.functional import FunctionalEngine
-from anchorlens.training.stack import Stack
 
 
 def engine_of(run: RunConfig) -> type[Engine]:

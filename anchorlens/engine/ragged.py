@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from anchorlens.engine.attention import attention
+from anchorlens.engine.flat_layout import Parameters
+from anchorlens.engine.forward import Forward, table_rows
 from anchorlens.models.config import ModelConfig
-from anchorlens.models.layout import Parameters
-from anchorlens.models.stacked.attention import attention
-from anchorlens.models.stacked.forward import Forward, table_rows
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int

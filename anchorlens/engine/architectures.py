@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from anchorlens.engine.flat_layout import Parameters
+from anchorlens.engine.transformer import Transformer
+from anchorlens.engine.unet import UNetArchitecture
 from anchorlens.models.config import ModelConfig
-from anchorlens.models.layout import Parameters
-from anchorlens.models.stacked.transformer import Transformer
-from anchorlens.models.unet.architecture import UNetArchitecture
 from anchorlens.models.unet.config import UNetConfig
 
 

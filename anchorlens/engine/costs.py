@@ -10,12 +10,12 @@ import math
 import os
 from dataclasses import dataclass
 
+from anchorlens.engine.architectures import architecture
 from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
 from anchorlens.models.unet.config import UNetConfig
-from anchorlens.runs.architecture import architecture
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.shared.base import Task
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from anchorlens.engine.flat_layout import FlatLayout
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen, parameter_shapes
-from anchorlens.models.layout import FlatLayout
 
 if TYPE_CHECKING:
     from jaxtyping import Float

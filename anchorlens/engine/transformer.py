@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from anchorlens.engine.flat_layout import Parameters
+from anchorlens.engine.forward import FastModel
+from anchorlens.engine.transformer_layout import Layout
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights
-from anchorlens.models.layout import Parameters
-from anchorlens.models.stacked.forward import FastModel
-from anchorlens.models.stacked.layout import Layout
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer

@@ -5,13 +5,27 @@ import platform
 import pytest
 import torch
 
-from anchorlens.models.stacked import linear as module
-from anchorlens.models.stacked.linear import linear
+from anchorlens.engine import kernels as module
+from anchorlens.engine.linear import linear
 
 
-@pytest.fixture(params=[True, False], ids=["MKL", "oneDNN"])
+@pytest.fixture(params=["MKL", "oneDNN", "no such operator", "another operator"])
 def library(request, monkeypatch):
-    monkeypatch.setattr(module, "_mkl_on_intel", lambda: request.param)
+    monkeypatch.setattr(module, "_mkl_on_intel", lambda: request.param == "MKL")
+    if request.param == "no such operator":
+        monkeypatch.delattr(module, "product")
+    if request.param == "another operator":
+        monkeypatch.setattr(module, "product", lambda a, b, bias: a @ b + 1)
+    module._has_operators.cache_clear()
+    yield request.param
+    module._has_operators.cache_clear()
+
+
+def test_the_fallback_is_chosen_by_itself(library):
+    x = torch.zeros(1, 2, 3)
+    assert module.uses_onednn(x) is (library == "oneDNN" and torch.backends.mkldnn.is_available())
+    assert not module.uses_onednn(x.double()) and not module.uses_onednn(x.to("meta"))
+    assert bool(module.products_to_count()) is (library in ("oneDNN", "MKL"))
 
 
 @pytest.mark.parametrize("rows", [10, 1024, 1030])

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from anchorlens.foreign import shown
 from anchorlens.models.measuring import give_back_freed_memory
 
 _MEMORY: Any = torch.utils.deterministic  # a module with a property, which type checkers cannot see
@@ -154,26 +153,3 @@ def _keep_freed_memory(keep: bool) -> None:
 def _flushes_denormals() -> bool:
     """Whether this thread flushes denormals now; torch has no getter, so ask the arithmetic."""
     return (torch.tensor(1e-310, dtype=torch.float64, device="cpu") * 1).item() == 0.0
-
-
-def choose_device(name: str) -> torch.device:
-    """The device a name stands for; `auto` is CUDA where there is one.
-
-    Raises:
-        ValueError: no such device here.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {shown(name)}") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {shown(name)} is not there: torch sees no CUDA GPU; try auto or cpu")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(
-            f"device {shown(name)} is not there: torch sees {torch.cuda.device_count()} CUDA GPUs"
-        )
-    if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {shown(name)}")
-    return device

@@ -10,23 +10,23 @@ import pytest
 import torch
 from torch.nn import functional
 
+from anchorlens.engine import attention as attention_module
+from anchorlens.engine.attention import attention
+from anchorlens.engine.forward import logits_at_end, table_rows
+from anchorlens.engine.linear import linear
+from anchorlens.engine.stack import Stack
+from anchorlens.engine.transformer_layout import Layout
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.hooked import build_model
-from anchorlens.models.stacked import attention as attention_module
-from anchorlens.models.stacked.attention import attention
-from anchorlens.models.stacked.forward import logits_at_end, table_rows
-from anchorlens.models.stacked.layout import Layout
-from anchorlens.models.stacked.linear import linear
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.schedule import epoch_order, learning_rate
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import count_cost
-from anchorlens.training.schedule import epoch_order, learning_rate
-from anchorlens.training.stack import Stack
 
 CPU = torch.device("cpu")
 TASK = AnchorTask()
@@ -459,7 +459,7 @@ missing = ("transformer_lens jaxtyping typer rich filelock safetensors tqdm skle
 sys.modules.update(dict.fromkeys(missing))  # None: as if they were not installed
 import torch
 from anchorlens.runs.presets import preset
-from anchorlens.training.stack import Stack
+from anchorlens.engine.stack import Stack
 runs = [preset("quick", gamma=g, n_samples=512, d_model=16, d_head=8, d_mlp=16, steps=3) for g in (0.3, 0.7)]
 data = runs[0].task.sample(512, split="train", seed=0)
 stack = Stack(runs, [data, data], torch.device("cpu"))

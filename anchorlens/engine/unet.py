@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from anchorlens.engine.flat_layout import FlatLayout, Parameters
 from anchorlens.models.gamma import initial_generator
-from anchorlens.models.layout import FlatLayout, Parameters
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.models.unet.network import UNet
 

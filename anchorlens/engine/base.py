@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anchorlens.runs.architecture import architecture
-from anchorlens.training.adamw import MOMENTS, StackedAdamW
-from anchorlens.training.schedule import epoch_order, learning_rate
+from anchorlens.engine.adamw import MOMENTS, StackedAdamW
+from anchorlens.engine.architectures import architecture
+from anchorlens.runs.schedule import epoch_order, learning_rate
 
 if TYPE_CHECKING:
     from jaxtyping import Float

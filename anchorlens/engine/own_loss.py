@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
+from anchorlens.engine.base import Engine
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.batch import on_device
-from anchorlens.training.engine import Engine
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from anchorlens.training.schedule import learning_rate
+from anchorlens.runs.schedule import learning_rate
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int

@@ -1,0 +1,51 @@
+"""Where something is computed: the device that a name stands for, and how want of memory is told there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from anchorlens.foreign import shown
+
+EVENTS = Path("/proc/vmstat")
+"""Linux counts there how many processes it killed for want of memory."""
+
+
+def choose_device(name: str) -> torch.device:
+    """The device a name stands for; `auto` is CUDA where there is one.
+
+    Raises:
+        ValueError: no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {shown(name)}") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {shown(name)} is not there: torch sees no CUDA GPU; try auto or cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device {shown(name)} is not there: torch sees {torch.cuda.device_count()} CUDA GPUs"
+        )
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {shown(name)}")
+    return device
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python or torch has no memory left; torch has no class of its own for this on the CPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+def killed_for_memory(events: Path = EVENTS) -> int:
+    """How many processes of this machine Linux has killed for want of memory; 0 where that is not known."""
+    try:
+        lines = events.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

@@ -12,14 +12,13 @@ import functools
 import hashlib
 import os
 import platform
-import stat
 import sysconfig
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.foreign import shown
+from anchorlens.foreign import ordinary_file, shown
 
 CODE, TEXT, BOTH, FILES = "code", "text", "code+text", "files"
 MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32
@@ -218,13 +217,13 @@ def _is(path: Path, kind: str) -> bool:
 def _pieces(path: Path) -> Iterator[bytes]:
     """The bytes of a plain file."""
     try:
-        with path.open("rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError(f"{shown(str(path))} must be a plain file")
+        with ordinary_file(path) as (file, _):
             while piece := file.read(_PIECE):
                 yield piece
     except OSError as error:
         raise ValueError(f"{shown(str(path))} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{shown(str(path))} {error}") from None
 
 
 def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -1,9 +1,11 @@
 """What every test shares."""
 
 import pytest
+import torch
 
 from anchorlens.tasks.two_anchor.behaviour import evaluate
 
+collect_ignore = [] if torch.cuda.is_available() else ["gpu"]
 DEFAULT = evaluate.__kwdefaults__["n_noise"]
 
 

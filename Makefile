@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-tutorials test-slow check lint docs tutorials setup clean
+.PHONY: demo test test-standin test-tutorials test-slow check lint docs tutorials setup clean
 
 setup: $(READY)
 
@@ -22,6 +22,10 @@ demo: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow' --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
+# what needs a GPU, on a stand-in that shows wrong devices and waits of the host (docs/speed.md says what it cannot)
+test-standin: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --standin -m gpu tests/gpu $$(grep -rl 'mark.gpu' tests)
+
 # the notebooks, each in a kernel of its own, and the ten lines of the README
 test-tutorials: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tutorials --numprocesses 2
@@ -34,7 +38,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-check: lint test test-tutorials docs
+check: lint test test-standin test-tutorials docs
 
 docs: $(READY)
 	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going docs docs/_build/html

@@ -1,7 +1,8 @@
 """Settings of every test run: one thread, and tensor shapes checked against the signatures.
 
 The shapes are checked by jaxtyping with beartype. Left out are the modules that name types they import
-only when needed, which beartype cannot resolve.
+only when needed, which beartype cannot resolve. Tests marked `gpu` run where there is a CUDA GPU, and with
+`--standin` on a stand-in for one (tests/standin_cuda.py).
 """
 
 import gc
@@ -44,8 +45,19 @@ def checkable(modules: Iterable[str]) -> list[str]:
     return [f"anchorlens.{name}" for name in modules]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--standin`, which `make test-standin` gives."""
+    parser.addoption("--standin", action="store_true", help="have a stand-in for CUDA in this process")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Check shapes; in the process that only hands out tests to others there is nothing to check."""
+    if config.getoption("standin"):
+        import standin_cuda
+
+        if reason := standin_cuda.why_not():
+            pytest.exit(f"nothing is tested: {reason}", returncode=0)
+        standin_cuda.install()
     if config.getoption("dist", "no") != "no":
         return
     modules = checkable(CHECKED)
@@ -53,6 +65,15 @@ def pytest_configure(config: pytest.Config) -> None:
     from jaxtyping import install_import_hook
 
     install_import_hook(modules, "beartype.beartype")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a GPU where there is none."""
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA GPU here; make test-standin has a stand-in")
 
 
 def pytest_collection_finish() -> None:

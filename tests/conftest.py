@@ -3,6 +3,9 @@
 from inspect import unwrap
 
 import pytest
+import torch
+
+collect_ignore = [] if torch.cuda.is_available() else ["gpu"]
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,6 @@ from anchorlens.training.plan import count_cost
 CPU = torch.device("cpu")
 TASK = AnchorTask()
 RECIPE = TrainConfig(n_samples=512, batch_size=64, steps=24, warmup_steps=6, log_every=8, eval_every=8)
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 
 
 def shape(variant="gpt2", **fields):
@@ -472,7 +471,7 @@ def test_the_engine_needs_torch_alone():
     subprocess.run([sys.executable, "-c", BARE], check=True)
 
 
-@needs_gpu
+@pytest.mark.gpu
 class TestOnAGpu:
     """The update as a captured graph."""
 

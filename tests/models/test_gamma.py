@@ -120,7 +120,7 @@ def test_what_is_tied_stays_tied():
     assert shared is model.blocks[1].attn.W_Q and abs(shared.std().item() * 32**0.5 - 1) < 0.1
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+@pytest.mark.gpu
 def test_a_gpu_gets_the_same_bits():
     on_cpu, on_gpu = (gamma_init_(user_built().to(device), 0.5, seed=2) for device in ("cpu", "cuda"))
     assert on_gpu.W_E.device.type == "cuda"

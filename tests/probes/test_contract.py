@@ -189,7 +189,7 @@ class TestEveryProbe:
         text = inspect.getdoc(probe)
         assert "Source:" in text and "Returns:" in text and ">>>" in text
 
-    @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+    @pytest.mark.gpu
     def test_agrees_on_a_gpu(self, probe):
         on = []
         for device in ("cpu", "cuda"):

@@ -119,6 +119,16 @@ def run_of(task, **recipe):
     return RunConfig(task, ModelConfig.for_task(task, **SMALL), TrainConfig(**{**RECIPE, **recipe}))
 
 
+@pytest.mark.gpu
+def test_a_loss_of_its_own_on_a_gpu():
+    recipe = {"dtype": "float64", "eval_every": 40}
+    gpu, cpu = (train(*run_of(SquaredTask(), device=d, **recipe), progress=False) for d in ("cuda", "cpu"))
+    assert gpu.log[-1]["loss"] == pytest.approx(cpu.log[-1]["loss"], rel=1e-6)
+    weights = cpu.checkpoint.weights
+    assert all(torch.allclose(w, weights[name], atol=1e-6) for name, w in gpu.checkpoint.weights.items())
+    assert plan([run_of(SquaredTask(), device="cuda")], seconds=0.01).seconds > 0
+
+
 @pytest.mark.parametrize("task", [CopyTask(), SquaredTask()], ids=lambda task: task.kind)
 class TestEveryWay:
     def test_it_trains_stores_and_answers(self, task, tmp_path):

@@ -156,7 +156,7 @@ def test_dry_run_prints_and_trains_nothing(tmp_path):
     assert content["schema_version"] == 1 and content["plan"]["steps"] == 4
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+@pytest.mark.gpu
 def test_memory_on_a_gpu_is_about_what_was_counted():
     from anchorlens.engine.stack import Stack
     from anchorlens.files.checkpoint import training_set

@@ -149,7 +149,7 @@ class TestLearning:
         result = train(TASK, TINY, config(dtype="float64", steps=3))
         assert result.model.W_E.dtype == torch.float64
 
-    @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+    @pytest.mark.gpu
     def test_on_a_gpu_as_on_the_cpu(self):
         gpu, cpu = (train(TASK, TINY, config(device=d, dtype="float64")) for d in ("cuda", "cpu"))
         assert gpu.model.W_E.is_cuda

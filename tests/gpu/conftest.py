@@ -1,0 +1,15 @@
+"""Few questions for every model, since each is asked on several devices."""
+
+import pytest
+
+from anchorlens.tasks.concept_graphs import task as concept_graphs
+from anchorlens.tasks.shared import asking
+
+
+@pytest.fixture(autouse=True)
+def few_questions(monkeypatch):
+    monkeypatch.setattr(asking, "_A_FEW_MORE", 2)  # tokens of an answer in words, before it is cut off
+    monkeypatch.setattr(concept_graphs, "_SETTLING", 1)
+    monkeypatch.setattr(concept_graphs, "_SETTLING_BATCH", 16)
+    monkeypatch.setitem(concept_graphs.ConceptGraphsTask.evaluate.__kwdefaults__, "n_samples", 2)
+    monkeypatch.setattr(concept_graphs, "QUICKLY", 2)

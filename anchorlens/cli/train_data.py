@@ -62,7 +62,9 @@ def training_sets(
             "--train-data is for checkpoints that do not carry their own training data, and every one given "
             "here does; leave it out"
         )
-    data = read_training_data(train_data) if tasks else None
+    if not tasks:
+        return {}
+    data = read_training_data(train_data)
     for task in tasks.values():
         try:
             task.checked_training_set(data)

@@ -111,7 +111,12 @@ def _precision(found: contextlib.ExitStack, tf32: bool) -> None:
     the new ones; then they are as torch comes.
     """
     backends = torch.backends
-    places: Any = (backends.cuda.matmul, backends.mkldnn.matmul, getattr(backends.cudnn, "conv", None))
+    one_dnn: Any = backends.mkldnn
+    places: Any = (
+        backends.cuda.matmul,
+        getattr(one_dnn, "matmul", None),
+        getattr(backends.cudnn, "conv", None),
+    )
     new = [place for place in places if hasattr(place, "fp32_precision")]
     for place in new:
         found.callback(setattr, place, "fp32_precision", place.fp32_precision)

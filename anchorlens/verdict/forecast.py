@@ -89,7 +89,7 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
         raise ValueError("a forecast needs the length of the run, but the checkpoint has no train config")
     behaviour = sampled_behaviour(checkpoint)
     train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
-    assert train is not None and id is not None
+    assert train is not None and id is not None and checkpoint.step is not None
     fraction = checkpoint.step / checkpoint.train.total_steps
     return TrajectoryPoint(
         step=checkpoint.step,

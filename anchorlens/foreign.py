@@ -141,12 +141,12 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
     return content
 
 
-def may_be_refused(text: bytes) -> bool:
+def may_be_refused(text: bytes, most_values: int = MOST_VALUES) -> bool:
     """Whether `read_json` may find too many values, or an integer of too many digits, in a JSON text.
 
     Quick, for what is read in another way; of what `read_json` refuses, depth and finite numbers are left.
     """
-    if len(text) > MOST_VALUES and sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
+    if len(text) > most_values and sum(map(text.count, (b",", b"[", b"{"))) > most_values:
         return True
     return _LONG in text.translate(_ALL_ZEROS)
 

@@ -151,12 +151,12 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
     return content
 
 
-def may_be_refused(text: bytes) -> bool:
+def may_be_refused(text: bytes, most_values: int = MOST_VALUES) -> bool:
     """Whether `read_json` may find too many values, or an integer of too many digits, in a JSON text.
 
     Quick, for what is read in another way; of what `read_json` refuses, depth and finite numbers are left.
     """
-    if len(text) > MOST_VALUES and sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
+    if len(text) > most_values and sum(map(text.count, (b",", b"[", b"{"))) > most_values:
         return True
     return _LONG in text.translate(_ALL_ZEROS)
 
@@ -236,3 +236,23 @@ class _NotFinite(ValueError):
 
 def _no_number(text: str) -> NoReturn:
     raise _NotFinite(f"holds {text}, which is no finite number")
+
+
+FACTOR = "ANCHORLENS_COST_FACTOR"
+"""Environment variable: so many times as much may be taken."""
+
+
+def cost_factor() -> float:
+    """How many times as much may be taken: what `FACTOR` says, or 1.
+
+    Raises:
+        ValueError: it says no number above 0.
+    """
+    text = os.environ.get(FACTOR, "1")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor < math.inf:
+        raise ValueError(f"{FACTOR} must be a number above 0, got {shown(text)}; set it to 1, or unset it")
+    return factor

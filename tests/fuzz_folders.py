@@ -21,6 +21,7 @@ from typing import Any
 
 from foreign_checkpoints import write_bare, write_hugging_face, write_own, write_released
 from fuzz_checkpoints import LONGEST, LONGEST_WAIT, mutated
+from hard_linked import hard_linked
 from malicious_files import _peak
 from rich.console import Console
 from sweeping import tiny
@@ -35,6 +36,8 @@ from anchorlens.training.folder import read_log, stored_run
 
 MOST_MEGABYTES = 300
 PAGES = 10
+N_LINKED = 20
+"""Cells of the sweep whose cell.json are one file."""
 DEEP: Any = 1
 for _ in range(40):
     DEEP = [DEEP]
@@ -43,6 +46,7 @@ HOSTILE: list[Any] = [
     0, -1, 1, 2, 7, 1000, 10**5, 10**6, 10**9, 2**63, -(2**63), 10**29, 10**31, 10**400,
     0.5, -0.0, 1e-300, 1e300, [], [1], [[1, 2]], list(range(1000)), {}, {"a": 1}, {"": None}, DEEP,
     {str(k): k for k in range(2000)}, {"3,4": -6}, [[3, 4], [4, 3]], ["x"] * 50,
+    ["x"] * 40_000, {str(k): "y" * 100 for k in range(2500)}, "x" * 300_000,
 ]  # fmt: skip
 
 
@@ -145,10 +149,14 @@ def make_targets(folder: Path) -> list[Target]:
     files = {"sweep.json": out / "sweep.json", "failed": failed, "log": cells[0].path / "log.jsonl"}
     files["cell.json"] = cells[0].path / "cell.json"
     counter = itertools.count()
-    return found + [
+    found += [
         Target(f"sweep: {name}", file, lambda: shown(out, page=next(counter) % PAGES == 0))
         for name, file in files.items()
     ]
+    linked = folder / "linked"
+    hard_linked(linked, files["cell.json"].read_bytes(), N_LINKED)
+    one = next((linked / "cells").iterdir()) / "cell.json"
+    return [*found, Target("hard links: cell.json", one, lambda: shown(linked, page=False))]
 
 
 def shown(out: Path, *, page: bool) -> None:

@@ -7,11 +7,10 @@ grows with its weights: a large honest model is large as a file too.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 
 from anchorlens.engine.architectures import architecture
-from anchorlens.foreign import shown
+from anchorlens.foreign import FACTOR, cost_factor
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
@@ -19,8 +18,6 @@ from anchorlens.models.unet.config import UNetConfig
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.shared.base import Task
 
-FACTOR = "ANCHORLENS_COST_FACTOR"
-"""Environment variable: so many times as much may be taken."""
 FREE_BYTES, BYTES_FOR_BYTE = 1e9, 8
 """Memory that any file may take, and times its weights beside it."""
 FREE_OPERATIONS, OPERATIONS_FOR_BYTE = 1e13, 5e5
@@ -51,14 +48,14 @@ def check_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig |
     Raises:
         ValueError: too much memory or time, with how to allow it.
     """
-    if isinstance(model, ModelConfig) and model.n_layers > MOST_LAYERS * _factor():
+    if isinstance(model, ModelConfig) and model.n_layers > MOST_LAYERS * cost_factor():
         raise ValueError(
             f"too costly: it has {model.n_layers:,} layers, and a file may have {MOST_LAYERS:,}; if you "
             f"trust it, set {FACTOR}={math.ceil(model.n_layers / MOST_LAYERS)} in the environment"
         )
     passes = getattr(task, "passes", 1)
     cost, weights = asking_cost(model, task, train), _weight_bytes(model)
-    factor = _factor()
+    factor = cost_factor()
     for what, unit, size, needed, free, each in (
         ("memory", "GB", 1e9, cost.bytes, FREE_BYTES, BYTES_FOR_BYTE),
         ("operations", "TFLOP", 1e12, cost.operations, FREE_OPERATIONS, OPERATIONS_FOR_BYTE * passes),
@@ -116,14 +113,3 @@ def _asking_a_unet(model: UNetConfig, task: Task, train: TrainConfig | None) -> 
 
 def _weight_bytes(model: ModelConfig | UNetConfig) -> int:
     return 4 * sum(map(math.prod, architecture(model).shapes.values()))
-
-
-def _factor() -> float:
-    text = os.environ.get(FACTOR, "1")
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = math.nan
-    if not 0 < factor < math.inf:
-        raise ValueError(f"{FACTOR} must be a number above 0, got {shown(text)}; set it to 1, or unset it")
-    return factor

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic_core import from_json, to_json
 
 from anchorlens.configuration import documented
 from anchorlens.runs.identity import execution_fields, identity, same_value
@@ -47,6 +50,27 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
                 f"({one[field]} and {two[field]}), which does not decide what is learnt; give it one value"
             )
     return ids
+
+
+class _Packed(Mapping[str, Any]):
+    """A table of JSON data, compressed."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self._packed = zlib.compress(to_json(content), 1)
+
+    def __getitem__(self, name: str) -> Any:
+        return _unpacked(self._packed)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_unpacked(self._packed))
+
+    def __len__(self) -> int:
+        return len(_unpacked(self._packed))
+
+
+@lru_cache(maxsize=2)  # one cell is asked several times in a row
+def _unpacked(packed: bytes) -> dict[str, Any]:
+    return from_json(zlib.decompress(packed))
 
 
 @documented
@@ -132,6 +156,15 @@ class Cell:
         for reading in mechanism["readings"]:
             numbers[f"reading {reading['reading']}"] = reading["value"]
         return numbers
+
+    def packed(self) -> Cell:
+        """The same cell with its content compressed: it takes a tenth of the memory, and is read when asked.
+
+        What all commands ask of every cell, `numbers` and `outcome`, is there at once.
+        """
+        packed = replace(self, content=_Packed(self.content))
+        vars(packed).update(numbers=self.numbers, outcome=self.outcome)  # cached properties
+        return packed
 
     def row(self) -> dict[str, Any]:
         """One flat record: `cell` (its id), `status`, `error`, every field, every number."""

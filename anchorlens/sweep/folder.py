@@ -15,6 +15,7 @@ import contextlib
 import gc
 import itertools
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,11 +25,21 @@ from typing import Any
 from anchorlens.files.container import CheckpointError, readable
 from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.files.writing import atomic_write
-from anchorlens.foreign import MOST_BYTES, MOST_VALUES, printable, read_bytes, read_json, shown
+from anchorlens.foreign import (
+    FACTOR,
+    MOST_BYTES,
+    MOST_VALUES,
+    cost_factor,
+    printable,
+    read_bytes,
+    read_json,
+    shown,
+)
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
-from anchorlens.sweep.stored import CELL, FAILURE, Kind, checked, quickly_read
+from anchorlens.sweep.stored import CELL, FAILURE, LONGEST_DETAILS, LONGEST_ERROR, Kind, checked, quickly_read
+from anchorlens.tasks.shared.base import Task
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1
@@ -36,6 +47,11 @@ LIST_VERSION = 1
 """Of sweep.json; in version 1 no ids were written, and a cell was called by its whole configuration."""
 _LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
 """Bytes and values of sweep.json: 100,000 cells."""
+LARGEST_CELL, BYTES_A_NUMBER = 256 * 2**10, 64
+"""Bytes of cell.json, and how many more for each number that its task or a sequence of it holds, up to 4 MiB:
+accuracies are listed by pair, and some images are kept."""
+MOST_TOGETHER = 512 * 2**20
+"""Bytes of the files of all cells together that are read of a folder: some 15,000 cells."""
 _MOST_TARGETS = 10_000_000
 """(Chain, key) of all different tasks of a sweep together; a target takes some 30 bytes."""
 
@@ -126,21 +142,56 @@ class SweepFolder:
             if not self.cell(name).exists() and not self.failure(name).exists()
         ]
 
-    def read(self, cells: Iterable[NamedRun]) -> SweepResult:
+    def read(self, cells: Iterable[NamedRun], *, any_size: bool = False) -> SweepResult:
         """These cells as they stand now.
 
         A cell whose files cannot be read has the status `damaged`, and an error that says which and why.
+
+        Args:
+            cells: with their ids.
+            any_size: read them however large they are together, as those of a sweep of one's own.
+
+        Raises:
+            CheckpointError: they are too large together.
         """
-        return SweepResult(self.out, tuple(self._read_cell(name, run) for name, run in cells))
+        cells = list(cells)
+        if not any_size:
+            self._check_size(cells)
+        return SweepResult(self.out, tuple(self._known(name, run) for name, run in cells))
+
+    def _known(self, name: str, run: RunConfig) -> Cell:
+        cell = self._read_cell(name, run)
+        if cell.status == "damaged":
+            gc.collect(0)  # the error and what was read refer to each other, and no garbage is looked for
+        return cell
+
+    def _check_size(self, cells: Iterable[NamedRun]) -> None:
+        """Refuse what would fill the memory, before any of it is read."""
+        n_bytes = 0
+        for name, run in cells:
+            for path in (self.cell(name) / "cell.json", self.failure(name)):
+                size = _size(path)
+                n_bytes += size if size <= LARGEST_CELL or size <= _largest_cell(run.task) else 0
+        most = cost_factor() * MOST_TOGETHER
+        if n_bytes > most:
+            raise CheckpointError(
+                self.out,
+                f"too costly: the files of its cells have {n_bytes / 2**20:,.0f} MiB together, and "
+                f"{most / 2**20:,.0f} are read; if you trust it, set {FACTOR}="
+                f"{math.ceil(n_bytes / MOST_TOGETHER)} in the environment",
+            )
 
     def _read_cell(self, name: str, run: RunConfig) -> Cell:
         path, failure = self.cell(name), self.failure(name)
         try:
             if path.exists():
-                content = _read(path / "cell.json", CELL_FORMAT, CELL)
-                return Cell(run, content["status"], path, content, content["error"], stored_as=name)
+                large = _size(path / "cell.json") > LARGEST_CELL
+                most = _largest_cell(run.task) if large else LARGEST_CELL
+                content = _read(path / "cell.json", CELL_FORMAT, CELL, most_bytes=most, most_values=most // 4)
+                cell = Cell(run, content["status"], path, content, content["error"], stored_as=name)
+                return cell.packed()
             if failure.exists():
-                content = _read(failure, FAILURE_FORMAT, FAILURE)
+                content = _read(failure, FAILURE_FORMAT, FAILURE, most_bytes=LARGEST_CELL)
                 return Cell(run, "failed", None, {}, content["error"], content["details"], name)
         except CheckpointError as error:
             remove = path if path.exists() else failure
@@ -166,7 +217,8 @@ class SweepFolder:
     def fail(self, identity: str, error: str, details: str | None) -> None:
         """Note why a cell cannot be trained."""
         self.failure(identity).parent.mkdir(parents=True, exist_ok=True)
-        content = {"id": identity, "error": error, "details": details}
+        details = None if details is None else details[-LONGEST_DETAILS:]
+        content = {"id": identity, "error": error[:LONGEST_ERROR], "details": details}
         self._write(self.failure(identity), FAILURE_FORMAT, content)
 
     def _clean(self) -> None:
@@ -179,6 +231,19 @@ class SweepFolder:
         text = json.dumps({"format": name, "format_version": version, **content}, allow_nan=False)
         with atomic_write(path) as file:
             file.write(text.encode())
+
+
+def _largest_cell(task: Task) -> int:
+    """Bytes that the cell.json of a task may have."""
+    return min(MOST_BYTES, LARGEST_CELL + BYTES_A_NUMBER * (task.table_size + task.seq_len))
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _named(runs: Sequence[RunConfig], known: Sequence[NamedRun]) -> list[NamedRun]:
@@ -266,7 +331,7 @@ def _read(
     with readable(path):
         try:
             data = read_bytes(path, most_bytes)
-            if kind is not None and (content := quickly_read(kind, data)) is not None:
+            if kind is not None and (content := quickly_read(kind, data, most_values)) is not None:
                 check_format(path, content, name, version)
                 return content
             content = read_json(data, most_values=most_values)

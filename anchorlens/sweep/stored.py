@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
@@ -26,6 +26,32 @@ def _lines(text: str) -> str:
     return "\n".join(map(_line, text.split("\n")))
 
 
+def _plain(value: Any) -> Any:
+    """A little data of any form, its texts printable; line breaks stay.
+
+    Raises:
+        ValueError: too much, a number that is not finite, or too many levels.
+    """
+    check_values(value)
+    if len(json.dumps(value)) > MOST_OPTIONS:
+        raise ValueError(f"must have at most {MOST_OPTIONS:,} characters as JSON")
+    return _printable(value)
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_line(name): _printable(item) for name, item in value.items()}
+    if isinstance(value, str):
+        return _lines(value)
+    return [_printable(item) for item in value] if isinstance(value, list) else value
+
+
+MOST_NUMBERS = 200
+"""Numbers that a cell has of its probes, and readings: all stay in memory."""
+MOST_OPTIONS = 20_000
+"""Characters of the options of an evaluation, as JSON."""
+LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000
+"""Characters of a failed cell's error and its traceback."""
 _Line = AfterValidator(functools.lru_cache(maxsize=4096)(_line))
 """Of a short text; most are the same in every cell."""
 
@@ -50,12 +76,14 @@ Name = Annotated[str, Field(max_length=200), _Line]
 Reading = Annotated[str, Field(pattern=r"^\w{1,100}\.\w{1,100}$")]
 """`probe.number`, as no other column of a sweep's table is called."""
 Label = Annotated[str, Field(max_length=100), _Line]
+Texts = Annotated[list[Text], Field(max_length=100)]
+Options = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
 class _Loose(TypedDict):
-    """A table that may hold more."""
+    """A table that may hold more, of a later version, which is dropped."""
 
-    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, extra="ignore")  # type: ignore[misc]
 
 
 class _Closed(TypedDict):
@@ -116,7 +144,7 @@ class _Behaviour(_Closed):
     deviations: dict[Literal["id", "ood"], dict[Annotated[str, Field(pattern=r"^-?\d{1,8}$")], Share]]
     phase: _Phase
     finite: bool
-    options: dict[Name, Any]
+    options: Options
     positions: list[_Position]
     solution: Solution | None
     best_constant: _Accuracy | None
@@ -200,7 +228,7 @@ class _Measured(_Closed):
     held_out: Text
     overlap: _Overlap | None
     finite: bool
-    options: dict[Name, Any]
+    options: Options
     sketches: Annotated[list[_Sketch], Field(max_length=20)]
     phase: _Phase
 
@@ -236,40 +264,48 @@ class _Opinion(_Phase):
 
 
 class _Mechanism(_Opinion):
-    readings: list[_Reading]
+    readings: Annotated[list[_Reading], Field(max_length=MOST_NUMBERS)]
     by_probes: _Opinion | None
-    outside: list[Text]
+    outside: Texts
 
 
 class _Checkpoint(_Loose):
-    versions: dict[Name, Name]
+    versions: Annotated[dict[Name, Name], Field(max_length=100)]
     path: Text | None
+    sha256: Name | None
     kind: Name
+    step: Count | None
 
 
 class _Verdict(_Phase):
     agreement: bool | None
     explanation: Text
-    warnings: list[Text]
+    warnings: Texts
     behaviour: _Answers
     mechanism: _Mechanism
     checkpoint: _Checkpoint
     trajectory: Annotated[list[Any], Field(max_length=0)]
 
 
-class _Cell(_Loose):
+class _File(_Loose):
+    format: Name
+    format_version: Count
+    id: Name
+
+
+class _Cell(_File):
     status: Literal["finished", "stopped early", "diverged"]
     error: Text | None
     step: Count
     seconds: _Number | None
     loss: _Number | None
-    probes: dict[Reading, _Number | None]
+    probes: Annotated[dict[Reading, _Number | None], Field(max_length=MOST_NUMBERS)]
     verdict: _Verdict
 
 
-class _Failure(_Loose):
-    error: Annotated[str, Field(max_length=100_000), AfterValidator(_line)]
-    details: Annotated[str, Field(max_length=1_000_000), AfterValidator(_lines)] | None
+class _Failure(_File):
+    error: Annotated[str, Field(max_length=LONGEST_ERROR), AfterValidator(_line)]
+    details: Annotated[str, Field(max_length=LONGEST_DETAILS), AfterValidator(_lines)] | None
 
 
 Kind = TypeAdapter[_Cell] | TypeAdapter[_Failure]
@@ -279,12 +315,12 @@ FAILURE: Kind = TypeAdapter(_Failure)
 """What `failed/ID.json` holds; `details` keeps its line breaks."""
 
 
-def quickly_read(kind: Kind, data: bytes) -> dict[str, Any] | None:
+def quickly_read(kind: Kind, data: bytes, most_values: int) -> dict[str, Any] | None:
     """What `checked` gives of a file's bytes; None where anything is unusual, which `read_json` looks at."""
-    if may_be_refused(data):
+    if may_be_refused(data, most_values):
         return None
     try:
-        return _with_printable_rest(kind.validate_json(data))
+        return kind.validate_json(data)
     except ValueError:
         return None
 
@@ -296,44 +332,8 @@ def checked(kind: Kind, content: dict[str, Any]) -> dict[str, Any]:
         ValueError: something is missing, or of another kind; the message names the first such place.
     """
     try:
-        return _with_printable_rest(kind.validate_python(content))
+        return kind.validate_python(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(printable(part, 40) for part in first["loc"] if part not in _FORMS)
         raise ValueError(f"{place}: {printable(first['msg'])}") from None
-
-
-def _with_printable_rest(content: Any) -> dict[str, Any]:
-    """What was checked, and whatever else is there as printable data."""
-    for table, kind in _loose_tables(content):
-        rest = {name: value for name, value in table.items() if name not in kind.__annotations__}
-        check_values(rest)
-        for name in rest:
-            del table[name]
-        table |= _printable(rest) | table
-    return content
-
-
-def _loose_tables(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], type]]:
-    """Each table that may hold more, and what was checked of it."""
-    if "verdict" not in content:
-        yield content, _Failure
-        return
-    verdict = content["verdict"]
-    yield from ((content, _Cell), (verdict, _Verdict), (verdict["mechanism"], _Mechanism))
-    if probes := verdict["mechanism"].get("by_probes"):
-        yield probes, _Opinion
-    yield from ((verdict["checkpoint"], _Checkpoint), (verdict["behaviour"]["phase"], _Phase))
-    yield verdict["behaviour"]["options"], _Loose
-
-
-_MULTILINE = ("details", "task")
-"""A traceback, and a task in words."""
-
-
-def _printable(value: Any, *, lines: bool = False) -> Any:
-    if isinstance(value, dict):
-        return {_line(name): _printable(item, lines=name in _MULTILINE) for name, item in value.items()}
-    if isinstance(value, str):
-        return _lines(value) if lines else _line(value)
-    return [_printable(item) for item in value] if isinstance(value, list) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 import re
 import shlex
 from collections import Counter
@@ -20,7 +21,8 @@ from anchorlens.verdict.verdict import Verdict
 
 DIGITS = 4
 """Significant digits of the numbers of a training curve."""
-
+MOST_POINTS = 1000
+"""Of a line of a training curve; of more every second, third, ... is drawn, and the last."""
 
 THIS_ID = "\x1a"
 """Stands for the id of the cell itself in a text that is packed; no text shown has a control character."""
@@ -124,8 +126,13 @@ def cell_name(cell: Cell, fields: Sequence[str]) -> str:
 
 
 def curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The traces of a training curve, their numbers rounded."""
-    return [{**trace, "y": [_rounded(value) for value in trace["y"]]} for trace in training_traces(log)]
+    """The traces of a training curve, of at most 1,000 points each, their numbers rounded."""
+    traces = []
+    for trace in training_traces(log):
+        n_points = len(trace["x"])
+        shown = slice((n_points - 1) % (every := math.ceil(n_points / MOST_POINTS) or 1), None, every)
+        traces.append({**trace, "x": trace["x"][shown], "y": list(map(_rounded, trace["y"][shown]))})
+    return traces
 
 
 def curve_layout() -> dict[str, Any]:

@@ -46,7 +46,7 @@ def checked_header(header: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(header[name], kind):
             words = "an integer" if name == "step" else "a table"
             raise ValueError(f"{name} must be {words}, got {shown(header[name])}")
-    if header["step"] is not None or header["train"] is not None:
+    if header["step"] is not None:
         check_number("step", header["step"], minimum=0, maximum=_MOST_STEPS, integer=True)
     for name, version in header["versions"].items():
         if not isinstance(version, str) or len(version) > LONGEST:

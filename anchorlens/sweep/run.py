@@ -48,7 +48,7 @@ def sweep(
     log lines is not trained again. Its folder appears, whole, when it is trained and measured, so that
     killing anything loses at most what is under way (and of that, what came after its last saved state). A
     cell that ends in an error is recorded with it, and stops nobody. Every cell is trained on one thread
-    unless it asks for more: the same sweep gives the same bits on each engine of one kind of machine.
+    unless it asks for more: on the CPU a sweep gives the same bits on each engine of one kind of machine.
 
     Args:
         runs: cells, as `grid` gives them; those in the folder are kept, whether they are among these or not.

@@ -82,7 +82,7 @@ def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:
 
 def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
     """Train or continue; a cell whose files cannot be read is begun anew, and those files are kept."""
-    # on one thread, so that the same cell has the same bits whichever engine trains it
+    # on one thread, so that on the CPU a cell has the same bits whichever engine trains it
     runs = [run._replace(train=replace(run.train, threads=run.train.threads or 1)) for _, run in cells]
     outs = [folder.unfinished(name) for name, _ in cells]
     while True:

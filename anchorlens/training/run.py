@@ -107,7 +107,7 @@ def train_many(
     Returns:
         One result for each run, in order. A run whose loss became NaN or infinite has the status
         `diverged`, a message, and the last weights that are known to be good; the others are as they
-        would be without it.
+        would be without it (on CUDA but for rounding).
 
     Raises:
         ValueError: unusable or contradicting configurations, folders that hold something else, or

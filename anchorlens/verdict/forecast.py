@@ -85,11 +85,11 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
     Raises:
         ValueError: it does not say how it was trained, so that the length of the run is not known.
     """
-    if checkpoint.train is None:
-        raise ValueError("a forecast needs the length of the run, but the checkpoint has no train config")
+    if checkpoint.train is None or checkpoint.step is None:
+        raise ValueError("a forecast needs a step of a run, but the checkpoint has no train config or step")
     behaviour = sampled_behaviour(checkpoint)
     train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
-    assert train is not None and id is not None and checkpoint.step is not None
+    assert train is not None and id is not None
     fraction = checkpoint.step / checkpoint.train.total_steps
     return TrajectoryPoint(
         step=checkpoint.step,

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from anchorlens.runs.costs import FACTOR
+from anchorlens.foreign import FACTOR
 from hard_linked import hard_linked
 from known_cells import cell as known_cell
 from sweeping import ROOT

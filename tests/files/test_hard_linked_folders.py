@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from anchorlens.foreign import FACTOR
 from hard_linked import hard_linked
 from known_cells import cell as known_cell
 from sweeping import ROOT
@@ -13,6 +12,7 @@ from typer.testing import CliRunner
 
 from anchorlens import AnchorTask, CheckpointError
 from anchorlens.cli import app
+from anchorlens.foreign import FACTOR
 from anchorlens.sweep import open_sweep, sweep
 from anchorlens.sweep.folder import LARGEST_CELL, SweepFolder
 

@@ -57,12 +57,14 @@ def training_sets(
         if checkpoint.train is None:
             tasks[path] = checkpoint.task
         del checkpoint  # one at a time, and none beside the data
-    if not tasks and not unreadable:
+    if not tasks:
+        if unreadable:
+            return {}
         raise ValueError(
             "--train-data is for checkpoints that do not carry their own training data, and every one given "
             "here does; leave it out"
         )
-    data = read_training_data(train_data) if tasks else None
+    data = read_training_data(train_data)
     for task in tasks.values():
         try:
             task.checked_training_set(data)

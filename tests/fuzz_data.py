@@ -9,6 +9,7 @@ of computing, and over all cases no more memory than 300 MB beyond what the libr
 import argparse
 import collections
 import io
+import json
 import os
 import random
 import shutil
@@ -111,7 +112,13 @@ class CachedText:
         os.environ["ANCHORLENS_CACHE"] = str(folder / "cache")
         self.data = str(folder / "texts")
         self.folder = self._text().folder
-        self.whole = {path.name: path.read_bytes() for path in self.folder.iterdir()}
+        self.whole = self._contents()
+
+    def _contents(self) -> dict[str, bytes]:
+        """Of every file; of the sums what they say, which may be written in several ways."""
+        found = {path.name: path.read_bytes() for path in self.folder.iterdir()}
+        found["sha256.json"] = json.dumps(json.loads(found["sha256.json"]), sort_keys=True).encode()
+        return found
 
     def _text(self):
         return TextTask(data=self.data, seq_len=32).text
@@ -130,8 +137,7 @@ class CachedText:
         path.unlink()
         damage[kind]()
         self._text()
-        found = {path.name: path.read_bytes() for path in self.folder.iterdir()}
-        assert found == self.whole, f"{path.name}: {kind}"
+        assert self._contents() == self.whole, f"{path.name}: {kind}"
         assert [path.name for path in self.folder.parent.iterdir()] == [self.folder.name]
         return "made anew"
 

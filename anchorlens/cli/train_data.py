@@ -57,13 +57,13 @@ def training_sets(
         if checkpoint.train is None:
             tasks[path] = checkpoint.task
         del checkpoint  # one at a time, and none beside the data
-    if not tasks and not unreadable:
+    if not tasks:
+        if unreadable:
+            return {}
         raise ValueError(
             "--train-data is for checkpoints that do not carry their own training data, and every one given "
             "here does; leave it out"
         )
-    if not tasks:
-        return {}
     data = read_training_data(train_data)
     for task in tasks.values():
         try:

@@ -135,7 +135,8 @@ class Engine:
                 raise BrokenExecutor(f"no Dask scheduler answers at {self.name}: {error}") from error
             except clusters.NotStarted as error:
                 raise EngineError(str(error)) from error
-            self.n_processes = self.workers or max(1, len(client.nthreads()))
+            there: Any = client.nthreads()
+            self.n_processes = self.workers or max(1, len(there))
             executor = client.get_executor(pure=False)
             opened.callback(executor.shutdown, wait=False)
             yield executor

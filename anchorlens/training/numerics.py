@@ -103,7 +103,7 @@ def _precision(found: contextlib.ExitStack, tf32: bool) -> None:
         getattr(backends.mkldnn, "matmul", None),
         getattr(backends.cudnn, "conv", None),
     )
-    new = [owner for owner in owners if hasattr(owner, "fp32_precision")]
+    new: list[Any] = [owner for owner in owners if hasattr(owner, "fp32_precision")]
     for owner in new:
         found.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
     found.callback(torch.set_float32_matmul_precision, _read(torch.get_float32_matmul_precision, "highest"))

@@ -200,15 +200,19 @@ class TestASecondGpu:
 
 
 def test_threads_capture_one_after_the_other(monkeypatch):
-    """While one records its graph another thread that wants to waits; what it launched would be in it."""
+    """While one records its graph, another that wants to waits; a third may ask for numbers meanwhile."""
     slow, other = stack_of([tiny()]), stack_of([tiny(seed=1)])
     for stack in (slow, other):
         stack._begin_epoch(0)
     waiting, update, n_updates = threading.Thread(target=other._capture), slow._update, []
+    number, asked = torch.ones(1, device=CUDA), []
+    asking = threading.Thread(target=lambda: asked.append(number.item()))
 
     def noticed():
         n_updates.append(1)
         if len(n_updates) == 4:  # the one that is recorded
+            asking.start()
+            asking.join()
             waiting.start()
             waiting.join(timeout=0.2)
             assert waiting.is_alive() and engine._CAPTURING.locked() and other._graph is None
@@ -217,6 +221,7 @@ def test_threads_capture_one_after_the_other(monkeypatch):
     monkeypatch.setattr(slow, "_update", noticed)
     slow._capture()
     waiting.join()
+    assert asked == [1]
     for stack in (slow, other):
         alone = stack_of(stack.runs)
         check_same(stack.advance(3), alone.advance(3), 1e-6)

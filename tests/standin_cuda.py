@@ -402,7 +402,8 @@ def _factory(name: str):
             inner = inner.detach().clone() if copies else inner
         if recording() is not None:
             recording().fill(inner)
-        return OnDevice(inner, index).requires_grad_(requires_grad)
+        made = OnDevice(inner, index)
+        return made.requires_grad_() if requires_grad else made
 
     return made
 

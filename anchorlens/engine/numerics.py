@@ -110,26 +110,25 @@ def _precision(found: contextlib.ExitStack, tf32: bool) -> None:
     torch has an old and, since 2.9, a new switch for each. The old ones cannot be read when a caller has used
     the new ones; then they are as torch comes.
     """
-    backends = torch.backends
-    one_dnn: Any = backends.mkldnn
-    places: Any = (
+    backends: Any = torch.backends
+    owners = (
         backends.cuda.matmul,
-        getattr(one_dnn, "matmul", None),
+        getattr(backends.mkldnn, "matmul", None),
         getattr(backends.cudnn, "conv", None),
     )
-    new = [place for place in places if hasattr(place, "fp32_precision")]
-    for place in new:
-        found.callback(setattr, place, "fp32_precision", place.fp32_precision)
+    new: list[Any] = [owner for owner in owners if hasattr(owner, "fp32_precision")]
+    for owner in new:
+        found.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
     found.callback(torch.set_float32_matmul_precision, _read(torch.get_float32_matmul_precision, "highest"))
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     found.callback(setattr, backends.cudnn, "allow_tf32", _read(lambda: backends.cudnn.allow_tf32, True))
     backends.cudnn.allow_tf32 = tf32
-    for place in new:
-        place.fp32_precision = "tf32" if tf32 else "ieee"
-    products: Any = backends.cuda.matmul
-    name = "allow_bf16_reduced_precision_reduction"
-    found.callback(setattr, products, name, getattr(products, name))
-    setattr(products, name, False)
+    for owner in new:
+        owner.fp32_precision = "tf32" if tf32 else "ieee"
+    products = backends.cuda.matmul
+    before = products.allow_bf16_reduced_precision_reduction
+    found.callback(setattr, products, "allow_bf16_reduced_precision_reduction", before)
+    products.allow_bf16_reduced_precision_reduction = False
 
 
 def _read(switch: Callable[[], Any], otherwise: Any) -> Any:

@@ -23,6 +23,7 @@ TASKS = {
         "image_side": 16,
         "input_side": 16,
         "n_feat": 8,
+        "dtype": "float64",
         "n_diffusion_steps": 10,
     },
 }

@@ -92,13 +92,9 @@ def check_both(runs, tolerance=1e-3):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_preset(name, data):
-    check_both([tiny(name, data)])
-
-
-@pytest.mark.parametrize("name", FIRST_OF_A_KIND)
-def test_three_together_of_every_task_and_variant(name, data):
-    check_both(members(tiny(name, data)))
+def test_every_preset_and_three_together_of_every_task_and_variant(name, data):
+    run = tiny(name, data)
+    check_both(members(run) if name in FIRST_OF_A_KIND else [run])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -174,17 +170,17 @@ def test_a_killed_run_goes_on(name, first, then, data, tmp_path, monkeypatch):
 
 
 def test_a_stack_is_resumed_and_a_member_that_diverges_touches_no_other(tmp_path):
-    runs = [on("cuda", run) for run in members(tiny(dtype="float64", lr=1e-3))]
-    runs[1] = runs[1]._replace(train=replace(runs[1].train, lr=1e300))
+    runs = [on("cuda", run) for run in members(tiny())]
+    runs[1] = runs[1]._replace(train=replace(runs[1].train, lr=1e38))
     outs = [tmp_path / str(k) for k in range(3)]
     first = train_many(runs, outs=outs, progress=False)
     assert [result.status for result in first] == ["finished", "diverged", "finished"]
     alone = train_many(runs[::2], progress=False)
     for found, wanted in zip(first[::2], alone, strict=True):
-        check_same(list(found.log), list(wanted.log), 1e-9)
+        check_same(list(found.log), list(wanted.log), 1e-3)
     again = train_many(runs, outs=outs, resume=True, progress=False)
     for found, wanted in zip(again, first, strict=True):
-        check_same(found.behaviour.to_dict(), wanted.behaviour.to_dict(), 1e-9)
+        check_same(found.behaviour.to_dict(), wanted.behaviour.to_dict(), 1e-3)
 
 
 class TestASecondGpu:
@@ -204,15 +200,19 @@ class TestASecondGpu:
 
 
 def test_threads_capture_one_after_the_other(monkeypatch):
-    """While one records its graph another thread that wants to waits; what it launched would be in it."""
+    """While one records its graph, another that wants to waits; a third may ask for numbers meanwhile."""
     slow, other = stack_of([tiny()]), stack_of([tiny(seed=1)])
     for stack in (slow, other):
         stack._begin_epoch(0)
     waiting, update, n_updates = threading.Thread(target=other._capture), slow._update, []
+    number, asked = torch.ones(1, device=CUDA), []
+    asking = threading.Thread(target=lambda: asked.append(number.item()))
 
     def noticed():
         n_updates.append(1)
         if len(n_updates) == 4:  # the one that is recorded
+            asking.start()
+            asking.join()
             waiting.start()
             waiting.join(timeout=0.2)
             assert waiting.is_alive() and engine._CAPTURING.locked() and other._graph is None
@@ -221,6 +221,7 @@ def test_threads_capture_one_after_the_other(monkeypatch):
     monkeypatch.setattr(slow, "_update", noticed)
     slow._capture()
     waiting.join()
+    assert asked == [1]
     for stack in (slow, other):
         alone = stack_of(stack.runs)
         check_same(stack.advance(3), alone.advance(3), 1e-6)

@@ -161,7 +161,7 @@ def test_memory_on_a_gpu_is_about_what_was_counted():
     from anchorlens.engine.stack import Stack
     from anchorlens.files.checkpoint import training_set
 
-    run = preset("quick", batch_size=2048, device="cuda")
+    run = preset("quick", batch_size=512, device="cuda")
     data = training_set(run.task, run.train)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

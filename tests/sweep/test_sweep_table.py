@@ -38,6 +38,12 @@ def test_parquet_reads_back_equal(cells, tmp_path):
     assert rows[7]["id"] is None and rows[7]["status"] == "failed"  # the square's one that failed
 
 
+def test_an_integer_beyond_64_bits_is_text(tmp_path):
+    write_table([cell("1", lr=1), cell("1", lr=10**29)], tmp_path / "cells.parquet")
+    rows = pyarrow.parquet.read_table(tmp_path / "cells.parquet").to_pylist()
+    assert [json.loads(row["lr"]) for row in rows] == [1, 10**29]
+
+
 def test_csv_reads_back_equal(cells, tmp_path):
     path = tmp_path / "cells.csv"
     write_table(cells, path)

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-standin test-tutorials test-slow check lint docs tutorials setup clean
+.PHONY: demo test test-research test-standin test-tutorials test-slow check lint docs tutorials setup clean
 
 setup: $(READY)
 
@@ -22,6 +22,10 @@ demo: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow' --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
+# the replication of the papers' figures and the calibration of the verdict, made with the toolkit
+test-research: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest research -m 'not slow' --numprocesses 2 --dist loadfile
+
 # what needs a GPU, on a stand-in that shows wrong devices and waits of the host (docs/speed.md says what it cannot)
 test-standin: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --standin -m gpu $$(grep -rl --include='*.py' mark.gpu tests)
@@ -32,13 +36,14 @@ test-tutorials: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow research
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-check: lint test test-standin test-tutorials docs
+check: lint test test-research test-standin test-tutorials docs
 
 docs: $(READY)
 	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going docs docs/_build/html

@@ -65,6 +65,18 @@ def test_the_science_has_every_probe_as_a_heading():
     assert {probe.__name__ for probe in PROBES} <= set(re.findall(r"\w+", " ".join(headings)))
 
 
+def test_every_script_that_a_page_names_is_there():
+    root = DOCS.parent
+    pages = [*root.glob("*.md"), *DOCS.rglob("*.md"), *TUTORIALS.glob("*.ipynb")]
+    named = {
+        (script, page.name)
+        for page in pages
+        for script in re.findall(r"\b(?:examples|research|tutorials)/[\w/]+\.py\b", words_of(page))
+    }
+    assert {"research/calibrate.py", "examples/gallery.py"} <= {script for script, _ in named}
+    assert [(script, page) for script, page in sorted(named) if not (root / script).is_file()] == []
+
+
 NUMBERS = ("nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen")
 ALL_PROBES = re.compile(
     rf"\b(?:the|all) ({'|'.join(NUMBERS)})\s+probes\b(?:\s+without((?:\s+(?:and\s+)?`\w+`,?)+))?"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -186,10 +187,10 @@ def cut_copies(
 
     def editor(mask: Tensor) -> Any:
         def edit(pattern: Tensor, hook: Any) -> Tensor:
-            copies = pattern.unflatten(0, (len(mask) + 1, -1))  # [copy, batch, head_index, query, key]
+            copies = rearrange(pattern, "(copy batch) ... -> copy batch ...", copy=len(mask) + 1)
             changed = copies[:1].expand_as(copies[1:]) if patterns == "frozen" else copies[1:]
             cut = zeroed(changed, mask[:, None].to(pattern.device))
-            return torch.cat([copies[:1], cut]).flatten(0, 1)
+            return rearrange(torch.cat([copies[:1], cut]), "copy batch ... -> (copy batch) ...")
 
         return edit
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from einops import rearrange
 
 from anchorlens.configuration import documented
 from anchorlens.figures import SHARE, styled
@@ -98,7 +99,7 @@ class AttentionPatterns(ProbeResult):
     def _shown(self) -> dict[str, Any]:
         n_layers, n_heads = self.attention.shape[:2]
         return {
-            "attention": self.attention.reshape(-1, *self.attention.shape[2:]).round(6).tolist(),
+            "attention": rearrange(self.attention, "layer head q k -> (layer head) q k").round(6).tolist(),
             "tokens": [escape(str(token)) for token in self.tokens],
             "attentionHeadNames": [
                 f"layer {layer}, head {head}" for layer in range(n_layers) for head in range(n_heads)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
+from einops import rearrange
 
 from anchorlens.configuration import documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
@@ -187,7 +188,7 @@ def fusion_similarity(
     last = model.cfg.n_layers - 1
     found = torch.from_numpy(finite_rows(after_attention(model, tokens, last)))
     of_chain = dict(zip(different, found.split(len(chosen)), strict=True))
-    vectors = torch.stack([of_chain[chain] for chain in chains]).unflatten(0, (len(compared), 2))
+    vectors = rearrange([of_chain[chain] for chain in chains], "(pair two) key m -> pair two key m", two=2)
     target = {chain: [task.inferential_target(key, chain) for key in chosen] for chain in different}
     targets = np.array([target[chain] for chain in chains]).reshape(len(compared), 2, len(chosen))
     same = targets[:, 0, :, None] == targets[:, 1, None]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from einops import reduce
 from jaxtyping import Int
 from torch import Tensor
 
@@ -105,7 +106,8 @@ class InformationFlow(ProbeResult):
         """
         if head is not None:
             check_number("head", head, minimum=0, maximum=self.attention.shape[1] - 1, integer=True)
-        attention = self.attention.mean(axis=1) if head is None else self.attention[:, head]
+        merged = reduce(self.attention, "layer head q k -> layer q k", "mean")
+        attention = merged if head is None else self.attention[:, head]
         effects = self.merged_effects
         if head is not None:
             effects = None if self.effects is None else self.effects[:, head]

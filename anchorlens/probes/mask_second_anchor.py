@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
+from einops import reduce
 
 from anchorlens.configuration import check_choice, documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
@@ -73,8 +74,7 @@ class MaskSecondAnchor(ProbeResult):
         Of a g with itself each input's cosine with itself, 1, is among them; `centred_gap` leaves these out.
         """
         n_results = len(np.unique(self.results))
-        blocks = self.centred_cosines.reshape(n_results, -1, n_results, len(self.results) // n_results)
-        return blocks.mean(axis=(1, 3))
+        return reduce(self.centred_cosines, "(g i) (h j) -> g h", "mean", g=n_results, h=n_results)
 
     def plot(self, *, averaged: bool = True) -> go.Figure:
         """Centred cosines in the order of g.

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from einops import rearrange
 
 from anchorlens.configuration import documented
 from anchorlens.figures import box_cells, cosine_heatmap, styled
@@ -120,8 +121,7 @@ def v_similarity(
     tokens = anchor_sequences(task, chosen * len(anchors), rows, key_position=key_position)
     first_anchor = int(np.flatnonzero(np.isin(tokens[0].numpy(), anchors))[0])
     found = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
-    vectors = found.flatten(1).double()
-    vectors = vectors.unflatten(0, (len(anchors), len(chosen)))  # [anchor, key, d_z]
+    vectors = rearrange(found.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
     results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
     pairs, raw, centred, gaps = [], [], [], []
     for a, b in combinations(range(len(anchors)), 2):

@@ -1,4 +1,4 @@
-"""The fitted part of the verdict: what `examples/calibrate.py` learnt from a zoo, read from one JSON file."""
+"""The fitted part of the verdict: what `research/calibrate.py` learnt from a zoo, read from one JSON file."""
 
 from __future__ import annotations
 

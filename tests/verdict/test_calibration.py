@@ -155,7 +155,7 @@ class TestShipped:
             assert model.labels == LABELS and set(model.ranges) <= known
             assert 0.5 <= model.least_probability < 1
         assert all(early.labels == (*LABELS, UNDECIDED) for early in shipped.early.values())
-        assert shipped.widening > 1 and "python examples/calibrate.py" in shipped.provenance["made_by"]
+        assert shipped.widening > 1 and "python research/calibrate.py" in shipped.provenance["made_by"]
 
     def test_weights_are_never_negative_and_votes_go_the_way_they_should(self):
         shipped, signs = calibration(), {reading.name: reading.says for reading in READINGS}

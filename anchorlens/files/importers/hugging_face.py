@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_choice
@@ -110,8 +111,8 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
 
 def _weights(tensors: Mapping[str, Tensor], config: ModelConfig, tied: bool) -> dict[str, Tensor]:
     state = StateDict({name.removeprefix("transformer."): tensor for name, tensor in tensors.items()})
-    heads, d_head, d_model, d_mlp = config.n_heads, config.d_head, config.d_model, config.d_mlp
-    d_z = heads * d_head
+    heads, d_model, d_mlp = config.n_heads, config.d_model, config.d_mlp
+    d_z = heads * config.d_head
     embedding = unembedding = state.take("wte.weight", config.d_vocab, d_model)
     if not tied or "lm_head.weight" in state:
         unembedding = state.take("lm_head.weight", config.d_vocab, d_model)
@@ -130,11 +131,10 @@ def _weights(tensors: Mapping[str, Tensor], config: ModelConfig, tied: bool) -> 
         matrices = state.take(f"{h}.attn.c_attn.weight", d_model, 3 * d_z).split(d_z, dim=1)
         biases = state.take(f"{h}.attn.c_attn.bias", 3 * d_z).split(d_z)
         for x, matrix, bias in zip("QKV", matrices, biases, strict=True):
-            block[f"attn.W_{x}"] = matrix.reshape(d_model, heads, d_head).movedim(0, 1)
-            block[f"attn.b_{x}"] = bias.reshape(heads, d_head)
-        block["attn.W_O"] = state.take(f"{h}.attn.c_proj.weight", d_z, d_model).reshape(
-            heads, d_head, d_model
-        )
+            block[f"attn.W_{x}"] = rearrange(matrix, "m (h d) -> h m d", h=heads)
+            block[f"attn.b_{x}"] = rearrange(bias, "(h d) -> h d", h=heads)
+        w_o = state.take(f"{h}.attn.c_proj.weight", d_z, d_model)
+        block["attn.W_O"] = rearrange(w_o, "(h d) m -> h d m", h=heads)
         block["attn.b_O"] = state.take(f"{h}.attn.c_proj.bias", d_model)
         block["mlp.W_in"] = state.take(f"{h}.mlp.c_fc.weight", d_model, d_mlp)
         block["mlp.b_in"] = state.take(f"{h}.mlp.c_fc.bias", d_mlp)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
@@ -112,8 +113,8 @@ def _task(theirs: Mapping[str, Any]) -> AnchorTask:
 
 
 def _weights(state: StateDict, config: ModelConfig) -> dict[str, Tensor]:
-    heads, d_head, d_model = config.n_heads, config.d_head, config.d_model
-    d_z, d_mlp, d_vocab = heads * d_head, config.d_mlp, config.d_vocab
+    heads, d_model, d_mlp, d_vocab = config.n_heads, config.d_model, config.d_mlp, config.d_vocab
+    d_z = heads * config.d_head
     weights = {
         "embed.W_E": state.take("embedding.tgt_emb.weight", d_vocab, d_model),
         "pos_embed.W_pos": state.take("embedding.pos_emb.weight", config.n_ctx, d_model),
@@ -127,11 +128,11 @@ def _weights(state: StateDict, config: ModelConfig) -> dict[str, Tensor]:
         block = {}
         for x in "QKV":
             matrix = state.take(f"{attention}.W_{x}.weight", d_z, d_model)
-            block[f"attn.W_{x}"] = matrix.reshape(heads, d_head, d_model).transpose(1, 2)
-            block[f"attn.b_{x}"] = state.take(f"{attention}.W_{x}.bias", d_z).reshape(heads, d_head)
-        block["attn.W_O"] = state.take(f"{attention}.fc.weight", d_model, d_z).T.reshape(
-            heads, d_head, d_model
-        )
+            block[f"attn.W_{x}"] = rearrange(matrix, "(h d) m -> h m d", h=heads)
+            bias = state.take(f"{attention}.W_{x}.bias", d_z)
+            block[f"attn.b_{x}"] = rearrange(bias, "(h d) -> h d", h=heads)
+        w_o = state.take(f"{attention}.fc.weight", d_model, d_z)
+        block["attn.W_O"] = rearrange(w_o, "m (h d) -> h d m", h=heads)
         block["attn.b_O"] = state.take(f"{attention}.fc.bias", d_model)
         block["mlp.W_in"] = state.take(f"{mlp}.fc.0.weight", d_mlp, d_model).T
         block["mlp.b_in"] = state.take(f"{mlp}.fc.0.bias", d_mlp)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 import torch
+from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -75,8 +76,11 @@ def margins_without(
     """
     n_copies = len(masks[start]) + 1
     with hooks.cut_copies(model, masks, patterns=patterns):
-        logits = model(residual.repeat(n_copies, 1, 1), start_at_layer=start)[:, -1]
-    clean, *cut = margin(logits, targets.repeat(n_copies)).unflatten(0, (n_copies, -1))
+        copies = repeat(residual, "batch pos m -> (copy batch) pos m", copy=n_copies)
+        logits = rearrange(
+            model(copies, start_at_layer=start)[:, -1], "(copy batch) v -> copy batch v", copy=n_copies
+        )
+    clean, *cut = margin(logits, targets.expand(n_copies, -1))
     return clean, torch.stack(cut)
 
 

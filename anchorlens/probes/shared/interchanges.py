@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -156,8 +157,10 @@ def _patched_at(
     model: HookedTransformer, base: Tensor, held: Tensor, hook: tuple[int, str], places: Tensor
 ) -> Int[Tensor, "place batch"]:
     """Answers to the base with `held` [batch, pos, d_model] put there at one position, for each of some."""
-    tokens, of_source = base.repeat(len(places), 1), held[:, places].transpose(0, 1).flatten(0, 1)
-    at, size = places.repeat_interleave(len(base)), hooks.sequences_per_batch(model, base.shape[1])
+    tokens = repeat(base, "batch pos -> (place batch) pos", place=len(places))
+    of_source = rearrange(held[:, places], "batch place m -> (place batch) m")
+    at = repeat(places, "place -> (place batch)", batch=len(base))
+    size = hooks.sequences_per_batch(model, base.shape[1])
     batches = iter(zip(at.split(size), of_source.split(size), strict=True))  # as `last_logits` takes them
 
     def put(value: Tensor, hook: Any) -> Tensor:
@@ -167,7 +170,7 @@ def _patched_at(
 
     with attached(model, [(hooks.hook_name(*hook), put)]):
         found = hooks.last_logits(model, tokens).argmax(dim=-1)
-    return found.view(len(places), len(base)).cpu()
+    return rearrange(found, "(place batch) -> place batch", place=len(places)).cpu()
 
 
 def best_place(accuracy: Float[np.ndarray, "site layer pos"]) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from einops import rearrange
 from jaxtyping import Float
 
 from anchorlens.figures import SHARE, styled
@@ -57,7 +58,7 @@ def place_map(
     step = max(1, len(rows) // MOST_ROW_NAMES)
     for column, values in enumerate(panels.values(), start=1):
         at: dict[str, Any] = {"row": 1, "col": column}
-        grid = values.swapaxes(0, 1).reshape(len(rows), n_pos)
+        grid = rearrange(values, "site layer pos -> (layer site) pos")
         bar = {"title": colorbar, "len": 0.9, "thickness": 14}
         figure.add_trace(go.Heatmap(z=grid, colorbar=bar, showscale=column == len(panels), **scale), **at)
         figure.update_xaxes(

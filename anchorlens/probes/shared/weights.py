@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -31,7 +32,7 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
             weight = getattr(block.attn, f"_{name}", None)
             weight = getattr(block.attn, name) if weight is None else weight
             matrices[f"blocks.{layer}.attn.{name}"] = merged_heads(weight)
-        matrices[f"blocks.{layer}.attn.W_O"] = block.attn.W_O.flatten(0, 1)
+        matrices[f"blocks.{layer}.attn.W_O"] = rearrange(block.attn.W_O, "h d m -> (h d) m")
         if not model.cfg.attn_only:
             for name, weight in _mlp_matrices(block.mlp):
                 matrices[f"blocks.{layer}.mlp.{name}"] = weight
@@ -49,9 +50,9 @@ def convolution_matrices(model: UNet) -> dict[str, Float[Tensor, "row column"]]:
     matrices = {}
     for name, module in model.named_modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
-            matrices[f"{name}.weight"] = module.weight.flatten(1).mT
+            matrices[f"{name}.weight"] = rearrange(module.weight, "out ... -> (...) out")
         elif isinstance(module, nn.ConvTranspose2d):
-            matrices[f"{name}.weight"] = module.weight.flatten(1)
+            matrices[f"{name}.weight"] = rearrange(module.weight, "into ... -> into (...)")
     return {name: single(matrix.detach()) for name, matrix in matrices.items() if min(matrix.shape) > 1}
 
 
@@ -81,4 +82,4 @@ def merged_heads(
     weight: Float[Tensor, "head_index d_model d_head"],
 ) -> Float[Tensor, "d_model d_z"]:
     """Heads side by side: [d_model, n_heads * d_head]."""
-    return weight.movedim(0, 1).flatten(1)
+    return rearrange(weight, "h m d -> m (h d)")

@@ -1,1 +1,0 @@
-"""The parts of `examples/calibrate.py`: the zoo, its readings, the fit and what it is worth."""

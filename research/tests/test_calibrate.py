@@ -1,0 +1,228 @@
+"""`research/calibrate.py`: the fit finds what is there and never turns a reading round; the tables count."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import calibrate
+from anchorlens.tasks.shared.phases import LABELS
+from anchorlens.verdict.calibration import from_dict
+from anchorlens.verdict.questions import UNDECIDED, QuestionModel
+from anchorlens.verdict.readings import READINGS
+from calibration import fit, held_out, page, votes, weights
+from calibration.curve import selective_curve
+from calibration.runs import GROUPS
+
+ANSWERS = {  # train, ID, OOD, commutativity
+    LABELS[0]: (1.0, 0.3, 0.0, 0.2),
+    LABELS[1]: (1.0, 1.0, 0.1, 0.1),
+    LABELS[2]: (1.0, 1.0, 0.1, 0.9),
+    LABELS[3]: (1.0, 1.0, 0.9, 0.9),
+    "undecided: underfit": (0.3, 0.2, 0.1, 0.5),
+}
+SAYS = {
+    "generalises": "mask_key_token.silhouette_unordered",
+    "composes": "nearest_neighbours.unseen_target_at_last",
+    "commutative": "fusion_similarity of mirrored pairs.centred_gap",
+}
+"""Question -> the column that answers it in the table made here."""
+
+
+def table(n=120, seed=0, groups=("fit",)):
+    """A table of the zoo in which one number answers each question, with noise, and the others nothing."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for k in range(n):
+        label = list(ANSWERS)[k % len(ANSWERS)]
+        train, id, ood, commutativity = ANSWERS[label]
+        about = {
+            "name": f"run-{k}",
+            "group": groups[k % len(groups)],
+            "seed": k % 6,
+            "d_model": (64, 128)[k % 2],
+        }
+        about |= {"variant": ("gpt2", "postnorm")[k % 2], "n_layers": 2 + k % 3, "n_heads": 1}
+        about |= {"label": label, "clear_label": label, "train": train, "id": id, "ood": ood}
+        about |= {"commutativity": commutativity}
+        for moment in (0.1, 0.25, 0.5, 1.0):
+            numbers = {f"{one.measurement}.{one.field}": random.normal() for one in READINGS}
+            numbers[SAYS["generalises"]] = float(id >= 0.9) + 0.2 * random.normal()
+            numbers[SAYS["composes"]] = float(ood > 0.5) + 0.2 * random.normal()
+            numbers[SAYS["commutative"]] = float(commutativity >= 0.7) + 0.2 * random.normal()
+            rows.append({**about, "moment": moment, "step": 1, "now": UNDECIDED, **numbers})
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    found = table()
+    return found[found["moment"] == 1].reset_index(drop=True)
+
+
+@pytest.fixture(scope="module")
+def everything():
+    """A table with groups that are held out, and what is fit on it."""
+    zoo = table(300, groups=("fit", *GROUPS))
+    zoo.loc[zoo["group"] != "fit", "variant"] = "released"
+    return zoo, calibrate.content(zoo)
+
+
+class TestVote:
+    def test_a_reading_that_says_the_contrary_has_no_vote(self):
+        values, yes = pd.Series(np.arange(40.0)), np.arange(40) >= 20
+        rising = votes.fit_vote(values, yes.astype(float), 1)
+        assert rising["slope"] > 0 and rising["neutral"] == pytest.approx(19.5, abs=0.1)
+        assert votes.fit_vote(values, yes.astype(float), -1) is None
+        assert votes.fit_vote(-values, yes.astype(float), -1)["slope"] < 0
+        either = [votes.fit_vote(one, yes.astype(float), 0)["slope"] for one in (values, -values)]
+        assert either[0] > 0 > either[1]
+
+    def test_the_neutral_value_is_where_the_odds_are_those_of_all(self):
+        random = np.random.default_rng(0)
+        yes = random.random(4000) < 0.2
+        values = pd.Series(random.normal(size=4000) + 2.0 * yes)  # log-odds rise by 2 a unit, 0 at 1
+        found = votes.fit_vote(values, yes.astype(float), 1)
+        assert found["slope"] == pytest.approx(2, abs=0.2) and found["neutral"] == pytest.approx(1, abs=0.1)
+
+    def test_missing_values_and_too_few_of_them_say_nothing(self):
+        yes = np.r_[np.zeros(20), np.ones(20)]
+        values = pd.Series(np.r_[np.arange(40.0)])
+        vote = votes.fit_vote(values.where(values % 2 == 0), yes, 1)
+        assert votes.said(vote, pd.Series([np.nan, 1e9])).tolist() == [
+            0.0,
+            pytest.approx(vote["slope"] * (vote["high"] - vote["neutral"])),
+        ]
+        assert votes.fit_vote(values.where(values > 35), yes, 1) is None
+        assert votes.fit_vote(pd.Series(np.ones(40)), yes, 1) is None
+
+
+class TestWeights:
+    def test_the_accuracy_is_regressed_with_weights_that_are_never_negative(self):
+        random = np.random.default_rng(0)
+        says = random.normal(size=(500, 3))
+        accuracies = 0.4 + says @ [0.2, 0.0, -0.1] + 0.01 * random.normal(size=500)
+        intercept, found = weights.fit_accuracies(says + [5, 0, 0], accuracies, 0.3)
+        assert found == pytest.approx([0.2, 0.0, 0.0], abs=0.02) and (found >= 0).all()
+        assert intercept == pytest.approx(0.4 - 5 * found[0], abs=0.02)
+        assert weights.fit_accuracies(says[:, :0], accuracies, 1.0)[0] == pytest.approx(accuracies.mean())
+
+    def test_sure_where_the_accuracy_is_far_from_its_threshold(self):
+        accuracies = np.linspace(0, 1, 200)
+        random = np.random.default_rng(0)
+        yes = (accuracies + 0.05 * random.normal(size=200) > 0.5).astype(float)
+        offset, slope = weights.over_threshold(accuracies, yes)
+        assert slope > 10 and -offset / slope == pytest.approx(0.5, abs=0.05)
+        assert weights.over_threshold(1 - accuracies, yes)[1] == 0
+        parted = weights.over_threshold(accuracies, (accuracies > 0.5).astype(float))
+        assert np.isfinite(parted).all()
+
+
+class TestFit:
+    def test_it_finds_what_answers_each_question(self, rows):
+        content = fit.fit(rows, fit.of_trained(rows, fit.BY_DECODING))
+        for which, column in SAYS.items():
+            found = content["questions"][which]["votes"]
+            measurement, field = column.rsplit(".", 1)
+            (name,) = (r.name for r in READINGS if (r.measurement, r.field) == (measurement, field))
+            strongest = max(found, key=lambda one: found[one]["weight"] * abs(found[one]["slope"]))
+            assert strongest == name
+            assert all(vote["weight"] >= 0 for vote in found.values())
+        model = QuestionModel.from_dict(json.loads(json.dumps(content)))
+        said = held_out.verdicts(rows, model)
+        assert np.mean([one.right for one in said]) > 0.95
+
+    def test_what_sees_unseen_pairs_is_left_to_the_verdict_by_decoding(self, rows):
+        content = fit.fit(rows, fit.of_trained(rows, fit.BY_PROBES))
+        seen = {r.name for r in READINGS if r.sees == "unseen pairs"}
+        assert seen and not seen & set(content["ranges"])
+        assert not any(seen & set(one["votes"]) for one in content["questions"].values())
+
+    def test_a_question_is_asked_of_the_runs_that_it_is_about(self, rows):
+        of = {which: fit.asked(rows, which) for which in fit.QUESTIONS}
+        assert of["comes to a phase"][0].all() and of["comes to a phase"][1].sum() == 96
+        assert of["generalises"][0].sum() == 96 and of["composes"][0].sum() == 72
+        assert of["commutative"][0].sum() == 48 and of["commutative"][1][of["commutative"][0]].sum() == 24
+
+    def test_left_out_runs_are_judged_by_fits_without_their_seed(self, rows):
+        """A reading that gives away the answer of one seed alone does not help that seed."""
+        cheating = rows.copy()
+        column = SAYS["composes"]
+        cheating[column] = np.where(rows["seed"] == 0, rows["ood"], 0.0)
+        (reading,) = (r for r in READINGS if f"{r.measurement}.{r.field}" == column)
+        of, _ = fit.asked(cheating, "composes")
+        evidence = fit.of_trained(cheating, [reading])
+        found = fit.left_out_numbers(cheating, evidence, "composes", cheating["seed"].to_numpy())
+        mine = of & (cheating["seed"] == 0).to_numpy()
+        assert all(np.ptp(one[mine]) < 1e-9 for one in found.values())
+
+
+class TestCalibrate:
+    def test_it_is_whole_and_fit_on_one_group(self, everything):
+        zoo, (content, left) = everything
+        calibrated = from_dict(json.loads(json.dumps(content)))
+        n_fit = zoo[zoo["group"] == "fit"]["name"].nunique()
+        assert content["provenance"]["fit_on"].startswith(f"{n_fit} runs")
+        assert content["architecture"]["variant"] == ["gpt2", "postnorm"]
+        assert calibrated.widened({"variant": "released"}) == calibrated.widening >= 1.05
+        assert set(calibrated.early) == {0.1, 0.25, 0.5}
+        assert all(model.labels == (*LABELS, UNDECIDED) for model in calibrated.early.values())
+        assert {one.group for said in left.values() for one in said} == {"fit"}
+
+    def test_about_a_tenth_is_left_undecided_at_most(self, everything):
+        _, (content, left) = everything
+        for name, said in left.items():
+            assert content[name]["least_probability"] >= 0.5
+            assert np.mean([one.is_named for one in said]) >= 0.88
+
+    def test_tables_and_the_curve_are_drawn(self, everything, tmp_path):
+        said, found = calibrate.said_and_tables(everything[0], *everything[1])
+        rows = {name: table.row_count for name, table in found.items()}
+        assert rows["by the probes"] == rows["by what it decodes"] == len(GROUPS) + 1
+        assert rows["confusions"] == len(LABELS) and rows["weights"] == len(READINGS)
+        assert (rows["questions"], rows["early"], rows["runs"]) == (3 * 4, 2 * 3, len(GROUPS))
+        assert rows["distances"] == 4 and all(one.distance < 0.61 for one in said["by the probes"])
+        text = (PAGE := Path(__file__).parents[2] / "docs/verdict.md").read_text()
+        (tmp_path / "page.md").write_text(text)
+        page.update(tmp_path / "page.md", found)
+        with pytest.raises(ValueError, match="must have the tables"):
+            page.update(PAGE, {})
+        new = (tmp_path / "page.md").read_text()
+        assert new != text and page.markdown(found["confusions"]) in new
+        page.update(tmp_path / "page.md", found)
+        assert (tmp_path / "page.md").read_text() == new
+        figure = selective_curve(said)
+        assert [trace.name for trace in figure.data] == list(said) and figure.data[0].x[-1] == 1
+
+
+def one(label, probabilities, least=0.5, **fields):
+    given = dict(zip(LABELS, probabilities, strict=True))
+    about = {"group": "held-out seeds", "borderline": False, "distance": 0.4} | fields
+    return held_out.Said(**about, behaviour=label, probabilities=given, least=least)
+
+
+class TestCounts:
+    def test_both_forms_of_phase_2_are_one_phase(self):
+        said = one(LABELS[1], (0.1, 0.2, 0.4, 0.3))
+        assert said.right and said.sure == pytest.approx(0.6) and said.commutative is True
+        assert held_out.right_commutativity([said]).endswith("0 of 1")
+
+    def test_what_is_not_named_is_not_counted(self):
+        said = [one(LABELS[3], (0.1, 0.1, 0.1, 0.7)), one(LABELS[0], (0.3, 0.2, 0.2, 0.3), least=0.6)]
+        assert [each.is_named for each in said] == [True, False]
+        assert held_out.share_right(said).endswith("1 of 1")
+
+    def test_calibration_error_by_hand(self):
+        said = [one(LABELS[3], (0.05, 0.05, 0.05, 0.85))] * 8 + [one(LABELS[0], (0.05, 0.05, 0.05, 0.85))] * 2
+        assert held_out.calibration_error(said).startswith("0.050 ")
+        assert held_out.calibration_error([]) == "-"
+
+    def test_the_surest_come_first(self):
+        said = [one(LABELS[3], (0.3, 0.0, 0.0, 0.7)), one(LABELS[0], (0.0, 0.0, 0.1, 0.9))]
+        assert held_out.selective(said) == [(0.5, 0.0, 1), (1.0, 0.5, 2)]
+
+    def test_intervals(self):
+        assert held_out.interval(64, 70) == "91.4% (83% to 96%), 64 of 70"
+        assert held_out.interval(0, 0) == "-"

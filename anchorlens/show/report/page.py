@@ -96,7 +96,7 @@ def page_html(
     figures = list(probe_figures(verdicts, labels, chosen))
     return framed(
         "page.html",
-        scripts="page.js",
+        scripts=("page.js",),
         heads=any(panel.heads for figure in figures for panel in figure.panels),
         entries=[_entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
         summary=verdict_table(verdicts, labels),

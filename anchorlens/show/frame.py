@@ -16,6 +16,7 @@ from markupsafe import Markup
 from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
+from anchorlens.views import page
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def framed(
     return _page(template, ("plots.js", *scripts), heads, css=css, plotly_config=config, **content)
 
 
+@page.register
 def picture_page(figure: go.Figure) -> str:
     """A picture as a page of its own."""
     content = {**json.loads(figure.to_json() or ""), "config": QUIET}

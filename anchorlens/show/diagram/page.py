@@ -30,6 +30,7 @@ from anchorlens.sweep.cells import Cell, SweepResult, axes_of, metrics_of
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict.classify import classify
+from anchorlens.views import diagram
 
 SIGNS = (
     "2c is Phase 2 with commutativity, 2? Phase 2 where that is too near to tell, ? no phase, × a run that "
@@ -115,6 +116,7 @@ def _numbered(trace: dict[str, Any], order: Mapping[str, int]) -> dict[str, Any]
     return {**shown, "customdata": [order[identity] for identity in trace["customdata"]]}
 
 
+@diagram.register
 def write_diagram(
     result: SweepResult,
     path: str | os.PathLike[str],

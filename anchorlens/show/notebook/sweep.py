@@ -8,6 +8,7 @@ from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.tasks.shared.phases import COLOURS
 from anchorlens.verdict.verdict import Verdict
+from anchorlens.views import html
 
 MOST_FAILED = 5
 MOST_COLUMNS, MOST_ROWS = 16, 12
@@ -18,6 +19,7 @@ MOST_EVIDENCE = 4
 """Readings of a cell whose drawings are shown; the others are listed."""
 
 
+@html.register
 def sweep_html(result: SweepResult) -> str:
     """Counts, the phases over two axes, and what failed, as a piece of HTML without a script.
 
@@ -43,6 +45,7 @@ def sweep_html(result: SweepResult) -> str:
     )
 
 
+@html.register
 def cell_html(cell: Cell) -> str:
     """The report of one cell, as a piece of HTML without a script.
 

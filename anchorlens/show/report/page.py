@@ -20,6 +20,7 @@ from anchorlens.show.tables import verdict_table
 from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.two_anchor.as_task import TwoAnchor
 from anchorlens.verdict.verdict import Verdict
+from anchorlens.views import report
 
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
 """Facts of a model that came without a checkpoint."""
@@ -73,6 +74,11 @@ def write_report(
     html = page_html(verdicts, probes)
     with atomic_write(path) as file:
         file.write(html.encode(errors="replace"))  # a file's name may hold what is no text
+
+
+@report.register
+def _of_one(verdict: Verdict, path: str | os.PathLike[str], **options: Any) -> None:
+    write_report([verdict], path, **options)
 
 
 def page_html(

@@ -7,6 +7,24 @@ costs nothing. The science is that of Zhang et al., arXiv 2405.05409 and 2501.08
 
 import lazy_loader
 
+from anchorlens.views import rooms
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"
+
+
+def _light_views() -> None:
+    """Import what shows configurations and tasks, which needs no torch."""
+    from anchorlens.show.notebook import configuration  # noqa: F401
+
+
+def _all_views() -> None:
+    """Import everything that shows a result."""
+    from anchorlens.show import frame  # noqa: F401
+    from anchorlens.show.diagram import page  # noqa: F401
+    from anchorlens.show.notebook import audit, probe, sweep, training, verdict  # noqa: F401
+    from anchorlens.show.report import page as report_page  # noqa: F401
+
+
+rooms += [_light_views, _all_views]

@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, TypeVar, get_origin
 import numpy as np
 
 from anchorlens.foreign import shown
-from anchorlens.views import view
+from anchorlens.views import html
 
 T = TypeVar("T")
 
@@ -89,8 +89,7 @@ class Config:
                 raise ValueError(f"{cls.__name__} has no field {shown(key)}; {suggestion(key, known)}")
         return cls(**values)
 
-    def _repr_html_(self, /) -> str:
-        return view("configuration.html", name=type(self).__name__, rows=settings(self))
+    _repr_html_ = html
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -3,7 +3,6 @@
 import ast
 import importlib
 import inspect
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from torch.utils._device import _device_constructors
 
 import anchorlens
+from anchorlens import views
 
 ROOT = Path(anchorlens.__file__).parent
 
@@ -153,16 +153,26 @@ def test_what_trains_stores_and_sweeps_knows_no_kind_of_task_or_model(name):
     assert not [word for word in ("concept_graphs", "unet", "texttask") if word in words]
 
 
-def test_what_results_draw_with_is_found_by_name():
-    """`views.drawn` is the one way from below to the room that draws; each of its names is there."""
-    import anchorlens.show
-
-    users = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
-    assert users == {"views"}
-    names = {
-        match for path in MODULES.values() for match in re.findall(r'drawn\("(\w+)"\)', path.read_text())
+def test_results_find_what_shows_them_in_tables():
+    """No module is imported by a name in a text; `views` imports nothing, and every type is registered."""
+    assert [name for name, path in MODULES.items() if "import_module(" in path.read_text()] == []
+    assert list(imports("views")) == []
+    for fill in views.rooms:
+        fill()
+    classes = {
+        one
+        for name in MODULES.keys() - {"__main__"}
+        for one in vars(importlib.import_module(f"anchorlens.{name}".rstrip("."))).values()
+        if isinstance(one, type) and one.__module__.startswith("anchorlens.")
     }
-    assert names and names <= set(anchorlens.show.__all__)
+    shown = {one for one in classes if vars(one).get("_repr_html_") is views.html}
+    assert len(shown) > 10
+    assert [one for one in shown if views.html.dispatch(one) is views.html.dispatch(object)] == []
+
+
+def test_what_nothing_shows_is_an_error_that_says_so():
+    with pytest.raises(TypeError, match="nothing shows int as html"):
+        views.html(3)
 
 
 def size_of_classes(path):

@@ -20,7 +20,7 @@ from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.views import drawn
+from anchorlens.views import html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -256,10 +256,11 @@ class Audit:
 
         Vermilion are mappings that violate the rule, or where that is unknown those that are flagged.
         """
-        return drawn("audit_figure")(self)
+        from anchorlens.audit.picture import audit_figure  # with plotly
 
-    def _repr_html_(self) -> str:
-        return drawn("audit_html")(self)
+        return audit_figure(self)
+
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         n, n_flagged, known = len(self.mappings), int(self.flagged.sum()), self.score

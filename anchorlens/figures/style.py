@@ -11,7 +11,7 @@ from plotly.io import templates
 from anchorlens.figures.picture import Picture
 from anchorlens.files.writing import PICTURES, atomic_write, check_can_write
 from anchorlens.foreign import printable
-from anchorlens.views import drawn
+from anchorlens.views import page
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 """Okabe and Ito's blue and vermilion, and a grey for what is context."""
@@ -121,7 +121,7 @@ def save(figure: go.Figure, path: Path) -> None:
     path = check_can_write(path, "a picture's name", PICTURES)
     if path.suffix == ".html":
         with atomic_write(path) as file:
-            file.write(drawn("picture_page")(figure).encode())
+            file.write(page(figure).encode())
         return
     try:
         data = figure.to_image(path.suffix[1:], scale=2)

@@ -24,7 +24,7 @@ from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.kinds import read_stored_task
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.views import drawn
+from anchorlens.views import html
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -164,8 +164,7 @@ class Checkpoint:
         """What it is, in a line."""
         return " · ".join([self.model.outline, *origin(self.model.gamma, self.train, self.step)])
 
-    def _repr_html_(self) -> str:
-        return drawn("checkpoint_html")(self)
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         step = "" if self.step is None else f", step {self.step}"

@@ -16,7 +16,7 @@ from anchorlens.foreign import shown
 from anchorlens.models.devices import choose_device
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
-from anchorlens.views import drawn
+from anchorlens.views import html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -43,8 +43,7 @@ class Comparison:
         """JSON-ready: each result's content by its label."""
         return dict(zip(self.labels, (result.to_dict() for result in self.results), strict=True))
 
-    def _repr_html_(self) -> str:
-        return drawn("comparison_html")(self)
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         lines = [f"  {label}: {result!r}" for label, result in zip(self.labels, self.results, strict=True)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from anchorlens.views import drawn
+from anchorlens.views import html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -70,8 +70,7 @@ class ProbeResult(ABC):
         """The readings by name."""
         return {name: getattr(self, name) for name in self.readings}
 
-    def _repr_html_(self) -> str:
-        return drawn("probe_html")(self)
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.headline()})"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from anchorlens.configuration import Config, check_choice, field_types, settings, suggestion
+from anchorlens.configuration import check_choice, field_types, suggestion
 from anchorlens.foreign import shown
 from anchorlens.runs.train_config import DURATIONS, TrainConfig
 from anchorlens.tasks.kinds import read_task, tasks
 from anchorlens.tasks.shared.base import Task
-from anchorlens.views import view
+from anchorlens.views import html
 
 Parts = Mapping[str, Mapping[str, Any]]
 """Part (task, model, train) -> the fields that differ from the defaults."""
@@ -70,12 +70,7 @@ class RunConfig(NamedTuple):
         gamma = "" if model.gamma is None else f"gamma {model.gamma:g}, "
         return f"{model.outline} · {gamma}seed {train.seed} · {train.total_steps:,} steps"
 
-    def _repr_html_(self) -> str:
-        parts = [
-            (part, [row for row in settings(cast("Config", config)) if row.changed])
-            for part, config in zip(self._fields, self, strict=True)
-        ]
-        return view("run.html", outline=self.outline, lines=self.task.describe().split("\n"), parts=parts)
+    _repr_html_ = html
 
 
 _SAME_DURATION = {one: other for pair in DURATIONS for one, other in (pair, pair[::-1])}

@@ -1,4 +1,3 @@
-from .audit_picture import audit_figure as audit_figure
 from .diagram.page import write_diagram as write_diagram
 from .frame import picture_page as picture_page
 from .notebook.audit import audit_html as audit_html

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
+from anchorlens.views import page
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,24 @@ class Script:
         return "sha256-" + base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
 
 
-def framed(template: str, *, scripts: str, styles: str = "", heads: bool = False, **content: Any) -> str:
+def framed(
+    template: str, *, scripts: Sequence[str], styles: str = "", heads: bool = False, **content: Any
+) -> str:
     """A whole page in the report's style, with plotly.js.
 
     Args:
         template: it extends `frame.html`.
-        scripts: our own script of this page; `plots.js` comes before it.
+        scripts: our own ones of this page, in order; `plots.js` comes before them.
         styles: our own style sheet of this page; those of the report come before it.
         heads: whether it shows attention heads, by circuitsvis.
         **content: what the template shows.
     """
     css = sources((*VERDICT_SHEETS, "page.css", *([styles] if styles else [])))
     config = Markup(script_json(json.dumps(QUIET)))
-    return _page(template, ("plots.js", scripts), heads, css=css, plotly_config=config, **content)
+    return _page(template, ("plots.js", *scripts), heads, css=css, plotly_config=config, **content)
 
 
+@page.register
 def picture_page(figure: go.Figure) -> str:
     """A picture as a page of its own."""
     content = {**json.loads(figure.to_json() or ""), "config": QUIET}

@@ -58,11 +58,7 @@ def range_bar(evidence: Evidence) -> RangeBar:
         >>> bar.value, [band.start for band in bar.bands]
         (50.0, [0.0, None, None, 25.0])
     """
-    ranges = {
-        label: sorted(ends)
-        for label, ends in evidence.ranges.items()
-        if label in LABELS and all(map(math.isfinite, ends))
-    }
+    ranges = _finite_ranges(evidence)
     value = evidence.value if evidence.value is not None and math.isfinite(evidence.value) else None
     numbers = [end for ends in ranges.values() for end in ends] + ([] if value is None else [value])
     low = min(numbers, default=0.0)
@@ -72,24 +68,39 @@ def range_bar(evidence: Evidence) -> RangeBar:
         return round(100 * (number - low) / size, 2)
 
     bands = []
-    words = ["no value" if value is None else f"value {value:.3g}"]
     for label in LABELS:
         left, width = None, 0.0
         if label in ranges:
             start, end = ranges[label]
             left = min(place(start), 100 - LEAST_WIDTH)
             width = max(place(end) - left, LEAST_WIDTH)
-            words.append(f"{label} {start:.3g} to {end:.3g}")
         bands.append(Band(SHORT[label], COLOURS[label], left, width))
-    return RangeBar(tuple(bands), None if value is None else place(value), "; ".join(words))
+    words = "no value" if value is None else f"value {value:.3g}"
+    return RangeBar(
+        tuple(bands), None if value is None else place(value), f"{words}{ranges_in_words(evidence)}"
+    )
 
 
-_GROUND = "".join(
+def ranges_in_words(evidence: Evidence) -> str:
+    """The ranges as they stand behind a value: `; Phase 1 -0.05 to 0.02; ...`."""
+    ranges = _finite_ranges(evidence).items()
+    return "".join(f"; {label} {start:.3g} to {end:.3g}" for label, (start, end) in ranges)
+
+
+def _finite_ranges(evidence: Evidence) -> dict[str, list[float]]:
+    """Label -> both ends, ascending, in the order of the phases."""
+    ranges = evidence.ranges
+    known = (label for label in LABELS if label in ranges and all(map(math.isfinite, ranges[label])))
+    return {label: sorted(ranges[label]) for label in known}
+
+
+GROUND = "".join(
     f'  <text x="52" y="{y + 9}" text-anchor="end" font-size="10" fill="currentColor">{short}</text>\n'
     f'  <line x1="60" x2="220" y1="{y + 5.5}" y2="{y + 5.5}" '
     'stroke="currentColor" stroke-opacity="0.18"></line>\n'
     for y, short in zip(range(8, 60, 13), SHORT.values(), strict=True)
 )
+"""Names and lines on which the bands lie, as a piece of SVG."""
 
 
 def evidence_row(evidence: Evidence) -> Markup:
@@ -125,7 +136,7 @@ def _drawing(bar: RangeBar) -> str:
     """Bands, and a line with an arrowhead at the value."""
     parts = [
         '<svg class="al-range" viewBox="0 0 224 62" width="224" height="62" role="img" '
-        f'aria-label="{bar.words}">\n  {_GROUND}\n'
+        f'aria-label="{bar.words}">\n  {GROUND}\n'
     ]
     parts += [
         f'  <rect x="{round(60 + 1.6 * band.start, 2)}" y="{9.5 + 13 * k}" '

@@ -18,7 +18,7 @@ from anchorlens.runs.identity import execution_fields, identity, same_value
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import Phase
-from anchorlens.views import drawn
+from anchorlens.views import diagram, html
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
 """The first three are a run's own; `failed`: it ends in an error each time; `damaged`: what is stored of it
@@ -176,8 +176,7 @@ class Cell:
         fields = ", ".join(f"{name} {self.fields[name]}" for name in ("gamma", "weight_decay", "seed"))
         return f"Cell({self.id}: {fields}: {outcome})"
 
-    def _repr_html_(self) -> str:
-        return drawn("cell_html")(self)
+    _repr_html_ = html
 
     def log(self) -> list[dict[str, Any]]:
         """Its log lines (`step`, `loss`, accuracies, ...), oldest first.
@@ -234,7 +233,7 @@ class SweepResult:
                 ordinary file.
             OSError: the disk refuses; a file that was there before is untouched.
         """
-        drawn("write_diagram")(self, path, **options)
+        diagram(self, path, **options)
 
     def table(self, path: str | os.PathLike[str]) -> None:
         """Write one row for each cell with everything that `Cell.row` gives.
@@ -255,8 +254,7 @@ class SweepResult:
         axes = " x ".join(f"{name} ({len(values)})" for name, values in self.axes.items())
         return f"SweepResult({self.out}: {axes or 'one cell'}; {counts or 'no cell'})"
 
-    def _repr_html_(self) -> str:
-        return drawn("sweep_html")(self)
+    _repr_html_ = html
 
 
 def metrics_of(cells: Iterable[Cell]) -> tuple[Metric, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.devices import choose_device
-from anchorlens.views import drawn
+from anchorlens.views import html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -56,8 +56,7 @@ class TrainResult:
 
         return training_curve.training_curve(self.log)
 
-    def _repr_html_(self) -> str:
-        return drawn("train_result_html")(self)
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         return f"TrainResult({self.status} at step {self.checkpoint.step}; {self.behaviour!r})"

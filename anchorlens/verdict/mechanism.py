@@ -23,7 +23,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.questions import QuestionModel, Values
 from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK, READINGS, take_readings
-from anchorlens.views import drawn
+from anchorlens.views import html
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -107,8 +107,7 @@ class Mechanism(Opinion):
     """What of the model lies outside the shapes that the verdict was fit on, in words: each makes the
     probabilities less sure."""
 
-    def _repr_html_(self) -> str:
-        return drawn("mechanism_html")(self)
+    _repr_html_ = html
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""

@@ -19,7 +19,7 @@ from anchorlens.tasks.shared.phases import Phase
 from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.verdict.forecast import TrajectoryPoint
 from anchorlens.verdict.mechanism import Mechanism
-from anchorlens.views import drawn
+from anchorlens.views import html, report
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -180,7 +180,7 @@ class Verdict:
                 what is there is no ordinary file or is the checkpoint.
             OSError: the disk refuses; a file that was there before is untouched.
         """
-        drawn("write_report")([self], path, probes=probes)
+        report(self, path, probes=probes)
 
     def __repr__(self) -> str:
         agreement = {True: "agrees", False: "disagrees", None: "is no comparison"}[self.agreement]
@@ -189,8 +189,7 @@ class Verdict:
             f"mechanism {agreement}: {self.mechanism.phase.label})"
         )
 
-    def _repr_html_(self) -> str:
-        return drawn("verdict_html")(self)
+    _repr_html_ = html
 
 
 def _evaluation(values: Mapping[str, Any]) -> Evaluation:

@@ -11,14 +11,10 @@ from browser import Browser, needs_chromium
 from known_cells import cell, mechanism, square, sweep_of
 from known_verdicts import HOSTILE, LOG
 
-import anchorlens.show
-import anchorlens.sweep
 from anchorlens.runs.presets import preset
 from anchorlens.show import write_diagram, write_report
 from anchorlens.show.diagram.page import diagram_html
-from anchorlens.show.diagram.panel import THIS_ID, columns, panel_text
 from anchorlens.sweep import open_sweep, sweep
-from anchorlens.sweep.cells import axes_of
 
 TINY = {
     "n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16, "steps": 6, "eval_every": 3,
@@ -59,68 +55,70 @@ def browser(tmp_path_factory):
         yield opened
 
 
-def unpacked(html, kind):
-    """What the page holds, packed, in elements of a class."""
-    texts = re.findall(rf'<script type="text/plain" class="{kind}"[^>]*>(.*?)</script>', html)
-    return [json.loads(gzip.decompress(base64.b64decode(text))) for text in texts]
+def shared(html):
+    """What the reports of all runs share."""
+    return json.loads(re.search(r'id="shared">(.*?)</script>', html).group(1))
 
 
-def texts_of(pack):
-    """The texts that `columns` was given."""
-    values = [[iter(column.split(" ")) for column in places] for places in pack["values"]]
-    return [
-        "\n".join(
-            pack["lines"][k][0]
-            + "".join(next(v) + part for v, part in zip(values[k], pack["lines"][k][1:], strict=True))
-            for k in kinds
-        )
-        for kinds in pack["texts"]
-    ]
+def lines_of(html, element):
+    """What stands in each line of an element of the page that is packed by plain gzip."""
+    packed = re.search(rf'<script type="text/plain" id="{element}">(.*?)</script>', html).group(1)
+    return [json.loads(line) for line in gzip.decompress(base64.b64decode(packed)).decode().split("\n")]
 
 
 def report_of(html, identity):
-    """The report of one cell and the traces of its training curve."""
-    ids = json.loads(re.search(r'id="cell-ids">(.*?)</script>', html).group(1))
-    texts = [text for pack in unpacked(html, "pack") for text in texts_of(pack)]
-    report, curve = texts[ids.index(identity)].replace(THIS_ID, identity).rsplit("\n", 1)
-    return {"html": report, "curve": json.loads(curve)}
+    """The report of one cell, as data, and the traces of its training curve."""
+    runs = {run["id"]: (run, curve) for run, curve in zip(*map(partial(lines_of, html), PACKED), strict=True)}
+    return runs[identity]
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["a 1 b\n2", "a 22 b\n2\n\n3.50 0123456789abcdef", "", "\ud800 no number"],
-        [HOSTILE, f"{HOSTILE} 1\n-2e-5 1,000", "١٢ 007 1.2.3 .5 5."],
-        [],
-    ],
-)
-def test_packing_changes_no_character(texts):
-    assert texts_of(columns(texts)) == texts
+PACKED = ("runs", "curves")
 
 
 class TestContent:
     def test_every_cell_has_its_report(self, cells, page):
         html = page.read_text()
         for one in cells:
-            content = report_of(html, one.id)
-            assert one.id in content["html"] and html.count(f'data-cell="{one.id}"') == 1
-        report = report_of(html, cells[3].id)["html"]  # gamma .7, decay 0, seed 0: Phase 2 without
-        for words in ("Phase 2 without commutativity", "train 1.000, ID 0.980", "0.100", "94.0%", "0.63"):
-            assert words in report
-        assert "anchorlens classify cells/one --report" in report
+            assert html.count(f'data-cell="{one.id}"') == 1
+            assert report_of(html, one.id)[0]["name"].startswith(f"gamma {one.fields['gamma']}")
+        report, _ = report_of(html, cells[3].id)  # gamma .7, decay 0, seed 0: Phase 2 without
+        verdict = report["verdict"]
+        assert verdict["behaviour"]["label"] == "Phase 2 without commutativity"
+        assert "train 1.000, ID 0.980" in verdict["behaviour"]["reasons"][0]
+        assert ["Phase 2 without commutativity", 0.94, "94.0%"] in verdict["probabilities"]
+        assert ["OOD", "0.100"] in [row[:2] for row in verdict["accuracies"]["rows"]]
+        number, value, place, raised, _ = verdict["evidence"][0]
+        reading = shared(html)["readings"][number]
+        assert reading["reading"] == "v_similarity.centred_gap" and value == "0.63" and raised
+        assert len(place["bands"]) == 4 and 0 <= place["at"] <= 100
+        assert "Phase 1 0 to 0.3; Phase 2 without commutativity 0.2 to 0.5" in reading["ranges"]
+        assert "anchorlens classify cells/one --report" in report["command"]
+
+    def test_readings_stand_there_once(self, cells, page):
+        """Beside the known reading there is one other, whose name is markup."""
+        readings = [one["reading"] for one in shared(page.read_text())["readings"]]
+        assert len(readings) == len(set(readings)) == 2
 
     def test_a_cell_that_failed_or_is_missing_says_so(self, cells, page):
         html = page.read_text()
-        assert "it broke" in report_of(html, cells[7].id)["html"]
-        missing = report_of(html, cells[8].id)["html"]
-        assert "not trained yet" in missing and "classify" not in missing
+        assert "it broke" in report_of(html, cells[7].id)[0]["error"]
+        missing, curve = report_of(html, cells[8].id)
+        assert missing["facts"].startswith("not trained yet") and missing["command"] is None
+        assert missing["verdict"] is None and curve == []
 
     def test_the_training_curve_is_that_of_the_log(self, cells, page):
         html = page.read_text()
-        curve = {trace["name"]: trace for trace in report_of(html, cells[11].id)["curve"]}
+        report, traces = report_of(html, cells[11].id)
+        curve = {trace["name"]: trace for trace in traces}
         assert curve["loss"]["x"][:2] == [10, 20] and curve["loss"]["y"][:2] == [0.5, 0.25]
         assert curve["OOD"]["x"][-1] == 1000 and curve["OOD"]["y"][-1] == 1.0
-        assert report_of(html, cells[0].id)["curve"] is None
+        assert report["n_lines"] == len(LOG)
+        assert report_of(html, cells[0].id)[1] == []
+
+    def test_no_text_steers_a_terminal_or_breaks_a_line(self, cells, page):
+        """Control characters are escaped, and what is no text is replaced; line breaks stay."""
+        details = report_of(page.read_text(), cells[12].id)[0]["details"]
+        assert details.startswith("Traceback\n") and details.endswith("\\ud800")
 
     def test_the_summary_counts(self, cells, page):
         html = page.read_text()
@@ -132,13 +130,6 @@ class TestContent:
             "squares whose seeds agree": "2 of 3", "cells whose verdicts agree": "7 of 7",
         }  # fmt: skip
         assert "14 cells: 11 finished, 2 failed, 1 not trained yet" in html
-
-    def test_a_report_is_unpacked_as_it_was_made(self, cells, page):
-        html = page.read_text()
-        fields, varying = ["gamma", "weight_decay", "seed"], list(axes_of(cells))
-        for one in cells:
-            text = panel_text(one, fields, varying).encode(errors="replace").decode()
-            assert report_of(html, one.id)["html"] == text.rsplit("\n", 1)[0]
 
     def test_a_map_that_cannot_be_says_why(self, page):
         assert (
@@ -185,15 +176,6 @@ class TestContent:
         assert not list(tmp_path.iterdir())
 
 
-def test_what_draws_a_sweep_is_found_where_it_was():
-    for name in ("write_diagram", "sweep_html", "cell_html"):
-        with pytest.warns(DeprecationWarning, match=f"anchorlens.sweep.{name} is now anchorlens.show.{name}"):
-            found = getattr(anchorlens.sweep, name)
-        assert found is getattr(anchorlens.show, name)
-    with pytest.raises(AttributeError):
-        anchorlens.sweep.write_diagrams  # noqa: B018
-
-
 def test_a_real_sweep_is_drawn_with_its_reports(tmp_path, monkeypatch):
     few = partial(write_report, probes=["stable_rank"])  # all would take ten seconds
     monkeypatch.setattr("anchorlens.show.diagram.page.write_report", few)
@@ -206,9 +188,9 @@ def test_a_real_sweep_is_drawn_with_its_reports(tmp_path, monkeypatch):
     before = reports[0].stat().st_mtime_ns
     write_diagram(open_sweep(tmp_path / "s"), path, reports=True, progress=False)
     assert reports[0].stat().st_mtime_ns == before  # kept
-    report = report_of(path.read_text(), reports[0].stem)
-    assert f'href="my%20maps-reports/{reports[0].name}"' in report["html"]
-    assert [trace["x"] for trace in report["curve"] if trace["name"] == "train"] == [[3, 6]]
+    report, curve = report_of(path.read_text(), reports[0].stem)
+    assert report["report"] == f"my%20maps-reports/{reports[0].name}" and report["command"] is None
+    assert [trace["x"] for trace in curve if trace["name"] == "train"] == [[3, 6]]
     result.table(tmp_path / "cells.csv")
     assert len((tmp_path / "cells.csv").read_text().splitlines()) == 2
 

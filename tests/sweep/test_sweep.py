@@ -8,7 +8,6 @@ from sweeping import TINY, finished, tiny
 
 from anchorlens import CheckpointError, classify, load_checkpoint, preset
 from anchorlens.engine.costs import FACTOR
-from anchorlens.show.diagram.panel import panel_html
 from anchorlens.sweep import Cell, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.engines import Engine
@@ -63,7 +62,7 @@ class TestACell:
         assert Mechanism.from_dict(cell.verdict["mechanism"]).phase == verdict.mechanism.phase
         assert cell.verdict["explanation"] == verdict.explanation
         assert cell.numbers["stable_rank.w_q"] > 1 and "ood" in cell.numbers
-        assert "train longer" in panel_html(cell, ["gamma"], ["gamma"])
+        assert "train longer" in cell._repr_html_()
 
     def test_has_a_flat_record_without_collisions(self, done):
         cell = done.cells[0]

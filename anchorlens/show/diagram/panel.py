@@ -1,123 +1,151 @@
-"""The reports of single cells, packed small into the page that shows one when its cell is clicked."""
+"""The report of a run as data: its page draws it when the run is clicked."""
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import math
-import re
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anchorlens.figures.training_curve import training_curve, training_traces
 from anchorlens.show.diagram.axes import value_label
-from anchorlens.show.templating import rendered
+from anchorlens.show.formats import heading, number, printable_lines
+from anchorlens.show.range_bar import range_bar, ranges_in_words
+from anchorlens.show.tables import accuracy_table, text_of
+from anchorlens.show.words import AGREEMENT, beside, lowered, raised
 from anchorlens.sweep.cells import Cell
+from anchorlens.tasks.shared.phases import COLOURS, SHORT, Phase
+from anchorlens.verdict.mechanism import Evidence, Mechanism
 from anchorlens.verdict.verdict import Verdict
 
-DIGITS = 4
+DIGITS = 3
 """Significant digits of the numbers of a training curve."""
 MOST_POINTS = 1000
 """Of a line of a training curve; of more every second, third, ... is drawn, and the last."""
 
-THIS_ID = "\x1a"
-"""Stands for the id of the cell itself in a text that is packed; no text shown has a control character."""
-_VALUE = re.compile("([0-9][0-9.]*)")
-"""What differs from cell to cell in texts that are alike: numbers."""
-_LEVEL = 6
-"""Of gzip: 9 takes five times as long, and 2 % fewer bytes."""
+class Readings:
+    """The readings of all runs with their meanings and ranges, which stand on the page once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str, str], int] = {}
+
+    def number(self, evidence: Evidence) -> int:
+        """Which of `table` a run's evidence is about."""
+        shared = (evidence.reading, evidence.meaning, ranges_in_words(evidence))
+        return self._numbers.setdefault(shared, len(self._numbers))
+
+    @property
+    def table(self) -> list[dict[str, str]]:
+        """`reading`, `meaning`, and `ranges` of the phases in words, of each."""
+        names = ("reading", "meaning", "ranges")
+        return [printed(dict(zip(names, shared, strict=True))) for shared in self._numbers]
 
 
-def packed(content: Any) -> str:
-    """Base64 of gzipped JSON, which a page unpacks with its browser's own means."""
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(gzip.compress(text.encode(errors="replace"), _LEVEL, mtime=0)).decode()
+def shared_content(readings: Readings) -> dict[str, Any]:
+    """What the reports of all runs share: the phases, the readings, and the layout of the training curve."""
+    phases = [{"label": label, "short": SHORT[label], "colour": colour} for label, colour in COLOURS.items()]
+    return {"phases": phases, "readings": readings.table, "curve": curve_layout()}
 
 
-def columns(texts: Iterable[str]) -> dict[str, Any]:
-    """Texts that are alike line by line, as a table of what they share and columns of what differs.
-
-    Gzip finds little to share between whole reports: it looks back 32 kB, and two of them are further apart.
-    Here a kind of line stands once, and values that stood in the same gap follow each other.
-
-    Returns:
-        `lines`: the kinds of lines, each as what stands between its values; a line that occurs as often as
-        there are texts is a kind of its own. `values`: for each kind and each gap in it the values of all its
-        occurrences in the order of the texts, separated by spaces. `texts`: each text as the kinds of its
-        lines.
-
-    >>> columns(["a 1", "a 22"])
-    {'lines': [['a ', '']], 'values': [['1 22']], 'texts': [[0], [0]]}
-    """
-    split = [text.split("\n") for text in texts]
-    kinds: dict[tuple[str, ...], int] = {}
-    kind_of: dict[str, int] = {}
-    values_of: dict[str, list[str]] = {}  # of the lines that have some
-    for line, n in Counter(chain.from_iterable(split)).items():
-        parts = [line] if n >= len(split) else _VALUE.split(line)
-        kind_of[line] = kinds.setdefault(tuple(parts[::2]), len(kinds))
-        if len(parts) > 1:
-            values_of[line] = parts[1::2]
-    found: list[list[list[str]]] = [[] for _ in kinds]  # of each kind, line by line
-    for line in filter(values_of.__contains__, chain.from_iterable(split)):
-        found[kind_of[line]].append(values_of[line])
-    return {
-        "lines": list(map(list, kinds)),
-        "values": [[" ".join(column) for column in zip(*of_kind, strict=True)] for of_kind in found],
-        "texts": [[kind_of[line] for line in lines] for lines in split],
-    }
-
-
-def panel_text(cell: Cell, fields: Sequence[str], varying: Sequence[str], link: str | None = None) -> str:
-    """What a page needs to show one cell: its report, and in the last line its training curve as JSON.
-
-    Args:
-        cell: to show.
-        fields: of the configuration, that name the cell.
-        varying: all fields that vary in the sweep.
-        link: address of its whole report, if there is one.
-    """
-    log = cell.log()
-    html = panel_html(cell, fields, varying, link, n_lines=len(log))
-    return f"{html}\n{json.dumps(curve_traces(log) if log else None)}"
-
-
-def panel_html(
-    cell: Cell, fields: Sequence[str], varying: Sequence[str], link: str | None = None, *, n_lines: int = 0
-) -> str:
-    """The report of one cell, without a script: facts, both verdicts, evidence, accuracies.
-
-    Args:
-        cell: to show.
-        fields: of the configuration, that name the cell.
-        varying: all fields that vary in the sweep.
-        link: address of its whole report, if there is one.
-        n_lines: of its log; without any there is no place for a training curve.
-    """
-    content = panel_content(cell, fields, varying, link)
-    return rendered("cell.html", **content, n_lines=n_lines)
-
-
-def panel_content(
-    cell: Cell, fields: Sequence[str], varying: Sequence[str], link: str | None = None
+def run_content(
+    cell: Cell,
+    fields: Sequence[str],
+    varying: Sequence[str],
+    readings: Readings,
+    *,
+    n_lines: int = 0,
+    report: str | None = None,
 ) -> dict[str, Any]:
-    """What the template shows of one cell; the arguments are those of `panel_html`."""
-    command = None
-    if cell.path is not None:
-        command = shlex.join(["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"])
-    return {
-        "cell": cell,
+    """The report of one run, JSON-ready: `panel.js` draws it.
+
+    Args:
+        cell: to show.
+        fields: of the configuration, that name the cell.
+        varying: all fields that vary in the sweep.
+        readings: what the runs of the page share; those of this run are added.
+        n_lines: of its log, whose training curve stands beside (`curve_traces`); 0 for none.
+        report: address of its whole report, if there is one.
+    """
+    verdict = None if cell.verdict is None else Verdict.from_dict(cell.verdict)
+    content = {
+        "id": cell.id,
         "name": cell_name(cell, fields),
-        "facts": _facts(cell, [name for name in varying if name not in fields]),
-        "verdict": None if cell.verdict is None else Verdict.from_dict(cell.verdict),
-        "probes": cell.content.get("probes", {}),
-        "command": command,
-        "link": link,
+        "facts": cell_facts(cell, [name for name in varying if name not in fields]),
+        "error": cell.error,
+        "details": cell.details,
+        "verdict": verdict and _verdict_content(verdict, readings),
+        "report": report,
+        "command": None if report else command(cell),
+        "weights": [(name, number(value)) for name, value in cell.content.get("probes", {}).items()],
+        "n_lines": n_lines,
     }
+    return printed(content)
+
+
+def _verdict_content(verdict: Verdict, readings: Readings) -> dict[str, Any]:
+    mechanism, table = verdict.mechanism, accuracy_table(verdict.behaviour)
+    note = beside(mechanism)
+    return {
+        "behaviour": _phase_content(verdict.by_behaviour),
+        "mechanism": _phase_content(mechanism.phase, *([note] if note else [])),
+        "agreement": AGREEMENT[verdict.agreement]._asdict(),
+        "explanation": verdict.explanation,
+        "warnings": verdict.warnings,
+        "accuracies": {
+            "title": heading(table.title),
+            "columns": [heading(text_of(column)) for column in table.columns[:-1]],
+            "rows": table.rows,
+        },
+        "probabilities": _probabilities(mechanism),
+        "evidence": [_evidence_content(one, readings) for one in mechanism.evidence],
+    }
+
+
+def _phase_content(phase: Phase, *notes: str) -> dict[str, Any]:
+    reasons = [*([phase.reason] if phase.phase else []), *notes]
+    return {"label": phase.label, "colour": phase.colour, "gloss": phase.gloss, "reasons": reasons}
+
+
+def _probabilities(mechanism: Mechanism) -> list[tuple[Any, ...]] | str:
+    """Label, share, and in words the share by what it decodes and by the probes; or why there are none."""
+    if mechanism.probabilities is None:
+        return mechanism.phase.reason
+    known = [mechanism.probabilities]
+    if mechanism.by_probes is not None and mechanism.by_probes.probabilities is not None:
+        known.append(mechanism.by_probes.probabilities)
+    return [
+        (label, _rounded(share), *(number(one.get(label), ".1%") for one in known))
+        for label, share in mechanism.probabilities.items()
+    ]
+
+
+def _evidence_content(evidence: Evidence, readings: Readings) -> tuple[Any, ...]:
+    """Which reading, its value in words, its place among the phases, the odds it raises and lowers."""
+    bar = range_bar(evidence)
+    bands = [None if band.start is None else (_place(band.start), _place(band.width)) for band in bar.bands]
+    place = {"bands": bands, "at": None if bar.value is None else _place(bar.value)}
+    return readings.number(evidence), number(evidence.value), place, raised(evidence), lowered(evidence)
+
+
+def _place(percent: float) -> float:
+    return round(percent, 1)
+
+
+def printed(content: Any) -> Any:
+    """The same with texts that hold no control characters but line breaks."""
+    if isinstance(content, str):
+        return printable_lines(content)
+    if isinstance(content, Mapping):
+        return {name: printed(value) for name, value in content.items()}
+    return [printed(value) for value in content] if isinstance(content, list | tuple) else content
+
+
+def command(cell: Cell) -> str | None:
+    """What writes the whole report of a cell, to be typed into a shell; None for one that is not trained."""
+    if cell.path is None:
+        return None
+    return shlex.join(["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"])
 
 
 def cell_name(cell: Cell, fields: Sequence[str]) -> str:
@@ -126,13 +154,7 @@ def cell_name(cell: Cell, fields: Sequence[str]) -> str:
 
 
 def curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The traces of a training curve, of at most 1,000 points each, their numbers rounded."""
-    traces = []
-    for trace in training_traces(log):
-        n_points = len(trace["x"])
-        shown = slice((n_points - 1) % (every := math.ceil(n_points / MOST_POINTS) or 1), None, every)
-        traces.append({**trace, "x": trace["x"][shown], "y": list(map(_rounded, trace["y"][shown]))})
-    return traces
+import math
 
 
 def curve_layout() -> dict[str, Any]:
@@ -141,7 +163,7 @@ def curve_layout() -> dict[str, Any]:
     return json.loads(figure.to_json() or "")["layout"]
 
 
-def _facts(cell: Cell, others: Sequence[str]) -> str:
+def cell_facts(cell: Cell, others: Sequence[str]) -> str:
     """How it ended, after how much, and what else sets it apart from other cells."""
     ended = "not trained yet" if cell.status == "missing" else cell.status
     step, seconds, loss = (cell.content.get(name) for name in ("step", "seconds", "loss"))

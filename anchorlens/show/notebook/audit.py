@@ -5,10 +5,12 @@ from __future__ import annotations
 from anchorlens.audit.result import Audit
 from anchorlens.show.audit_tables import audit_tables, fit_in_words, outline, summary
 from anchorlens.show.templating import view
+from anchorlens.views import html
 
 MOST_MAPPINGS = 8
 
 
+@html.register
 def audit_html(audit: Audit) -> str:
     """What stands out, how that compares with the truth, and the latest mappings, without a script."""
     return view(

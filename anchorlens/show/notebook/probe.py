@@ -12,11 +12,13 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.show.formats import number, short, ticks
 from anchorlens.show.tables import Item, Table
 from anchorlens.show.templating import view
+from anchorlens.views import html
 
 MOST_CHECKPOINTS = 20
 """Of a comparison; the others are counted."""
 
 
+@html.register
 def probe_html(result: ProbeResult) -> str:
     """Headline and readings with their meanings; options, and the shapes of the arrays."""
     docs, values = field_docs(type(result)), vars(result)
@@ -36,6 +38,7 @@ def probe_html(result: ProbeResult) -> str:
     )
 
 
+@html.register
 def comparison_html(comparison: Comparison) -> str:
     """A row of readings for each checkpoint."""
     results = comparison.results

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from anchorlens.show.diagram.panel import panel_content
+from anchorlens.show.diagram.panel import cell_facts, cell_name, command
 from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, phase_maps, where
 from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.tasks.shared.phases import COLOURS
+from anchorlens.verdict.verdict import Verdict
+from anchorlens.views import html
 
 MOST_FAILED = 5
 MOST_COLUMNS, MOST_ROWS = 16, 12
 """Of a map of phases."""
+FIELDS = ("gamma", "weight_decay", "n_samples", "seed")
+"""Of the configuration, that name a cell."""
+MOST_EVIDENCE = 4
+"""Readings of a cell whose drawings are shown; the others are listed."""
 
 
+@html.register
 def sweep_html(result: SweepResult) -> str:
     """Counts, the phases over two axes, and what failed, as a piece of HTML without a script.
 
@@ -38,11 +45,21 @@ def sweep_html(result: SweepResult) -> str:
     )
 
 
+@html.register
 def cell_html(cell: Cell) -> str:
     """The report of one cell, as a piece of HTML without a script.
 
     Args:
         cell: of a sweep.
     """
-    content = panel_content(cell, ["gamma", "weight_decay", "n_samples", "seed"], [])
-    return view("cell_view.html", VERDICT_SHEETS, most_evidence=4, **content)
+    return view(
+        "cell.html",
+        VERDICT_SHEETS,
+        cell=cell,
+        name=cell_name(cell, FIELDS),
+        facts=cell_facts(cell, []),
+        verdict=None if cell.verdict is None else Verdict.from_dict(cell.verdict),
+        probes=cell.content.get("probes", {}),
+        command=command(cell),
+        most_evidence=MOST_EVIDENCE,
+    )

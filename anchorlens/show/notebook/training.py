@@ -15,6 +15,7 @@ from anchorlens.show.formats import number
 from anchorlens.show.templating import view
 from anchorlens.tasks.kinds import logged_metrics
 from anchorlens.training.result import TrainResult
+from anchorlens.views import html
 
 MOST_METRICS = 40
 MOST_POINTS = 60
@@ -25,6 +26,7 @@ DASHES = {"dot": "2 3", "dash": "6 4", "solid": "", "dashdot": "6 2 1 2"}
 """plotly's names of dashes -> as SVG has them."""
 
 
+@html.register
 def checkpoint_html(checkpoint: Checkpoint) -> str:
     """What is in it, and which of its settings are not the defaults."""
     weights = checkpoint.weights.values()
@@ -50,6 +52,7 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
     return view("checkpoint.html", outline=checkpoint.outline, facts=facts, parts=changed)
 
 
+@html.register
 def train_result_html(result: TrainResult) -> str:
     """Its phase, how it ended, its training curve and its accuracies."""
     checkpoint, log = result.checkpoint, result.log

@@ -20,6 +20,7 @@ from anchorlens.show.tables import verdict_table
 from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.two_anchor.as_task import TwoAnchor
 from anchorlens.verdict.verdict import Verdict
+from anchorlens.views import report
 
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
 """Facts of a model that came without a checkpoint."""
@@ -75,6 +76,11 @@ def write_report(
         file.write(html.encode(errors="replace"))  # a file's name may hold what is no text
 
 
+@report.register
+def _of_one(verdict: Verdict, path: str | os.PathLike[str], **options: Any) -> None:
+    write_report([verdict], path, **options)
+
+
 def page_html(
     verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeResult] | str] = PROBES
 ) -> str:
@@ -96,7 +102,7 @@ def page_html(
     figures = list(probe_figures(verdicts, labels, chosen))
     return framed(
         "page.html",
-        scripts="page.js",
+        scripts=("page.js",),
         heads=any(panel.heads for figure in figures for panel in figure.panels),
         entries=[_entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
         summary=verdict_table(verdicts, labels),

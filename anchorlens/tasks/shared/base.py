@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
-from anchorlens.configuration import Config, settings
+from anchorlens.configuration import Config
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.views import view
+from anchorlens.views import html
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,9 +196,7 @@ class TaskConfig(Config):
         """
         return super().from_dict({name: value for name, value in values.items() if name != "kind"})
 
-    def _repr_html_(self, /) -> str:
-        lines = self.describe().split("\n")
-        return view("task_in_words.html", title=type(self).__name__, lines=lines, rows=settings(self))
+    _repr_html_ = html
 
 
 @runtime_checkable

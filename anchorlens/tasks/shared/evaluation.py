@@ -14,7 +14,7 @@ from anchorlens.tasks.shared.metric import Metric, has_phases
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.phases import CLEAR, TRAINING_SET, Phase, phase_by_definition
 from anchorlens.tasks.shared.sketch import Answer, Bars, Curve, Grid, Lines, Mosaic, Sketch, Transcript
-from anchorlens.views import view
+from anchorlens.views import html
 
 _DIGITS = 6
 """Of the numbers of a sketch, in JSON."""
@@ -133,8 +133,7 @@ class Evaluation(ABC):
         numbers = (f"{title} {one.value:.3f}" for title, one in known.items() if one is not None)
         return f"{type(self).__name__}({self.phase.label}; {', '.join(numbers)})"
 
-    def _repr_html_(self) -> str:
-        return view("behaviour.html", behaviour=self)
+    _repr_html_ = html
 
 
 @documented

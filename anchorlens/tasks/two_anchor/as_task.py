@@ -40,9 +40,6 @@ class TwoAnchor(TaskConfig):
         """In words: what is trained, and what is held out."""
         return description.describe(self)
 
-    def _repr_html_(self) -> str:
-        return description.task_view(self)
-
     @property
     def table_size(self) -> int:
         """Targets of every pair and key."""

@@ -1,23 +1,16 @@
-"""A task in words: what is trained, what is held out, and what a notebook shows of it."""
+"""A task in words: what is trained, and what is held out."""
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
-import numpy as np
-
-from anchorlens.configuration import settings
 from anchorlens.tasks.two_anchor.anchor_functions import Pair, formula
-from anchorlens.tasks.two_anchor.sequences import marked, placed
-from anchorlens.views import view
 
 _MOST_IN_WORDS = 100
 """Overrides of a task that are named."""
 _MOST_UNSEEN = 4
 """Unseen pairs of a task that are named in a line."""
-_MOST_IN_GRID = 12
-"""Anchors of a task whose pairs a notebook shows."""
 
 
 def describe(task: Any) -> str:
@@ -32,7 +25,7 @@ def describe(task: Any) -> str:
     Held out (ID test): seen pairs where x mod 9 equals position mod 9; noise is free.
     """
     overrides = [
-        f"{pair}: {formula(function)} (composition: {_composition(task, pair)})"
+        f"{pair}: {formula(function)} (composition: {composition(task, pair)})"
         for pair, function in itertools.islice(task.trained_overrides.items(), _MOST_IN_WORDS)
     ]
     if len(task.trained_overrides) > _MOST_IN_WORDS:
@@ -78,42 +71,7 @@ def held_out(task: Any) -> str:
     return f"the pair{'s' * (len(task.ood_pairs) > 1)} {pairs}, nor on {rule}"
 
 
-def task_view(task: Any) -> str:
-    """What a notebook shows of an AnchorTask: its words, a training sequence, its pairs and its fields."""
-    pair = next((pair for pair in task.seen_pairs if len(set(pair)) > 1), task.seen_pairs[0])
-    allowed = task.splits.allowed("train")
-    places = task.positions[allowed.any(axis=0)]
-    position = places[len(places) // 2]
-    keys = task.keys[allowed[:, position]]
-    trials = task.product([pair], keys[len(keys) // 2 :][:1], np.array([position]))
-    tokens = placed(trials, task.noise(1))[0].tolist()
-    key, target = int(trials.keys[0]), int(task.targets(trials)[0])
-    values = [key]
-    for anchor in pair:
-        values.append(task.apply(anchor, values[-1]))
-    steps = " → ".join(map(str, values)) if values[-1] == target else ""
-    square = task.chain_length == 2 and len(task.anchors) <= _MOST_IN_GRID
-    return view(
-        "task.html",
-        task=task,
-        lines=task.describe().split("\n"),
-        example=marked(tokens, int(position), task.chain_length),
-        steps=steps,
-        target=target,
-        grid={each: _trained_on(task, each) for each in task.pairs} if square else None,
-        rows=settings(task),
-    )
-
-
-def _trained_on(task: Any, pair: Pair) -> tuple[str, str]:
-    """What a pair is, and in words what it is trained on."""
-    if pair in task.ood_pairs:
-        return "unseen", "unseen"
-    if pair in task.trained_overrides:
-        return "other", f"{formula(task.trained_overrides[pair])}, not {_composition(task, pair)}"
-    return "trained", _composition(task, pair)
-
-
-def _composition(task: Any, pair: Pair) -> str:
+def composition(task: Any, pair: Pair) -> str:
+    """What the composition of a pair's functions adds up to, as a formula."""
     shifts = [function for anchor in pair if isinstance(function := task.anchors[anchor], int)]
     return formula(sum(shifts)) if len(shifts) == len(pair) else "g(..g(x))"

@@ -11,7 +11,7 @@ import numpy as np
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
-from anchorlens.views import view
+from anchorlens.views import html
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -60,15 +60,7 @@ class AnchorBatch(TokenBatch):
     def __repr__(self) -> str:
         return f"AnchorBatch({len(self):,} sequences of {self.tokens.shape[-1]} tokens with their targets)"
 
-    def _repr_html_(self) -> str:
-        trials = self.trials.take(np.arange(min(_MOST_SHOWN, len(self))))
-        rows = [
-            (marked(tokens, position, len(pair)), pair, key, target)
-            for tokens, target, (pair, key, position) in zip(
-                self.tokens[:_MOST_SHOWN].tolist(), self.targets[:_MOST_SHOWN].tolist(), trials, strict=True
-            )
-        ]
-        return view("batch.html", rows=rows, total=len(self), length=self.tokens.shape[-1])
+    _repr_html_ = html
 
 
 def placed(trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarray, "batch pos"]:
@@ -80,8 +72,6 @@ def placed(trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarra
     return tokens
 
 
-_MOST_SHOWN = 8
-"""Sequences of a batch in a notebook."""
 _AROUND = 8
 """Tokens that are shown before the key and after the anchors."""
 

@@ -1,0 +1,101 @@
+"""Configurations, tasks, their batches and evaluations, as a notebook shows them: without torch."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from anchorlens.configuration import Config, settings
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.show.templating import view
+from anchorlens.tasks.shared.base import TaskConfig
+from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.two_anchor.anchor_functions import Pair, formula
+from anchorlens.tasks.two_anchor.description import composition
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, marked, placed
+from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.views import html
+
+MOST_IN_GRID = 12
+"""Anchors of a task whose pairs are shown."""
+MOST_SEQUENCES = 8
+"""Sequences of a batch that are shown."""
+
+
+@html.register
+def config_html(config: Config) -> str:
+    """Every field with its value and meaning."""
+    return view("configuration.html", name=type(config).__name__, rows=settings(config))
+
+
+@html.register
+def run_html(run: RunConfig) -> str:
+    """A run in words, and which of its fields are not the defaults."""
+    parts = [
+        (part, [row for row in settings(cast("Config", config)) if row.changed])
+        for part, config in zip(run._fields, run, strict=True)
+    ]
+    return view("run.html", outline=run.outline, lines=run.task.describe().split("\n"), parts=parts)
+
+
+@html.register
+def task_html(task: TaskConfig) -> str:
+    """The task in words, and its fields."""
+    lines = task.describe().split("\n")
+    return view("task_in_words.html", title=type(task).__name__, lines=lines, rows=settings(task))
+
+
+@html.register
+def anchor_task_html(task: AnchorTask) -> str:
+    """The task in words, a training sequence, its pairs and its fields."""
+    pair = next((pair for pair in task.seen_pairs if len(set(pair)) > 1), task.seen_pairs[0])
+    allowed = task.splits.allowed("train")
+    places = task.positions[allowed.any(axis=0)]
+    position = places[len(places) // 2]
+    keys = task.keys[allowed[:, position]]
+    trials = task.product([pair], keys[len(keys) // 2 :][:1], np.array([position]))
+    tokens = placed(trials, task.noise(1))[0].tolist()
+    key, target = int(trials.keys[0]), int(task.targets(trials)[0])
+    values = [key]
+    for anchor in pair:
+        values.append(task.apply(anchor, values[-1]))
+    steps = " → ".join(map(str, values)) if values[-1] == target else ""
+    square = task.chain_length == 2 and len(task.anchors) <= MOST_IN_GRID
+    return view(
+        "task.html",
+        task=task,
+        lines=task.describe().split("\n"),
+        example=marked(tokens, int(position), task.chain_length),
+        steps=steps,
+        target=target,
+        grid={each: _trained_on(task, each) for each in task.pairs} if square else None,
+        rows=settings(task),
+    )
+
+
+def _trained_on(task: AnchorTask, pair: Pair) -> tuple[str, str]:
+    """What a pair is, and in words what it is trained on."""
+    if pair in task.ood_pairs:
+        return "unseen", "unseen"
+    if pair in task.trained_overrides:
+        return "other", f"{formula(task.trained_overrides[pair])}, not {composition(task, pair)}"
+    return "trained", composition(task, pair)
+
+
+@html.register
+def batch_html(batch: AnchorBatch) -> str:
+    """The first sequences, their keys and anchors marked, with the targets."""
+    trials = batch.trials.take(np.arange(min(MOST_SEQUENCES, len(batch))))
+    tokens, targets = (array[:MOST_SEQUENCES].tolist() for array in (batch.tokens, batch.targets))
+    rows = [
+        (marked(sequence, position, len(pair)), pair, key, target)
+        for sequence, target, (pair, key, position) in zip(tokens, targets, trials, strict=True)
+    ]
+    return view("batch.html", rows=rows, total=len(batch), length=batch.tokens.shape[-1])
+
+
+@html.register
+def evaluation_html(behaviour: Evaluation) -> str:
+    """The phase by definition, and everything that was measured."""
+    return view("behaviour.html", behaviour=behaviour)

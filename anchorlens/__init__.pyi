@@ -13,6 +13,7 @@ from .runs.transfer import transfer as transfer
 from .tasks.addition import AdditionTask as AdditionTask
 from .tasks.cogs.task import CogsTask as CogsTask
 from .tasks.concept_graphs.task import ConceptGraphsTask as ConceptGraphsTask
+from .tasks.kinds import register_task as register_task
 from .tasks.prontoqa.task import PrOntoQATask as PrOntoQATask
 from .tasks.scan import ScanTask as ScanTask
 from .tasks.text.task import TextTask as TextTask

@@ -46,7 +46,7 @@ FOLDERS = [
     "cli",
 ]
 """A folder imports only from itself and from those before it; "" holds the modules beside the folders."""
-MOST_BESIDE_THE_FOLDERS = 6
+MOST_BESIDE_THE_FOLDERS = 7
 
 
 def dotted(path):
@@ -253,7 +253,11 @@ class TestPublicNames:
         if inspect.isfunction(value):
             assert ("Returns:" in text or value.__annotations__["return"] == "None") and "Raises:" in text
             assert ">>>" in text or name == "load_checkpoint"
-            assert "Source:" in text or name in ("save_checkpoint", "load_checkpoint")  # ours alone
+            assert "Source:" in text or name in (
+                "save_checkpoint",
+                "load_checkpoint",
+                "register_task",
+            )  # ours
 
     def test_every_field_of_a_configuration_has_a_line(self):
         from anchorlens.configuration import field_docs

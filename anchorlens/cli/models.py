@@ -13,6 +13,7 @@ from anchorlens.cli.errors import one_line_errors, say
 from anchorlens.cli.options import (
     ConfigOfBare,
     OwnProbes,
+    OwnTasks,
     TaskFiles,
     TrainData,
     check_config,
@@ -45,6 +46,7 @@ def evaluate_command(
     train_data: TrainData = None,
     data: TaskFiles = None,
     config: ConfigOfBare = None,
+    tasks: OwnTasks = None,
 ) -> None:
     """Measure what a checkpoint answers, and name its phase by definition."""
     from anchorlens.files.importers import open_checkpoint
@@ -91,6 +93,7 @@ def probe_command(
         Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.", readable=False)
     ] = None,
     own: OwnProbes = None,
+    tasks: OwnTasks = None,
     config: ConfigOfBare = None,
     initial: Annotated[
         Path | None,

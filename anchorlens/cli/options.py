@@ -5,15 +5,18 @@ from __future__ import annotations
 import inspect
 import os
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from anchorlens import foreign
 from anchorlens.configuration import field_docs, field_types
 from anchorlens.foreign import printable, shown
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.shared.base import Task
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
@@ -29,6 +32,16 @@ OwnProbes = Annotated[
         readable=False,  # what cannot be read is reported when it is opened, as other errors are
     ),
 ]
+OwnTasks = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--tasks",
+        help="A Python file with tasks of your own; they join the shipped ones. The file is run. May be "
+        "given more than once.",
+        readable=False,
+    ),
+]
+"""Read before the command's other options are, which its tasks' fields may be among: see `BoundedGroup`."""
 ConfigOfBare = Annotated[
     Path | None,
     typer.Option(
@@ -69,27 +82,34 @@ def with_field_options(
         axes: whether an option takes several values, as text, in place of one of the field's type.
         short: another name of an option -> the field.
     """
+    from anchorlens.tasks.kinds import TASKS
+
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "fields"]
     own = [p.replace(kind=_KEYWORD_ONLY) for p in own]
-    parameters = [*own, *_options(axes, short or {})]
-    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
+
+    def offer(tasks: Sequence[type[Task]]) -> None:
+        parameters = [*own, *_options(axes, short or {}, tasks)]
+        command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+
+    offer(TASKS)
+    command.offer_fields_of = offer  # pyright: ignore[reportFunctionMemberAccess]
     del command.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
     return command
 
 
-def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
+def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) -> list[inspect.Parameter]:
     """A command line option for every field of the tasks, of ModelConfig and of TrainConfig, and the task."""
-    from anchorlens.runs.run_config import field_owners, part_classes
-    from anchorlens.tasks.kinds import tasks
+    from anchorlens.runs.run_config import part_classes
 
-    kinds = ", ".join(task.kind for task in tasks())
-    text = f"What is asked: {kinds}. Default {tasks()[0].kind}."
+    kinds = ", ".join(task.kind for task in tasks)
+    text = f"What is asked: {kinds}. Default {tasks[0].kind}."
     option = typer.Option("--task", help=text, rich_help_panel="task", show_default=False)
     parameters = [
         inspect.Parameter("kind", _KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option])
     ]
-    for part, cls in part_classes():
+    parts = part_classes(tasks)
+    for part, cls in parts:
         docs, given = field_docs(cls), {parameter.name for parameter in parameters}
         dataclass_fields = vars(cls)["__dataclass_fields__"]
         if part == "task":
@@ -97,11 +117,15 @@ def _options(axes: bool, short: Mapping[str, str]) -> list[inspect.Parameter]:
         for name, types in field_types(cls).items():
             if name in given:  # of another task too, with whose option it stands
                 continue
-            text = docs[name] + (" As JSON." if _is_json(types) else "") + _default(dataclass_fields[name])
-            for other in [owner for _, owner in field_owners(name) if owner is not cls]:
+            text = (
+                docs.get(name, "")
+                + (" As JSON." if _is_json(types) else "")
+                + _default(dataclass_fields[name])
+            )
+            for other in [owner for _, owner in parts if owner is not cls and name in field_types(owner)]:
                 types = _either(types, field_types(other)[name])
                 field = vars(other)["__dataclass_fields__"][name]
-                text += f" Of {vars(other)['kind']}: {field_docs(other)[name]}{_default(field)}"
+                text += f" Of {vars(other)['kind']}: {field_docs(other).get(name, '')}{_default(field)}"
             names = [name, *(other for other in short if short[other] == name)]
             flags = [f"--{each.replace('_', '-')}" for each in names]
             if types == (bool,) and not axes:
@@ -124,9 +148,9 @@ def _default(field: Any) -> str:
 
 
 def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The types of a field that two tasks have: of named choices those of both."""
-    if types == others:
-        return types
+    """The types of a field that two tasks or models have: of named choices those of both."""
+    if {*types} - {type(None)} == {*others} - {type(None)}:  # in one of them it may be left open
+        return max(types, others, key=len)
     if all(typing.get_origin(kind) is Literal for kind in (*types, *others)):
         choices = [choice for kind in (*types, *others) for choice in typing.get_args(kind)]
         return (Literal[tuple(dict.fromkeys(choices))],)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
-from anchorlens.cli.options import read_toml, with_field_options
+from anchorlens.cli.options import OwnTasks, read_toml, with_field_options
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.foreign import printable, shown
 from anchorlens.sweep.grids import ALIASES, grid
@@ -62,6 +62,7 @@ def sweep_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Train nothing; print the cells and what they would take.")
     ] = False,
+    tasks: OwnTasks = None,
     **fields: Any,
 ) -> None:
     """Train every combination of the values given; the same command again continues.
@@ -128,6 +129,7 @@ def status_command(
     out: Folder,
     cells: Annotated[bool, typer.Option("--cells", help="Print a row for every cell.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with every cell.")] = False,
+    tasks: OwnTasks = None,
 ) -> None:
     """Say how far a sweep is and what became of its cells, also while it is being trained."""
     from anchorlens.show.terminal import sweep as printing
@@ -155,6 +157,7 @@ def diagram_command(
     reports: Annotated[
         bool, typer.Option("--reports", help="Write the full report of every cell too (seconds and MB each).")
     ] = False,
+    tasks: OwnTasks = None,
 ) -> None:
     """Draw the maps of a sweep: one self-contained page, on which a cell opens its report."""
     from anchorlens.show.diagram.page import write_diagram

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
-from anchorlens.cli.options import read_fields, read_toml, with_field_options
+from anchorlens.cli.options import OwnTasks, read_fields, read_toml, with_field_options
 from anchorlens.runs.presets import PRESETS
 
 
@@ -40,6 +40,7 @@ def train_command(
         typer.Option("--dry-run", help="Train nothing; print parameters, bytes, steps, FLOPs and the time."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    tasks: OwnTasks = None,
     **fields: Any,
 ) -> None:
     """Train a HookedTransformer on a task, the two-anchor task unless --task says another, and measure it.

@@ -1,13 +1,16 @@
-"""Usage errors that stay short and printable, whatever was typed."""
+"""What is settled before the options of a command are read: `--tasks`, and short usage errors."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
+from anchorlens.cli.errors import EXIT_USAGE, fail
 from anchorlens.foreign import printable
 
 _LONGEST = 300
@@ -15,7 +18,7 @@ _LONGEST = 300
 
 
 class BoundedGroup(TyperGroup):
-    """Commands whose usage errors repeat no long or steering text."""
+    """Commands whose usage errors repeat no long or steering text, and which know tasks of one's own."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Read the options before a command."""
@@ -26,6 +29,41 @@ class BoundedGroup(TyperGroup):
         """Read a command's options, and run it."""
         with _bounded():
             return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command, and register the tasks of `--tasks`, whose fields are options of it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is None:
+            return name, command, rest
+        try:
+            _read_tasks(rest)
+            function = getattr(command.callback, "__wrapped__", None)
+            if offer := getattr(function, "offer_fields_of", None):
+                from anchorlens.tasks.kinds import TASKS, tasks
+
+                if (known := tasks()) != TASKS:
+                    offer(known)
+                    alone = typer.Typer(add_completion=False)
+                    alone.command(name)(function)
+                    command = typer.main.get_command(alone)
+                    offer(TASKS)
+        except ValueError as error:
+            fail(str(error), EXIT_USAGE)
+        return name, command, rest
+
+
+def _read_tasks(arguments: Sequence[str]) -> None:
+    """Register the tasks of the files that `--tasks` names.
+
+    Raises:
+        ValueError: a file that holds none.
+    """
+    paths = [word.removeprefix("--tasks=") for word in arguments if word.startswith("--tasks=")]
+    paths += [path for word, path in itertools.pairwise(arguments) if word == "--tasks"]
+    for path in paths:
+        from anchorlens.tasks.kinds import own_tasks
+
+        own_tasks(path)
 
 
 @contextlib.contextmanager

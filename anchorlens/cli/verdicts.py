@@ -18,6 +18,7 @@ from anchorlens.cli.errors import (
 from anchorlens.cli.options import (
     ConfigOfBare,
     OwnProbes,
+    OwnTasks,
     TaskFiles,
     TrainData,
     check_config,
@@ -50,6 +51,7 @@ def classify_command(
         typer.Option(help="Write one self-contained HTML page about all of them.", readable=False),
     ] = None,
     own: OwnProbes = None,
+    tasks: OwnTasks = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 4 where a phase is undecided.")

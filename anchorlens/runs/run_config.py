@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, field_types, suggestion
@@ -106,11 +106,16 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
     return result
 
 
-def part_classes() -> list[tuple[str, type]]:
-    """Part of a run, and a configuration class that it is read into: one for every kind of task and model."""
-    models = dict.fromkeys(task.model_class for task in tasks())
+def part_classes(known: Sequence[type[Task]] | None = None) -> list[tuple[str, type]]:
+    """Part of a run, and a configuration class that it is read into: one for every kind of task and model.
+
+    Args:
+        known: the kinds of task; None for all that there are now.
+    """
+    known = tasks() if known is None else known
+    models = dict.fromkeys(task.model_class for task in known)
     return [
-        *(("task", task) for task in tasks()),
+        *(("task", task) for task in known),
         *(("model", model) for model in models),
         ("train", TrainConfig),
     ]

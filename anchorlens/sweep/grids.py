@@ -14,6 +14,7 @@ from anchorlens.foreign import printable, read_json, shown
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
+from anchorlens.tasks.kinds import tasks
 from anchorlens.tasks.shared.base import Task
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}
@@ -206,9 +207,14 @@ def _is_number(field: str) -> bool:
     return bool({int, float} & _kinds(field))
 
 
-@functools.cache
 def _kinds(field: str) -> frozenset[Any]:
     """The types that a field's hint names."""
+    return _kinds_in(field, tasks())
+
+
+@functools.cache
+def _kinds_in(field: str, known: tuple[type[Task], ...]) -> frozenset[Any]:
+    """Those of the tasks that there are now; tasks can be registered between two calls."""
     if field == "kind":
         return frozenset({"kind"})
     kinds = {kind for _, owner in field_owners(field) for kind in field_types(owner)[field]}

@@ -1,18 +1,25 @@
-"""TASKS, the tuple of every kind of task, and how a task is read from JSON or TOML data."""
+"""Every kind of task, shipped, installed or registered, and how a task is read from JSON or TOML data."""
 
 from __future__ import annotations
 
+import copyreg
+import dataclasses
+import os
+import re
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
 
-from anchorlens.configuration import suggestion
-from anchorlens.foreign import shown
+from anchorlens.configuration import field_types, suggestion
+from anchorlens.foreign import printable, shown
+from anchorlens.plugins import defined_in, installed
 from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.cogs.task import CogsTask
 from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
 from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
-from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.text.task import TextTask
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -26,12 +33,107 @@ TASKS: tuple[type[Task], ...] = (
     ConceptGraphsTask,
     TextTask,
 )
-"""Every kind of task; data that name no kind are of the first."""
+"""The kinds of task that are shipped; data that name no kind are of the first."""
+
+_OF_COMMANDS = """
+help version preset config out resume dry_run json engine workers tls_ca_file tls_cert tls_key
+retry_failed kind task tasks probes layers heads
+"""
+_OF_MODELS = """
+variant n_layers n_heads d_model d_head d_mlp d_vocab n_ctx act_fn gamma gamma_embedding gamma_qk
+gamma_vo gamma_mlp init_distribution scale_residual_writers input_side n_channels n_feat gamma_scope
+"""
+_OF_TRAINING = """
+seed n_samples batch_size steps epochs lr lr_start_factor lr_end_factor lr_decay warmup_steps
+warmup_epochs weight_decay beta1 beta2 eps clip_norm early_stop_evaluations stop_at_loss device
+dtype matmul threads log_every eval_every n_checkpoints state_every_seconds
+"""
+OPTIONS = frozenset((_OF_COMMANDS + _OF_MODELS + _OF_TRAINING).split())
+"""Names of options that are no fields of a task, and that none of a registered task may take."""
+LOGGED = frozenset({"step", "loss", "lr", "grad_norm", "weight_norm", "seconds"})
+"""What every line of a log holds beside the metrics of a task."""
+WHAT_A_TASK_IS = (
+    "a frozen dataclass on anchorlens.tasks.TaskConfig with kind, metrics, d_vocab, seq_len, training_set "
+    "and evaluate"
+)
+_NEEDED = ("kind", "metrics", "d_vocab", "seq_len", "training_set", "evaluate")
+
+_registered: dict[str, type[Task]] = {}
+"""Kind -> the task of somebody's own."""
+_files: dict[type, str] = {}
+"""Registered task -> the file that defines it, where it is of one that cannot be imported."""
+_installed_are_read = False
+
+T = TypeVar("T", bound=type)
 
 
 def tasks() -> tuple[type[Task], ...]:
-    """The kinds of task that there are now."""
-    return TASKS
+    """The kinds of task that there are now: those shipped, those of installed packages, those registered.
+
+    Raises:
+        ValueError: the task of an installed package does not load, or is none.
+    """
+    _read_installed()
+    return (*TASKS, *_registered.values())
+
+
+def register_task(task: T) -> T:
+    """Make a kind of task of your own known by its name, as the shipped ones are.
+
+    Then runs, checkpoints and sweeps of it are read from disk, and its fields are options of `train` and axes
+    of `sweep`. The processes of a sweep know it too. A class of the same name takes the place of the former.
+
+    Args:
+        task: a frozen dataclass on `anchorlens.tasks.TaskConfig`.
+
+    Returns:
+        The same class, so that this is a decorator too.
+
+    Raises:
+        ValueError: it is no task, its kind is that of another, or a field takes the name of an option.
+
+    Example:
+        >>> register_task(dict)
+        Traceback (most recent call last):
+        ValueError: a task must be a frozen dataclass on anchorlens.tasks.TaskConfig with kind, ..., got dict
+    """
+    _check(task)
+    other = {**_registered, **{shipped.kind: shipped for shipped in TASKS}}.get(task.kind)
+    if other is not None and _name(other) != _name(task):
+        raise ValueError(f"the kind {task.kind} is that of the task {_name(other)}; give yours another one")
+    _registered[task.kind] = task
+    copyreg.pickle(task, _packed)  # pyright: ignore[reportArgumentType]
+    return task
+
+
+def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
+    """Run a Python file, and register the tasks that it defines.
+
+    The file is a program and is run as one, so name only what you would run. Checkpoints are data: nothing in
+    them is ever run, and a checkpoint never says which file its task is in.
+
+    Args:
+        path: of the file, .py. It is run again each time.
+
+    Returns:
+        Its tasks, in the order in which they stand there; at least one.
+
+    Raises:
+        ValueError: no such file, another suffix, an error while it runs (with its line), no task in it, or
+            one that cannot be registered.
+
+    Example:
+        >>> own_tasks("modular_addition.py")  # doctest: +SKIP
+        (<class 'own_tasks_1b0b2c3d_modular_addition.ModularAddition'>,)
+    """
+    found = defined_in(path, "task", WHAT_A_TASK_IS, _is_own_task)
+    for task in found:
+        try:
+            register_task(task)
+        except ValueError as error:
+            raise ValueError(f"{printable(path)}: {error}") from None
+        _files[task] = str(Path(path).resolve())
+    return tuple(found)
 
 
 def task_class(kind: Any = None) -> type[Task]:
@@ -40,11 +142,17 @@ def task_class(kind: Any = None) -> type[Task]:
     Raises:
         ValueError: there is no such kind.
     """
-    kinds = {task.kind: task for task in TASKS}
     if kind is None:
         return TASKS[0]
+    shipped = {task.kind: task for task in TASKS}
+    if isinstance(kind, str) and kind in shipped:  # which needs no package of anybody's
+        return shipped[kind]
+    kinds = {task.kind: task for task in tasks()}
     if not isinstance(kind, str) or kind not in kinds:
-        raise ValueError(f"there is no task {shown(kind)}; {suggestion(kind, list(kinds))}")
+        raise ValueError(
+            f"there is no task {shown(kind)}; {suggestion(kind, list(kinds))} Of a task of your own give the "
+            "file (--tasks FILE, register_task in Python), or install its package"
+        )
     return kinds[kind]
 
 
@@ -56,8 +164,9 @@ def read_task(values: Mapping[str, Any]) -> Task:
     """
     owner, own = task_class(values.get("kind")), {n: v for n, v in values.items() if n != "kind"}
     for name in own:
-        others = [task for task in TASKS if name in task_fields(task)]
-        if others and owner not in others:
+        if name in task_fields(owner):
+            continue
+        if others := [task for task in tasks() if name in task_fields(task)]:
             kinds = " or ".join(task.kind for task in others)
             raise ValueError(
                 f"{name} is a field of the task {kinds}, and this one is {owner.kind}; leave it out, or say "
@@ -86,8 +195,89 @@ def task_fields(task: type[Task]) -> Mapping[str, Any]:
 def logged_metrics() -> dict[str, Metric]:
     """Name in a log -> the metric of the first task that logs it."""
     found: dict[str, Metric] = {}
-    for task in TASKS:
+    for task in tasks():
         for metric in task.metrics:
             if metric.logged_as:
                 found.setdefault(metric.logged_as, metric)
     return found
+
+
+def _read_installed() -> None:
+    global _installed_are_read
+    if _installed_are_read:
+        return
+    for task, origin in installed("anchorlens.tasks", "task"):
+        try:
+            register_task(task)
+        except ValueError as error:
+            raise ValueError(f"{origin} is none that can be used: {error}") from None
+    _installed_are_read = True
+
+
+def _check(task: Any) -> None:
+    """Check that a class is a task, and that its names are its own.
+
+    Raises:
+        ValueError: it is not, or takes a name that another has.
+    """
+    is_task = isinstance(task, type) and issubclass(task, TaskConfig) and dataclasses.is_dataclass(task)
+    if not is_task or not task.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
+        got = task.__name__ if isinstance(task, type) else shown(task)
+        raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}")
+    if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
+        raise ValueError(f"the task {task.__name__} must have {', '.join(missing)}; it is {WHAT_A_TASK_IS}")
+    if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
+        raise ValueError(
+            f"kind must be a name of lower-case letters, digits and _, modular_addition for example, got "
+            f"{shown(task.kind)}"
+        )
+    try:
+        fields = field_types(task)
+    except NameError as error:
+        raise ValueError(f"the types of the fields of {task.__name__} must be known: {error}") from None
+    for field in dataclasses.fields(task):
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ValueError(f"the field {field.name} of {task.__name__} must have a default")
+    if taken := OPTIONS & fields.keys():
+        name = min(taken)
+        raise ValueError(
+            f"the field {name} of {task.__name__} has the name of an option of the commands (--"
+            f"{name.replace('_', '-')}) or of a field of the model or the training; give it another one"
+        )
+    metrics = task.metrics
+    if not isinstance(metrics, tuple) or not metrics or not all(isinstance(one, Metric) for one in metrics):
+        raise ValueError(f"metrics of {task.__name__} must be a tuple of Metric, got {shown(metrics)}")
+    names = [metric.name for metric in metrics]
+    if len(set(names)) < len(names):
+        raise ValueError(f"metrics of {task.__name__} must have a name each, got {', '.join(names)}")
+    if taken := LOGGED & {metric.logged_as for metric in metrics}:
+        raise ValueError(
+            f"a metric of {task.__name__} is logged as {min(taken)}, which every log holds already; give it "
+            "another name"
+        )
+
+
+def _is_own_task(value: Any, module: ModuleType) -> bool:
+    is_task = isinstance(value, type) and issubclass(value, TaskConfig) and hasattr(value, "kind")
+    return is_task and value.__module__ == module.__name__ and not value.__name__.startswith("_")
+
+
+def _name(task: type) -> str:
+    return f"{task.__module__}.{task.__qualname__}"
+
+
+def _packed(task: Any) -> tuple[Any, ...]:
+    """How a task of one's own travels to another process: with its class or file, to be registered there."""
+    cls = type(task)
+    return _unpacked, (_files.get(cls, cls), cls.kind), object.__reduce_ex__(task, 2)[2]
+
+
+def _unpacked(source: Any, kind: str) -> Any:
+    """A task without its fields, which pickle fills in, of a class that is registered now."""
+    if isinstance(source, str):
+        known = _registered.get(kind)
+        if known is None or _files.get(known) != source:
+            own_tasks(source)
+        source = _registered[kind]
+    cls = register_task(source)
+    return cls.__new__(cls)

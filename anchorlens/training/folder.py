@@ -35,7 +35,7 @@ from anchorlens.files.writing import atomic_write, naming
 from anchorlens.foreign import LONGEST, MOST_DIGITS, ordinary_file, read_bytes, read_json, shown
 from anchorlens.runs.identity import execution_fields, identity, places
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.tasks.kinds import logged_metrics
+from anchorlens.tasks.shared.metric import Metric
 
 STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1
@@ -317,7 +317,7 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
                 )
 
 
-def evaluations(log: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The log lines that hold a task's metrics."""
-    names = logged_metrics().keys()
+def evaluations(log: Iterable[Mapping[str, Any]], metrics: Iterable[Metric]) -> list[Mapping[str, Any]]:
+    """The log lines that hold the metrics of a task."""
+    names = {metric.logged_as for metric in metrics}
     return [line for line in log if not names.isdisjoint(line)]

@@ -16,8 +16,8 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.runs.identity import EXECUTION
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.schedule import LOSS_LINES, has_settled, loss_reached, trajectory_steps
-from anchorlens.tasks.kinds import logged_metrics
 from anchorlens.tasks.shared.base import Batch
+from anchorlens.tasks.shared.metric import Metric
 from anchorlens.training.folder import RunFolder, evaluations
 from anchorlens.training.result import Status, TrainResult
 
@@ -124,7 +124,7 @@ class Loop:
                 self._log(k, member, line, evaluate_due)
             if step in trajectory:
                 self._save_trajectory(k, member, line)
-            show(self._done(), _summary(member.log))
+            show(self._done(), _summary(member.log, member.run.task.metrics))
             if last or self._settled(member):
                 self._end(k, member, "finished" if last else "stopped early")
         self._save_states()
@@ -165,7 +165,8 @@ class Loop:
         if not member.log or member.log[-1]["step"] != member.step:
             return False
         patience, loss = self.train.early_stop_evaluations, self.train.stop_at_loss
-        if patience is not None and has_settled(evaluations(member.log), patience, member.run.task.metrics):
+        metrics = member.run.task.metrics
+        if patience is not None and has_settled(evaluations(member.log, metrics), patience, metrics):
             return True
         return loss is not None and loss_reached(member.log[-LOSS_LINES:], loss) is not None
 
@@ -214,10 +215,10 @@ class Loop:
             self.stack = self._stack(self.members, step, states)
 
 
-def _summary(log: Sequence[Mapping[str, Any]]) -> str:
-    """The last accuracies and the last loss of a log; where a terminal is narrow, the loss is cut."""
-    measured = evaluations(log)
+def _summary(log: Sequence[Mapping[str, Any]], metrics: Sequence[Metric]) -> str:
+    """The last metrics and the last loss of a log; where a terminal is narrow, the loss is cut."""
+    measured = evaluations(log, metrics)
     known = measured[-1] if measured else {}
-    numbers = [(metric.name, known.get(name)) for name, metric in logged_metrics().items()]
+    numbers = [(metric.name, known.get(metric.logged_as)) for metric in metrics]
     parts = [f"{name} {value:.2f}" for name, value in numbers if value is not None]
     return "  ".join([*parts, *([f"loss {log[-1]['loss']:.3g}"] if log else [])])

@@ -1,4 +1,4 @@
-"""A toy task, one class and one entry in TASKS, goes the whole way; so does one with its own loss."""
+"""A toy task, one registered class, goes the whole way; so does one with its own loss."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorlens import classify, load_checkpoint, train
+from anchorlens import classify, load_checkpoint, register_task, train
 from anchorlens.configuration import documented, number
 from anchorlens.engine.own_loss import FunctionalEngine
 from anchorlens.models.config import ModelConfig
@@ -73,24 +73,13 @@ class CopyTask(TaskConfig):
     def training_set(self, n, seed):
         return self._batch(seed.integers(0, self.n_words - 1, n))
 
-    def measure(self, model, training_set, *, seed=0):
-        found = self.evaluate(model, training_set=training_set, seed=seed)
-        values = {metric.logged_as: found.measure(metric.name) for metric in self.metrics}
-        return {name: None if value is None else value.value for name, value in values.items()}
-
-    def evaluate(self, model, *, training_set=None, seed=0):
+    def evaluate(self, model, *, training_set=None, seed=0, quick=False):
         asker = Asker(model, self, 64)
         trained, held_out = self._batch(range(self.n_words - 1)), self._batch([self.n_words - 1])
         right = [asker.right(batch) for batch in (trained, held_out)]
         train, id = (Accuracy.of_some(one, of=len(one)) for one in right)
         measures = {"train": train, "id": id, "ood": None, "copied": train}
         return Measured(self.kind, self.metrics, measures, asker.finite, {"seed": seed, "task": "copy"})
-
-    def sequences_asked(self, n_train, *, quickly):
-        return self.n_words
-
-    def bytes_to_ask(self, n_train):
-        return 8 * 6 * (self.n_words + n_train)
 
     def describe(self):
         return f"Say one of {self.n_words} tokens twice.\nHeld out: the last."
@@ -112,7 +101,9 @@ class SquaredTask(CopyTask):
 
 @pytest.fixture(autouse=True)
 def entered(monkeypatch):
-    monkeypatch.setattr(kinds, "TASKS", (*kinds.TASKS, CopyTask, SquaredTask))
+    monkeypatch.setattr(kinds, "_registered", {})
+    register_task(CopyTask)
+    register_task(SquaredTask)
 
 
 def run_of(task, **recipe):

@@ -24,6 +24,7 @@ DIGITS = 3
 MOST_POINTS = 1000
 """Of a line of a training curve; of more every second, third, ... is drawn, and the last."""
 
+
 class Readings:
     """The readings of all runs with their meanings and ranges, which stand on the page once."""
 
@@ -154,7 +155,13 @@ def cell_name(cell: Cell, fields: Sequence[str]) -> str:
 
 
 def curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-import math
+    """The traces of a training curve, of at most 1,000 points each, rounded; none without a log."""
+    traces = []
+    for trace in training_traces(log) if log else ():
+        n_points = len(trace["x"])
+        shown = slice((n_points - 1) % (every := math.ceil(n_points / MOST_POINTS) or 1), None, every)
+        traces.append({**trace, "x": trace["x"][shown], "y": list(map(_rounded, trace["y"][shown]))})
+    return traces
 
 
 def curve_layout() -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anchorlens.tasks.shared.accuracy import Accuracy
+
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
     from torch import Tensor
@@ -28,7 +30,7 @@ class Asker:
     Greedy decoding gives a whole answer if and only if teacher-forced argmax gives each of its tokens.
     """
 
-    def __init__(self, model: Answers, task: Task, batch_size: int) -> None:
+    def __init__(self, model: Answers, task: Task, batch_size: int = 1024) -> None:
         """Check that the model can read the task's sequences.
 
         Args:
@@ -56,6 +58,16 @@ class Asker:
     def right(self, batch: TokenBatch) -> Bool[np.ndarray, " sequence"]:
         """Whether each sequence is answered right at every scored position."""
         return np.asarray(self.right_by_position(batch).all(axis=1))
+
+    def accuracy(self, batch: TokenBatch, *, of: int | None = None) -> Accuracy:
+        """The share of sequences that are answered right at every scored position.
+
+        Args:
+            batch: sequences, none twice.
+            of: how many there are, from which these were drawn; None where these are all.
+        """
+        right = self.right(batch)
+        return Accuracy.of_some(right, of=len(right) if of is None else of)
 
     def right_by_position(self, batch: TokenBatch) -> Bool[np.ndarray, "sequence pos"]:
         """Whether the token after each position is said; true where nothing is scored.

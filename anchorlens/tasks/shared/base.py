@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
     from jaxtyping import Int
     from torch import Tensor
 
-    from anchorlens.tasks.shared.evaluation import Evaluation
+    from anchorlens.tasks.shared.accuracy import Accuracy
+    from anchorlens.tasks.shared.evaluation import Evaluation, Measured
+
+_MOST_ASKED = 20_000
+"""Training sequences that a final evaluation asks, where a task does not say how many."""
 
 
 @runtime_checkable
@@ -48,8 +53,8 @@ class Answers(Protocol):
 class Task(Protocol):
     """What is trained and asked: a frozen configuration that travels as data.
 
-    A class that has these names, in a file of its own and in the tuple `TASKS`, is trained, stored, measured,
-    swept and drawn like every other. A task with a loss of its own has a method `loss` besides (see
+    A registered class that has these names is trained, stored, measured, swept and drawn like every other;
+    `TaskConfig` has a default for all but six. A task with a loss of its own has a method `loss` besides (see
     `OwnLoss`); every other is trained by cross-entropy where its training set has a target.
     """
 
@@ -142,9 +147,17 @@ class Task(Protocol):
 
 
 class TaskConfig(Config):
-    """What most tasks share: a base class that a task may have, and `Task` does not ask for."""
+    """Base of the tasks. One of your own is a frozen dataclass on it with six names of its own.
+
+    `kind`, `metrics`, `d_vocab`, `seq_len`, `training_set(n, seed)` and
+    `evaluate(model, *, training_set=None, seed=0, quick=False)`; see `Task` for what each of them is. Every
+    field has a default and, under it, a docstring, which is the help of its option.
+    """
 
     kind: ClassVar[str]
+    metrics: ClassVar[tuple[Metric, ...]]
+    d_vocab: Any
+    seq_len: Any
     model_class: ClassVar[type[Any]] = ModelConfig
     """The configuration of what it trains."""
     settled: ClassVar[tuple[str, ...]] = ()
@@ -171,8 +184,46 @@ class TaskConfig(Config):
         """
         from anchorlens.tasks.shared.checked_batch import token_batch  # with torch
 
-        asked: Any = self
-        return token_batch(given, seq_len=asked.seq_len, d_vocab=asked.d_vocab, every_position=None)
+        return token_batch(given, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
+
+    def evaluate(self, model: Answers, *, training_set: Any = None, seed: int = 0, **options: Any) -> Any:
+        """Measure what a model answers; with `quick=True`, for a log, fewer questions will do."""
+        raise NotImplementedError
+
+    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+        """The metrics that are logged, by their names in the log: those of `evaluate(..., quick=True)`."""
+        found = self.evaluate(model, training_set=training_set, seed=seed, quick=True)
+        values = {metric: found.measure(metric.name) for metric in self.metrics if metric.logged_as}
+        return {metric.logged_as: None if one is None else one.value for metric, one in values.items()}
+
+    def evaluation(
+        self, measures: Mapping[str, Accuracy | None], *, finite: bool = True, seed: int = 0, **more: Any
+    ) -> Measured:
+        """What `evaluate` gives back.
+
+        Args:
+            measures: metric -> its value; one that is left out is not defined.
+            finite: whether every logit was finite.
+            seed: of what was drawn at random.
+            **more: other fields of `Measured`: pictures (`drawn`), `train_source`, `overlap`.
+        """
+        from anchorlens.tasks.shared.evaluation import Measured
+
+        values = {metric.name: measures.get(metric.name) for metric in self.metrics}
+        options = {"seed": seed, "task": self.describe()}
+        return Measured(self.kind, self.metrics, values, finite, options, held_out=self.held_out, **more)
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Sequences that `evaluate` asks at most, or `measure`, where the task does not know it better.
+
+        Supposed are as many held-out ones as it asks of its training set; for a log at most 1,024 of each.
+        """
+        return 2 * min(n_train, 1024 if quickly else _MOST_ASKED)
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Memory of the training set and of what is asked: tokens, targets, and what is right."""
+        n_sequences = n_train + self.sequences_asked(n_train, quickly=False)
+        return 3 * 8 * n_sequences * (2 * self.seq_len + 2)
 
     @property
     def held_out(self) -> str:
@@ -180,8 +231,8 @@ class TaskConfig(Config):
         return "what the task holds out"
 
     def describe(self) -> str:
-        """In words, a line for each thing: what is trained, and what is held out."""
-        raise NotImplementedError
+        """In words: what is trained, and what is held out. The first paragraph of the class's docstring."""
+        return (inspect.getdoc(type(self)) or self.kind).split("\n\n")[0]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields, and the kind; `from_dict` gives an equal task back."""

@@ -1,0 +1,110 @@
+"""Code of somebody else's: what a Python file defines, and what installed packages bring by entry points.
+
+Such code is run, with the rights of the user. A file is run only where the user names it, and a package only
+where it is installed; checkpoints and configurations are data and never name code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from anchorlens.foreign import printable, read_bytes
+
+
+def defined_in(
+    path: str | os.PathLike[str], what: str, definition: str, is_wanted: Callable[[Any, ModuleType], bool]
+) -> list[Any]:
+    """Run a Python file, and take what it defines of one kind.
+
+    Args:
+        path: of the file, .py. It is run again each time.
+        what: is looked for: `probe`, `task`.
+        definition: of it, in words, for whoever has none in the file.
+        is_wanted: whether a value of the module is one.
+
+    Returns:
+        Each once, in the order in which they stand there; at least one.
+
+    Raises:
+        ValueError: no such file, another suffix, an error while it runs (with its line), or none in it.
+    """
+    file = Path(path)
+    try:
+        is_file, exists = file.is_file(), file.exists()
+        resolved = file.resolve() if is_file else file
+    except (OSError, RuntimeError, ValueError) as error:  # a name too long, or with a NUL; a loop of links
+        cause = printable(getattr(error, "strerror", None) or error)
+        raise ValueError(f"{printable(file)}: {cause}; give a Python file with {what}s") from None
+    if file.suffix != ".py" or not is_file:
+        got = f"{printable(file)}, which is {'none' if exists else 'not there'}"
+        raise ValueError(f"{what}s of your own must be in a Python file, my_{what}.py for example, got {got}")
+    if not os.access(resolved, os.R_OK):
+        raise ValueError(f"{printable(file)}: Permission denied; give a Python file with {what}s")
+    module = _run(resolved, str(file), what)
+    found = {id(value): value for value in vars(module).values() if is_wanted(value, module)}
+    if not found:
+        del sys.modules[module.__name__]
+        raise ValueError(f"{file} holds no {what}; one is {definition}")
+    return list(found.values())
+
+
+def installed(group: str, what: str) -> Iterator[tuple[Any, str]]:
+    """What installed packages bring, in the order of their names, each with where it comes from, in words.
+
+    Args:
+        group: of the entry points: `anchorlens.tasks`.
+        what: one of them is: `task`.
+
+    Raises:
+        ValueError: one that does not load, with the package it is of.
+    """
+    for point in sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value)):
+        name = printable(point.dist.name if point.dist else point.value)
+        origin = f"the {what} {printable(point.name)} of the installed package {name}"
+        try:
+            yield point.load(), origin
+        except Exception as error:
+            raise ValueError(
+                f"{origin} does not load ({printable(point.value)}: {type(error).__name__}: "
+                f"{printable(error)}); mend, update or uninstall {name}"
+            ) from error
+
+
+def line_in(error: BaseException, file: str) -> str | None:
+    """`line 12 of my_probe.py`: the innermost line of a file that an error came through, if it did."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        numbers = [error.lineno]
+    else:
+        numbers = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    if not numbers:
+        return None
+    # a cell of a notebook has a file name of its own, which says nothing
+    return f"line {numbers[-1]}" + (f" of {Path(file).name}" if Path(file).is_file() else "")
+
+
+def _run(file: Path, name: str, what: str) -> ModuleType:
+    """The module that a file is; it has a name of its own, which dataclasses look up while it runs."""
+    digest = hashlib.sha256(os.fsencode(file)).hexdigest()[:8]
+    module = ModuleType(f"own_{what}s_{digest}_{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(read_bytes(file), file, "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
+        syntax = isinstance(error, SyntaxError) and error.filename == str(file)
+        message = error.msg if isinstance(error, SyntaxError) and syntax else " ".join(str(error).split())
+        place = line_in(error, str(file))
+        raise ValueError(
+            f"{name} must run to be read; {'' if place is None else f'{place}: '}"
+            f"{type(error).__name__}: {message}".removesuffix(": ")
+        ) from error
+    return module

@@ -1,0 +1,256 @@
+"""Tasks of somebody else's: from a package with entry points, from a file, and registered by hand."""
+
+import dataclasses
+import importlib
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import typer
+from anchorlens_command import call
+from sweeping import start
+
+from anchorlens import ModelConfig, TrainConfig, load_checkpoint, register_task, train, train_many
+from anchorlens.cli import app
+from anchorlens.configuration import field_types
+from anchorlens.models.unet.config import UNetConfig
+from anchorlens.probes import with_own
+from anchorlens.runs.run_config import RunConfig, part_classes
+from anchorlens.sweep import grid
+from anchorlens.sweep.grids import ALIASES, axis_values
+from anchorlens.tasks import Metric, TaskConfig, kinds, own_tasks
+
+PACKAGE = Path(__file__).parents[1] / "third_party" / "modular"
+FILE = PACKAGE / "modular" / "task.py"
+SMALL = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16}
+RECIPE = {"n_samples": 200, "batch_size": 50, "steps": 60, "warmup_steps": 5, "lr": 1e-2, "eval_every": 10}
+FLAGS = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, **RECIPE}.items()]
+OF_TASK = ["--task=modular_addition", "--modulus=7"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_registered(monkeypatch):
+    monkeypatch.setattr(kinds, "_registered", {})
+    monkeypatch.setattr(kinds, "_files", {})
+
+
+def finish(process, code=0):
+    stdout, stderr = process.communicate()
+    assert process.returncode == code, stdout + stderr
+    return stdout + stderr
+
+
+class TestPackage:
+    def test_it_goes_the_whole_way(self, tmp_path, monkeypatch):
+        """Trained, killed, resumed, classified, swept in several processes, drawn, measured by its probe."""
+        source, site = tmp_path / "source", str(tmp_path / "site")
+        shutil.copytree(PACKAGE, source)
+        options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", site]
+        subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True)
+        folders = [site, os.environ.get("PYTHONPATH", "")]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, folders)))
+        whole, cut = tmp_path / "whole", tmp_path / "cut"
+        recipe = [
+            *OF_TASK,
+            *FLAGS,
+            "--steps=300",
+            "--eval-every=300",
+            "--state-every-seconds=0.02",
+            "--threads=1",
+        ]
+        call("train", "--tasks", FILE, *recipe, "--out", whole)  # this process has not the package
+        process = start("train", *recipe, "--out", cut)
+        while process.poll() is None and not (cut / "state.pt").exists():
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert not (cut / "ckpt.pt").exists()
+        finish(start("train", "--resume", "--out", cut))
+        one, other = (load_checkpoint(folder / "ckpt.pt") for folder in (whole, cut))
+        assert all(torch.equal(weight, other.weights[name]) for name, weight in one.weights.items())
+        assert one.task.modulus == 7
+
+        said = finish(start("classify", cut, "--report", tmp_path / "report.html"))
+        assert "sums held out by seed" in said or "not defined" in said
+        page = (tmp_path / "report.html").read_text()
+        assert "a share of the pairs is trained" in page and "Measure the norm of every token" in page
+
+        sweep = tmp_path / "sweep"
+        axes = ["--seed=0:2", "--engine=local", "--workers=2", "--out", sweep]
+        finish(start("sweep", *OF_TASK, *FLAGS, "--steps=20", *axes))
+        finish(start("diagram", sweep, "--table", tmp_path / "runs.csv"))
+        names, *rows = (tmp_path / "runs.csv").read_text().splitlines()
+        assert len(rows) == 2 and all("modular_addition" in row and "finished" in row for row in rows)
+        assert "held_out" in names and (sweep / "diagram.html").exists()
+
+        monkeypatch.setattr(kinds, "_registered", {})  # neither the package nor the file
+        for command in (
+            ["evaluate", cut / "ckpt.pt"],
+            ["status", sweep],
+            ["train", "--resume", "--out", cut],
+        ):
+            said = call(*command, code=None)
+            assert said.exit_code == 3 and len(said.stderr.splitlines()) == 1, said.output
+            assert "no task 'modular_addition'" in said.stderr and "--tasks FILE" in said.stderr
+            if command[0] != "train":
+                assert "modular_addition" in call(*command, "--tasks", FILE, "--json").stdout
+                monkeypatch.setattr(kinds, "_registered", {})
+
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            ("nowhere.at.all:Task", r"does not load \(nowhere.at.all:Task: ModuleNotFoundError: No module"),
+            ("json:JSONDecoder", "is none that can be used: a task must be a frozen dataclass"),
+        ],
+    )
+    def test_a_broken_one_is_named(self, tmp_path, monkeypatch, value, message):
+        info = tmp_path / "broken-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[anchorlens.tasks]\nodd = {value}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(kinds, "_installed_are_read", False)
+        importlib.invalidate_caches()
+        with pytest.raises(ValueError, match=f"the task odd of the installed package broken {message}"):
+            kinds.tasks()
+        assert kinds.task_class("addition").kind == "addition"  # ours need nobody's package
+        said = call("train", "--dry-run", code=2)
+        assert len(said.stderr.splitlines()) == 1 and "installed package broken" in said.stderr
+        (info / "entry_points.txt").write_text(f"[anchorlens.probes]\nodd = {value}\n")
+        with pytest.raises(ValueError, match="the probe odd of the installed package broken"):
+            with_own([])
+
+
+class TestFile:
+    def test_its_task_is_an_option_and_an_axis(self, tmp_path):
+        out = tmp_path / "run"
+        called = call("train", "--tasks", FILE, *OF_TASK, *FLAGS, "--out", out, "--json")
+        assert json.loads(called.stdout)
+        assert load_checkpoint(out / "ckpt.pt").task.modulus == 7
+        assert axis_values("modulus", "5:8") == (5, 6, 7)
+        assert "--modulus" in call("sweep", f"--tasks={FILE}", "--help").stdout
+        assert call("train", "--task", "two_anchor", "--modulus=7", "--dry-run", code=2)
+
+    def test_what_is_no_task_is_said(self, tmp_path):
+        empty = tmp_path / "empty.py"
+        empty.write_text("x = 1\n")
+        for path, message in (
+            ("no.py", "which is not there"),
+            (empty, "empty.py holds no task; one is a fro"),
+        ):
+            called = call("status", tmp_path, "--tasks", path, code=2)
+            assert message in called.stderr and len(called.stderr.splitlines()) == 1
+
+    def test_other_processes_know_it(self):
+        """Of a file, which no process can import by its name, as of a class in a module."""
+        (task,) = own_tasks(FILE)
+        runs = [
+            RunConfig(task(), ModelConfig.for_task(task(), **SMALL), TrainConfig(**RECIPE, seed=seed))
+            for seed in (0, 1)
+        ]
+        results = train_many(runs, workers=2, progress=False)
+        assert [type(result.checkpoint.task) for result in results] == [task, task]
+        packed = pickle.dumps(runs[0].task)
+        kinds._registered.clear()
+        kinds._files.clear()
+        again = pickle.loads(packed)
+        assert again.to_dict() == runs[0].task.to_dict() and kinds.task_class(again.kind) is type(again)
+        assert dataclasses.replace(again, modulus=5).d_vocab == 6
+
+
+@dataclass(frozen=True)
+class Coin(TaskConfig):
+    """Say the token that was read."""
+
+    kind = "coin"
+    metrics = (Metric("train", "train", "Train accuracy", "tokens", logged_as="coins_right"),)
+    d_vocab = 4
+    seq_len = 1
+
+    def batch(self, words):
+        from anchorlens.tasks import TokenBatch
+
+        words = torch.as_tensor(words)
+        return TokenBatch(words[:, None], words)
+
+    def training_set(self, n, seed):
+        return self.batch(seed.integers(0, 4, n))
+
+    def evaluate(self, model, *, training_set=None, seed=0, quick=False):
+        from anchorlens.tasks import Asker
+
+        return self.evaluation({"train": Asker(model, self).accuracy(self.batch(np.arange(4)))})
+
+
+def test_a_task_that_nobody_registered_stops_early(capsys):
+    """Its metrics are its own: no list of known ones is asked."""
+    recipe = {**RECIPE, "steps": 2000, "early_stop_evaluations": 3}
+    result = train(Coin(), ModelConfig.for_task(Coin(), **SMALL), TrainConfig(**recipe), progress=True)
+    assert result.status == "stopped early" and result.checkpoint.step < 2000
+    assert result.log[-1]["coins_right"] == 1.0
+    assert "train 1.00" in capsys.readouterr().err
+
+
+class TestRegistering:
+    def test_it_is_known_then(self):
+        assert register_task(Coin) is Coin and kinds.tasks()[-1] is Coin
+        (run,) = grid({"task": {"kind": "coin"}, "model": SMALL}, {"seed": (0,)})
+        assert run.task == Coin() and kinds.read_task({"kind": "coin"}) == Coin()
+        assert Coin().describe() == "Say the token that was read."
+
+    def test_a_class_of_the_same_name_takes_its_place(self):
+        """As when a cell of a notebook is run again."""
+        other = dataclass(frozen=True)(
+            type("Coin", (Coin,), {"__module__": __name__, "__qualname__": "Coin"})
+        )
+        register_task(Coin)
+        assert register_task(other) is kinds.task_class("coin") is other
+
+    @pytest.mark.parametrize(
+        ("members", "message"),
+        [
+            ({"kind": "addition"}, r"the kind addition is that of the task anchorlens.tasks.addition.Additi"),
+            ({"kind": "A coin"}, "kind must be a name of lower-case letters, digits and _, .* got 'A coin'"),
+            ({"metrics": ()}, r"metrics of Mine must be a tuple of Metric, got \(\)"),
+            ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have a name each, got train, train"),
+            ({"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)}, "is logged as lr, which every log"),
+            ({"lr": 1.0}, r"the field lr of Mine has the name of an option of the commands \(--lr\) or of a"),
+            ({"out": "x"}, r"the field out of Mine has the name of an option of the commands \(--out\)"),
+            ({"evaluate": TaskConfig.evaluate}, "the task Mine must have evaluate; it is a frozen dataclass"),
+        ],
+    )
+    def test_what_takes_a_name_or_lacks_one_is_refused(self, members, message):
+        annotations = {
+            name: type(value) for name, value in members.items() if name in kinds.OPTIONS - {"kind"}
+        }
+        mine = type("Mine", (Coin,), {"kind": "mine", "__annotations__": annotations, **members})
+        with pytest.raises(ValueError, match=message):
+            register_task(dataclass(frozen=True)(mine))
+        assert kinds._registered == {}
+
+    def test_every_option_is_among_the_names_that_are_taken(self):
+        commands = typer.main.get_command(app).commands
+        options = {
+            word.removeprefix("--").removeprefix("no-").replace("-", "_")
+            for name in ("train", "sweep")
+            for option in commands[name].params
+            for word in option.opts
+        }
+        of_tasks = {field for part, cls in part_classes() if part == "task" for field in field_types(cls)}
+        models_and_training = {
+            field for part, cls in part_classes() if part != "task" for field in field_types(cls)
+        }
+        assert field_types(UNetConfig).keys() <= models_and_training
+        assert options - of_tasks | models_and_training | ALIASES.keys() <= kinds.OPTIONS
+        elsewhere = {"help", "version", "kind", "probes"}
+        assert not kinds.OPTIONS - options - models_and_training - ALIASES.keys() - elsewhere

@@ -1,0 +1,1 @@
+"""Modular addition, and a probe of it."""

@@ -65,7 +65,7 @@ def range_bar(evidence: Evidence) -> RangeBar:
     size = (max(numbers, default=0.0) - low) or 1.0
 
     def place(number: float) -> float:
-        return round(100 * (number - low) / size, 2)
+        return round(100 * (number - low) / size, 1)
 
     bands = []
     for label in LABELS:
@@ -73,7 +73,7 @@ def range_bar(evidence: Evidence) -> RangeBar:
         if label in ranges:
             start, end = ranges[label]
             left = min(place(start), 100 - LEAST_WIDTH)
-            width = max(place(end) - left, LEAST_WIDTH)
+            width = round(max(place(end) - left, LEAST_WIDTH), 1)
         bands.append(Band(SHORT[label], COLOURS[label], left, width))
     words = "no value" if value is None else f"value {value:.3g}"
     return RangeBar(

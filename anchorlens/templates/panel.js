@@ -51,14 +51,14 @@ const reportOf = (() => {
     return table("al-bars", "Probability of each phase, by mechanism", columns, rows, { numbers: [2, 3] });
   }
 
-  // Where a value lies among the ranges of the phases, on a scale of 0..100: the same as range_bar.py draws.
+  // Where a value lies among the ranges of the phases, 0..100: the same drawing as in range_bar.py.
   function rangeBar({ ranges }, value, { bands, at }) {
     const across = (place) => 60 + 1.6 * place;
     const words = `value ${value}${ranges}`;
     return svg("svg", { class: "al-range", viewBox: "0 0 224 62", width: 224, height: 62, role: "img", "aria-label": words },
       svg("use", { href: "#range-ground" }),
-      bands.map((band, k) => band &&
-        svg("rect", { x: across(band[0]), y: 9.5 + 13 * k, width: 1.6 * band[1], height: 8, rx: 2, fill: phases[k].colour })),
+      bands.map(([start, width], k) => start == null ? null :
+        svg("rect", { x: across(start), y: 9.5 + 13 * k, width: 1.6 * width, height: 8, rx: 2, fill: phases[k].colour })),
       at == null ? null : svg("path", { d: `M${across(at)} 5 v56`, stroke: "currentColor", "stroke-width": 1.6 }),
       at == null ? null : svg("path", { d: `M${across(at) - 4} 0 h8 l-4 6 z`, fill: "currentColor" }));
   }

@@ -25,28 +25,15 @@ MOST_POINTS = 1000
 """Of a line of a training curve; of more every second, third, ... is drawn, and the last."""
 
 
-class Readings:
-    """The readings of all runs with their meanings and ranges, which stand on the page once."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[str, str, str], int] = {}
-
-    def number(self, evidence: Evidence) -> int:
-        """Which of `table` a run's evidence is about."""
-        shared = (evidence.reading, evidence.meaning, ranges_in_words(evidence))
-        return self._numbers.setdefault(shared, len(self._numbers))
-
-    @property
-    def table(self) -> list[dict[str, str]]:
-        """`reading`, `meaning`, and `ranges` of the phases in words, of each."""
-        names = ("reading", "meaning", "ranges")
-        return [printed(dict(zip(names, shared, strict=True))) for shared in self._numbers]
+Readings = dict[tuple[str, str, str], int]
+"""Reading, meaning and ranges in words -> its place in the table that stands on the page once."""
 
 
 def shared_content(readings: Readings) -> dict[str, Any]:
     """What the reports of all runs share: the phases, the readings, and the layout of the training curve."""
     phases = [{"label": label, "short": SHORT[label], "colour": colour} for label, colour in COLOURS.items()]
-    return {"phases": phases, "readings": readings.table, "curve": curve_layout()}
+    table = [dict(zip(("reading", "meaning", "ranges"), shared, strict=True)) for shared in readings]
+    return {"phases": phases, "readings": printed(table), "curve": curve_layout()}
 
 
 def run_content(
@@ -123,14 +110,10 @@ def _probabilities(mechanism: Mechanism) -> list[tuple[Any, ...]] | str:
 
 def _evidence_content(evidence: Evidence, readings: Readings) -> tuple[Any, ...]:
     """Which reading, its value in words, its place among the phases, the odds it raises and lowers."""
-    bar = range_bar(evidence)
-    bands = [None if band.start is None else (_place(band.start), _place(band.width)) for band in bar.bands]
-    place = {"bands": bands, "at": None if bar.value is None else _place(bar.value)}
-    return readings.number(evidence), number(evidence.value), place, raised(evidence), lowered(evidence)
-
-
-def _place(percent: float) -> float:
-    return round(percent, 1)
+    bar, shared = range_bar(evidence), (evidence.reading, evidence.meaning, ranges_in_words(evidence))
+    place = {"bands": [(band.start, band.width) for band in bar.bands], "at": bar.value}
+    which = readings.setdefault(shared, len(readings))
+    return which, number(evidence.value), place, raised(evidence), lowered(evidence)
 
 
 def printed(content: Any) -> Any:

@@ -33,6 +33,7 @@ FOLDERS = [
     "figures",
     "training",
     "checkpoints",
+    "probes.plots",
     "probes.shared",
     "probes",
     "verdict",

@@ -10,11 +10,11 @@ import numpy as np
 from anchorlens.configuration import check_number, documented
 from anchorlens.figures import COSINE
 from anchorlens.models import hooks
+from anchorlens.probes.plots.place_map import place_map
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.patches import clearly_above_zero, patch_effects, sequences_that_differ
-from anchorlens.probes.shared.place_map import place_map
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

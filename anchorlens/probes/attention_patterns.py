@@ -11,8 +11,8 @@ import numpy as np
 from einops import rearrange
 
 from anchorlens.configuration import documented
-from anchorlens.figures import SHARE, styled
 from anchorlens.models.hooks import PATTERN, read
+from anchorlens.probes.plots.attention import attention_heatmaps
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
 from anchorlens.probes.shared.checks import check_inputs
@@ -21,9 +21,6 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from transformer_lens import HookedTransformer
-
-MOST_DRAWN = 64
-"""Heads that the still picture draws, from the first layer on; the page has all of them."""
 
 
 @documented
@@ -48,43 +45,7 @@ class AttentionPatterns(ProbeResult):
 
     def plot(self) -> go.Figure:
         """A heatmap for each layer and head."""
-        import plotly.graph_objects as go
-        from plotly.subplots import make_subplots
-
-        n_layers, n_heads = self.attention.shape[:2]
-        heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)][:MOST_DRAWN]
-        n_columns = min(4, n_heads if n_heads > 1 else 2, len(heads))
-        n_rows = -(-len(heads) // n_columns)
-        figure = make_subplots(
-            rows=n_rows,
-            cols=n_columns,
-            subplot_titles=[f"layer {layer}, head {head}" for layer, head in heads],
-            horizontal_spacing=0.22 / n_columns,
-            vertical_spacing=0.32 / n_rows,
-        )
-        small = n_columns > 2
-        labels = [str(token) for token in self.tokens]
-        places = list(range(len(labels)))
-        for i, (layer, head) in enumerate(heads):
-            row, column = i // n_columns + 1, i % n_columns + 1
-            values = np.where(np.tri(len(labels), dtype=bool), self.attention[layer, head], np.nan)
-            heatmap = go.Heatmap(
-                z=values,
-                colorbar={"title": "attention", "len": 0.9, "thickness": 14},
-                showscale=i == 0,
-                **SHARE,
-            )
-            figure.add_trace(heatmap, row=row, col=column)
-            ticks = {"tickvals": places, "ticktext": labels, "tickfont": {"size": 8 if small else 10}}
-            figure.update_xaxes(**ticks, row=row, col=column)
-            figure.update_yaxes(**ticks, autorange="reversed", row=row, col=column)
-            if column == 1:
-                figure.update_yaxes(title="from", row=row, col=column)
-            if row == n_rows:
-                figure.update_xaxes(title="to", row=row, col=column)
-        figure.update_annotations(font_size=9 if small else 11)  # the subplots' titles
-        height = 120 + n_rows * (260 if n_columns <= 2 else 170)
-        return styled(figure, "Attention patterns", height=height)
+        return attention_heatmaps([str(token) for token in self.tokens], self.attention)
 
     def html(self) -> str:
         """A page fragment by circuitsvis with every head to explore; it needs no network."""

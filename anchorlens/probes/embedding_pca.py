@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from anchorlens.configuration import documented
-from anchorlens.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
 from anchorlens.foreign import shown
+from anchorlens.probes.plots.embedding import embedding_picture
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
@@ -29,10 +29,6 @@ N_ORDERS = 20
 """Random orders of the tokens behind `step_baselines`."""
 TINIEST = 1e-300
 """Least length by which a difference is divided; one of length 0 is alike to none."""
-ARROWS = (ORANGE, CATEGORIES[2])
-"""Colours of the two steps."""
-MOST_WRITTEN = 1000
-"""Tokens that the picture writes out; more are points."""
 
 
 @documented
@@ -91,55 +87,21 @@ class EmbeddingPCA(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Tokens at their points, the spectrum, and the cosine over the lag."""
-        from plotly.subplots import make_subplots
-
-        named = zip(self.steps, ("orange", "green"), strict=False)
-        arrows = "".join(f", arrows of +{step} {colour}" for step, colour in named)
-        titles = (f"{self.token_set}, in units of their spread{arrows}", "covariance", "order")
-        spread = np.sqrt(self.spectrum.sum())  # so that pictures of different gamma compare
-        figure = make_subplots(
-            rows=2,
-            cols=2,
-            specs=[[{"colspan": 2}, None], [{}, {}]],
-            row_heights=[0.6, 0.4],
-            horizontal_spacing=0.2,
-            vertical_spacing=0.16,
-            subplot_titles=titles,
-        )
-        points = self.coordinates / spread
-        for step, colour in zip(self.steps, ARROWS, strict=False):
-            figure.add_scatter(**_arrows(points, step, colour), row=1, col=1)
-        figure.add_scatter(
-            x=points[:, 0],
-            y=points[:, 1],
-            mode="text" if len(self.tokens) <= MOST_WRITTEN else "markers",
-            text=[str(token) for token in self.tokens],
-            textfont={"size": 10, "color": BLUE},
-            marker={"size": 3, "color": BLUE},
-            row=1,
-            col=1,
-        )
-        figure.update_xaxes(title=f"first axis ({self.explained[0]:.0%})", row=1, col=1)
-        figure.update_yaxes(title=f"second axis ({self.explained[1]:.0%})", row=1, col=1)
-        figure.add_scatter(
-            x=np.arange(1, len(self.spectrum) + 1),
-            y=self.spectrum / self.spectrum.sum(),
-            line={"color": BLUE},
-            row=2,
-            col=1,
-        )
-        figure.update_xaxes(title="rank", row=2, col=1)
-        figure.update_yaxes(title="share of variance", type="log", exponentformat="power", row=2, col=1)
-        colors = [ORANGE if lag in self.rule_lags else GREY for lag in self.lags]
-        figure.add_bar(x=self.lags, y=self.lag_cosines, marker_color=colors, row=2, col=2)
-        figure.update_xaxes(title="difference of two tokens", dtick=2, row=2, col=2)
-        figure.update_yaxes(title="mean cosine", row=2, col=2)
-        figure.update_layout(showlegend=False)
-        figure.update_annotations(font_size=12)  # the subplots' titles
         title = "Embedding of the numbers (orange: differences of the shifts)"
         if self.token_set != "number tokens":
             title = f"Embedding of {self._which}"
-        return styled(figure, title, height=680)
+        return embedding_picture(
+            self.tokens,
+            self.coordinates / np.sqrt(self.spectrum.sum()),  # so that pictures of different gamma compare
+            self.explained,
+            self.spectrum,
+            self.lags,
+            self.lag_cosines,
+            marked=self.rule_lags,
+            steps=self.steps,
+            token_set=self.token_set,
+            title=title,
+        )
 
 
 def rule_lags(task: AnchorTask) -> tuple[int, ...]:
@@ -275,21 +237,6 @@ def _in_random_order(rows: Float[np.ndarray, "row feature"], step: int) -> float
     """The mean of `step_cosine` over random orders of the rows: what is left when neighbours are none."""
     rng = generator(0, "probe")
     return float(np.mean([step_cosine(rng.permutation(rows), step) for _ in range(N_ORDERS)]))
-
-
-def _arrows(points: Float[np.ndarray, "token 2"], step: int, colour: str) -> dict[str, Any]:
-    """An arrow from each token to the one `step` further, as one line of plotly with gaps."""
-    gap = np.full_like(points[step:], np.nan)
-    ends = np.stack([points[:-step], points[step:], gap], axis=1).reshape(-1, 2)
-    marker = {"symbol": "arrow", "angleref": "previous", "size": np.tile([0, 7, 0], len(gap)), "opacity": 0.6}
-    style = {"mode": "lines+markers", "opacity": 0.35, "line": {"width": 1, "color": colour}}
-    return {
-        "x": ends[:, 0],
-        "y": ends[:, 1],
-        "marker": {**marker, "color": colour},
-        "hoverinfo": "skip",
-        **style,
-    }
 
 
 def _order(lags: Sequence[int], cosines: np.ndarray, rules: Sequence[int]) -> float | None:

@@ -9,9 +9,10 @@ import numpy as np
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.models.hooks import after_attention
+from anchorlens.probes.plots.clusters import cluster_figure
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
-from anchorlens.probes.shared.clusters import cluster_figure, finite_rows, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.shared.clusters import finite_rows, mirrored_pairs, silhouette, tsne
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask

@@ -11,9 +11,9 @@ import torch
 from einops import rearrange
 
 from anchorlens.configuration import documented
-from anchorlens.figures import box_cells, cosine_heatmap, styled
 from anchorlens.foreign import shown
 from anchorlens.models.hooks import after_attention
+from anchorlens.probes.plots.cosines import key_cosines
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
@@ -68,23 +68,15 @@ class FusionSimilarity(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Centred cosines of each comparison, cells of equal targets boxed."""
-        from plotly.subplots import make_subplots
-
-        n = len(self.comparisons)
-        names = [[",".join(map(str, pair)) for pair in both] for both in self.comparisons.tolist()]
-        figure = make_subplots(rows=1, cols=n, horizontal_spacing=0.34 / n)
-        tokens = [str(key) for key in self.keys]
-        for i, (first, second) in enumerate(names):
-            heatmap = cosine_heatmap(self.centred_cosines[i], tokens, "cosine,<br>centred")
-            figure.add_trace(heatmap.update(showscale=i == n - 1), row=1, col=i + 1)
-            equal = np.argwhere(self.targets[i, 0][:, None] == self.targets[i, 1][None])
-            box_cells(figure, equal, row=1, col=i + 1)
-            figure.update_xaxes(title=f"key before {second}", type="category", row=1, col=i + 1)
-            figure.update_yaxes(
-                title=f"key before {first}", type="category", autorange="reversed", row=1, col=i + 1
-            )
-        title = f"Last position after attention {self.layer} (boxed: equal target)"
-        return styled(figure, title, height=360)
+        compared = [[",".join(map(str, pair)) for pair in both] for both in self.comparisons.tolist()]
+        return key_cosines(
+            [str(key) for key in self.keys],
+            compared,
+            self.centred_cosines,
+            [first[:, None] == second[None] for first, second in self.targets],
+            title=f"Last position after attention {self.layer} (boxed: equal target)",
+            height=360,
+        )
 
 
 def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number, documented
 from anchorlens.models import hooks
+from anchorlens.probes.plots.flow_diagram import flow_diagram
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer
 from anchorlens.probes.shared.edge_effects import drops, margin
-from anchorlens.probes.shared.flow_diagram import flow_diagram
 from anchorlens.probes.shared.routes import N_ROUTE_SEQUENCES, routes
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 
 from anchorlens.configuration import check_choice, documented
+from anchorlens.probes.plots.clusters import cluster_figure
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import (
     Noise,
@@ -17,7 +18,7 @@ from anchorlens.probes.shared.anchor_sequences import (
     random_sequences,
 )
 from anchorlens.probes.shared.checks import check_inputs
-from anchorlens.probes.shared.clusters import cluster_figure, mirror_merge, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.shared.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
 from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

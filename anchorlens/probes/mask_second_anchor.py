@@ -11,8 +11,8 @@ import torch
 from einops import reduce
 
 from anchorlens.configuration import check_choice, documented
-from anchorlens.figures import box_cells, cosine_heatmap, styled
 from anchorlens.foreign import shown
+from anchorlens.probes.plots.cosines import ordered_results
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
@@ -83,29 +83,15 @@ class MaskSecondAnchor(ProbeResult):
             averaged: the means of `averaged_cosines`, a cell for each g; else a cell for every two inputs,
                 those of the same g boxed.
         """
-        import plotly.graph_objects as go
-
-        cosines = self.averaged_cosines if averaged else self.centred_cosines
-        figure = go.Figure(cosine_heatmap(cosines, colorbar="cosine, centred"))
         values = np.unique(self.results)
         n_inputs = len(self.results) // len(values)
-        size = 1 if averaged else n_inputs  # cells on the side of a block
-        starts = size * np.arange(len(values))
-        if not averaged:
-            box_cells(figure, [(start, start) for start in starts], size=size, width=1)
-        shown = range(0, len(values), max(1, len(values) // 8))
-        ticks = {
-            "tickvals": [starts[i] + (size - 1) / 2 for i in shown],
-            "ticktext": [str(values[i]) for i in shown],
-        }
-        title = f"g(x; a), {'mean of ' if averaged else ''}{n_inputs} inputs (x, a) for each"
-        figure.update_xaxes(title=title, constrain="domain", **ticks)
-        figure.update_yaxes(
-            title="g(x; a)", constrain="domain", autorange="reversed", scaleanchor="x", **ticks
-        )
         masked = describe("second anchor", self.queries, self.edge)
-        boxed = "" if averaged else " (boxed: equal g)"
-        return styled(figure, f"Answers, {masked}{boxed}", height=540)
+        return ordered_results(
+            [str(value) for value in values],
+            self.averaged_cosines if averaged else self.centred_cosines,
+            inputs=f"{'mean of ' if averaged else ''}{n_inputs} inputs (x, a) for each",
+            title=f"Answers, {masked}{'' if averaged else ' (boxed: equal g)'}",
+        )
 
 
 def inputs_of_equal_result(

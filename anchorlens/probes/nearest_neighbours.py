@@ -13,10 +13,10 @@ from torch import Tensor
 
 from anchorlens.configuration import documented
 from anchorlens.models import hooks
+from anchorlens.probes.plots.place_map import place_map
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
-from anchorlens.probes.shared.place_map import place_map
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

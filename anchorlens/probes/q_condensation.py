@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.figures import cosine_heatmap, styled
+from anchorlens.probes.plots.cosines import grouped_neurons
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.checks import check_layer, check_model
 from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups
@@ -55,13 +55,9 @@ class QCondensation(ProbeResult):
 
     def plot(self) -> go.Figure:
         """The matrix of cosines in grouped order."""
-        import plotly.graph_objects as go
-
-        figure = go.Figure(cosine_heatmap(self.cosines[np.ix_(self.order, self.order)]))
-        title = "neuron of W_Q, grouped"
-        figure.update_xaxes(title=title, constrain="domain")
-        figure.update_yaxes(title=title, constrain="domain", autorange="reversed", scaleanchor="x")
-        return styled(figure, f"Condensation of W_Q, layer {self.layer}", height=540)
+        return grouped_neurons(
+            self.cosines[np.ix_(self.order, self.order)], f"Condensation of W_Q, layer {self.layer}"
+        )
 
 
 def condensation(

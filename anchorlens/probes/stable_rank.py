@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.models.unet.network import UNet
+from anchorlens.probes.plots.weights import rank_bars
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
@@ -53,22 +53,7 @@ class StableRank(ProbeResult):
 
     def plot(self) -> go.Figure:
         """A bar for each matrix, a mark where a Gaussian would be."""
-        import plotly.graph_objects as go
-
-        short = [short_name(name) for name in self.names]
-        figure = go.Figure()
-        figure.add_bar(y=short, x=self.values, orientation="h", name="stable rank", marker_color=BLUE)
-        figure.add_scatter(
-            y=short,
-            x=self.gaussian,
-            mode="markers",
-            name="Gaussian of that shape",
-            marker={"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": ORANGE}},
-        )
-        figure.update_yaxes(autorange="reversed")
-        figure.update_xaxes(title="stable rank ||W||_F² / ||W||_2²", rangemode="tozero")
-        figure.update_layout(legend={"orientation": "h", "y": -60 / (24 * len(short)), "yanchor": "top"})
-        return styled(figure, "Stable rank", height=190 + 24 * len(short))
+        return rank_bars([short_name(name) for name in self.names], self.values, self.gaussian)
 
 
 def stable_rank(model: HookedTransformer | UNet) -> StableRank:

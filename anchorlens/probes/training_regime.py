@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.figures import BLUE, ORANGE, styled
+from anchorlens.probes.plots.weights import movement
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model, two_anchor_task
@@ -58,67 +58,11 @@ class TrainingRegime(ProbeResult):
 
     def plot(self) -> go.Figure:
         """A bar for each matrix, and both kernels where there are some."""
-        from plotly.subplots import make_subplots
-
-        n, kernels = len(self.names), ()
-        if self.initial_kernel is None or self.kernel is None:
-            figure = make_subplots(rows=1, cols=1)
-        else:
-            kernels = ((1, self.initial_kernel), (2, self.kernel))
-            figure = make_subplots(
-                rows=2,
-                cols=2,
-                specs=[[{"colspan": 2}, None], [{}, {}]],
-                row_heights=[0.62, 0.38],
-                vertical_spacing=0.14,
-                horizontal_spacing=0.16,
-                subplot_titles=("", "tangent kernel at the start", "tangent kernel now"),
-            )
-        figure.add_bar(
-            y=[short_name(name) for name in self.names],
-            x=self.relative_changes,
-            orientation="h",
-            marker_color=BLUE,
-            showlegend=False,
-            row=1,
-            col=1,
-        )
-        line = {"color": ORANGE, "width": 3}
-        figure.add_shape(
-            type="line",
-            x0=self.relative_change,
-            x1=self.relative_change,
-            y0=-0.5,
-            y1=n - 0.5,
-            line=line,
-            row=1,
-            col=1,
-        )
-        figure.update_xaxes(title="||W - W<sub>0</sub>|| / ||W<sub>0</sub>|| (line: all)", row=1, col=1)
-        figure.update_xaxes(rangemode="tozero", row=1, col=1)
-        figure.update_yaxes(autorange="reversed", row=1, col=1)
-        for column, kernel in kernels:
-            values = kernel / max(np.abs(kernel).max(), np.finfo(float).tiny)
-            bar = {"title": "share of<br>its largest", "len": 0.36, "y": 0.17, "thickness": 14}
-            figure.add_heatmap(
-                z=values,
-                colorbar=bar,
-                showscale=column == 2,
-                colorscale="RdBu_r",
-                zmin=-1,
-                zmax=1,
-                row=2,
-                col=column,
-            )
-            figure.update_xaxes(title="sequence", constrain="domain", row=2, col=column)
-            figure.update_yaxes(
-                autorange="reversed", scaleanchor=f"x{column + 1}", constrain="domain", row=2, col=column
-            )
-        if kernels:
-            figure.update_yaxes(title="sequence", row=2, col=1)
-        figure.update_annotations(font_size=12)  # the subplots' titles
-        height = (420 if kernels else 190) + 22 * n
-        return styled(figure, "Movement since the start of training", height=height)
+        kernels = {}
+        if self.initial_kernel is not None and self.kernel is not None:
+            kernels = {"tangent kernel at the start": self.initial_kernel, "tangent kernel now": self.kernel}
+        names = [short_name(name) for name in self.names]
+        return movement(names, self.relative_changes, self.relative_change, kernels)
 
 
 def training_regime(

@@ -11,8 +11,8 @@ import numpy as np
 from einops import rearrange
 
 from anchorlens.configuration import documented
-from anchorlens.figures import box_cells, cosine_heatmap, styled
 from anchorlens.models.hooks import VALUE, read
+from anchorlens.probes.plots.cosines import key_cosines
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_numbers
@@ -62,19 +62,19 @@ class VSimilarity(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Centred cosines of the first pair of anchors, cells of equal g boxed."""
-        import plotly.graph_objects as go
-
-        if not len(self.pairs):
-            return styled(go.Figure(), f"Values at the first anchor: {self.headline()}")
-        first, second = self.pairs[0]
-        results = [self.results[list(self.anchors).index(anchor)] for anchor in (first, second)]
-        tokens = [str(key) for key in self.keys]
-        figure = go.Figure(cosine_heatmap(self.centred_cosines[0], tokens, "cosine, centred"))
-        box_cells(figure, np.argwhere(results[0][:, None] == results[1][None]))
-        figure.update_xaxes(title=f"key before anchor {second}", type="category")
-        figure.update_yaxes(title=f"key before anchor {first}", type="category", autorange="reversed")
         title = f"Values at the first anchor, layer {self.layer} (boxed: equal g)"
-        return styled(figure, title, height=520)
+        if not len(self.pairs):
+            title = f"Values at the first anchor: {self.headline()}"
+        drawn, anchors = self.pairs[:1].tolist(), self.anchors.tolist()
+        results = [[self.results[anchors.index(anchor)] for anchor in pair] for pair in drawn]
+        return key_cosines(
+            [str(key) for key in self.keys],
+            [(f"anchor {first}", f"anchor {second}") for first, second in drawn],
+            self.centred_cosines[:1],
+            [first[:, None] == second[None] for first, second in results],
+            title=title,
+            height=520,
+        )
 
 
 def v_similarity(

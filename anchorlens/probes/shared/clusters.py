@@ -1,10 +1,9 @@
-"""Vectors of many sequences grouped by their anchors: how well they separate, and their t-SNE picture."""
+"""Vectors of many sequences grouped by their anchors: how well they separate, and their t-SNE."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,13 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.figures import CATEGORIES, styled
 from anchorlens.probes.shared.linalg import principal_components
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 MOST_CHAINS = 32
 """Anchor pairs (chains) that one picture holds where none are chosen."""
@@ -116,42 +111,3 @@ def finite_rows(vectors: Tensor) -> Float[np.ndarray, "sequence feature"]:
     if not vectors.isfinite().all():
         raise ValueError("the model's activations must be finite, got NaN or infinity; retrain it")
     return vectors.double().cpu().numpy()
-
-
-def cluster_figure(
-    points: Float[np.ndarray, "sequence 2"],
-    labels: Int[np.ndarray, " sequence"],
-    pairs: Sequence[Sequence[int]],
-    title: str,
-) -> go.Figure:
-    """One colour for a pair and its mirror: the pair as filled circles, its mirror as open diamonds.
-
-    Of more than eight groups the colours come again, as filled and open squares.
-    """
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
-    chains = [tuple(map(int, pair)) for pair in pairs]
-    groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
-    for label, chain in enumerate(chains):
-        turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
-        color = CATEGORIES[number]
-        mirror = chain > chain[::-1]
-        figure.add_scatter(
-            x=points[labels == label, 0],
-            y=points[labels == label, 1],
-            mode="markers",
-            name=",".join(map(str, chain)),
-            marker={
-                "color": color,
-                "size": 7 if mirror else 6,
-                "symbol": ("diamond-open", "square-open")[turn % 2]
-                if mirror
-                else ("circle", "square")[turn % 2],
-                "line": {"width": 1.5 if mirror else 0, "color": color},
-            },
-        )
-    figure.update_xaxes(title="t-SNE 1", zeroline=False)
-    figure.update_yaxes(title="t-SNE 2", zeroline=False)
-    figure.update_layout(legend={"title": {"text": "anchors"}, "itemsizing": "constant"})
-    return styled(figure, title, height=520)

@@ -1,0 +1,53 @@
+"""Points of many sequences in two dimensions, coloured by their anchors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from anchorlens.figures import CATEGORIES, styled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+def cluster_figure(
+    points: Float[np.ndarray, "sequence 2"],
+    labels: Int[np.ndarray, " sequence"],
+    pairs: Sequence[Sequence[int]],
+    title: str,
+) -> go.Figure:
+    """One colour for a pair and its mirror: the pair as filled circles, its mirror as open diamonds.
+
+    Of more than eight groups the colours come again, as filled and open squares.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    chains = [tuple(map(int, pair)) for pair in pairs]
+    groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
+    for label, chain in enumerate(chains):
+        turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
+        color = CATEGORIES[number]
+        mirror = chain > chain[::-1]
+        figure.add_scatter(
+            x=points[labels == label, 0],
+            y=points[labels == label, 1],
+            mode="markers",
+            name=",".join(map(str, chain)),
+            marker={
+                "color": color,
+                "size": 7 if mirror else 6,
+                "symbol": ("diamond-open", "square-open")[turn % 2]
+                if mirror
+                else ("circle", "square")[turn % 2],
+                "line": {"width": 1.5 if mirror else 0, "color": color},
+            },
+        )
+    figure.update_xaxes(title="t-SNE 1", zeroline=False)
+    figure.update_yaxes(title="t-SNE 2", zeroline=False)
+    figure.update_layout(legend={"title": {"text": "anchors"}, "itemsizing": "constant"})
+    return styled(figure, title, height=520)

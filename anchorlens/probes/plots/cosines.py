@@ -1,0 +1,92 @@
+"""Matrices of cosines: of keys, of inputs in the order of a result, of neurons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from anchorlens.figures import box_cells, cosine_heatmap, styled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+def key_cosines(
+    keys: Sequence[str],
+    compared: Sequence[Sequence[str]],
+    cosines: Float[np.ndarray, "comparison key key"],
+    equal: Sequence[Bool[np.ndarray, "key key"]],
+    *,
+    title: str,
+    height: int,
+) -> go.Figure:
+    """A matrix for each comparison, keys as rows and columns.
+
+    Args:
+        keys: their names.
+        compared: what the keys of the rows stand before, and those of the columns.
+        cosines: -1..1.
+        equal: the cells that are boxed, of each comparison.
+        title: of the figure.
+        height: in pixels.
+    """
+    from plotly.subplots import make_subplots
+
+    n = max(1, len(compared))
+    figure = make_subplots(rows=1, cols=n, horizontal_spacing=0.34 / n)
+    for i, (first, second) in enumerate(compared):
+        heatmap = cosine_heatmap(cosines[i], keys, "cosine,<br>centred")
+        figure.add_trace(heatmap.update(showscale=i == n - 1), row=1, col=i + 1)
+        box_cells(figure, np.argwhere(equal[i]), row=1, col=i + 1)
+        figure.update_xaxes(title=f"key before {second}", type="category", row=1, col=i + 1)
+        figure.update_yaxes(
+            title=f"key before {first}", type="category", autorange="reversed", row=1, col=i + 1
+        )
+    return styled(figure, title, height=height)
+
+
+def ordered_results(
+    results: Sequence[str], cosines: Float[np.ndarray, "input input"], *, inputs: str, title: str
+) -> go.Figure:
+    """Inputs in the order of g(x; a).
+
+    Args:
+        results: names of the values g.
+        cosines: -1..1; as many inputs for each g, boxed where they are more than one.
+        inputs: what they are, in words.
+        title: of the figure.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure(cosine_heatmap(cosines, colorbar="cosine, centred"))
+    size = len(cosines) // len(results)  # cells on the side of a block
+    starts = size * np.arange(len(results))
+    if size > 1:
+        box_cells(figure, [(start, start) for start in starts], size=size, width=1)
+    shown = range(0, len(results), max(1, len(results) // 8))
+    ticks = {
+        "tickvals": [starts[i] + (size - 1) / 2 for i in shown],
+        "ticktext": [results[i] for i in shown],
+    }
+    figure.update_xaxes(title=f"g(x; a), {inputs}", constrain="domain", **ticks)
+    figure.update_yaxes(title="g(x; a)", constrain="domain", autorange="reversed", scaleanchor="x", **ticks)
+    return styled(figure, title, height=540)
+
+
+def grouped_neurons(cosines: Float[np.ndarray, "neuron neuron"], title: str) -> go.Figure:
+    """Neurons of W_Q, group by group.
+
+    Args:
+        cosines: -1..1.
+        title: of the figure.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure(cosine_heatmap(cosines))
+    axis = "neuron of W_Q, grouped"
+    figure.update_xaxes(title=axis, constrain="domain")
+    figure.update_yaxes(title=axis, constrain="domain", autorange="reversed", scaleanchor="x")
+    return styled(figure, title, height=540)

@@ -1,0 +1,107 @@
+"""Tokens along the first two axes of their embedding, its spectrum, and the cosine over the lag."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from anchorlens.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+ARROWS = (ORANGE, CATEGORIES[2])
+"""Colours of the two steps."""
+MOST_WRITTEN = 1000
+"""Tokens that the picture writes out; more are points."""
+
+
+def embedding_picture(
+    tokens: Int[np.ndarray, " token"],
+    points: Float[np.ndarray, "token 2"],
+    explained: Float[np.ndarray, 2],
+    spectrum: Float[np.ndarray, " axis"],
+    lags: Int[np.ndarray, " lag"],
+    cosines: Float[np.ndarray, " lag"],
+    *,
+    marked: Collection[int],
+    steps: Sequence[int],
+    token_set: str,
+    title: str,
+) -> go.Figure:
+    """Tokens at their points, the spectrum, and the cosine over the lag.
+
+    Args:
+        tokens: their ids.
+        points: where they lie, in units of their spread.
+        explained: share of the variance along both axes, 0..1.
+        spectrum: eigenvalues of the covariance, largest first.
+        lags: differences of two tokens.
+        cosines: mean cosine of tokens that differ so.
+        marked: lags in orange.
+        steps: two at most; an arrow goes from each token to the one that is a step further.
+        token_set: which tokens they are, in words.
+        title: of the figure.
+    """
+    from plotly.subplots import make_subplots
+
+    named = zip(steps, ("orange", "green"), strict=False)
+    arrows = "".join(f", arrows of +{step} {colour}" for step, colour in named)
+    titles = (f"{token_set}, in units of their spread{arrows}", "covariance", "order")
+    figure = make_subplots(
+        rows=2,
+        cols=2,
+        specs=[[{"colspan": 2}, None], [{}, {}]],
+        row_heights=[0.6, 0.4],
+        horizontal_spacing=0.2,
+        vertical_spacing=0.16,
+        subplot_titles=titles,
+    )
+    for step, colour in zip(steps, ARROWS, strict=False):
+        figure.add_scatter(**_arrows(points, step, colour), row=1, col=1)
+    figure.add_scatter(
+        x=points[:, 0],
+        y=points[:, 1],
+        mode="text" if len(tokens) <= MOST_WRITTEN else "markers",
+        text=[str(token) for token in tokens],
+        textfont={"size": 10, "color": BLUE},
+        marker={"size": 3, "color": BLUE},
+        row=1,
+        col=1,
+    )
+    figure.update_xaxes(title=f"first axis ({explained[0]:.0%})", row=1, col=1)
+    figure.update_yaxes(title=f"second axis ({explained[1]:.0%})", row=1, col=1)
+    figure.add_scatter(
+        x=np.arange(1, len(spectrum) + 1),
+        y=spectrum / spectrum.sum(),
+        line={"color": BLUE},
+        row=2,
+        col=1,
+    )
+    figure.update_xaxes(title="rank", row=2, col=1)
+    figure.update_yaxes(title="share of variance", type="log", exponentformat="power", row=2, col=1)
+    colors = [ORANGE if lag in marked else GREY for lag in lags]
+    figure.add_bar(x=lags, y=cosines, marker_color=colors, row=2, col=2)
+    figure.update_xaxes(title="difference of two tokens", dtick=2, row=2, col=2)
+    figure.update_yaxes(title="mean cosine", row=2, col=2)
+    figure.update_layout(showlegend=False)
+    figure.update_annotations(font_size=12)  # the subplots' titles
+    return styled(figure, title, height=680)
+
+
+def _arrows(points: Float[np.ndarray, "token 2"], step: int, colour: str) -> dict[str, Any]:
+    """An arrow from each token to the one `step` further, as one line of plotly with gaps."""
+    gap = np.full_like(points[step:], np.nan)
+    ends = np.stack([points[:-step], points[step:], gap], axis=1).reshape(-1, 2)
+    marker = {"symbol": "arrow", "angleref": "previous", "size": np.tile([0, 7, 0], len(gap)), "opacity": 0.6}
+    style = {"mode": "lines+markers", "opacity": 0.35, "line": {"width": 1, "color": colour}}
+    return {
+        "x": ends[:, 0],
+        "y": ends[:, 1],
+        "marker": {**marker, "color": colour},
+        "hoverinfo": "skip",
+        **style,
+    }

@@ -1,0 +1,119 @@
+"""A bar for each weight matrix: its stable rank, or how far it has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from anchorlens.figures import BLUE, ORANGE, styled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+def rank_bars(
+    names: Sequence[str],
+    values: Float[np.ndarray, " matrix"],
+    gaussian: Float[np.ndarray, " matrix"],
+) -> go.Figure:
+    """A bar for each matrix, a mark where a Gaussian would be.
+
+    Args:
+        names: of the matrices.
+        values: their stable ranks, >= 1.
+        gaussian: those of Gaussian matrices of their shapes.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    figure.add_bar(y=names, x=values, orientation="h", name="stable rank", marker_color=BLUE)
+    figure.add_scatter(
+        y=names,
+        x=gaussian,
+        mode="markers",
+        name="Gaussian of that shape",
+        marker={"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": ORANGE}},
+    )
+    figure.update_yaxes(autorange="reversed")
+    figure.update_xaxes(title="stable rank ||W||_F² / ||W||_2²", rangemode="tozero")
+    figure.update_layout(legend={"orientation": "h", "y": -60 / (24 * len(names)), "yanchor": "top"})
+    return styled(figure, "Stable rank", height=190 + 24 * len(names))
+
+
+def movement(
+    names: Sequence[str],
+    changes: Float[np.ndarray, " matrix"],
+    change: float,
+    kernels: Mapping[str, Float[np.ndarray, "sequence sequence"]],
+) -> go.Figure:
+    """A bar for each matrix, and below them two kernels.
+
+    Args:
+        names: of the matrices.
+        changes: how far each has moved, >= 0.
+        change: how far all have together, drawn as a line.
+        kernels: title -> kernel; none or two.
+    """
+    from plotly.subplots import make_subplots
+
+    n = len(names)
+    if not kernels:
+        figure = make_subplots(rows=1, cols=1)
+    else:
+        figure = make_subplots(
+            rows=2,
+            cols=2,
+            specs=[[{"colspan": 2}, None], [{}, {}]],
+            row_heights=[0.62, 0.38],
+            vertical_spacing=0.14,
+            horizontal_spacing=0.16,
+            subplot_titles=("", *kernels),
+        )
+    figure.add_bar(
+        y=names,
+        x=changes,
+        orientation="h",
+        marker_color=BLUE,
+        showlegend=False,
+        row=1,
+        col=1,
+    )
+    line = {"color": ORANGE, "width": 3}
+    figure.add_shape(
+        type="line",
+        x0=change,
+        x1=change,
+        y0=-0.5,
+        y1=n - 0.5,
+        line=line,
+        row=1,
+        col=1,
+    )
+    figure.update_xaxes(title="||W - W<sub>0</sub>|| / ||W<sub>0</sub>|| (line: all)", row=1, col=1)
+    figure.update_xaxes(rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(autorange="reversed", row=1, col=1)
+    for column, kernel in enumerate(kernels.values(), start=1):
+        values = kernel / max(np.abs(kernel).max(), np.finfo(float).tiny)
+        bar = {"title": "share of<br>its largest", "len": 0.36, "y": 0.17, "thickness": 14}
+        figure.add_heatmap(
+            z=values,
+            colorbar=bar,
+            showscale=column == 2,
+            colorscale="RdBu_r",
+            zmin=-1,
+            zmax=1,
+            row=2,
+            col=column,
+        )
+        figure.update_xaxes(title="sequence", constrain="domain", row=2, col=column)
+        figure.update_yaxes(
+            autorange="reversed", scaleanchor=f"x{column + 1}", constrain="domain", row=2, col=column
+        )
+    if kernels:
+        figure.update_yaxes(title="sequence", row=2, col=1)
+    figure.update_annotations(font_size=12)  # the subplots' titles
+    height = (420 if kernels else 190) + 22 * n
+    return styled(figure, "Movement since the start of training", height=height)

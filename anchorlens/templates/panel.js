@@ -46,7 +46,7 @@ const reportOf = (() => {
   function probabilities(known) { // a text where there are none
     if (typeof known === "string") return html("p", { class: "al-none" }, `No probabilities: ${known}`);
     const probes = known[0].length > 3;
-    const columns = ["Phase", "", "By what it decodes", ...(probes ? ["By the probes"] : [])];
+    const columns = ["Phase", "By what it decodes", "", ...(probes ? ["By the probes"] : [])];
     const rows = known.map(([label, share, ...texts]) => [label, bar(label, share), ...texts]);
     return table("al-bars", "Probability of each phase, by mechanism", columns, rows, { numbers: [2, 3] });
   }

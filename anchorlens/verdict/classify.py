@@ -142,11 +142,12 @@ def classify(
 
 def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
     """Why no reading of the inside is worth taking; None where some are."""
-    phase = behaviour.phase
-    if phase.cause == "held-out questions were trained" or (phase.cause == "underfit" and not even_underfit):
+    phase, at_chance = behaviour.phase, behaviour.at_chance
+    if phase.cause == "held-out questions were trained":
         return phase
-    why = behaviour.at_chance
-    return None if why is None else Phase.undecided("at chance", why)
+    if at_chance is not None:
+        return Phase.undecided("at chance", at_chance)
+    return phase if phase.cause == "underfit" and not even_underfit else None
 
 
 def _checked_model(model: Any) -> HookedTransformer:

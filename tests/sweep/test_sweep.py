@@ -54,10 +54,10 @@ class TestACell:
             assert found is reading.value is None or found == pytest.approx(reading.value, rel=1e-3)
 
     def test_that_has_not_fit_them_has_what_is_drawn_and_no_readings(self, done):
-        """`classify` of the same checkpoint takes them, for seconds, and gives the same phases."""
+        """`classify` of the same checkpoint gives the same phases."""
         cell = done.cells[0]
         verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
-        assert cell.numbers["train"] < 0.9 and verdict.mechanism.evidence
+        assert cell.numbers["train"] < 0.9
         assert [name for name in cell.numbers if name.startswith(("reading", "probability"))] == []
         assert Mechanism.from_dict(cell.verdict["mechanism"]).phase == verdict.mechanism.phase
         assert cell.verdict["explanation"] == verdict.explanation

@@ -152,6 +152,10 @@ class TestUndecided:
         verdict = classify(load_checkpoint(memorised_others).build_model(), training_set=data)
         assert verdict.by_behaviour.label == verdict.mechanism.phase.label == "undecided: underfit"
         assert verdict.explanation.count("train longer") == 2 and verdict.warnings == ()
+        assert len(verdict.mechanism.evidence) > 0
+        model = verdict.subject.model
+        quickly = classify(model, training_set=data, even_underfit=False).mechanism  # as a sweep's cell
+        assert quickly.phase.cause == "underfit" and quickly.evidence == () and not quickly.probabilities
 
     def test_one_layer_has_no_readings(self):
         mechanism = phase_by_mechanism(build_model(replace(TINY, n_layers=1)), AnchorTask())

@@ -64,21 +64,16 @@ def test_it_has_a_notebook_view_and_no_report(tmp_path):
 
 class TestPhase:
     @pytest.mark.parametrize("cause", get_args(Cause))
-    def test_every_cause_comes_back_also_from_a_file_that_names_it_in_the_label_alone(self, cause):
+    def test_every_cause_comes_back(self, cause):
         phase = Phase.undecided(cause, "why")
         content = phase.to_dict()
         assert content["label"] == f"undecided: {cause}" and content["reason"] == f"{cause}: why"
         assert Phase.from_dict(content) == phase
-        del content["cause"]
-        assert Phase.from_dict(content) == phase
 
-    def test_a_phase_has_no_cause_and_an_unknown_cause_is_none(self):
+    def test_a_phase_has_no_cause(self):
         phase = phase_by_definition(1.0, 1.0, 0.9, 0.9)
         content = phase.to_dict()
         assert Phase.from_dict(content) == phase and phase.cause is None
-        assert Phase.from_dict(content | {"cause": "underfit"}) == phase
-        other = Phase.from_dict({"phase": None, "commutative": None, "label": "undecided: x", "reason": ""})
-        assert other.cause is None and other.label == "undecided"
 
 
 def test_a_model_that_is_there_is_not_stored():

@@ -54,6 +54,7 @@ def cell(gamma, decay=0.01, seed=0, phase=None, label=None, accuracies=(1.0, 1.0
         "phase": phase,
         "commutative": None,
         "reason": "",
+        "cause": None,
         "label": label or f"Phase {phase}",
         "mechanism": {
             "phase": None,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from anchorlens.foreign import shown
+
+if TYPE_CHECKING:
+    import torch
 
 EVENTS = Path("/proc/vmstat")
 """Linux counts there how many processes it killed for want of memory."""
@@ -18,6 +20,8 @@ def choose_device(name: str) -> torch.device:
     Raises:
         ValueError: no such device here.
     """
+    import torch  # want of memory is told without it
+
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -67,10 +67,10 @@ def trajectory(cell: Cell) -> dict[str, list[float]]:
     for path in sorted((cell.path / "checkpoints").glob("step_*.pt")):
         checkpoint = load_checkpoint(path)
         model = checkpoint.build_model()
-        found["step"].append(checkpoint.step or 0)
         found["mean_abs_cosine"].append(q_condensation(model).mean_abs_cosine)
         rank = stable_rank(model).w_q_normalized
-        assert rank is not None
+        assert rank is not None and checkpoint.step is not None
+        found["step"].append(checkpoint.step)
         found["stable_rank"].append(rank)
         found["components"].append(components_for(embedding_pca(model, cell.run.task).spectrum))
     return found

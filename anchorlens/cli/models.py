@@ -63,10 +63,9 @@ def evaluate_command(
     given = training_sets([checkpoint], train_data, config)
     from anchorlens.models.devices import choose_device
     from anchorlens.show.terminal.training import print_behaviour
-    from anchorlens.tasks.kinds import task_class
 
     own = {} if n_noise is None else {"n_noise": n_noise}
-    if own and loaded.task.kind != task_class().kind:
+    if own and "n_noise" not in loaded.task.sampling:
         raise ValueError(f"the task {loaded.task.kind} has no noise to draw; leave --n-noise out")
     training_set = given.get(checkpoint, loaded.training_drawing())
     behaviour = loaded.evaluate(device=choose_device(device), training_set=training_set, seed=seed, **own)

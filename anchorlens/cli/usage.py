@@ -37,7 +37,7 @@ class BoundedGroup(TyperGroup):
             return name, command, rest
         try:
             _read_tasks(rest)
-            function = getattr(command.callback, "__wrapped__", None)
+            function: Any = getattr(command.callback, "__wrapped__", None)
             if offer := getattr(function, "offer_fields_of", None):
                 from anchorlens.tasks.kinds import TASKS, tasks
 

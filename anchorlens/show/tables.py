@@ -95,8 +95,7 @@ def accuracy_table(behaviour: Evaluation) -> Table:
     ]
     accuracies = all(metric.unit == "accuracy" for metric in behaviour.metrics)
     columns = ("accuracy" if accuracies else "metric", "value", "± s.e.", "sequences", "meaning")
-    of = "noise draws" if hasattr(behaviour, "by_pair") else "examples asked, 0 where all were"
-    title = f"accuracies, with the standard error of the {of}"
+    title = f"accuracies, with the standard error of the {behaviour.drawn_at_random}"
     title = title if accuracies else "what was measured, with standard errors"
     return Table(columns, rows, title, (1, 2, 3), meanings=True)
 

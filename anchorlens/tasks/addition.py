@@ -359,7 +359,7 @@ def _by_distance(task: AdditionTask, plane: np.ndarray) -> list[Curve]:
             y_title="accuracy",
             x=x,
             y=y.tolist(),
-            errors=np.sqrt(y * (1 - y) / n).tolist(),
+            errors=[Accuracy.of_share(*each).standard_error for each in zip(y, n, strict=True)],
             mark=0.5,
         )
     ]

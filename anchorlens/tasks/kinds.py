@@ -214,16 +214,17 @@ def _read_installed() -> None:
     _installed_are_read = True
 
 
-def _check(task: Any) -> None:
+def _check(given: Any) -> None:
     """Check that a class is a task, and that its names are its own.
 
     Raises:
         ValueError: it is not, or takes a name that another has.
     """
-    is_task = isinstance(task, type) and issubclass(task, TaskConfig) and dataclasses.is_dataclass(task)
-    if not is_task or not task.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
-        got = task.__name__ if isinstance(task, type) else shown(task)
+    is_task = isinstance(given, type) and issubclass(given, TaskConfig) and dataclasses.is_dataclass(given)
+    if not is_task or not given.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
+        got = given.__name__ if isinstance(given, type) else shown(given)
         raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}")
+    task: Any = given
     if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
         raise ValueError(f"the task {task.__name__} must have {', '.join(missing)}; it is {WHAT_A_TASK_IS}")
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):

@@ -11,13 +11,10 @@ from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import has_phases
-from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.mechanism import is_of_the_papers, shape_of
 from anchorlens.verdict.questions import answered_now
 from anchorlens.verdict.readings import take_readings
-
-_MOST_CELLS, _MOST_TRAIN = 2048, 1024
 
 
 @documented
@@ -104,14 +101,11 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
 
 def sampled_behaviour(checkpoint: Checkpoint) -> Evaluation:
     """What a checkpoint answers, from a sample that costs little."""
-    own: dict[str, Any] = {}
-    if isinstance(checkpoint.task, AnchorTask):
-        own = {"n_noise": 2, "max_cells": _MOST_CELLS, "max_train": _MOST_TRAIN}
-    return checkpoint.evaluate(**own)
+    return checkpoint.evaluate(**checkpoint.task.sampling)
 
 
 def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, float] | None:
-    if not isinstance(checkpoint.task, AnchorTask):
+    if not checkpoint.task.has_anchors:
         return None
     fitted = calibration().early_model(fraction) if fraction < 1 else None
     if fitted is None or not is_of_the_papers(checkpoint.task):

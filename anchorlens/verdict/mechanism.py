@@ -144,7 +144,7 @@ def phase_by_mechanism(
 
     Args:
         model: any HookedTransformer.
-        task: what it was trained on; of another kind than AnchorTask there is no such verdict, and what can
+        task: what it was trained on; where it has no anchors there is no such verdict, and what can
             be read of the weights is listed alone.
         shape: `variant`, as far as it is known; the rest is read from the model.
         train: accuracy on its training data; below .90 the phases do not describe it. None where these are
@@ -157,7 +157,7 @@ def phase_by_mechanism(
         probable enough. Readings are listed if they can be taken and nothing is void. A shape outside the
         calibration makes the probabilities less sure.
     """
-    if not isinstance(task, AnchorTask):
+    if not task.has_anchors:
         why = f"the mechanism verdict is the two-anchor task's own, and this one is {task.kind}"
         return _nothing(Phase.undecided("outside the calibration", why), tuple(_of_weights(model, task)))
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):

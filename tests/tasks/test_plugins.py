@@ -226,7 +226,7 @@ class TestRegistering:
             ({"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)}, "is logged as lr, which every log"),
             ({"lr": 1.0}, r"the field lr of Mine has the name of an option of the commands \(--lr\) or of a"),
             ({"out": "x"}, r"the field out of Mine has the name of an option of the commands \(--out\)"),
-            ({"evaluate": TaskConfig.evaluate}, "the task Mine must have evaluate; it is a frozen dataclass"),
+            ({"evaluate": None}, "the task Mine must have evaluate; it is a frozen dataclass"),
         ],
     )
     def test_what_takes_a_name_or_lacks_one_is_refused(self, members, message):

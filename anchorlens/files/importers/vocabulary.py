@@ -11,7 +11,6 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.foreign import shown
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.word_task import WordTask
 from anchorlens.tasks.shared.words import BOS, PAD, SEP, SPECIAL, UNKNOWN
 
 _NEVER_SAID = -1e9
@@ -51,7 +50,7 @@ def in_order_of(task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str
 
 def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[bool]]:
     """Their token for each of ours, and whether it is a token of its own."""
-    if not isinstance(task, WordTask):
+    if task.vocabulary is None:
         raise ValueError(f"vocabulary must be left out: the task {task.kind} is in numbers, not in words")
     words = (*SPECIAL, *task.vocabulary.words)
     optional = {SPECIAL[PAD], UNKNOWN, *([] if task.vocabulary.bos else [SPECIAL[BOS]])}

@@ -18,7 +18,6 @@ from anchorlens.show.frame import framed
 from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import verdict_table
 from anchorlens.tasks.shared.metric import has_phases
-from anchorlens.tasks.two_anchor.as_task import TwoAnchor
 from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import report
 
@@ -93,7 +92,7 @@ def page_html(
     _check_verdicts(verdicts)
     chosen = checked_probes(probes)
     n_asked = len(chosen)
-    if not any(isinstance(verdict.subject.task, TwoAnchor) for verdict in verdicts):
+    if not any(verdict.subject.task.has_anchors for verdict in verdicts):
         chosen = tuple(probe for probe in chosen if probe not in PROBES or not needs_task(probe))
     opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
     if not opened:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -87,6 +86,9 @@ METRICS = (
     ),
 )
 
+_share = Accuracy.of_some
+"""Of samples of very many that there could be."""
+
 
 def scored(
     drawn: Drawn, classifier: Callable[[np.ndarray], np.ndarray]
@@ -113,7 +115,12 @@ def measures(found: Answers, second: Answers, areas: Areas) -> dict[str, Accurac
     present = np.concatenate([areas[each] >= _PRESENT for each in SMALL_CIRCLES])
     both = [(found[each][:, 0] == _CIRCLE) & (second[each][:, 0] == _CIRCLE) for each in SMALL_CIRCLES]
     circles = present & np.concatenate(both)
-    return {**_measures(found, areas), "circles": _share(circles), "present": _share(present), **by_mask}
+    return {
+        **_measures(found, areas),
+        "circles": _share(circles),
+        "present": _share(present),
+        **by_mask,
+    }
 
 
 def mosaic(drawn: Drawn) -> Mosaic:
@@ -140,12 +147,6 @@ def _measures(found: Answers, areas: Areas) -> dict[str, Accuracy | None]:
         "unseen": _share(np.concatenate([joint[each] for each in UNSEEN])),
         "failure": _share(np.concatenate([found[each][:, 0] == _TRIANGLE for each in SMALL_CIRCLES])),
     }
-
-
-def _share(right: np.ndarray) -> Accuracy:
-    """Of samples of very many that there could be."""
-    share, n = float(right.mean()), len(right)
-    return Accuracy(share, math.sqrt(share * (1 - share) / n), n)
 
 
 def by_tuple(found: Answers, areas: Areas) -> Grid:

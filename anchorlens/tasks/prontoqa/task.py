@@ -239,8 +239,8 @@ class PrOntoQATask(WordTask):
         truth = np.array([item.answer == "true" for item in self._tests["id"]])
         share = max(truth.mean(), 1 - truth.mean())
         return {
-            **{name: _share(found) for name, found in self._by_shortcut["id"].items()},
-            "majority": Accuracy(float(share), float(np.sqrt(share * (1 - share) / len(truth))), len(truth)),
+            **{name: Accuracy.of_some(found) for name, found in self._by_shortcut["id"].items()},
+            "majority": Accuracy.of_share(float(share), len(truth)),
         }
 
     @cached_property
@@ -262,7 +262,7 @@ class PrOntoQATask(WordTask):
         for way in _SHORTCUTS:
             lines[way] = np.concatenate([self._by_shortcut[name][way] for name in ("id", "ood")])
         steps = np.unique(hops).tolist()
-        shares = {name: [_share(found[hops == n]) for n in steps] for name, found in lines.items()}
+        shares = {name: [Accuracy.of_some(found[hops == n]) for n in steps] for name, found in lines.items()}
         compared = "Shortcuts need no model: one that is no better than they are may have learnt them."
         if self.says == "deduction":
             compared = "Shortcuts need no model; they say the label alone, the model the deduction before it."
@@ -297,12 +297,6 @@ class PrOntoQATask(WordTask):
             "others.\n"
             f"Never seen (OOD): {self.n_test:,} questions of {longer}."
         )
-
-
-def _share(right: np.ndarray) -> Accuracy:
-    """Of a sample from very many."""
-    share = float(right.mean())
-    return Accuracy(share, float(np.sqrt(share * (1 - share) / len(right))), len(right))
 
 
 def _every_word(batch: TokenBatch) -> TokenBatch:

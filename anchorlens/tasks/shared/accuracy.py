@@ -51,15 +51,24 @@ class Accuracy:
         return cls(float(share.mean()), error, right.size)
 
     @classmethod
-    def of_some(cls, right: Bool[np.ndarray, " sequence"], *, of: int) -> Accuracy:
+    def of_some(cls, right: Bool[np.ndarray, " sequence"], *, of: int | None = None) -> Accuracy:
         """The share of right answers among sequences that were drawn, none twice, from so many.
 
         Args:
             right: whether each answer is right.
-            of: sequences that there are, those that were asked among them.
+            of: sequences that there are, those that were asked among them; None for very many.
         """
-        share, n = float(right.mean()), len(right)
-        return cls(share, math.sqrt(share * (1 - share) / n * (1 - n / of)), n)
+        return cls.of_share(float(right.mean()), len(right), of=of)
+
+    @classmethod
+    def of_share(cls, share: float, n: int, *, of: int | None = None) -> Accuracy:
+        """A share of `n` sequences with its binomial standard error; `of` as for `of_some`.
+
+        >>> Accuracy.of_share(0.5, 100), Accuracy.of_share(0.5, 100, of=100).standard_error
+        (Accuracy(value=0.5, standard_error=0.05, n_sequences=100), 0.0)
+        """
+        variance = share * (1 - share) / n
+        return cls(share, math.sqrt(variance if of is None else variance * (1 - n / of)), n)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Accuracy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 from anchorlens.configuration import Config
@@ -65,6 +66,12 @@ class Task(Protocol):
     metrics: ClassVar[tuple[Metric, ...]]
     """What it measures. One named `train` says how well the training data are fit; with `id` and `ood` beside
     it, as accuracies, the phases are defined."""
+    has_anchors: ClassVar[bool]
+    """Whether its sequences hold anchors, which some probes and the mechanism verdict ask about."""
+    sampling: ClassVar[Mapping[str, int]]
+    """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
+    vocabulary: Any
+    """Its words, where it is in words; None where it is in numbers."""
 
     @property
     def d_vocab(self) -> int:
@@ -158,10 +165,17 @@ class TaskConfig(Config):
     metrics: ClassVar[tuple[Metric, ...]]
     d_vocab: Any
     seq_len: Any
+    evaluate: Any
     model_class: ClassVar[type[Any]] = ModelConfig
     """The configuration of what it trains."""
     settled: ClassVar[tuple[str, ...]] = ()
     """Fields that are settled when a task is made where they are not given; a stored task must hold them."""
+    has_anchors: ClassVar[bool] = False
+    """Whether its sequences hold anchors, which some probes and the mechanism verdict ask about."""
+    sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
+    vocabulary: Any = None
+    """Its words, where it is in words; None where it is in numbers."""
 
     @property
     def table_size(self) -> int:
@@ -185,10 +199,6 @@ class TaskConfig(Config):
         from anchorlens.tasks.shared.checked_batch import token_batch  # with torch
 
         return token_batch(given, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
-
-    def evaluate(self, model: Answers, *, training_set: Any = None, seed: int = 0, **options: Any) -> Any:
-        """Measure what a model answers; with `quick=True`, for a log, fewer questions will do."""
-        raise NotImplementedError
 
     def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """The metrics that are logged, by their names in the log: those of `evaluate(..., quick=True)`."""

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -35,6 +35,8 @@ class Evaluation(ABC):
     """What the task leaves out of training, in words."""
     overlap: Overlap | None = None
     """The training sequences that ask held-out questions; None where the training data are not known."""
+    drawn_at_random: ClassVar[str] = "examples asked, 0 where all were"
+    """What the standard errors are of, in words."""
 
     @property
     @abstractmethod

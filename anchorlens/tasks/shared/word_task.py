@@ -365,5 +365,5 @@ def _right(asker: Asker, batch: TokenBatch) -> tuple[np.ndarray, np.ndarray]:
     return whole, np.asarray(right.all(axis=1))
 
 
-def _error(share: np.ndarray) -> float:
-    return float(np.sqrt(share.mean() * (1 - share.mean()) / len(share)))
+def _error(right: np.ndarray) -> float:
+    return Accuracy.of_some(right).standard_error

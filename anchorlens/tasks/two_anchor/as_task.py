@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -24,6 +25,10 @@ class TwoAnchor(TaskConfig):
 
     kind: ClassVar[str] = KIND
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    has_anchors: ClassVar[bool] = True
+    sampling: ClassVar[Mapping[str, int]] = MappingProxyType(
+        {"n_noise": 2, "max_cells": 2048, "max_train": 1024}
+    )
     drawing: Any
     n_trials: Any
     pairs: Any

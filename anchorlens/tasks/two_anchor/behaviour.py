@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -55,6 +55,7 @@ class Behaviour(Evaluation):
     Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
     """
 
+    drawn_at_random: ClassVar[str] = "noise draws"
     train: Accuracy
     """On sequences of the training set where it is known, else on fresh noise around trained trials."""
     train_source: str
@@ -312,7 +313,7 @@ def evaluate(
 
 def _best_constant(targets: Int[np.ndarray, " trial"]) -> Accuracy:
     share = float(np.bincount(targets).max()) / len(targets)
-    return Accuracy(share, math.sqrt(share * (1 - share) / len(targets)), len(targets))
+    return Accuracy.of_share(share, len(targets))
 
 
 def checked_training_set(training_set: TrainingSet, task: AnchorTask) -> TokenBatch | Drawing:

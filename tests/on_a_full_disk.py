@@ -52,7 +52,7 @@ def main(disk):
             leave(disk, n_bytes)
             got = raised(save_checkpoint, path, checkpoint)
             found[f"{suffix} {n_bytes}"] = got
-            assert path.read_bytes() == before and load_checkpoint(path).step == 0
+            assert path.read_bytes() == before and load_checkpoint(path).step is None
     leave(disk, 0)
     picture = disk / "picture.html"
     picture.write_text("")

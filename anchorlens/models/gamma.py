@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from anchorlens.configuration import check_choice
+from anchorlens.configuration import check_choice, check_number
 from anchorlens.models.config import ModelConfig, Part
 from anchorlens.randomness import seed_sequence
 
@@ -216,6 +216,7 @@ def gamma_init_(
     if not isinstance(model, HookedTransformer):
         raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}")
     check_choice("distribution", distribution, ("normal", "uniform"))
+    check_number("gamma", gamma, minimum=-10, maximum=10)
     config = ModelConfig(
         gamma=gamma,
         gamma_embedding=gamma_embedding,

@@ -81,7 +81,7 @@ def compare(
         ...     for config in (ModelConfig(gamma=0.3), ModelConfig(gamma=0.7))
         ... ]
         >>> compare(start, "stable_rank").labels
-        ('gamma 0.3, step 0', 'gamma 0.7, step 0')
+        ('gamma 0.3', 'gamma 0.7')
     """
     if isinstance(checkpoints, str | Checkpoint) or not isinstance(checkpoints, Sequence) or not checkpoints:
         raise ValueError(f"checkpoints must be a list of one or more, got {shown(checkpoints)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, core_schema
@@ -290,7 +290,7 @@ class _Verdict(_Phase):
 class _File(_Loose):
     format: Name
     format_version: Count
-    id: Name
+    id: NotRequired[Name]
 
 
 class _Cell(_File):

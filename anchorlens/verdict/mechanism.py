@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -164,8 +164,9 @@ def phase_by_mechanism(
         return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
     if void is not None:
         return _nothing(void)
+    anchors = cast("AnchorTask", task)
     try:
-        values = take_readings(model, task)
+        values = take_readings(model, anchors)
     except ValueError as error:
         return _nothing(Phase.undecided("no readings", str(error)))
     fitted, cfg = calibration(), model.cfg
@@ -177,7 +178,7 @@ def phase_by_mechanism(
         if train is not None and train.value < FIT_THRESHOLD:
             why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
             return Opinion(Phase.undecided("underfit", why), probabilities)
-        if not is_of_the_papers(task):
+        if not is_of_the_papers(anchors):
             why = "the task is not that of the papers"
             return Opinion(Phase.undecided("outside the calibration", why), probabilities)
         return Opinion(named(probabilities, by.least_probability), probabilities)

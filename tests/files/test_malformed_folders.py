@@ -234,6 +234,7 @@ def test_a_list_of_cells_with_many_large_tasks(copied):
     for large in (True, False):
         cells = [{**cell, "task": {"key_max": 100_019 - k * large}} for k in range(50)]
         content = {"format": "anchorlens sweep", "format_version": 1, "cells": cells}
+        content["ids"] = [f"{k:016x}" for k in range(50)]
         (copied.out / "sweep.json").write_text(json.dumps(content))
         if large:
             with pytest.raises(CheckpointError, match="targets together"):

@@ -61,7 +61,10 @@ def test_one_unreadable_file_does_not_stop_the_others(broken, untrained, tmp_pat
     assert done.exit_code == 3
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert ["error" in row for row in rows] == [True, False, True]
-    assert rows[1]["label"] == "undecided: training data unknown" and rows[1]["mechanism"]["readings"]
+    assert (
+        rows[1]["label"] == "undecided: training data unknown"
+        and rows[1]["mechanism"]["cause"] == "at chance"
+    )
     assert "broken.pt" in rows[0]["error"] and "missing.pt" in rows[2]["error"]
     assert len(done.stderr.strip().splitlines()) == 2
     assert call(broken, "--strict").exit_code == 3

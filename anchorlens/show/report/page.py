@@ -92,7 +92,7 @@ def page_html(
     _check_verdicts(verdicts)
     chosen = checked_probes(probes)
     n_asked = len(chosen)
-    if not any(verdict.subject.task.has_anchors for verdict in verdicts):
+    if not any(verdict.subject.model_and_task()[1].has_anchors for verdict in verdicts):
         chosen = tuple(probe for probe in chosen if probe not in PROBES or not needs_task(probe))
     opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
     if not opened:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from anchorlens.configuration import documented
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ def _prompts(tokens: Int[Tensor, "batch pos"], end: int) -> Iterator[bytes]:
     """The prompt of each sequence, up to its first `end`, as bytes."""
     ends = tokens == end
     lengths = (ends.int().argmax(dim=1) + 1).tolist()
-    rows = tokens.numpy()
+    rows = tokens.numpy()  # training data may be narrower than int64
     for row, length, there in zip(rows, lengths, ends.any(dim=1).tolist(), strict=True):
         if there:
-            yield row[:length].tobytes()
+            yield row[:length].astype(np.int64).tobytes()

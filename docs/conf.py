@@ -34,6 +34,8 @@ nitpick_ignore_regex = [
     # a Literal, whose values the docstring of the argument has
     ("py:class", "Noise"),
     ("py:class", "Queries"),
+    # a variable that stands for a class
+    ("py:class", r"(.*\.)?T"),
     # jaxtyping's shapes: Float[Tensor, "batch pos"]
     ("py:class", "Bool|Float|Int"),
 ]

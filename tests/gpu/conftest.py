@@ -2,12 +2,12 @@
 
 import pytest
 
-from anchorlens.tasks.concept_graphs import task as concept_graphs
-from anchorlens.tasks.shared import asking
-
 
 @pytest.fixture(autouse=True)
 def few_questions(monkeypatch):
+    from anchorlens.tasks.concept_graphs import task as concept_graphs
+    from anchorlens.tasks.shared import asking
+
     monkeypatch.setattr(asking, "_A_FEW_MORE", 2)  # tokens of an answer in words, before it is cut off
     monkeypatch.setattr(concept_graphs, "_SETTLING", 1)
     monkeypatch.setattr(concept_graphs, "_SETTLING_BATCH", 16)

@@ -9,13 +9,14 @@ import torch
 from comparing import ALL, FIRST_OF_A_KIND, check_same, cogs_files, tiny
 
 from anchorlens import load_checkpoint, train, train_many
+from anchorlens.engine import base as engine
 from anchorlens.engine.base import Engine
 from anchorlens.engine.choice import engine_of
 from anchorlens.engine.numerics import numeric_settings
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS
 from anchorlens.tasks.cogs import files
-from anchorlens.training import engine, plan
+from anchorlens.training import plan
 from anchorlens.training.loop import Loop, Member
 
 pytestmark = pytest.mark.gpu

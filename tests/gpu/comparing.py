@@ -48,7 +48,8 @@ def cogs_files(folder, monkeypatch):
     for name, lines in {"train": trained, "dev": trained[:1], "test": trained[1:2], "gen": new}.items():
         content = "".join("\t".join(line) + "\n" for line in lines).encode()
         (folder / f"{name}.tsv").write_bytes(content)
-        monkeypatch.setitem(files.HASHES, f"{name}.tsv", hashlib.sha256(content).hexdigest())
+        published = files.Content(len(content), hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(files.FILES, f"{name}.tsv", published)
 
 
 def check_same(found, expected, tolerance, where=""):

@@ -17,8 +17,8 @@ from .tasks.kinds import register_task as register_task
 from .tasks.prontoqa.task import PrOntoQATask as PrOntoQATask
 from .tasks.scan import ScanTask as ScanTask
 from .tasks.text.task import TextTask as TextTask
-from .tasks.two_anchor.behaviour import Behaviour as Behaviour
 from .tasks.two_anchor.behaviour import evaluate as evaluate
+from .tasks.two_anchor.evaluation import AnchorEvaluation as AnchorEvaluation
 from .tasks.two_anchor.task import AnchorTask as AnchorTask
 from .training.result import TrainResult as TrainResult
 from .training.run import train as train

@@ -16,7 +16,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens import Behaviour, Checkpoint, evaluate, figures, load_checkpoint
+from anchorlens import AnchorEvaluation, Checkpoint, evaluate, figures, load_checkpoint
 from anchorlens.checkpoints import shipped
 from anchorlens.probes import mask_key_token
 from anchorlens.probes.mask_key_token import MaskKeyToken
@@ -33,7 +33,7 @@ COLOURS = figures.CATEGORIES
 WIDTH, HEIGHT = 1200, 720
 
 
-def measured(checkpoint: Checkpoint) -> tuple[Behaviour, MaskKeyToken]:
+def measured(checkpoint: Checkpoint) -> tuple[AnchorEvaluation, MaskKeyToken]:
     """What one model answers, and what its answers are without the key token."""
     behaviour = evaluate(
         checkpoint.last_position_model(), checkpoint.task, training_set=checkpoint.training_set()
@@ -41,7 +41,7 @@ def measured(checkpoint: Checkpoint) -> tuple[Behaviour, MaskKeyToken]:
     return behaviour, mask_key_token(checkpoint.build_model(), checkpoint.task)
 
 
-def heading(phase: Phase, behaviour: Behaviour) -> str:
+def heading(phase: Phase, behaviour: AnchorEvaluation) -> str:
     """The phase, what it does, and the accuracies it is defined by."""
     assert behaviour.ood is not None and behaviour.commutativity is not None
     numbers = {"train": behaviour.train, "ID": behaviour.id, "OOD": behaviour.ood}
@@ -52,7 +52,7 @@ def heading(phase: Phase, behaviour: Behaviour) -> str:
     )
 
 
-def draw(models: list[tuple[Behaviour, MaskKeyToken]], anchors: list[int]) -> go.Figure:
+def draw(models: list[tuple[AnchorEvaluation, MaskKeyToken]], anchors: list[int]) -> go.Figure:
     """One column for each model.
 
     Args:
@@ -82,7 +82,7 @@ def draw(models: list[tuple[Behaviour, MaskKeyToken]], anchors: list[int]) -> go
     return figure.update_layout(showlegend=False, margin={"l": 80, "r": 10, "t": 110, "b": 10})
 
 
-def _pairs(figure: go.Figure, column: int, behaviour: Behaviour, anchors: list[int]) -> None:
+def _pairs(figure: go.Figure, column: int, behaviour: AnchorEvaluation, anchors: list[int]) -> None:
     """Accuracies of the pairs in a square, those never seen boxed."""
     by_pair = {pair.pair: pair for pair in behaviour.pairs}
     values = [[by_pair[first, second].accuracy.value for second in anchors] for first in anchors]

@@ -1,10 +1,17 @@
 """Cells of a sweep made by hand, with numbers that the tests know."""
 
+import json
 from pathlib import Path
 
 from anchorlens.runs.presets import preset
 from anchorlens.sweep.cells import Cell, SweepResult
-from anchorlens.tasks.shared.phases import LABELS, phase_by_definition
+from anchorlens.sweep.stored import CellContent
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.overlap import Overlap
+from anchorlens.tasks.shared.phases import LABELS, Phase
+from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
+from anchorlens.tasks.two_anchor.metrics import METRICS
+from anchorlens.verdict.verdict import Evidence, Mechanism, Subject, Verdict
 
 ANSWERS = {
     "1": (1.0, 0.02, 0.01, 0.3),
@@ -19,52 +26,57 @@ VERSIONS = {"python": "3.11.7", "anchorlens": "0.1.0", "torch": "2.6.0"}
 
 
 def accuracy(value):
-    return None if value is None else {"value": value, "standard_error": 0.001, "n_sequences": 1000}
+    return None if value is None else Accuracy(value, 0.001, 1000)
 
 
 def mechanism(sign, reading="v_similarity.centred_gap"):
     """A mechanism verdict sure of one phase; of none for `underfit`."""
     label = SIGNS.get(sign)
-    ranges = {name: [0.2 * i, 0.2 * i + 0.3] for i, name in enumerate(LABELS)}
-    evidence = {"reading": reading, "probe": "v_similarity", "meaning": "values say g(x; a)", "value": 0.63}
-    evidence |= {"odds": {}, "alone": {}, "sees": "trained pairs"}
-    return {
-        "phase": None if label is None else int(sign[0]),
-        "commutative": {"2": False, "2c": True}.get(sign),
-        "label": label or "undecided: underfit",
-        "reason": "underfit: train longer" if label is None else "the readings lie where its do",
-        "probabilities": {name: 0.94 if name == label else 0.02 for name in LABELS} if label else None,
-        "cause": None if label else "underfit",
-        "by_probes": None,
-        "outside": [],
-        "readings": [{**evidence, "ranges": ranges, "vote": label, "weight": 2.1}],
-    }
+    ranges = {name: (0.2 * i, 0.2 * i + 0.3) for i, name in enumerate(LABELS)}
+    evidence = Evidence(
+        reading, "v_similarity", "values say g(x; a)", 0.63, ranges, label, 2.1, sees="trained pairs"
+    )
+    if label is None:
+        return Mechanism(Phase.undecided("underfit", "train longer"), None, (evidence,))
+    phase = Phase(int(sign[0]), {"2": False, "2c": True}.get(sign), "the readings lie where its do")
+    return Mechanism(phase, {name: 0.94 if name == label else 0.02 for name in LABELS}, (evidence,))
 
 
 def verdict(sign, *, inside=None, symmetric=None, explanation="Both say it."):
-    """A verdict as `Verdict.to_dict` gives it."""
+    """A verdict that came to this."""
     train, held_out, ood, commutativity = ANSWERS[sign]
-    phase = phase_by_definition(train, held_out, ood, commutativity)
-    named_phase = phase.to_dict()
-    inner = mechanism(inside or sign)
-    named = None not in (phase.phase, inner["phase"])
-    behaviour = {
-        "train": accuracy(train), "train_source": "training set", "train_fresh": accuracy(train),
-        "id": accuracy(held_out), "ood": accuracy(ood), "symmetric": accuracy(symmetric),
-        "commutativity": accuracy(commutativity), "finite": True, "phase": named_phase, "options": {},
-        "deviations": {"ood": {"0": ood, "-3": 1 - ood}},
-        "pairs": [{"pair": [3, 4], "split": "ood", "accuracy": accuracy(ood)}],
-        "positions": [], "solution": None, "best_constant": accuracy(0.0125), "held_out": "the pair (3, 4)",
-        "overlap": {"n_sequences": 1000, "counts": {"id": 0, "ood": 0}},
-    }  # fmt: skip
-    return {
-        "schema_version": 1, **named_phase, "agreement": phase.phase == inner["phase"] if named else None,
-        "explanation": explanation, "warnings": [], "behaviour": behaviour, "mechanism": inner,
-        "checkpoint": {
-            "path": None, "sha256": None, "kind": "anchorlens", "step": 1000, "versions": VERSIONS,
-        },
-        "trajectory": [],
-    }  # fmt: skip
+    measures = {"train": train, "id": held_out, "ood": ood, "symmetric": symmetric}
+    return of_measures(
+        {**measures, "commutativity": commutativity}, mechanism(inside or sign), explanation=explanation
+    )
+
+
+def of_measures(measures, inner, *, positions=(), explanation="Both say it."):
+    """A verdict with these measures and this mechanism."""
+    ood = measures["ood"]
+    behaviour = AnchorEvaluation(
+        kind="two_anchor",
+        metrics=METRICS,
+        measures={name: accuracy(value) for name, value in measures.items()},
+        finite=True,
+        train_fresh=accuracy(measures["train"]),
+        pairs=(PairAccuracy((3, 4), "ood", accuracy(ood)),),
+        deviations={"ood": {0: ood, -3: 1 - ood}},
+        positions=positions,
+        best_constant=accuracy(0.0125),
+        held_out="the pair (3, 4)",
+        overlap=Overlap(1000, {"id": 0, "ood": 0}),
+    )
+    named = None not in (behaviour.phase.number, inner.phase.number)
+    return Verdict(
+        phase=behaviour.phase,
+        mechanism=inner,
+        behaviour=behaviour,
+        agreement=behaviour.phase.number == inner.phase.number if named else None,
+        explanation=explanation,
+        warnings=(),
+        subject=Subject("known", kind="anchorlens", step=1000, versions=VERSIONS),
+    )
 
 
 def cell(sign=None, *, rank=8.5, path="cells/one", error=None, details=None, verdict_options=None, **fields):
@@ -72,11 +84,23 @@ def cell(sign=None, *, rank=8.5, path="cells/one", error=None, details=None, ver
     run = preset("quick", **fields)
     if sign in (None, "failed"):
         return Cell(run, sign or "missing", error=error, details=details)
-    status = "diverged" if sign == "diverged" else "finished"
     found = verdict("underfit" if sign == "diverged" else sign, **(verdict_options or {}))
-    content = {"step": 1000, "seconds": 31.5, "loss": 0.01, "verdict": found}
-    content["probes"] = {"stable_rank.w_q": rank, "stable_rank.w_q_normalized": 0.4}
-    return Cell(run, status, Path(path), content, error, details)
+    return done(
+        run,
+        found,
+        path=path,
+        status="diverged" if sign == "diverged" else "finished",
+        error=error,
+        probes={"stable_rank.w_q": rank, "stable_rank.w_q_normalized": 0.4},
+    )
+
+
+def done(run, verdict, *, path="cells/one", status="finished", error=None, probes=None):
+    """A cell with this verdict."""
+    content = CellContent(
+        status=status, error=error, step=1000, seconds=31.5, loss=0.01, probes=probes or {}, verdict=verdict
+    )
+    return Cell.trained(run, Path(path), json.dumps(content.to_dict()).encode(), content, None)
 
 
 def sweep_of(cells, out="sweeps/known"):

@@ -4,9 +4,7 @@ import math
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, evaluate
 from anchorlens.tasks.shared.phases import LABELS, Phase
-from anchorlens.verdict.forecast import TrajectoryPoint
-from anchorlens.verdict.mechanism import Evidence, Mechanism, Opinion
-from anchorlens.verdict.verdict import Subject, Verdict
+from anchorlens.verdict.verdict import Evidence, Mechanism, Opinion, Subject, TrajectoryPoint, Verdict
 
 TASK = AnchorTask()
 HOSTILE = "</script><script>alert(1)</script>\"><img src=x onerror=alert(1)>'&{{ 7*7 }}"
@@ -44,17 +42,17 @@ def mechanism(phase=3, label=LABELS[3]):
 def subject(config, name, *, with_checkpoint=True, **fields):
     """An untrained model of a config, with the checkpoint it would be saved as."""
     model = build_model(config, seed=1)
-    checkpoint = None
     if with_checkpoint:
         checkpoint = Checkpoint.from_model(model, config, TASK, train=TrainConfig(steps=10), step=10)
-    return Subject(name, model, TASK, checkpoint, **fields)
+        return Subject.of(checkpoint, TASK, model, name=name, **fields)
+    return Subject(name, model=model, task=TASK, **fields)
 
 
 def verdict(of, **fields):
     """Both verdicts on a subject; what it answers is measured, the rest is made up."""
     behaviour = evaluate(of.model, of.task, training_set=of.task.sample(64, seed=0), n_noise=2)
     known = {
-        "by_behaviour": behaviour.phase,
+        "phase": behaviour.phase,
         "mechanism": mechanism(),
         "behaviour": behaviour,
         "agreement": None,

@@ -135,7 +135,7 @@ def test_cutting_edges_of_the_shipped_phase_3_model(capsys):
 @pytest.mark.filterwarnings("ignore:.*HookedTransformer:DeprecationWarning")  # transformer_lens' own
 def test_a_model_of_ones_own_is_classified():
     verdict = example("your_own_loop").main(steps=2, batch_size=32)
-    assert verdict.by_behaviour.label == "undecided: underfit" and verdict.subject.checkpoint is None
+    assert verdict.phase.label == "undecided: underfit" and verdict.subject.checkpoint is None
 
 
 def test_gamma_and_seeds_has_a_number_for_each(monkeypatch):

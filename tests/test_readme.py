@@ -89,4 +89,4 @@ def test_your_own_checkpoint_is_written_and_read_as_its_page_says(tmp_path, monk
         warnings.simplefilter("ignore", DeprecationWarning)  # transformer_lens' own
         exec(compile(code, "your_own_checkpoint.md", "exec"), {})
     verdict = classify(weights, config="config.json")
-    assert verdict.phase is None and verdict.by_behaviour.label == "undecided: training data unknown"
+    assert verdict.phase.number is None and verdict.phase.label == "undecided: training data unknown"

@@ -158,9 +158,9 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
     for name, verdict in zip(names, verdicts, strict=True):
         mechanism, behaviour = verdict.mechanism, verdict.behaviour
         label = mechanism.phase.label
-        if mechanism.phase.phase is not None and mechanism.probabilities is not None:
+        if mechanism.phase.number is not None and mechanism.probabilities is not None:
             label = f"{label} ({max(mechanism.probabilities.values()):.2f})"
-        phases = (dotted(verdict.by_behaviour), dotted(mechanism.phase, label))
+        phases = (dotted(verdict.phase), dotted(mechanism.phase, label))
         own = {metric.name for metric in behaviour.metrics}
         measured = (behaviour.measure(m.name) if m.name in own else None for m in metrics)
         texts = ("-" if one is None else number(one.value, ".3f") for one in measured)
@@ -171,7 +171,7 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
 
 def dotted(phase: Phase, text: str | None = None) -> Item:
     """A phase's label, or another text, beside the phase's colour."""
-    return Item(phase.label if text is None else text, phase.colour if phase.phase else "none")
+    return Item(phase.label if text is None else text, phase.colour if phase.number else "none")
 
 
 def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = False) -> Table:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic_core import from_json, to_json
-
 from anchorlens.configuration import documented
 from anchorlens.runs.identity import execution_fields, identity, same_value
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.sweep.stored import CellContent
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import Phase
+from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import diagram, html
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
@@ -52,25 +52,9 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
     return ids
 
 
-class _Packed(Mapping[str, Any]):
-    """A table of JSON data, compressed."""
-
-    def __init__(self, content: Mapping[str, Any]) -> None:
-        self._packed = zlib.compress(to_json(content), 1)
-
-    def __getitem__(self, name: str) -> Any:
-        return _unpacked(self._packed)[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_unpacked(self._packed))
-
-    def __len__(self) -> int:
-        return len(_unpacked(self._packed))
-
-
 @lru_cache(maxsize=2)  # one cell is asked several times in a row
-def _unpacked(packed: bytes) -> dict[str, Any]:
-    return from_json(zlib.decompress(packed))
+def _read(packed: bytes) -> CellContent:
+    return CellContent.from_json(zlib.decompress(packed))
 
 
 @documented
@@ -84,8 +68,8 @@ class Cell:
     """How it ended, if it did."""
     path: Path | None = None
     """Its folder, a run's folder as `train` leaves it with `cell.json` beside; None until it is done."""
-    content: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What `cell.json` holds: `step`, `seconds`, `loss`, `verdict` (as `Verdict.to_dict`) and `probes`."""
+    packed: bytes = field(default=b"", repr=False)
+    """`cell.json`, compressed, of a cell that is done: thousands of cells take little memory."""
     error: str | None = None
     """Why it failed, diverged or cannot be read, in a line."""
     details: str | None = field(default=None, repr=False)
@@ -108,20 +92,36 @@ class Cell:
         """Whether there is a trained model."""
         return self.path is not None
 
+    @classmethod
+    def trained(cls, run: RunConfig, path: Path, data: bytes, content: CellContent, name: str | None) -> Cell:
+        """A cell that is done.
+
+        Args:
+            run: its configurations.
+            path: its folder.
+            data: the bytes of its `cell.json`.
+            content: what they hold.
+            name: its id there.
+        """
+        packed = zlib.compress(data, 1)
+        cell = cls(run, content.status, path, packed, content.error, stored_as=name)
+        vars(cell).update(phase=content.verdict.phase, numbers=_numbers(run, content))  # cached properties
+        return cell
+
     @property
-    def verdict(self) -> Mapping[str, Any] | None:
-        """What `Verdict.to_dict` gave; None for a cell that is not done."""
-        return self.content.get("verdict")
+    def content(self) -> CellContent | None:
+        """What `cell.json` holds; None for a cell that is not done. It is read each time."""
+        return _read(self.packed) if self.packed else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What was measured, without the model; None for a cell that is not done."""
+        return self.content and self.content.verdict
 
     @cached_property
-    def outcome(self) -> Phase | None:
-        """The phase by behaviour, or the cause of there being none; None for a cell that is not done."""
-        return None if self.verdict is None else Phase.from_dict(self.verdict)
-
-    @property
-    def phase(self) -> int | None:
-        """1, 2 or 3 by behaviour; None where it is undecided or not done."""
-        return self.numbers.get("phase")
+    def phase(self) -> Phase | None:
+        """By behaviour, or the cause of there being none; None for a cell that is not done."""
+        return self.verdict and self.verdict.phase
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
@@ -135,36 +135,7 @@ class Cell:
         `<probe>.<reading>`, among them `stable_rank.w_q`; every reading of the mechanism verdict as
         `reading <name>`.
         """
-        verdict = self.verdict
-        if verdict is None:
-            return {}
-        numbers: dict[str, Any] = {name: self.content.get(name) for name in ("step", "seconds", "loss")}
-        measures = verdict["behaviour"].get("measures", verdict["behaviour"])
-        for metric in self.run.task.metrics:
-            accuracy = measures.get(metric.name) or {}
-            numbers[metric.name] = accuracy.get("value")
-            numbers[f"{metric.name}_error"] = accuracy.get("standard_error")
-        numbers |= {name: verdict[name] for name in ("phase", "commutative", "label")}
-        numbers["solution"] = verdict["behaviour"].get("solution")
-        mechanism = verdict["mechanism"]
-        numbers |= {f"mechanism_{name}": mechanism[name] for name in ("phase", "commutative", "label")}
-        for label, probability in (mechanism["probabilities"] or {}).items():
-            numbers[f"probability {label}"] = probability
-        numbers["by_probes_label"] = (mechanism.get("by_probes") or {}).get("label")
-        numbers["agreement"] = verdict["agreement"]
-        numbers |= self.content.get("probes", {})
-        for reading in mechanism["readings"]:
-            numbers[f"reading {reading['reading']}"] = reading["value"]
-        return numbers
-
-    def packed(self) -> Cell:
-        """The same cell with its content compressed: it takes a tenth of the memory, and is read when asked.
-
-        What all commands ask of every cell, `numbers` and `outcome`, is there at once.
-        """
-        packed = replace(self, content=_Packed(self.content))
-        vars(packed).update(numbers=self.numbers, outcome=self.outcome)  # cached properties
-        return packed
+        return {} if self.content is None else _numbers(self.run, self.content)
 
     def row(self) -> dict[str, Any]:
         """One flat record: `cell` (its id), `status`, `error`, every field, every number."""
@@ -188,6 +159,29 @@ class Cell:
         from anchorlens.training.folder import readable_log  # with torch, which argument errors need not
 
         return readable_log(self.path / "log.jsonl")
+
+
+def _numbers(run: RunConfig, content: CellContent) -> dict[str, Any]:
+    """`Cell.numbers`."""
+    verdict, mechanism = content.verdict, content.verdict.mechanism
+    numbers: dict[str, Any] = {name: getattr(content, name) for name in ("step", "seconds", "loss")}
+    for metric in run.task.metrics:
+        measure = verdict.behaviour.measure(metric.name)
+        numbers[metric.name] = measure and measure.value
+        numbers[f"{metric.name}_error"] = measure and measure.standard_error
+    numbers |= _flat(verdict.phase)
+    numbers["solution"] = getattr(verdict.behaviour, "solution", None)
+    numbers |= {f"mechanism_{name}": value for name, value in _flat(mechanism.phase).items()}
+    for label, probability in (mechanism.probabilities or {}).items():
+        numbers[f"probability {label}"] = probability
+    numbers["by_probes_label"] = mechanism.by_probes and mechanism.by_probes.phase.label
+    numbers["agreement"] = verdict.agreement
+    numbers |= content.probes
+    return numbers | {f"reading {evidence.reading}": evidence.value for evidence in mechanism.evidence}
+
+
+def _flat(phase: Phase) -> dict[str, Any]:
+    return {"phase": phase.number, "commutative": phase.commutative, "label": phase.label}
 
 
 @documented

@@ -38,7 +38,7 @@ from anchorlens.foreign import (
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
-from anchorlens.sweep.stored import CELL, FAILURE, LONGEST_DETAILS, LONGEST_ERROR, Kind, checked, quickly_read
+from anchorlens.sweep.stored import LONGEST_DETAILS, LONGEST_ERROR, CellContent, Failure, Stored, quickly_read
 from anchorlens.tasks.shared.base import Task
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
@@ -187,16 +187,17 @@ class SweepFolder:
             if path.exists():
                 large = _size(path / "cell.json") > LARGEST_CELL
                 most = _largest_cell(run.task) if large else LARGEST_CELL
-                content = _read(path / "cell.json", CELL_FORMAT, CELL, most_bytes=most, most_values=most // 4)
-                cell = Cell(run, content["status"], path, content, content["error"], stored_as=name)
-                return cell.packed()
+                data, content = _read_as(
+                    CellContent, path / "cell.json", CELL_FORMAT, most_bytes=most, most_values=most // 4
+                )
+                return Cell.trained(run, path, data, content, name)
             if failure.exists():
-                content = _read(failure, FAILURE_FORMAT, FAILURE, most_bytes=LARGEST_CELL)
-                return Cell(run, "failed", None, {}, content["error"], content["details"], name)
+                _, failed = _read_as(Failure, failure, FAILURE_FORMAT, most_bytes=LARGEST_CELL)
+                return Cell(run, "failed", error=failed.error, details=failed.details, stored_as=name)
         except CheckpointError as error:
             remove = path if path.exists() else failure
             message = f"{error}; remove {printable(remove, 500)} to train it again"
-            return Cell(run, "damaged", None, {}, message, stored_as=name)
+            return Cell(run, "damaged", error=message, stored_as=name)
         return Cell(run, stored_as=name)
 
     def set_aside(self, identity: str) -> Path:
@@ -321,24 +322,43 @@ def _uncollected() -> Iterator[None]:
 def _read(
     path: Path,
     name: str,
-    kind: Kind | None = None,
     *,
     version: int = VERSION,
     most_bytes: int = MOST_BYTES,
     most_values: int = MOST_VALUES,
 ) -> dict[str, Any]:
     """What a file of ours holds, or one line that says why it is none."""
+    with _readable_as(name, path):
+        return _checked(path, read_bytes(path, most_bytes), name, version, most_values)
+
+
+def _read_as(
+    kind: type[Stored], path: Path, name: str, *, most_bytes: int, most_values: int = MOST_VALUES
+) -> tuple[bytes, Stored]:
+    """The bytes of a file of ours, and what they hold."""
+    with _readable_as(name, path):
+        data = read_bytes(path, most_bytes)
+        content = quickly_read(kind, data, most_values)
+        if content is None:
+            content = kind.from_dict(_checked(path, data, name, VERSION, most_values))
+        header = {"format": content.format, "format_version": content.format_version}
+        check_format(path, header, name, VERSION)
+        return data, content
+
+
+def _checked(path: Path, data: bytes, name: str, version: int, most_values: int) -> dict[str, Any]:
+    content = read_json(data, most_values=most_values)
+    if not isinstance(content, dict):
+        raise ValueError("it holds no JSON object")
+    check_format(path, content, name, version)
+    return content
+
+
+@contextlib.contextmanager
+def _readable_as(name: str, path: Path) -> Iterator[None]:
     with readable(path):
         try:
-            data = read_bytes(path, most_bytes)
-            if kind is not None and (content := quickly_read(kind, data, most_values)) is not None:
-                check_format(path, content, name, version)
-                return content
-            content = read_json(data, most_values=most_values)
-            if not isinstance(content, dict):
-                raise ValueError("it holds no JSON object")
-            check_format(path, content, name, version)
-            return content if kind is None else checked(kind, content)
+            yield
         except CheckpointError:
             raise
         except ValueError as error:

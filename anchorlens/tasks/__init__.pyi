@@ -6,5 +6,5 @@ from .shared.base import Task as Task
 from .shared.base import TaskConfig as TaskConfig
 from .shared.batch import IGNORE as IGNORE
 from .shared.batch import TokenBatch as TokenBatch
-from .shared.evaluation import Measured as Measured
+from .shared.evaluation import Evaluation as Evaluation
 from .shared.metric import Metric as Metric

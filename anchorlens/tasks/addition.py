@@ -19,7 +19,7 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.base import Answers, TaskConfig
-from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.overlap import Overlap, overlap_of_prompts
 from anchorlens.tasks.shared.phases import TRAINING_SET
@@ -226,7 +226,7 @@ class AdditionTask(TaskConfig):
         seed: int = 0,
         max_train: int = _MOST_ASKED,
         batch_size: int = 1024,
-    ) -> Measured:
+    ) -> Evaluation:
         """Ask every sum of every split.
 
         Args:
@@ -259,7 +259,7 @@ class AdditionTask(TaskConfig):
             plane[tuple(sums.T)] = right[split]
         options = {"seed": seed, "max_train": max_train, "task": self.describe()}
         sketches = (_hole(self, plane), *_by_distance(self, plane))
-        return Measured(
+        return Evaluation(
             self.kind,
             self.metrics,
             measures,

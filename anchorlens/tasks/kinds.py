@@ -187,6 +187,16 @@ def read_stored_task(values: Mapping[str, Any]) -> Task:
     return read_task(values)
 
 
+def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
+    """Read what the `to_dict` of an evaluation gave, of whichever task it is.
+
+    Raises:
+        ValueError: an unknown kind of task, or something is missing or of another kind.
+    """
+    task = task_class(values["kind"] if isinstance(values, Mapping) and "kind" in values else "")
+    return dataclasses.replace(task.evaluation_class.from_dict(values), metrics=task.metrics)
+
+
 def task_fields(task: type[Task]) -> Mapping[str, Any]:
     """Name -> field of a kind of task."""
     return task.__dataclass_fields__  # pyright: ignore[reportAttributeAccessIssue]

@@ -32,7 +32,7 @@ class TrainResult:
     checkpoint: Checkpoint
     """Its weights and configurations, for `save_checkpoint`."""
     behaviour: Any
-    """Metrics and phase of these weights: the task's `Evaluation`, for two anchors a Behaviour."""
+    """Metrics and phase of these weights: the task's `Evaluation`, for two anchors a AnchorEvaluation."""
     log: Sequence[Mapping[str, Any]]
     """Log lines: `step`, `loss` (nats, of the last batch), `lr`, `grad_norm` (before clipping),
     `weight_norm`, `seconds`; every `eval_every` steps also the task's metrics: of the two-anchor task

@@ -1,22 +1,5 @@
 """Both verdicts: what a model's answers are by definition, and what its inside speaks for."""
 
-from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.verdict.classify import classify
-from anchorlens.verdict.forecast import TrajectoryPoint, trajectory
-from anchorlens.verdict.mechanism import Evidence, Mechanism, Opinion
-from anchorlens.verdict.readings import READINGS, take_readings
-from anchorlens.verdict.verdict import Subject, Verdict
+import lazy_loader
 
-__all__ = [
-    "LABELS",
-    "READINGS",
-    "Evidence",
-    "Mechanism",
-    "Opinion",
-    "Subject",
-    "TrajectoryPoint",
-    "Verdict",
-    "classify",
-    "take_readings",
-    "trajectory",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -101,7 +101,6 @@ def classify(
         if not isinstance(asked, Task):
             raise ValueError(f"task must be a task, AnchorTask() for example, got {type(task).__name__}")
         model, shape = _checked_model(given), None
-        about = {"name": "model"}
         behaviour = asked.evaluate(model, training_set=training_set, seed=seed)
     else:
         if task is not None and task != checkpoint.task:
@@ -117,25 +116,28 @@ def classify(
         checkpoint = checkpoint if task is None else replace(checkpoint, task=task)
         where = choose_device(device)
         asked, model, shape = checkpoint.task, checkpoint.build_model(where), shape_of(checkpoint.model)
-        about = {"name": repr(checkpoint), "checkpoint": checkpoint, **about}
         if behaviour is None:
             if checkpoint.train is not None:
                 training_set = checkpoint.training_drawing()
             behaviour = checkpoint.evaluate(device=where, training_set=training_set, seed=seed)
-    by_behaviour = behaviour.phase_if_clear()
+    phase = behaviour.phase_if_clear()
     if (assumption := behaviour.assumption) is not None:
         notes = (*notes, assumption)
     train = behaviour.measure("train") if behaviour.train_is_known else None
     mechanism = phase_by_mechanism(model, asked, shape, train=train, void=_void(behaviour, even_underfit))
-    agreement, explanation = explain(by_behaviour, mechanism)
+    agreement, explanation = explain(phase, mechanism)
+    if checkpoint is None:
+        subject = Subject("model", model=model, task=asked)
+    else:
+        subject = Subject.of(checkpoint, asked, model, **about)
     return Verdict(
-        by_behaviour=by_behaviour,
+        phase=phase,
         mechanism=mechanism,
         behaviour=behaviour,
         agreement=agreement,
         explanation=explanation,
         warnings=tuple(dict.fromkeys(notes)),
-        subject=Subject(model=model, task=asked, **about),
+        subject=subject,
         trajectory=tuple(points),
     )
 

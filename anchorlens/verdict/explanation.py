@@ -36,23 +36,23 @@ def explain(behaviour: Phase, mechanism: Mechanism) -> tuple[bool | None, str]:
         None where one of them names no phase; the sentence then says which and why.
     """
     inside = mechanism.phase
-    if behaviour.phase is None and behaviour.reason == inside.reason:
+    if behaviour.number is None and behaviour.reason == inside.reason:
         return None, f"No verdict: {behaviour.reason}."
-    if behaviour.phase is None or inside.phase is None:
+    if behaviour.number is None or inside.number is None:
         which = [
             f"{name} is undecided ({phase.reason})"
             for name, phase in (("behaviour", behaviour), ("mechanism", inside))
-            if phase.phase is None
+            if phase.number is None
         ]
         text = f"No comparison: {' and '.join(which)}."
-        if behaviour.cause == "training data unknown" and inside.phase is not None:
-            likeness = f"Its inside looks like that of {_INSIDE[inside.phase]}"
+        if behaviour.cause == "training data unknown" and inside.number is not None:
+            likeness = f"Its inside looks like that of {_INSIDE[inside.number]}"
             text = f"{text} {likeness}, if it has fit its training data; only they can tell."
         return None, text
-    looks = f"its inside looks like that of {_INSIDE[inside.phase]}"
-    if behaviour.phase != inside.phase:
-        because = _BECAUSE[behaviour.phase, inside.phase]
-        return False, f"{_OUTSIDE[behaviour.phase]}, yet {looks}{_readings(inside, mechanism)}: {because}."
+    looks = f"its inside looks like that of {_INSIDE[inside.number]}"
+    if behaviour.number != inside.number:
+        because = _BECAUSE[behaviour.number, inside.number]
+        return False, f"{_OUTSIDE[behaviour.number]}, yet {looks}{_readings(inside, mechanism)}: {because}."
     if (
         None not in (behaviour.commutative, inside.commutative)
         and behaviour.commutative != inside.commutative
@@ -60,10 +60,10 @@ def explain(behaviour: Phase, mechanism: Mechanism) -> tuple[bool | None, str]:
         orders = "alike" if behaviour.commutative else "differently"
         likeness = "alike" if inside.commutative else "differently"
         return True, (
-            f"{_OUTSIDE[behaviour.phase]}, and {looks}; but it answers both orders of a pair {orders}, while "
-            f"models that look like it answer them {likeness}."
+            f"{_OUTSIDE[behaviour.number]}, and {looks}; but it answers both orders of a pair {orders}, "
+            f"while models that look like it answer them {likeness}."
         )
-    return True, f"{_OUTSIDE[behaviour.phase]}, and {looks}."
+    return True, f"{_OUTSIDE[behaviour.number]}, and {looks}."
 
 
 def _readings(inside: Phase, mechanism: Mechanism) -> str:

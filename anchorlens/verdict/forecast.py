@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import has_phases
@@ -15,52 +12,7 @@ from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.mechanism import is_of_the_papers, shape_of
 from anchorlens.verdict.questions import answered_now
 from anchorlens.verdict.readings import take_readings
-
-
-@documented
-@dataclass(frozen=True)
-class TrajectoryPoint:
-    """One checkpoint of a run's trajectory, and what it lets expect of the run's end."""
-
-    step: int
-    """Optimizer steps taken."""
-    fraction: float
-    """Of the steps that the run is to take, 0..1."""
-    train: float
-    """Accuracy on training data, 0..1."""
-    id: float
-    """On held-out keys, 0..1."""
-    ood: float | None
-    """On unseen pairs, 0..1; None where every pair is trained."""
-    now: str
-    """Its phase by behaviour now, a label such as `Phase 1` or `undecided: underfit`."""
-    forecast: Mapping[str, float] | None
-    """Label of the final phase, or `undecided`, -> probability, from readings and the phase it has now;
-    None where there is no early verdict: at other fractions than those calibrated, or for a task unlike the
-    zoo's."""
-
-    @property
-    def expected(self) -> str | None:
-        """The most probable label; None without a forecast."""
-        return None if self.forecast is None else max(self.forecast, key=self.forecast.__getitem__)
-
-    def __repr__(self) -> str:
-        ood = "" if self.ood is None else f", OOD {self.ood:.2f}"
-        expected = "no forecast"
-        if self.forecast is not None and self.expected is not None:
-            expected = f"forecast {self.expected} ({self.forecast[self.expected]:.2f})"
-        numbers = f"train {self.train:.2f}, ID {self.id:.2f}{ood}"
-        run = f"step {self.step:,}, {self.fraction:.1%} of the run"
-        return f"TrajectoryPoint({run}: {self.now}; {numbers}; {expected})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content."""
-        return {**asdict(self), "expected": self.expected}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TrajectoryPoint:
-        """Read what `to_dict` gave, also after a way through JSON."""
-        return cls(**{name: value for name, value in values.items() if name != "expected"})
+from anchorlens.verdict.verdict import TrajectoryPoint
 
 
 def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:

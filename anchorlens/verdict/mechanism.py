@@ -7,14 +7,12 @@ pairs are never looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from anchorlens import probes
-from anchorlens.configuration import documented
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import Task
@@ -23,113 +21,13 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.questions import QuestionModel, Values
 from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK, READINGS, take_readings
-from anchorlens.views import html
+from anchorlens.verdict.verdict import Evidence, Mechanism, Opinion, in_words
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 SAYS_NOTHING = 0.05
 """Nats: a reading that raises no odds by more has no vote."""
-
-
-@documented
-@dataclass(frozen=True)
-class Evidence:
-    """One reading, where it lies in each phase, and what it says."""
-
-    reading: str
-    """`probe.field`, for example `v_similarity.centred_gap`."""
-    probe: str
-    """The probe it comes from."""
-    meaning: str
-    """What the number is, in a few words."""
-    value: float | None
-    """The reading, normalised so that width and depth do not show; None where the probe gives none."""
-    ranges: Mapping[str, tuple[float, float]]
-    """Label -> where the middle 80 % of the checkpoints of that phase lie that the verdict was fit on."""
-    vote: str | None
-    """The label whose odds it raises most; None where it raises none by more than .05 nats."""
-    weight: float
-    """By how much, in nats, >= 0."""
-    odds: Mapping[str, float] = field(default_factory=dict)
-    """Label -> by how much it raises (above 0) or lowers its odds in the verdict by what the model decodes,
-    in nats, all other readings as they are."""
-    alone: Mapping[str, float] = field(default_factory=dict)
-    """Question -> the log-odds of yes that it speaks for by itself, whether that counts or not, in nats."""
-    sees: str = "unseen pairs"
-    """What it looks at: `trained pairs`, `unseen pairs` or `weights`."""
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Evidence:
-        """Read it from JSON data: its fields."""
-        ranges = {label: (low, high) for label, (low, high) in values["ranges"].items()}
-        return cls(**{**values, "ranges": ranges})
-
-
-@documented
-@dataclass(frozen=True)
-class Opinion:
-    """A phase with the probability of each."""
-
-    phase: Phase
-    """The most probable phase, or why there is none."""
-    probabilities: Mapping[str, float] | None
-    """Label -> 0..1, sum 1; None where the readings could not be taken."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
-
-    def in_words(self) -> str:
-        """The most probable label and its runner-up: `Phase 3, 55 %; Phase 2 with commutativity, 40 %`."""
-        return in_words(self.probabilities or {})
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content."""
-        probabilities = None if self.probabilities is None else dict(self.probabilities)
-        return {**self.phase.to_dict(), "probabilities": probabilities}
-
-
-@documented
-@dataclass(frozen=True, repr=False)
-class Mechanism(Opinion):
-    """The phase that a model's inside speaks for, by what it decodes; `by_probes` without unseen pairs.
-
-    Answers on unseen pairs are never looked at.
-    """
-
-    evidence: tuple[Evidence, ...] = ()
-    """Every reading, the one that says most first; of another task what can be read of the weights, which
-    speaks for no phase."""
-    by_probes: Opinion | None = None
-    """The same without activations of unseen pairs, from trained pairs and weights; None where that was not
-    asked."""
-    outside: tuple[str, ...] = ()
-    """What of the model lies outside the shapes that the verdict was fit on, in words: each makes the
-    probabilities less sure."""
-
-    _repr_html_ = html
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content."""
-        return {
-            **super().to_dict(),
-            "by_probes": None if self.by_probes is None else self.by_probes.to_dict(),
-            "outside": list(self.outside),
-            "readings": [asdict(evidence) for evidence in self.evidence],
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Mechanism:
-        """Read what `to_dict` gave, also after a way through JSON.
-
-        Raises:
-            KeyError: something is missing.
-        """
-        evidence = tuple(map(Evidence.from_dict, values["readings"]))
-        probes = values["by_probes"]
-        by_probes = None if probes is None else Opinion(Phase.from_dict(probes), probes["probabilities"])
-        outside = tuple(values["outside"])
-        return cls(Phase.from_dict(values), values["probabilities"], evidence, by_probes, outside)
 
 
 def phase_by_mechanism(
@@ -244,7 +142,7 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
     Phase 2 says with or without commutativity where one of them is that probable among the two.
 
     >>> named(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
-    Phase(phase=2, commutative=None, reason='Phase 2 with commutativity, 40 %; Phase 3, 32 %', cause=None)
+    Phase(number=2, commutative=None, reason='Phase 2 with commutativity, 40 %; Phase 3, 32 %', cause=None)
     """
     words = in_words(probabilities)
     phases: dict[Any, float] = {}
@@ -260,16 +158,6 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
     share = commutes / (without + commutes)
     commutative = True if share >= least else False if share <= 1 - least else None
     return Phase(2, commutative, words)
-
-
-def in_words(probabilities: Mapping[str, float]) -> str:
-    """The most probable label and the next one.
-
-    >>> in_words({"Phase 3": 0.55, "Phase 1": 0.05, "Phase 2 with commutativity": 0.4})
-    'Phase 3, 55 %; Phase 2 with commutativity, 40 %'
-    """
-    first: Sequence[str] = sorted(probabilities, key=lambda label: -probabilities[label])[:2]
-    return "; ".join(f"{label}, {100 * probabilities[label]:.0f} %" for label in first)
 
 
 def shape_of(config: Any) -> dict[str, Any] | None:

@@ -5,61 +5,190 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Len
 
 from anchorlens.configuration import documented
-from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.probes.registry import PROBES
-from anchorlens.probes.result import ProbeResult
-from anchorlens.tasks.kinds import task_class
+from anchorlens.records import UNSTORED, Count, Name, Plain, Record, Share, Text
+from anchorlens.tasks.kinds import read_evaluation
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.evaluation import Evaluation, Measured
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase
-from anchorlens.tasks.two_anchor.behaviour import Behaviour
-from anchorlens.verdict.forecast import TrajectoryPoint
-from anchorlens.verdict.mechanism import Mechanism
 from anchorlens.views import html, report
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
+    from anchorlens.files.checkpoint import Checkpoint
+    from anchorlens.probes.result import ProbeResult
+else:
+    HookedTransformer = Checkpoint = Any  # which reading a verdict need not import
+
 SCHEMA_VERSION = 1
 """Of `to_dict`; it grows by one when a key changes its meaning or goes."""
-_FACTS = ("step", "model", "train", "versions")
+
+
+class _ByKind:
+    """An evaluation is read as that of its kind of task."""
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
+        from pydantic_core import core_schema
+
+        writer = core_schema.plain_serializer_function_ser_schema(lambda evaluation: evaluation.to_dict())
+        return core_schema.no_info_plain_validator_function(read_evaluation, serialization=writer)
+
+
+@documented
+@dataclass(frozen=True)
+class Evidence(Record):
+    """One reading, where it lies in each phase, and what it says."""
+
+    reading: Name
+    """`probe.field`, for example `v_similarity.centred_gap`."""
+    probe: Name
+    """The probe it comes from."""
+    meaning: Text
+    """What the number is, in a few words."""
+    value: float | None
+    """The reading, normalised so that width and depth do not show; None where the probe gives none."""
+    ranges: Mapping[Name, tuple[float, float]]
+    """Label -> where the middle 80 % of the checkpoints of that phase lie that the verdict was fit on."""
+    vote: Name | None
+    """The label whose odds it raises most; None where it raises none by more than .05 nats."""
+    weight: float
+    """By how much, in nats, >= 0."""
+    odds: Mapping[Name, float] = field(default_factory=dict)
+    """Label -> by how much it raises (above 0) or lowers its odds in the verdict by what the model decodes,
+    in nats, all other readings as they are."""
+    alone: Mapping[Name, float] = field(default_factory=dict)
+    """Question -> the log-odds of yes that it speaks for by itself, whether that counts or not, in nats."""
+    sees: Name = "unseen pairs"
+    """What it looks at: `trained pairs`, `unseen pairs` or `weights`."""
+
+
+@documented
+@dataclass(frozen=True)
+class Opinion(Record):
+    """A phase with the probability of each."""
+
+    phase: Phase
+    """The most probable phase, or why there is none."""
+    probabilities: Mapping[Name, Share] | None
+    """Label -> 0..1, sum 1; None where the readings could not be taken."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
+
+    def in_words(self) -> str:
+        """The most probable label and its runner-up: `Phase 3, 55 %; Phase 2 with commutativity, 40 %`."""
+        return in_words(self.probabilities or {})
+
+
+@documented
+@dataclass(frozen=True, repr=False)
+class Mechanism(Opinion):
+    """The phase that a model's inside speaks for, by what it decodes; `by_probes` without unseen pairs.
+
+    Answers on unseen pairs are never looked at.
+    """
+
+    evidence: Annotated[tuple[Evidence, ...], Len(0, 200)] = ()
+    """Every reading, the one that says most first; of another task what can be read of the weights, which
+    speaks for no phase."""
+    by_probes: Opinion | None = None
+    """The same without activations of unseen pairs, from trained pairs and weights; None where that was not
+    asked."""
+    outside: Annotated[tuple[Text, ...], Len(0, 100)] = ()
+    """What of the model lies outside the shapes that the verdict was fit on, in words: each makes the
+    probabilities less sure."""
+
+    _repr_html_ = html
+
+
+@documented
+@dataclass(frozen=True)
+class TrajectoryPoint(Record):
+    """One checkpoint of a run's trajectory, and what it lets expect of the run's end."""
+
+    derived: ClassVar[tuple[str, ...]] = ("expected",)
+    step: Count
+    """Optimizer steps taken."""
+    fraction: float
+    """Of the steps that the run is to take, 0..1."""
+    train: Share
+    """Accuracy on training data, 0..1."""
+    id: Share
+    """On held-out keys, 0..1."""
+    ood: Share | None
+    """On unseen pairs, 0..1; None where every pair is trained."""
+    now: Name
+    """Its phase by behaviour now, a label such as `Phase 1` or `undecided: underfit`."""
+    forecast: Mapping[Name, Share] | None
+    """Label of the final phase, or `undecided`, -> probability, from readings and the phase it has now;
+    None where there is no early verdict: at other fractions than those calibrated, or for a task unlike the
+    zoo's."""
+
+    @property
+    def expected(self) -> str | None:
+        """The most probable label; None without a forecast."""
+        return None if self.forecast is None else max(self.forecast, key=self.forecast.__getitem__)
+
+    def __repr__(self) -> str:
+        ood = "" if self.ood is None else f", OOD {self.ood:.2f}"
+        expected = "no forecast"
+        if self.forecast is not None and self.expected is not None:
+            expected = f"forecast {self.expected} ({self.forecast[self.expected]:.2f})"
+        numbers = f"train {self.train:.2f}, ID {self.id:.2f}{ood}"
+        run = f"step {self.step:,}, {self.fraction:.1%} of the run"
+        return f"TrajectoryPoint({run}: {self.now}; {numbers}; {expected})"
 
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Subject:
+class Subject(Record):
     """What was classified; in a verdict that was read back, what is known of it without the model."""
 
-    name: str
+    unstored: ClassVar[tuple[str, ...]] = ("model", "task", "checkpoint", "log")
+    name: Text
     """What it is called, for people: the file's or the model's name."""
-    model: HookedTransformer | None = None
-    """The model, for pictures; None in a verdict that was read back."""
-    task: Task | None = None
-    """What it was trained on; likewise."""
-    checkpoint: Checkpoint | None = None
-    """Where it came from a checkpoint: weights, configurations, versions; likewise."""
-    path: str | None = None
-    """File or folder, as given."""
-    sha256: str | None = None
-    """Of the weights' file."""
-    kind: str = "model"
+    kind: Name = "model"
     """Format it was read from: `anchorlens`, `released code`, ..., or `model`."""
-    log: Sequence[Mapping[str, Any]] = ()
+    path: Text | None = None
+    """File or folder, as given."""
+    sha256: Name | None = None
+    """Of the weights' file."""
+    step: Count | None = None
+    """Optimizer steps taken, as far as it is known."""
+    model_config: Plain | None = None
+    """Of a checkpoint: its architecture, as JSON data."""
+    train_config: Plain | None = None
+    """Of a checkpoint: how it was trained, as JSON data, where that is known."""
+    versions: Mapping[Name, Name] | None = None
+    """Of a checkpoint: library -> version that wrote it."""
+    model: Annotated[HookedTransformer | None, UNSTORED] = None
+    """The model, for pictures; None in a verdict that was read back."""
+    task: Annotated[Task | None, UNSTORED] = None
+    """What it was trained on; likewise."""
+    checkpoint: Annotated[Checkpoint | None, UNSTORED] = None
+    """Where it came from a checkpoint: weights, configurations, versions; likewise."""
+    log: Annotated[Sequence[Mapping[str, Any]], UNSTORED] = ()
     """Log lines of its run, where its folder is there: `step`, `loss`, accuracies."""
-    stored: Mapping[str, Any] = field(default_factory=lambda: dict.fromkeys(_FACTS), repr=False)
-    """Of a checkpoint that is not there: `step`, `model`, `train` and `versions`, as JSON data or None."""
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: Any) -> Subject:
+        """A model from a checkpoint; fields that are given go before what the checkpoint says."""
+        known = {
+            "name": repr(checkpoint),
+            "step": checkpoint.step,
+            "model_config": checkpoint.model.to_dict(),
+            "train_config": None if checkpoint.train is None else checkpoint.train.to_dict(),
+            "versions": dict(checkpoint.versions),
+        }
+        return cls(**{**known, **fields}, model=model, task=task, checkpoint=checkpoint)
 
     def __repr__(self) -> str:
         return f"Subject({self.name}, {self.kind})"
-
-    @property
-    def step(self) -> int | None:
-        """Optimizer steps taken, as far as it is known."""
-        return self.stored["step"] if self.checkpoint is None else self.checkpoint.step
 
     def model_and_task(self) -> tuple[HookedTransformer, Any]:
         """The model and what it was trained on.
@@ -74,105 +203,44 @@ class Subject:
             )
         return self.model, self.task
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: `path`, `sha256`, `kind`, and its checkpoint's `step`, `model`, `train`, `versions`."""
-        made, facts = self.checkpoint, self.stored
-        if made is not None:
-            train = None if made.train is None else made.train.to_dict()
-            values = (made.step, made.model.to_dict(), train, dict(made.versions))
-            facts = dict(zip(_FACTS, values, strict=True))
-        return {"path": self.path, "sha256": self.sha256, "kind": self.kind} | dict(facts)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Subject:
-        """Read what `to_dict` gave, also after a way through JSON."""
-        path, kind = values["path"], values.get("kind", "model")
-        stored = {name: values.get(name) for name in _FACTS}
-        name = Path(path).name if path else kind
-        return cls(name, path=path, sha256=values["sha256"], kind=kind, stored=stored)
-
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class Verdict(Record):
     """Phase 1, 2 or 3 by definition and by mechanism, with the reasons of both: data alone."""
 
-    by_behaviour: Phase
-    """The phase by definition; `undecided` where a number is within two standard errors of a threshold."""
+    derived: ClassVar[tuple[str, ...]] = ("schema_version",)
+    schema_version: ClassVar[int] = SCHEMA_VERSION
+    phase: Phase
+    """By definition, from what it answers; `undecided` where a number is within two standard errors of a
+    threshold."""
     mechanism: Mechanism
     """The phase that the inside speaks for: by what it decodes, and by the probes alone."""
-    behaviour: Any
-    """Everything that was measured on answers: the task's `Evaluation`, a Behaviour for AnchorTask."""
+    behaviour: Annotated[Evaluation, _ByKind()]
+    """Everything that was measured on answers: the `Evaluation` of its task."""
     agreement: bool | None
     """Whether both name the same phase; None where one of them names none."""
-    explanation: str
+    explanation: Text
     """In a sentence: what the agreement, or the disagreement, means."""
-    warnings: tuple[str, ...]
+    warnings: Annotated[tuple[Text, ...], Len(0, 100)]
     """What the reader should know before believing it."""
     subject: Subject = field(repr=False)
     """What was classified."""
-    trajectory: tuple[TrajectoryPoint, ...] = ()
+    trajectory: Annotated[tuple[TrajectoryPoint, ...], Len(0, 10_000)] = ()
     """Of a run's folder: every checkpoint with what it lets expect of the end."""
-
-    @property
-    def phase(self) -> int | None:
-        """1 memorises, 2 generalises in distribution, 3 composes rules, by definition; None: undecided."""
-        return self.by_behaviour.phase
-
-    @property
-    def commutative(self) -> bool | None:
-        """In Phase 2, whether with commutativity; None elsewhere or undecided."""
-        return self.by_behaviour.commutative
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content, as `anchorlens classify --json` prints it."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            **self.by_behaviour.to_dict(),
-            "agreement": self.agreement,
-            "explanation": self.explanation,
-            "warnings": list(self.warnings),
-            "behaviour": self.behaviour.to_dict(),
-            "mechanism": self.mechanism.to_dict(),
-            "checkpoint": self.subject.to_dict(),
-            "trajectory": [point.to_dict() for point in self.trajectory],
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Verdict:
-        """Read a verdict back, without the model it was about.
-
-        Args:
-            values: what `to_dict` gave, also after a way through JSON.
-
-        Returns:
-            The same phases, numbers and words; all but `report` and `subject.model_and_task` works.
-
-        Raises:
-            KeyError: something is missing that `to_dict` gives.
-        """
-        return cls(
-            by_behaviour=Phase.from_dict(values),
-            mechanism=Mechanism.from_dict(values["mechanism"]),
-            behaviour=_evaluation(values["behaviour"]),
-            agreement=values["agreement"],
-            explanation=values["explanation"],
-            warnings=tuple(values["warnings"]),
-            subject=Subject.from_dict(values["checkpoint"]),
-            trajectory=tuple(map(TrajectoryPoint.from_dict, values["trajectory"])),
-        )
 
     def report(
         self,
         path: str | os.PathLike[str],
         *,
-        probes: Sequence[Callable[..., ProbeResult] | str] = PROBES,
+        probes: Sequence[Callable[..., ProbeResult] | str] | None = None,
     ) -> None:
         """Write the report: one HTML page that needs no network.
 
         Args:
             path: of the page, .html; a file that is there is replaced.
-            probes: whose pictures it shows; `(*PROBES, my_probe)` adds one of your own.
+            probes: whose pictures it shows, all where nothing is said; `(*PROBES, my_probe)` adds one of your
+                own.
 
         Raises:
             ValueError: something else than probes, two of one name, a verdict that was read back, whose
@@ -180,20 +248,23 @@ class Verdict:
                 what is there is no ordinary file or is the checkpoint.
             OSError: the disk refuses; a file that was there before is untouched.
         """
-        report(self, path, probes=probes)
+        report(self, path, **({} if probes is None else {"probes": probes}))
 
     def __repr__(self) -> str:
         agreement = {True: "agrees", False: "disagrees", None: "is no comparison"}[self.agreement]
         return (
-            f"Verdict({self.subject.name}: {self.by_behaviour.label}; "
+            f"Verdict({self.subject.name}: {self.phase.label}; "
             f"mechanism {agreement}: {self.mechanism.phase.label})"
         )
 
     _repr_html_ = html
 
 
-def _evaluation(values: Mapping[str, Any]) -> Evaluation:
-    """An evaluation from JSON data; that of the two-anchor task has a form of its own."""
-    if "measures" not in values:
-        return Behaviour.from_dict(values)
-    return Measured.from_dict(values, task_class(values["kind"]).metrics)
+def in_words(probabilities: Mapping[str, float]) -> str:
+    """The most probable label and the next one.
+
+    >>> in_words({"Phase 3": 0.55, "Phase 1": 0.05, "Phase 2 with commutativity": 0.4})
+    'Phase 3, 55 %; Phase 2 with commutativity, 40 %'
+    """
+    first: Sequence[str] = sorted(probabilities, key=lambda label: -probabilities[label])[:2]
+    return "; ".join(f"{label}, {100 * probabilities[label]:.0f} %" for label in first)

@@ -33,11 +33,11 @@ def measured(cell: Cell) -> list[dict[str, Any]]:
     """
     torch.set_num_threads(1)
     assert cell.path is not None and cell.verdict is not None
-    behaviour = cell.verdict["behaviour"]
-    end = {"label": behaviour["phase"]["label"], "clear_label": cell.verdict["label"]}
+    behaviour = cell.verdict.behaviour
+    end = {"label": behaviour.phase.label, "clear_label": cell.verdict.phase.label}
     for name in ("train", "id", "ood", "commutativity"):
-        found = behaviour[name] or {"value": None, "standard_error": None}
-        end |= {name: found["value"], f"{name}_error": found["standard_error"]}
+        measure = behaviour.measure(name)
+        end |= {name: measure and measure.value, f"{name}_error": measure and measure.standard_error}
     total = cell.run.train.total_steps
     rows = []
     for moment in MOMENTS:

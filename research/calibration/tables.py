@@ -76,7 +76,7 @@ def confusion_table(said: Sequence[Said]) -> Table:
     found = _table("behaviour / mechanism", *columns)
     for label in LABELS:
         names = [named(one.probabilities, one.least) for one in held_out if one.behaviour == label]
-        counted = [UNDECIDED if phase.phase is None else phase.label for phase in names]
+        counted = [UNDECIDED if phase.number is None else phase.label for phase in names]
         found.add_row(label, *(str(counted.count(column)) for column in columns))
     return found
 

@@ -92,16 +92,16 @@ def measure_phases(cells: Sequence[Cell]) -> dict[str, Any]:
     """
     labels = [cell.numbers["label"] for cell in cells]
     return {
-        "order": along(cells, "gamma", lambda cell: cell.phase),
-        "order_along_weight_decay": along(cells, "weight_decay", lambda cell: cell.phase),
+        "order": along(cells, "gamma", lambda cell: cell.numbers["phase"]),
+        "order_along_weight_decay": along(cells, "weight_decay", lambda cell: cell.numbers["phase"]),
         "rows": [
             {
                 "seed": seed,
                 "weight_decay": decay,
                 "gammas": [cell.fields["gamma"] for cell in row],
-                "phases": [cell.phase for cell in row],
-                "share": order([cell.phase for cell in row]).not_falling,
-                "has_all_three": {1, 2, 3} <= {cell.phase for cell in row},
+                "phases": [cell.numbers["phase"] for cell in row],
+                "share": order([cell.numbers["phase"] for cell in row]).not_falling,
+                "has_all_three": {1, 2, 3} <= {cell.numbers["phase"] for cell in row},
             }
             for (seed, decay), row in rows(cells).items()
         ],

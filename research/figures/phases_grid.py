@@ -18,7 +18,7 @@ from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.probes import Comparison, compare
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid
-from anchorlens.verdict import LABELS
+from anchorlens.tasks.shared.phases import LABELS
 from common import runs, trained
 from ordering import order, share_above_by_seed, together
 

@@ -63,13 +63,13 @@ def answers(cell: Cell) -> dict[str, Any]:
     that follows; a run that was measured before these were kept has an empty list and None.
     """
     names = {"inferential": "ood", "symmetric": "symmetric", "train": "train", "id": "id"}
-    behaviour = {} if cell.verdict is None else cell.verdict["behaviour"]
+    positions = getattr(cell.verdict.behaviour, "positions", ()) if cell.verdict else ()
     return {
         **{name: cell.numbers[number] for name, number in names.items()},
         "solution": cell.numbers["solution"],
         "by_position": [
-            {"position": one["position"], **{name: one[number] for name, number in names.items()}}
-            for one in behaviour.get("positions", [])
+            {"position": answers["position"], **{name: answers[number] for name, number in names.items()}}
+            for answers in (position.to_dict() for position in positions)
         ],
     }
 

@@ -5,6 +5,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+import known_cells
 import numpy as np
 import pytest
 from sweeping import TINY, tiny
@@ -23,6 +24,8 @@ import solutions
 from anchorlens import preset
 from anchorlens.runs.schedule import trajectory_steps
 from anchorlens.sweep import Cell, open_sweep
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.two_anchor.by_position import PositionAnswers
 from complexity import Time
 
 
@@ -142,19 +145,12 @@ def _points(trace):
     return [(x, y) for x, y in zip(trace.x, trace.y, strict=True) if x is not None]
 
 
-def hand_cell(gamma, seed, inferential, symmetric, train=1.0, depth=2, positions=(), solution=None):
+def hand_cell(gamma, seed, inferential, symmetric, train=1.0, depth=2, positions=()):
     """A cell with answers given."""
     values = {"train": train, "id": train, "ood": inferential, "symmetric": symmetric}
-    verdict = {
-        "behaviour": {
-            **{name: {"value": value, "standard_error": 0.0} for name, value in values.items()},
-            **({"positions": positions, "solution": solution} if positions else {}),
-        },
-        "mechanism": dict.fromkeys(("phase", "commutative", "label", "probabilities")) | {"readings": []},
-        **dict.fromkeys(("phase", "commutative", "label", "agreement")),
-    }
     run = preset("quick", regime="conflict", gamma=gamma, n_layers=depth, seed=seed)
-    return Cell(run, "finished", Path("nowhere"), {"verdict": verdict})
+    verdict = known_cells.of_measures(values, known_cells.mechanism("underfit"), positions=positions)
+    return known_cells.done(run, verdict)
 
 
 class TestWhichSolutionPrevails:
@@ -185,16 +181,16 @@ class TestWhichSolutionPrevails:
 
         def at(position, inferential, symmetric):
             values = {"train": 1.0, "id": 1.0, "ood": inferential, "symmetric": symmetric}
-            shares = {name: {"value": value, "standard_error": 0.01} for name, value in values.items()}
-            return {"position": position, **shares}
+            shares = {name: Accuracy(value, 0.01, 100) for name, value in values.items()}
+            return PositionAnswers(position, **shares)
 
         places = [at(0, 0.0, 1.0), at(1, 0.0, 1.0), at(2, 0.0, 1.0), at(3, 1.0, 0.0)]
-        mixed = hand_cell(0.8, 1, 0.25, 0.75, positions=places, solution="mixed by position")
+        mixed = hand_cell(0.8, 1, 0.25, 0.75, positions=places)
         numbers = c2_gamma_depth.measure([*self.CELLS[:5], mixed])
         assert numbers["solutions"] == {"None": 4, "mixed by position": 1}
         found = numbers["runs"][-1]
         assert found["solution"] == "mixed by position" and len(found["by_position"]) == 4
-        assert found["by_position"][3]["inferential"] == {"value": 1.0, "standard_error": 0.01}
+        assert found["by_position"][3]["inferential"]["value"] == 1.0
         assert numbers["runs"][0]["by_position"] == [] and numbers["runs"][0]["solution"] is None
         assert c2_gamma_depth.draw(numbers).data[0].text[0][-1] == "0.57<br>1 mixed"  # mean of .9 and .25
         (heatmap,) = c2_gamma_depth.draw_by_position(numbers).data

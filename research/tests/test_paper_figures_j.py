@@ -48,24 +48,12 @@ FOUR = {"gamma": (0.3, 0.8), "weight_decay": (0.01, 1)}
 def cell(gamma, decay=0.01, seed=0, phase=None, label=None, accuracies=(1.0, 1.0, 1.0), rank=None):
     """A cell as if it were trained, with these numbers."""
     run = preset("quick", gamma=gamma, weight_decay=decay, seed=seed)
-    names = ("train", "id", "ood")
-    verdict = {
-        "behaviour": {n: {"value": v, "standard_error": 0.0} for n, v in zip(names, accuracies, strict=True)},
-        "phase": phase,
-        "commutative": None,
-        "reason": "",
-        "cause": None,
-        "label": label or f"Phase {phase}",
-        "mechanism": {
-            "phase": None,
-            "commutative": None,
-            "label": "undecided",
-            "probabilities": None,
-            "readings": [],
-        },
-        "agreement": None,
-    }
-    return Cell(run, "finished", Path(), {"verdict": verdict, "probes": {"stable_rank.w_q": rank}})
+    numbers = dict(zip(("train", "id", "ood"), accuracies, strict=True))
+    numbers |= {"phase": phase, "commutative": None, "label": label or f"Phase {phase}"}
+    numbers |= {"mechanism_phase": None, "mechanism_label": "undecided", "stable_rank.w_q": rank}
+    known = Cell(run, "finished", Path())
+    vars(known)["numbers"] = numbers  # a cached property
+    return known
 
 
 class TestPhases:

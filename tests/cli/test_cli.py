@@ -144,7 +144,7 @@ class TestEvaluate:
         content = json.loads(run("evaluate", trained[1] / "ckpt.pt", "--json").stdout)
         metrics = load_checkpoint(trained[1] / "ckpt.pt").metrics
         for name in ("train", "id", "ood", "commutativity"):
-            assert content["behaviour"][name]["value"] == metrics[name]
+            assert content["behaviour"]["measures"][name]["value"] == metrics[name]
 
     @pytest.mark.parametrize(
         ("content", "cause"), [(b"", "it is empty"), (b"PK\x03\x04 no zip at all", "truncated or damaged")]

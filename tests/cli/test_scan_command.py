@@ -42,9 +42,9 @@ def test_classify_has_no_mechanism_and_a_report_with_answers(run, tmp_path):
     page = tmp_path / "report.html"
     done = call("classify", run / "ckpt.pt", "--report", page, "--json")
     verdict = json.loads(done.stdout)
-    assert verdict["label"] == "undecided: underfit"
-    assert "the two-anchor task's own, and this one is scan" in verdict["mechanism"]["reason"]
-    weights = {one["reading"]: one for one in verdict["mechanism"]["readings"]}
+    assert verdict["phase"]["label"] == "undecided: underfit"
+    assert "the two-anchor task's own, and this one is scan" in verdict["mechanism"]["phase"]["reason"]
+    weights = {one["reading"]: one for one in verdict["mechanism"]["evidence"]}
     assert set(weights) == {
         "q_condensation.mean_abs_cosine",
         "stable_rank.w_q_normalized",

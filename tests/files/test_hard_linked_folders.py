@@ -96,7 +96,7 @@ def test_what_nobody_asked_for_is_dropped(tmp_path):
     hard_linked(tmp_path, content(10_000, junk), 1)
     (cell,) = open_sweep(tmp_path)
     assert "junk" not in cell.content and cell.content["step"] == 1000 == cell.numbers["step"]
-    assert cell.verdict["behaviour"]["pairs"] and cell.outcome.label == "Phase 3"
+    assert cell.verdict.behaviour.pairs and cell.phase.label == "Phase 3"
 
 
 def test_too_large_a_cell_says_so(tmp_path):

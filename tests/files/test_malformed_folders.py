@@ -190,14 +190,16 @@ CHANGES = {
     "probes": lambda c: c["probes"].update({"stable_rank.w_q": "3"}),
     "verdict": lambda c: c.pop("verdict"),
     "verdict.label": lambda c: c["verdict"].pop("label"),
-    "verdict.phase": lambda c: c["verdict"].update(phase=4),
-    "verdict.behaviour.train": lambda c: c["verdict"]["behaviour"].pop("train"),
-    "verdict.behaviour.id.value": lambda c: c["verdict"]["behaviour"]["id"].update(value=7),
+    "verdict.phase.number": lambda c: c["verdict"]["phase"].update(number=4),
+    "verdict.behaviour.train_fresh": lambda c: c["verdict"]["behaviour"].pop("train_fresh"),
+    "verdict.behaviour.measures.id.value": lambda c: c["verdict"]["behaviour"]["measures"]["id"].update(
+        value="7"
+    ),
     "verdict.behaviour.pairs": lambda c: c["verdict"]["behaviour"].update(pairs={}),
-    "verdict.mechanism.readings": lambda c: c["verdict"]["mechanism"].update(readings=[{}]),
+    "verdict.mechanism.evidence": lambda c: c["verdict"]["mechanism"].update(evidence=[{}]),
     "verdict.mechanism.by_probes": lambda c: c["verdict"]["mechanism"].update(by_probes=[1]),
     "verdict.mechanism.probabilities": lambda c: c["verdict"]["mechanism"].update(probabilities=[1]),
-    "verdict.checkpoint.versions": lambda c: c["verdict"]["checkpoint"].update(versions={"torch": 2}),
+    "verdict.subject.versions": lambda c: c["verdict"]["subject"].update(versions={"torch": 2}),
 }
 
 
@@ -310,7 +312,7 @@ def test_steering_texts_stay_texts(copied):
     def change(content):
         content["error"] = STEERING
         content["verdict"] |= {"label": STEERING, "reason": STEERING, "warnings": [STEERING]}
-        content["verdict"]["mechanism"] |= {"label": STEERING}
+        content["verdict"]["mechanism"]["phase"] |= {"reason": STEERING}
         content["status"] = "diverged"
 
     changed(copied.cells[0], change)

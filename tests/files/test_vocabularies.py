@@ -233,4 +233,4 @@ def test_classify_and_evaluate_on_the_command_line(ours, tmp_path):
 def test_classify_takes_the_file(ours, tmp_path):
     path, config = written(tmp_path, renumbered(ours.weights, shuffled()), shuffled())
     verdict = classify(path, config=config)
-    assert verdict.phase is None and verdict.behaviour.measures["ood"].value == 0
+    assert verdict.phase.number is None and verdict.behaviour.measures["ood"].value == 0

@@ -4,17 +4,19 @@ import base64
 import gzip
 import json
 import re
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from browser import Browser, needs_chromium
-from known_cells import cell, mechanism, square, sweep_of
+from known_cells import cell, done, mechanism, square, sweep_of, verdict
 from known_verdicts import HOSTILE, LOG
 
 from anchorlens.runs.presets import preset
 from anchorlens.show import write_diagram, write_report
 from anchorlens.show.diagram.page import diagram_html
 from anchorlens.sweep import open_sweep, sweep
+from anchorlens.tasks.shared.phases import Phase
 
 TINY = {
     "n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16, "steps": 6, "eval_every": 3,
@@ -25,12 +27,14 @@ TINY = {
 def hostile_cells():
     """A slice of three layers, where every text that can be is markup."""
     failed = cell("failed", gamma=0.3, n_layers=3, error=HOSTILE, details=f"Traceback\n{HOSTILE}\ud800")
-    broken = cell(
-        "3", gamma=0.7, n_layers=3, path=f"cells/{HOSTILE}", verdict_options={"explanation": HOSTILE}
+    phase = Phase(3, None, HOSTILE)
+    said = verdict("3", explanation=HOSTILE)
+    said = replace(
+        said,
+        mechanism=replace(mechanism("3", reading=HOSTILE), phase=phase),
+        subject=replace(said.subject, versions={HOSTILE: HOSTILE}),
     )
-    broken.content["verdict"]["mechanism"] = {**mechanism("3", reading=HOSTILE), "label": HOSTILE}
-    broken.content["verdict"]["checkpoint"]["versions"] = {HOSTILE: HOSTILE}
-    return [failed, broken]
+    return [failed, done(preset("quick", gamma=0.7, n_layers=3), said, path=f"cells/{HOSTILE}")]
 
 
 @pytest.fixture(scope="module")
@@ -155,12 +159,14 @@ class TestContent:
             for decay in (0, 0.01, 0.1, 1)
             for seed in (0, 1, 2)
         ]
-        many = [cell("3", gamma=g, weight_decay=d, seed=s, path=tmp_path) for g, d, s in grid]
-        for one in many:  # as many readings as a real verdict has
-            inside = one.content["verdict"]["mechanism"]
-            inside["readings"] = [
-                {**inside["readings"][0], "value": one.fields["gamma"] + i} for i in range(16)
-            ]
+        many = []  # with as many readings as a real one has
+        for gamma, decay, seed in grid:
+            said = verdict("3")
+            (reading,) = said.mechanism.evidence
+            evidence = tuple(replace(reading, value=gamma + i) for i in range(16))
+            said = replace(said, mechanism=replace(said.mechanism, evidence=evidence))
+            run = preset("quick", gamma=gamma, weight_decay=decay, seed=seed)
+            many.append(done(run, said, path=tmp_path))
         assert len(diagram_html(sweep_of(many))) < 7e6
 
     def test_what_cannot_be_written_is_refused(self, tmp_path):

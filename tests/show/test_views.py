@@ -41,7 +41,7 @@ from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.text.task import TextTask
-from anchorlens.tasks.two_anchor.behaviour import Behaviour, PairAccuracy
+from anchorlens.tasks.two_anchor.behaviour import AnchorEvaluation, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
 
 MOST_BYTES = 20_000
@@ -86,7 +86,7 @@ def behaviour(train=1.0, held_out=0.98, ood=0.1, commutativity=0.9, *, pairs=Non
         pairs = [
             PairAccuracy(p, "ood" if p in TASK.ood_pairs else "id", Accuracy(0.5, 0.0, 9)) for p in TASK.pairs
         ]
-    return Behaviour(
+    return AnchorEvaluation(
         train=accuracy(train),
         train_source="training set",
         train_fresh=accuracy(train),

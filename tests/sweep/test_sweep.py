@@ -15,7 +15,6 @@ from anchorlens.sweep.folder import SweepFolder
 from anchorlens.sweep.work import work
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.run import train
-from anchorlens.verdict.mechanism import Mechanism
 
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
 
@@ -38,9 +37,9 @@ class TestACell:
         cell = done.cells[0]
         verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
         assert cell.numbers["ood"] == verdict.behaviour.ood.value
-        assert cell.numbers["label"] == verdict.by_behaviour.label
+        assert cell.numbers["label"] == verdict.phase.label
         assert cell.numbers["solution"] == verdict.behaviour.solution
-        assert cell.verdict["behaviour"] == json.loads(json.dumps(verdict.behaviour.to_dict()))
+        assert cell.verdict.behaviour.to_dict() == json.loads(json.dumps(verdict.behaviour.to_dict()))
 
     def test_that_has_fit_its_data_has_every_reading(self, tmp_path):
         (run,) = tiny({"seed": [0]}, steps=100, n_samples=64, lr=1e-2, warmup_steps=5, gamma=0.5)
@@ -59,8 +58,8 @@ class TestACell:
         verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
         assert cell.numbers["train"] < 0.9
         assert [name for name in cell.numbers if name.startswith(("reading", "probability"))] == []
-        assert Mechanism.from_dict(cell.verdict["mechanism"]).phase == verdict.mechanism.phase
-        assert cell.verdict["explanation"] == verdict.explanation
+        assert cell.verdict.mechanism.phase == verdict.mechanism.phase
+        assert cell.verdict.explanation == verdict.explanation
         assert cell.numbers["stable_rank.w_q"] > 1 and "ood" in cell.numbers
         assert "train longer" in cell._repr_html_()
 

@@ -22,7 +22,7 @@ from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
-from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.training.plan import count_cost, plan
 
@@ -79,7 +79,7 @@ class CopyTask(TaskConfig):
         right = [asker.right(batch) for batch in (trained, held_out)]
         train, id = (Accuracy.of_some(one, of=len(one)) for one in right)
         measures = {"train": train, "id": id, "ood": None, "copied": train}
-        return Measured(self.kind, self.metrics, measures, asker.finite, {"seed": seed, "task": "copy"})
+        return Evaluation(self.kind, self.metrics, measures, asker.finite, {"seed": seed, "task": "copy"})
 
     def describe(self):
         return f"Say one of {self.n_words} tokens twice.\nHeld out: the last."

@@ -12,9 +12,8 @@ from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
 from anchorlens.tasks.addition import AdditionTask
-from anchorlens.tasks.kinds import read_task
+from anchorlens.tasks.kinds import read_evaluation, read_task
 from anchorlens.tasks.shared.batch import IGNORE
-from anchorlens.tasks.shared.evaluation import Measured
 
 MODES = ("number", "digits", "reversed")
 
@@ -186,7 +185,7 @@ class TestEvaluation:
         task = AdditionTask(mode="digits")
         data = task.sequences(task.sums("train")[:9]) if told else None
         found = task.evaluate(Answerer(task, lambda a, b: a < 70), training_set=data)
-        again = Measured.from_dict(json.loads(json.dumps(found.to_dict())), task.metrics)
+        again = read_evaluation(json.loads(json.dumps(found.to_dict())))
         assert again.to_dict() == found.to_dict() and again.phase == found.phase
         assert again.train_is_known == told
 

@@ -9,7 +9,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.phases import phase_by_definition
-from anchorlens.tasks.two_anchor.behaviour import Behaviour, evaluate, quick_accuracies
+from anchorlens.tasks.two_anchor.behaviour import AnchorEvaluation, evaluate, quick_accuracies
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KEYS = range(20, 100)
@@ -350,5 +350,5 @@ def test_bad_input_says_what_is_wrong(model, options, message):
 
 def test_repr_is_one_line_with_the_phase():
     result = evaluate(oracle(rules), AnchorTask(), n_noise=2)
-    assert isinstance(result, Behaviour)
-    assert repr(result) == "Behaviour(Phase 3; train 1.000, ID 1.000, OOD 1.000)"
+    assert isinstance(result, AnchorEvaluation)
+    assert repr(result) == "AnchorEvaluation(Phase 3; train 1.000, ID 1.000, OOD 1.000)"

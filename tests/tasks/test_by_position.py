@@ -10,7 +10,7 @@ from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor import by_position
-from anchorlens.tasks.two_anchor.behaviour import Behaviour, evaluate
+from anchorlens.tasks.two_anchor.behaviour import evaluate
 from anchorlens.tasks.two_anchor.by_position import PositionAnswers, solution_of
 
 SHIFTS = torch.tensor([0, 5, 1, -2, -8])

@@ -24,8 +24,7 @@ from anchorlens.runs.identity import identity
 from anchorlens.tasks.cogs import files
 from anchorlens.tasks.cogs.files import FILES, Content, published_files
 from anchorlens.tasks.cogs.task import MEAN_LENGTH, N_TEST, STRUCTURAL, UNKNOWN
-from anchorlens.tasks.kinds import read_task
-from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.kinds import read_evaluation, read_task
 from anchorlens.tasks.shared.words import EOS, SEP
 
 PUBLISHED = Path(__file__).parents[3] / "shared/data/cogs"
@@ -169,7 +168,7 @@ class TestStandIn:
         assert bars.y == {"prim to subj common": 0.0, "cp recursion": 1.0, "pp recursion": 1.0}
         figure = drawn_sketch(bars)
         assert list(figure.data[0].x) == [0.0, 1.0, 1.0] and figure.layout.yaxis.autorange == "reversed"
-        back = Measured.from_dict(json.loads(json.dumps(found.to_dict())), task.metrics)
+        back = read_evaluation(json.loads(json.dumps(found.to_dict())))
         assert back.to_dict() == found.to_dict()
 
     def test_packed_files_are_read_too(self, small):

@@ -259,7 +259,7 @@ class TestEveryWay:
         assert loaded.task.ready(model) is model
         assert read_task(loaded.task.to_dict()) == loaded.task
         verdict = classify(tmp_path / "run" / "ckpt.pt")
-        assert verdict.by_behaviour.label == "undecided: not defined"
+        assert verdict.phase.label == "undecided: not defined"
         assert verdict.mechanism.phase.cause == "outside the calibration"
         write_report([verdict], tmp_path / "page.html")
         page = (tmp_path / "page.html").read_text()

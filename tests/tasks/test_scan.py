@@ -12,11 +12,10 @@ import torch
 
 from anchorlens.configuration import field_types
 from anchorlens.randomness import generator
-from anchorlens.tasks.kinds import read_task
+from anchorlens.tasks.kinds import read_evaluation, read_task
 from anchorlens.tasks.scan import ACTIONS, COMMAND_WORDS, ScanTask, all_commands
 from anchorlens.tasks.shared import word_task
 from anchorlens.tasks.shared.batch import IGNORE
-from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.sketch import Lines, Transcript
 from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, Examples, Vocabulary
 
@@ -210,7 +209,7 @@ class TestEvaluate:
 
     def test_it_comes_back_from_json(self):
         found = TASK.evaluate(knows(TASK, "train"), max_train=50)
-        back = Measured.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False)), TASK.metrics)
+        back = read_evaluation(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
         assert back.to_dict() == found.to_dict() and back.sketches[1] == found.sketches[1]
 
     def test_quickly_it_asks_a_sample(self):

@@ -30,8 +30,7 @@ from anchorlens.figures.training_curve import training_curve
 from anchorlens.files import container
 from anchorlens.randomness import generator
 from anchorlens.runs.identity import identity
-from anchorlens.tasks.kinds import read_stored_task, read_task
-from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.kinds import read_evaluation, read_stored_task, read_task
 from anchorlens.tasks.text import corpus, documents
 from anchorlens.tasks.text.corpus import END, Corpus, held_out
 
@@ -375,7 +374,7 @@ class TestEvaluation:
     def test_what_is_not_measured_is_none_and_it_comes_back_from_json(self, task):
         found = task.evaluate(build_model(small(task).model))
         assert found.measure("ood") is None
-        again = Measured.from_dict(json.loads(json.dumps(found.to_dict())), task.metrics)
+        again = read_evaluation(json.loads(json.dumps(found.to_dict())))
         assert again.to_dict() == found.to_dict()
 
     def test_every_sequence_asked_leaves_no_error(self, task):

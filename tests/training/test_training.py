@@ -74,7 +74,7 @@ class TestLearning:
         recipe = config(n_samples=64, batch_size=64, steps=150, lr=3e-3, eval_every=150)
         result = train(model=model, config=recipe)
         assert result.behaviour.train.value == 1.0
-        assert result.behaviour.phase.phase == 1
+        assert result.behaviour.phase.number == 1
         assert result.log[-1]["loss"] < 0.1 < 4.0 < result.log[0]["loss"]
 
     def test_the_model_is_a_hooked_transformer_made_once(self):

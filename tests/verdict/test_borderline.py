@@ -20,7 +20,7 @@ def behaviour(measured, train=1.0, id=1.0, ood=0.0, commutativity=0.2, error=0.0
     """A behaviour with these accuracies, all with the same standard error."""
     numbers = {"train": train, "id": id, "ood": ood, "commutativity": commutativity}
     accuracies = {n: None if v is None else Accuracy(v, error, 1000) for n, v in numbers.items()}
-    return replace(measured, **accuracies, finite=True)
+    return replace(measured, measures=accuracies, finite=True)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def behaviour(measured, train=1.0, id=1.0, ood=0.0, commutativity=0.2, error=0.0
 def test_a_clear_case_is_the_definition(measured, numbers, phase):
     given = behaviour(measured, **numbers)
     assert given.phase_if_clear() == given.phase
-    assert given.phase.phase == phase and given.phase.cause is None
+    assert given.phase.number == phase and given.phase.cause is None
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_clear_case_is_the_definition(measured, numbers, phase):
 def test_within_two_standard_errors_of_a_threshold_is_borderline(measured, numbers, named):
     given = behaviour(measured, **numbers)
     phase = given.phase_if_clear()
-    assert phase.phase is None and phase.label == "undecided: borderline"
+    assert phase.number is None and phase.label == "undecided: borderline"
     assert phase.cause == "borderline" != given.phase.cause
     assert named in phase.reason
     assert f"by definition {given.phase.label}" in phase.reason
@@ -60,10 +60,10 @@ def test_within_two_standard_errors_of_a_threshold_is_borderline(measured, numbe
 
 def test_commutativity_alone_leaves_phase_2(measured):
     phase = behaviour(measured, commutativity=0.69).phase_if_clear()
-    assert (phase.phase, phase.commutative, phase.label) == (2, None, "Phase 2")
+    assert (phase.number, phase.commutative, phase.label) == (2, None, "Phase 2")
     assert "commutativity 0.690 ± 0.010 is within 2 standard errors of 0.70" in phase.reason
     # in Phase 3 it decides nothing
-    assert behaviour(measured, ood=0.9, commutativity=0.69).phase_if_clear().phase == 3
+    assert behaviour(measured, ood=0.9, commutativity=0.69).phase_if_clear().number == 3
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_underfit_is_not_borderline_for_what_underfit_models_answer(measured):
 
 
 def test_without_standard_error_only_the_threshold_itself_is_borderline(measured):
-    assert behaviour(measured, ood=0.499, error=0.0).phase_if_clear().phase == 2
+    assert behaviour(measured, ood=0.499, error=0.0).phase_if_clear().number == 2
     assert behaviour(measured, ood=0.5, error=0.0).phase_if_clear().label == "undecided: borderline"
 
 

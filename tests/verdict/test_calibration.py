@@ -111,8 +111,8 @@ class TestNamed:
     )
     def test_the_most_probable_phase_if_it_is_probable_enough(self, probabilities, least, expected):
         phase = named(dict(zip(LABELS, probabilities, strict=True)), least)
-        assert (phase.phase, phase.commutative) == expected
-        if phase.phase is None:
+        assert (phase.number, phase.commutative) == expected
+        if phase.number is None:
             assert phase.label == "undecided: torn" and "no phase has a probability of 50%" in phase.reason
 
     def test_in_words(self):

@@ -19,8 +19,8 @@ from anchorlens import (
     save_checkpoint,
     train,
 )
-from anchorlens.tasks.shared.phases import Phase
-from anchorlens.verdict import LABELS, Mechanism
+from anchorlens.tasks.shared.phases import LABELS, Phase
+from anchorlens.verdict import Mechanism
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.explanation import explain
 from anchorlens.verdict.mechanism import phase_by_mechanism
@@ -44,13 +44,9 @@ def shipped():
 class TestShipped:
     def test_both_verdicts_name_its_phase(self, shipped, name):
         verdict = shipped[name]
-        assert verdict.by_behaviour.label == LABEL[name]
+        assert verdict.phase.label == LABEL[name]
         assert verdict.mechanism.phase.label == LABEL[name]
         assert verdict.agreement is True and "looks like" in verdict.explanation
-        assert (verdict.phase, verdict.commutative) == (
-            verdict.by_behaviour.phase,
-            verdict.by_behaviour.commutative,
-        )
 
     def test_the_mechanism_gives_probabilities_and_evidence(self, shipped, name):
         mechanism = shipped[name].mechanism
@@ -70,10 +66,10 @@ class TestShipped:
 
     def test_to_dict_is_json(self, shipped, name):
         content = json.loads(json.dumps(shipped[name].to_dict(), allow_nan=False))
-        assert content["phase"] == shipped[name].phase
+        assert content["phase"]["number"] == shipped[name].phase.number
         assert set(content["mechanism"]["probabilities"]) == set(LABELS)
-        assert len(content["checkpoint"]["sha256"]) == 64
-        assert content["checkpoint"]["step"] == shipped[name].subject.checkpoint.step
+        assert len(content["subject"]["sha256"]) == 64
+        assert content["subject"]["step"] == shipped[name].subject.checkpoint.step
 
 
 @pytest.mark.skipif(not RELEASED.exists(), reason=f"no released-code checkpoints at {RELEASED}")
@@ -83,10 +79,10 @@ def test_the_four_folders_of_the_released_code(folder):
     verdict = classify(RELEASED / folder)
     assert verdict.phase == truth
     if truth is None:
-        assert verdict.by_behaviour.label == "undecided: training data unknown"
-        assert verdict.mechanism.phase.phase == 1 and "train longer" not in verdict.explanation
+        assert verdict.phase.label == "undecided: training data unknown"
+        assert verdict.mechanism.phase.number == 1 and "train longer" not in verdict.explanation
     else:
-        assert verdict.mechanism.phase.phase == truth
+        assert verdict.mechanism.phase.number == truth
 
 
 class TestWhatItIsGiven:
@@ -98,7 +94,7 @@ class TestWhatItIsGiven:
         by_model = classify(model, checkpoint.task)
         for other in (by_checkpoint, by_model):
             assert other.mechanism.evidence == by_file.mechanism.evidence
-            assert other.by_behaviour.label == "Phase 3"
+            assert other.phase.label == "Phase 3"
         assert by_file.subject.sha256 is not None and by_model.subject.checkpoint is None
         assert by_file.warnings == () and by_model.behaviour.train_source == "fresh noise"
 
@@ -141,7 +137,7 @@ class TestUndecided:
         with torch.no_grad():
             model.blocks[0].mlp.W_in[0, 0] = torch.nan
         verdict = classify(model)
-        assert verdict.phase is None and verdict.by_behaviour.label == "undecided: not finite"
+        assert verdict.phase.number is None and verdict.phase.label == "undecided: not finite"
         assert verdict.mechanism.phase.label == "undecided: not finite"
         assert verdict.mechanism.probabilities is None and verdict.agreement is None
         json.dumps(verdict.to_dict(), allow_nan=False)
@@ -150,7 +146,7 @@ class TestUndecided:
         memorised_others = next(path for path in checkpoints.shipped() if path.stem == "phase1")
         data = AnchorTask().sample(64, seed=99)
         verdict = classify(load_checkpoint(memorised_others).build_model(), training_set=data)
-        assert verdict.by_behaviour.label == verdict.mechanism.phase.label == "undecided: underfit"
+        assert verdict.phase.label == verdict.mechanism.phase.label == "undecided: underfit"
         assert verdict.explanation.count("train longer") == 2 and verdict.warnings == ()
         assert len(verdict.mechanism.evidence) > 0
         model = verdict.subject.model

@@ -49,11 +49,11 @@ def test_json_is_one_object_for_each_with_the_promised_keys(untrained):
     first, second = (json.loads(line) for line in done.stdout.splitlines())
     keys = {"phase", "commutative", "behaviour", "mechanism", "agreement", "warnings", "checkpoint"}
     assert keys | {"schema_version"} <= set(first)
-    assert (first["phase"], first["commutative"], first["agreement"]) == (2, True, True)
-    assert {"probabilities", "readings"} <= set(first["mechanism"])
-    assert {"path", "sha256", "step"} <= set(first["checkpoint"])
-    assert first["checkpoint"]["path"] == SHIPPED["phase2-commutative"]
-    assert second["phase"] is None and second["agreement"] is None
+    assert (first["phase"]["number"], first["phase"]["commutative"], first["agreement"]) == (2, True, True)
+    assert {"probabilities", "evidence"} <= set(first["mechanism"])
+    assert {"path", "sha256", "step"} <= set(first["subject"])
+    assert first["subject"]["path"] == SHIPPED["phase2-commutative"]
+    assert second["phase"]["number"] is None and second["agreement"] is None
 
 
 def test_one_unreadable_file_does_not_stop_the_others(broken, untrained, tmp_path):
@@ -63,7 +63,7 @@ def test_one_unreadable_file_does_not_stop_the_others(broken, untrained, tmp_pat
     assert ["error" in row for row in rows] == [True, False, True]
     assert (
         rows[1]["label"] == "undecided: training data unknown"
-        and rows[1]["mechanism"]["cause"] == "at chance"
+        and rows[1]["mechanism"]["phase"]["cause"] == "at chance"
     )
     assert "broken.pt" in rows[0]["error"] and "missing.pt" in rows[2]["error"]
     assert len(done.stderr.strip().splitlines()) == 2
@@ -93,7 +93,7 @@ def test_a_bare_state_dict_needs_config(tmp_path):
     refused = call(str(tmp_path / "theirs.pt"))
     assert refused.exit_code == 3 and "--config" in refused.stderr
     done = call(str(tmp_path / "theirs.pt"), "--config", str(tmp_path / "theirs.toml"), "--json")
-    assert json.loads(done.stdout)["phase"] == 3
+    assert json.loads(done.stdout)["phase"]["number"] == 3
 
 
 def test_an_unusable_device_is_one_line():

@@ -118,13 +118,13 @@ def given():
 class TestVerdicts:
     def test_trained_on_unseen_pairs_is_no_phase_whatever_it_answers(self, given):
         verdict = classify(PHASE3.build_model(), TASK, training_set=given)
-        assert verdict.phase is None and verdict.by_behaviour.cause == CAUSE
-        assert verdict.mechanism.phase == verdict.by_behaviour and verdict.mechanism.probabilities is None
+        assert verdict.phase.number is None and verdict.phase.cause == CAUSE
+        assert verdict.mechanism.phase == verdict.phase and verdict.mechanism.probabilities is None
         assert verdict.mechanism.evidence == () and verdict.agreement is None
         words = "of 800 training sequences 100 ask unseen pairs"
-        assert words in verdict.by_behaviour.reason and verdict.explanation.count(words) == 1
+        assert words in verdict.phase.reason and verdict.explanation.count(words) == 1
         again = type(verdict).from_dict(json.loads(json.dumps(verdict.to_dict())))
-        assert again.behaviour.overlap == verdict.behaviour.overlap and again.by_behaviour.cause == CAUSE
+        assert again.behaviour.overlap == verdict.behaviour.overlap and again.phase.cause == CAUSE
 
     def test_its_id_trained_is_no_phase_either(self):
         data = joined(TASK.sample(700), TASK.sample(1, split="id"))
@@ -138,7 +138,7 @@ class TestVerdicts:
         told = ["--train-data", tmp_path / "data.npz"]
         done = anchorlens_command.call("classify", tmp_path / "a.pt", *told, "--json")
         content = json.loads(done.stdout)
-        assert content["phase"] is None and content["cause"] == CAUSE
+        assert content["phase"]["number"] is None and content["phase"]["cause"] == CAUSE
         assert content["behaviour"]["overlap"] == {"n_sequences": 800, "counts": {"id": 0, "ood": 100}}
         done = anchorlens_command.call("evaluate", tmp_path / "a.pt", *told, "--n-noise", 2)
         assert f"undecided: {CAUSE}" in " ".join(done.stdout.split())
@@ -148,7 +148,7 @@ class TestVerdicts:
     def test_without_them_it_says_what_it_assumes(self):
         model = PHASE3.build_model()
         verdict = classify(model, TASK)
-        assert verdict.by_behaviour.label == "Phase 3"
+        assert verdict.phase.label == "Phase 3"
         (note,) = verdict.warnings
         assert "never trained on the pairs (3, 4) and (4, 3), nor on key x at position i where x" in note
         assert note.isprintable() and "fresh noise" in note
@@ -161,9 +161,9 @@ class TestAtChance:
         verdict = classify(build_model(ModelConfig(n_layers=4, variant=variant)), TASK)
         assert verdict.mechanism.phase.cause == "at chance" and verdict.mechanism.probabilities is None
         assert "no sign that it was trained on this task" in verdict.mechanism.phase.reason
-        assert verdict.by_behaviour.cause == "training data unknown"
+        assert verdict.phase.cause == "training data unknown"
         given = classify(verdict.subject.model, TASK, training_set=TASK.sample(500))
-        assert (given.by_behaviour.cause, given.mechanism.phase.cause) == ("underfit", "at chance")
+        assert (given.phase.cause, given.mechanism.phase.cause) == ("underfit", "at chance")
 
     def test_chance_follows_from_the_task(self):
         for task in (TASK, AnchorTask(anchors={1: 0, 2: 1}, key_min=20, key_max=29, unseen_pairs=[(1, 2)])):

@@ -60,17 +60,17 @@ class TestInMemory:
         verdict = classify(
             checkpoint.build_model(), checkpoint.task, training_set=(data.tokens, data.targets)
         )
-        assert verdict.by_behaviour.label == verdict.mechanism.phase.label == "Phase 1"
+        assert verdict.phase.label == verdict.mechanism.phase.label == "Phase 1"
         assert verdict.agreement is True and verdict.warnings == ()
         assert verdict.behaviour.to_dict() == checkpoint.evaluate(training_set=data).to_dict()
         assert verdict.to_dict()["behaviour"]["train_source"] == "training set"
 
     def test_without_them_they_are_unknown_and_the_mechanism_names_its_phase(self, checkpoint):
         verdict = classify(checkpoint.build_model(), checkpoint.task)
-        assert verdict.by_behaviour.cause == verdict.behaviour.phase.cause == "training data unknown"
-        assert verdict.phase is None and verdict.agreement is None
+        assert verdict.phase.cause == verdict.behaviour.phase.cause == "training data unknown"
+        assert verdict.phase.number is None and verdict.agreement is None
         assert verdict.mechanism.phase.label == "Phase 1"
-        words = " ".join((verdict.explanation, verdict.by_behaviour.reason, *verdict.warnings))
+        words = " ".join((verdict.explanation, verdict.phase.reason, *verdict.warnings))
         assert "train longer" not in words and "--train-data FILE" in words
         assert "models that do not reach held-out keys, if it has fit its training data" in words
         assert words.count("the verdict assumes that it was never trained on the pairs (3, 4)") == 1
@@ -202,7 +202,7 @@ def test_a_checkpoint_in_memory_that_does_not_say_how_it_was_trained_takes_it():
     task = AnchorTask()
     given = Checkpoint.from_model(build_model(TINY), TINY, task)
     verdict = classify(given, training_set=task.sample(20, seed=0))
-    assert verdict.behaviour.train.n_sequences == 20 and verdict.by_behaviour.label == "undecided: underfit"
+    assert verdict.behaviour.train.n_sequences == 20 and verdict.phase.label == "undecided: underfit"
 
 
 def test_the_inside_is_shown_only_where_it_names_a_phase():

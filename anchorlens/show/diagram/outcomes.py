@@ -64,17 +64,17 @@ def trouble(cell: Cell) -> Category | None:
     """Why a cell's numbers do not describe a model that has fit its data; None where they do."""
     if cell.status in TROUBLES:
         return FAILED
-    if cell.outcome is None:
+    if cell.phase is None:
         return MISSING
-    return UNDERFIT if cell.outcome.cause == "underfit" else None
+    return UNDERFIT if cell.phase.cause == "underfit" else None
 
 
 def outcome(cell: Cell) -> Category:
     """What a cell came to by behaviour: one of `OUTCOMES`."""
-    found, phase = trouble(cell), cell.outcome
+    found, phase = trouble(cell), cell.phase
     if found is not None or phase is None:
         return found or MISSING
-    if phase.phase == 2 and phase.commutative is None:
+    if phase.number == 2 and phase.commutative is None:
         return EITHER
     return next((category for category in PHASES if category.name == phase.label), UNDECIDED)
 

@@ -238,8 +238,8 @@ def _versions(cells: Sequence[Cell]) -> dict[str, str]:
     """Library -> its versions in the cells."""
     found: dict[str, dict[str, None]] = {}
     for cell in cells:
-        checkpoint = (cell.verdict or {}).get("checkpoint") or {}
-        for library, version in (checkpoint.get("versions") or {}).items():
+        versions = cell.verdict and cell.verdict.subject.versions
+        for library, version in (versions or {}).items():
             found.setdefault(library, {})[version] = None
     return {library: " and ".join(versions) for library, versions in found.items()}
 

@@ -55,7 +55,8 @@ def run_content(
         n_lines: of its log, whose training curve stands beside (`curve_traces`); 0 for none.
         report: address of its whole report, if there is one.
     """
-    verdict = None if cell.verdict is None else Verdict.from_dict(cell.verdict)
+    stored = cell.content
+    verdict = stored and stored.verdict
     content = {
         "id": cell.id,
         "name": cell_name(cell, fields),
@@ -65,7 +66,7 @@ def run_content(
         "verdict": verdict and _verdict_content(verdict, readings),
         "report": report,
         "command": None if report else command(cell),
-        "weights": [(name, number(value)) for name, value in cell.content.get("probes", {}).items()],
+        "weights": [(name, number(value)) for name, value in (stored.probes if stored else {}).items()],
         "n_lines": n_lines,
     }
     return printed(content)
@@ -75,7 +76,7 @@ def _verdict_content(verdict: Verdict, readings: Readings) -> dict[str, Any]:
     mechanism, table = verdict.mechanism, accuracy_table(verdict.behaviour)
     note = beside(mechanism)
     return {
-        "behaviour": _phase_content(verdict.by_behaviour),
+        "behaviour": _phase_content(verdict.phase),
         "mechanism": _phase_content(mechanism.phase, *([note] if note else [])),
         "agreement": AGREEMENT[verdict.agreement]._asdict(),
         "explanation": verdict.explanation,
@@ -91,7 +92,7 @@ def _verdict_content(verdict: Verdict, readings: Readings) -> dict[str, Any]:
 
 
 def _phase_content(phase: Phase, *notes: str) -> dict[str, Any]:
-    reasons = [*([phase.reason] if phase.phase else []), *notes]
+    reasons = [*([phase.reason] if phase.number else []), *notes]
     return {"label": phase.label, "colour": phase.colour, "gloss": phase.gloss, "reasons": reasons}
 
 
@@ -156,7 +157,7 @@ def curve_layout() -> dict[str, Any]:
 def cell_facts(cell: Cell, others: Sequence[str]) -> str:
     """How it ended, after how much, and what else sets it apart from other cells."""
     ended = "not trained yet" if cell.status == "missing" else cell.status
-    step, seconds, loss = (cell.content.get(name) for name in ("step", "seconds", "loss"))
+    step, seconds, loss = (cell.numbers.get(name) for name in ("step", "seconds", "loss"))
     parts = [
         ended if step is None else f"{ended} after {step:,} steps",
         None if seconds is None else f"{seconds:,.0f} s",

@@ -88,7 +88,7 @@ def _sign(cell: Cell) -> tuple[str, str | None]:
         return ".", None
     if cell.status in TROUBLES:
         return "x", None
-    if cell.phase is None:
+    if cell.numbers["phase"] is None:
         return "?", None
-    sign = "c" if cell.numbers["commutative"] else str(cell.phase)
+    sign = "c" if cell.numbers["commutative"] else str(cell.numbers["phase"])
     return sign, COLOURS.get(cell.numbers["label"])

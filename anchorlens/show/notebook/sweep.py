@@ -7,7 +7,6 @@ from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, phase_maps, whe
 from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.tasks.shared.phases import COLOURS
-from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import html
 
 MOST_FAILED = 5
@@ -58,8 +57,8 @@ def cell_html(cell: Cell) -> str:
         cell=cell,
         name=cell_name(cell, FIELDS),
         facts=cell_facts(cell, []),
-        verdict=None if cell.verdict is None else Verdict.from_dict(cell.verdict),
-        probes=cell.content.get("probes", {}),
+        verdict=cell.verdict,
+        probes=cell.content.probes if cell.content else {},
         command=command(cell),
         most_evidence=MOST_EVIDENCE,
     )

@@ -8,7 +8,6 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.show.tables import Table, accuracy_table, small_pair_grid
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.two_anchor.behaviour import Behaviour
 from anchorlens.training.plan import Plan
 
 SCHEMA_VERSION = 1
@@ -39,12 +38,10 @@ def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, a
     pairs = small_pair_grid(behaviour)
     if pairs is not None:
         console.print(rich_table(pairs))
-    if isinstance(behaviour, Behaviour) and "ood" in behaviour.deviations:
-        console.print(f"OOD answers minus target: {behaviour.deviations_in_words('ood')}")
-    if isinstance(behaviour, Behaviour) and (words := behaviour.positions_in_words()):
-        console.print(words)
+    for line in behaviour.in_words():
+        console.print(line)
     phase = behaviour.phase
-    console.print(f"{phase.label if phase.phase else 'undecided'}: {phase.reason}", style="bold")
+    console.print(f"{phase.label if phase.number else 'undecided'}: {phase.reason}", style="bold")
 
 
 def print_plan(plan: Plan, as_json: bool) -> None:

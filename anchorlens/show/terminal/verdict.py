@@ -29,7 +29,7 @@ def print_unreadable_json(path: str, message: str) -> None:
 def print_verdict(verdict: Verdict) -> None:
     """Print one verdict: both phases, what they rest on, and the trajectory where there is one."""
     console = Terminal()
-    phase, mechanism, behaviour = verdict.by_behaviour, verdict.mechanism, verdict.behaviour
+    phase, mechanism, behaviour = verdict.phase, verdict.mechanism, verdict.behaviour
     console.print(f"{_name(verdict)}: {phase.label}", style=_style(phase))
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
@@ -55,7 +55,7 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print several verdicts, a row for each."""
     console = Terminal()
     table = verdict_table(verdicts, _paths(verdicts), most=3)
-    console.print(rich_table(table, [_style(verdict.by_behaviour) for verdict in verdicts]))
+    console.print(rich_table(table, [_style(verdict.phase) for verdict in verdicts]))
     for verdict in verdicts:
         if verdict.agreement is not True:
             console.print(f"{_name(verdict)}: {verdict.explanation}")
@@ -101,4 +101,4 @@ def _evidence_lines(mechanism: Mechanism) -> Iterator[str]:
 
 
 def _style(phase: Phase) -> str:
-    return f"bold {COLOURS[phase.phase]}"
+    return f"bold {COLOURS[phase.number]}"

@@ -28,7 +28,7 @@ from anchorlens.tasks.concept_graphs.images import (
 from anchorlens.tasks.concept_graphs.measures import METRICS, scored
 from anchorlens.tasks.concept_graphs.scoring import classifier
 from anchorlens.tasks.shared.base import TaskConfig
-from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import TRAINING_SET
 
@@ -243,7 +243,7 @@ class ConceptGraphsTask(TaskConfig):
 
     def evaluate(
         self, model: Any, *, training_set: Any = None, seed: int = 0, n_samples: int = N_SAMPLES
-    ) -> Measured:
+    ) -> Evaluation:
         """Which shapes, sizes and colours it draws, by a linear classifier and by a rule on masks.
 
         A classifier has to answer something for any image. So it is measured too how many small circles cover
@@ -271,7 +271,7 @@ class ConceptGraphsTask(TaskConfig):
         drawn = {each: np.nan_to_num(images, nan=_WHITE) for each, images in drawn.items()}
         found, sketches = scored(drawn, classifier(self.image_side, self.shift))
         options = {"seed": seed, "n_samples": n_samples, "task": self.describe().split("\n")[0]}
-        return Measured(self.kind, METRICS, found, finite, options, sketches, TRAINING_SET)
+        return Evaluation(self.kind, METRICS, found, finite, options, sketches, TRAINING_SET)
 
     def measure(self, model: Any, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """Shares of few samples of each tuple, by their names in a log."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from annotated_types import Ge
 
 from anchorlens.configuration import documented
+from anchorlens.records import Count, Record
 
 if TYPE_CHECKING:
     from jaxtyping import Bool
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 
 @documented
 @dataclass(frozen=True)
-class Accuracy:
+class Accuracy(Record):
     """A share of sequences, or the mean of another metric over them, with what it was measured on."""
 
     value: float
     """0..1 of a share; of another metric within its bounds."""
-    standard_error: float
+    standard_error: Annotated[float, Ge(0)]
     """Of the noise draws, or of the choice of sequences (0 where every sequence there is was asked)."""
-    n_sequences: int
+    n_sequences: Count
     """Sequences asked."""
 
     def __str__(self) -> str:
@@ -69,8 +70,3 @@ class Accuracy:
         """
         variance = share * (1 - share) / n
         return cls(share, math.sqrt(variance if of is None else variance * (1 - n / of)), n)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Accuracy:
-        """Read it from JSON data: its three fields."""
-        return cls(**values)

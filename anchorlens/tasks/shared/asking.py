@@ -1,9 +1,9 @@
-"""Asking a model for the tokens that a batch scores, in bounded batches; whole answers are right or wrong."""
+"""What a model answers, asked in batches of bounded memory: last tokens, scored tokens, whole answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.base import Answers, Task
     from anchorlens.tasks.shared.batch import TokenBatch
 
+AnyTask = TypeVar("AnyTask", bound="Task")
 _MULTIPLE = 64
 """Of the positions that are asked at once: every further shape takes time and memory to prepare."""
 _A_FEW_MORE = 8
@@ -24,13 +25,14 @@ _GIVE_BACK_EVERY = 8
 """Batches after which freed memory is given back: the C library finds little of it fit for the next ones."""
 
 
-class Asker:
-    """Asks one model for whole answers, in one forward pass.
+class Asker(Generic[AnyTask]):
+    """Asks one model of one task, and notes whether every logit that it looked at was finite.
 
-    Greedy decoding gives a whole answer if and only if teacher-forced argmax gives each of its tokens.
+    Whole answers are asked in one forward pass: greedy decoding gives a whole answer if and only if
+    teacher-forced argmax gives each of its tokens.
     """
 
-    def __init__(self, model: Answers, task: Task, batch_size: int = 1024) -> None:
+    def __init__(self, model: Answers, task: AnyTask, batch_size: int = 1024) -> None:
         """Check that the model can read the task's sequences.
 
         Args:
@@ -54,6 +56,20 @@ class Asker:
         self.config = config if isinstance(config, ModelConfig) else None
         self.batch_size = batch_size
         self.device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
+
+    def answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
+        """The likeliest token after each sequence."""
+        import torch
+
+        from anchorlens.models.measuring import evaluation_mode
+
+        model, answers = at_end(self.model, 1), []
+        with evaluation_mode(self.model), torch.inference_mode():
+            for chunk in tokens.split(self._n_at_once(tokens.shape[1])):
+                last = self._logits(model, chunk)[:, -1]  # [batch, d_vocab]
+                self.finite = self.finite and bool(last.isfinite().all())
+                answers.append(last.argmax(dim=-1).cpu().numpy())
+        return np.concatenate(answers)
 
     def right(self, batch: TokenBatch) -> Bool[np.ndarray, " sequence"]:
         """Whether each sequence is answered right at every scored position."""
@@ -114,18 +130,22 @@ class Asker:
 
     def _batches(self, lengths: Int[Tensor, " sequence"]) -> Iterator[Int[Tensor, " row"]]:
         """Sequences that are asked at once, the shortest first; fewer of long ones."""
-        from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
-
         order = lengths.argsort(stable=True)
         while len(order):
-            n = min(self.batch_size, len(order))
-            if self.config is not None:
-                longest = int(lengths[order[n - 1]])
-                logits = 8 * longest * self.config.d_vocab
-                fit = max(1, BATCH_BYTES // (sequence_bytes(self.config, longest) + logits))
-                n = min(n, 2 ** (fit.bit_length() - 1))  # shapes come again
+            longest = int(lengths[order[: self.batch_size]][-1])
+            n = self._n_at_once(longest)
             yield order[:n]
             order = order[n:]
+
+    def _n_at_once(self, length: int) -> int:
+        """Sequences of this length that are asked at once; a power of two where memory decides."""
+        from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
+
+        if self.config is None:
+            return self.batch_size
+        logits = 8 * length * self.config.d_vocab
+        fit = max(1, BATCH_BYTES // (sequence_bytes(self.config, length) + logits))
+        return min(self.batch_size, 2 ** (fit.bit_length() - 1))  # shapes come again
 
     def greedy(
         self, tokens: Int[Tensor, "batch pos"], n_asked: Int[Tensor, " batch"], *, end: int

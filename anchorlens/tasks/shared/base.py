@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 
 from anchorlens.configuration import Config
 from anchorlens.models.config import ModelConfig
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.views import html
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from anchorlens.tasks.shared.accuracy import Accuracy
-    from anchorlens.tasks.shared.evaluation import Evaluation, Measured
 
 _MOST_ASKED = 20_000
 """Training sequences that a final evaluation asks, where a task does not say how many."""
@@ -70,6 +70,8 @@ class Task(Protocol):
     """Whether its sequences hold anchors, which some probes and the mechanism verdict ask about."""
     sampling: ClassVar[Mapping[str, int]]
     """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
+    evaluation_class: ClassVar[type[Evaluation]]
+    """What `evaluate` gives, and what is read back from JSON."""
     vocabulary: Any
     """Its words, where it is in words; None where it is in numbers."""
 
@@ -174,6 +176,8 @@ class TaskConfig(Config):
     """Whether its sequences hold anchors, which some probes and the mechanism verdict ask about."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})
     """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
+    evaluation_class: ClassVar[type[Evaluation]] = Evaluation
+    """What `evaluate` gives, and what is read back from JSON."""
     vocabulary: Any = None
     """Its words, where it is in words; None where it is in numbers."""
 
@@ -208,20 +212,18 @@ class TaskConfig(Config):
 
     def evaluation(
         self, measures: Mapping[str, Accuracy | None], *, finite: bool = True, seed: int = 0, **more: Any
-    ) -> Measured:
+    ) -> Evaluation:
         """What `evaluate` gives back.
 
         Args:
             measures: metric -> its value; one that is left out is not defined.
             finite: whether every logit was finite.
             seed: of what was drawn at random.
-            **more: other fields of `Measured`: pictures (`drawn`), `train_source`, `overlap`.
+            **more: other fields of `Evaluation`: pictures (`sketches`), `train_source`, `overlap`.
         """
-        from anchorlens.tasks.shared.evaluation import Measured
-
         values = {metric.name: measures.get(metric.name) for metric in self.metrics}
         options = {"seed": seed, "task": self.describe()}
-        return Measured(self.kind, self.metrics, values, finite, options, held_out=self.held_out, **more)
+        return Evaluation(self.kind, self.metrics, values, finite, options, held_out=self.held_out, **more)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
         """Sequences that `evaluate` asks at most, or `measure`, where the task does not know it better.

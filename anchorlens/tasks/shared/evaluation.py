@@ -3,53 +3,71 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Len
 
 from anchorlens.configuration import documented
+from anchorlens.records import UNSTORED, Name, Plain, Record, Share, Text
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric, has_phases
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.phases import CLEAR, TRAINING_SET, Phase, phase_by_definition
-from anchorlens.tasks.shared.sketch import Answer, Bars, Curve, Grid, Lines, Mosaic, Sketch, Transcript
+from anchorlens.tasks.shared.sketch import Sketch
 from anchorlens.views import html
 
-_DIGITS = 6
-"""Of the numbers of a sketch, in JSON."""
 
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Record):
+    """What was measured of a model's answers: metrics with standard errors, pictures as data, and a phase."""
 
-class Evaluation(ABC):
-    """What every evaluation offers, whatever was asked: measures with standard errors, and a phase."""
-
+    derived: ClassVar[tuple[str, ...]] = ("phase",)
+    unstored: ClassVar[tuple[str, ...]] = ("metrics",)
+    drawn_at_random: ClassVar[str] = "examples asked, 0 where all were"
+    """What the standard errors are of, in words."""
+    kind: Name
+    """Which kind of task was asked: `two_anchor`, `scan`."""
+    metrics: Annotated[tuple[Metric, ...], UNSTORED]
+    """The metrics of the task."""
+    measures: Mapping[Name, Accuracy | None]
+    """Metric -> its value with a standard error; None where it is not defined."""
     finite: bool
     """Whether every logit was finite."""
-    options: dict[str, Any]
+    options: Plain = field(default_factory=dict)
     """What was asked how: the seed, and the task in words."""
-    train_source: str
+    sketches: Annotated[Sequence[Sketch], Len(0, 20)] = ()
+    """Pictures of the answers, as data."""
+    train_source: Name = TRAINING_SET
     """What `train` was asked on: `training set`, or what stands for it where that is not known."""
-    chance: float = 0.0
-    """Accuracy of an answer at random, which moves the thresholds of the phases; 0 where it is small."""
-    held_out: str = ""
+    chance: Share = 0.0
+    """Accuracy of an answer at random, where that is not small: .5 if one of two labels is asked for. It
+    moves the thresholds of the phases."""
+    held_out: Text = ""
     """What the task leaves out of training, in words."""
     overlap: Overlap | None = None
     """The training sequences that ask held-out questions; None where the training data are not known."""
-    drawn_at_random: ClassVar[str] = "examples asked, 0 where all were"
-    """What the standard errors are of, in words."""
+
+    def measure(self, name: str) -> Accuracy | None:
+        """The value of a metric with its standard error; None where it is not defined."""
+        return self.measures.get(name)
 
     @property
-    @abstractmethod
-    def metrics(self) -> tuple[Metric, ...]:
-        """What the task measures."""
+    def train(self) -> Accuracy | None:
+        """How well the training data are fit; None where that is not measured."""
+        return self.measure("train")
 
-    @abstractmethod
-    def measure(self, name: str) -> Accuracy | None:
-        """The value of a metric with its standard error; None where it is not defined.
+    @property
+    def id(self) -> Accuracy | None:
+        """On held-out data of the distribution that is trained; None where that is not measured."""
+        return self.measure("id")
 
-        Args:
-            name: of one of `metrics`.
-        """
+    @property
+    def ood(self) -> Accuracy | None:
+        """On what is left out of training; None where nothing is, or that is not measured."""
+        return self.measure("ood")
 
     @property
     def train_is_known(self) -> bool:
@@ -70,11 +88,6 @@ class Evaluation(ABC):
     def at_chance(self) -> str | None:
         """Why its answers are no sign that it was trained on the task at all; None where they are one."""
         return None
-
-    @property
-    def sketches(self) -> Sequence[Sketch]:
-        """Pictures of the answers, as data."""
-        return ()
 
     @property
     def phase(self) -> Phase:
@@ -120,15 +133,15 @@ class Evaluation(ABC):
                 unknown = metric.name == "train" and not self.train_is_known
                 yield metric.title, value, metric.asks if unknown else metric.meaning
 
+    def in_words(self) -> list[str]:
+        """What the table of its measures does not say, a line for each thing."""
+        return []
+
     def headline(self) -> dict[str, Any]:
         """The few numbers that sum it up, JSON-ready: every measure (None: not defined) and the phase."""
         measures = {metric.name: self.measure(metric.name) for metric in self.metrics}
         values = {name: None if one is None else one.value for name, one in measures.items()}
-        return {**values, "phase": self.phase.phase, "label": self.phase.label}
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content."""
+        return {**values, "phase": self.phase.number, "label": self.phase.label}
 
     def __repr__(self) -> str:
         known = {metric.title: self.measure(metric.name) for metric in self.metrics if metric.in_tables}
@@ -136,102 +149,3 @@ class Evaluation(ABC):
         return f"{type(self).__name__}({self.phase.label}; {', '.join(numbers)})"
 
     _repr_html_ = html
-
-
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
-class Measured(Evaluation):
-    """An evaluation that consists of its measures, and of pictures as data."""
-
-    kind: str
-    """Which kind of task was asked: `addition`, `scan`."""
-    declared: tuple[Metric, ...]
-    """The metrics of the task."""
-    measures: Mapping[str, Accuracy | None]
-    """Metric -> its value; None where it is not defined."""
-    finite: bool
-    """Whether every logit was finite."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """What was asked how: the seed, and the task in words."""
-    drawn: Sequence[Sketch] = ()
-    """Pictures of the answers, as data."""
-    train_source: str = TRAINING_SET
-    """What `train` was asked on: `training set`, or what stands for it where that is not known."""
-    chance: float = 0.0
-    """Accuracy of an answer at random, where that is not small: .5 if one of two labels is asked for."""
-    held_out: str = ""
-    """What the task leaves out of training, in words."""
-    overlap: Overlap | None = None
-    """The training sequences that ask held-out questions; None where the training data are not known."""
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """What the task measures."""
-        return self.declared
-
-    @property
-    def sketches(self) -> Sequence[Sketch]:
-        """Pictures of the answers, as data."""
-        return self.drawn
-
-    def measure(self, name: str) -> Accuracy | None:
-        """The value of a metric with its standard error; None where it is not defined."""
-        return self.measures.get(name)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content."""
-        return {
-            "kind": self.kind,
-            "measures": {name: None if one is None else asdict(one) for name, one in self.measures.items()},
-            "train_source": self.train_source,
-            "chance": self.chance,
-            "held_out": self.held_out,
-            "overlap": None if self.overlap is None else asdict(self.overlap),
-            "finite": self.finite,
-            "options": dict(self.options),
-            "sketches": [{"sketch": type(one).__name__, **_rounded(asdict(one))} for one in self.drawn],
-            "phase": self.phase.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], metrics: Sequence[Metric]) -> Measured:
-        """Read what `to_dict` gave, also after a way through JSON.
-
-        Args:
-            values: JSON data.
-            metrics: of the task.
-
-        Raises:
-            KeyError: something is missing.
-        """
-        measures = {
-            metric.name: None if (one := values["measures"][metric.name]) is None else Accuracy.from_dict(one)
-            for metric in metrics
-        }
-        sketches = tuple(map(_sketch, values["sketches"]))
-        kind, finite, options = values["kind"], values["finite"], values["options"]
-        source = values["train_source"]
-        chance = values["chance"]
-        overlap = Overlap.from_dict(values["overlap"])
-        held_out = values["held_out"]
-        return cls(
-            kind, tuple(metrics), measures, finite, options, sketches, source, chance, held_out, overlap
-        )
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _rounded(one) for name, one in value.items()}
-    if isinstance(value, list | tuple | range):
-        return [_rounded(one) for one in value]
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else round(value, _DIGITS)
-    return value
-
-
-def _sketch(values: Mapping[str, Any]) -> Sketch:
-    kinds = {each.__name__: each for each in (Grid, Curve, Lines, Bars, Transcript, Mosaic)}
-    fields = {name: value for name, value in values.items() if name != "sketch"}
-    if "answers" in fields:
-        fields["answers"] = tuple(Answer(**one) for one in fields["answers"])
-    return kinds[values["sketch"]](**fields)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from anchorlens.configuration import documented
+from anchorlens.records import Count, Name, Record
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 @documented
 @dataclass(frozen=True)
-class Overlap:
+class Overlap(Record):
     """Training sequences that ask held-out questions."""
 
-    n_sequences: int
+    n_sequences: Count
     """Training sequences that were looked at."""
-    counts: Mapping[str, int]
+    counts: Mapping[Name, Count]
     """Metric (`id`, `ood`) -> how many of them ask its questions."""
 
     @property
@@ -41,11 +42,6 @@ class Overlap:
         """
         parts = (f"{n:,} ask {asks.get(name, name)}" for name, n in self.counts.items() if n)
         return f"of {self.n_sequences:,} training sequences {' and '.join(parts)}"
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any] | None) -> Overlap | None:
-        """Read it from JSON data: its two fields, or None."""
-        return None if values is None else cls(**values)
 
 
 def overlap_of_prompts(

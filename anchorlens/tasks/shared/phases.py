@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 from anchorlens.configuration import documented
+from anchorlens.records import Record, Text
 from anchorlens.tasks.shared.accuracy import Accuracy
 
 FIT_THRESHOLD = 0.90
@@ -78,17 +79,18 @@ GLOSS: Mapping[int | None, str] = {
 
 @documented
 @dataclass(frozen=True)
-class Phase:
+class Phase(Record):
     """A phase, or the cause of there being none.
 
     Source: the phases of arXiv 2405.05409 and 2501.08537.
     """
 
-    phase: Literal[1, 2, 3] | None
+    derived: ClassVar[tuple[str, ...]] = ("label",)
+    number: Literal[1, 2, 3] | None
     """1 memorises, 2 generalises in distribution, 3 composes rules; None: undecided."""
     commutative: bool | None
     """In Phase 2, whether commutativity is >= .70; None elsewhere or where that is not known."""
-    reason: str
+    reason: Text
     """The numbers that decided, in words for people."""
     cause: Cause | None = None
     """Where there is no phase: why."""
@@ -101,30 +103,20 @@ class Phase:
     @property
     def label(self) -> str:
         """Short name: `Phase 2 with commutativity`, `undecided: underfit`, ..."""
-        if self.phase is None:
+        if self.number is None:
             return f"undecided: {self.cause}" if self.cause else "undecided"
         suffix = {True: " with commutativity", False: " without commutativity", None: ""}
-        return f"Phase {self.phase}{suffix[self.commutative]}"
+        return f"Phase {self.number}{suffix[self.commutative]}"
 
     @property
     def gloss(self) -> str:
         """What such a model does, in a few words."""
-        return GLOSS[self.phase]
+        return GLOSS[self.number]
 
     @property
     def colour(self) -> str:
         """Its colour in pictures, in CSS; that of the text around it where it is none of the four."""
         return COLOURS.get(self.label, "currentColor")
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: `phase`, `commutative`, `label`, `reason` and `cause`."""
-        names = ("phase", "commutative", "label", "reason", "cause")
-        return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Phase:
-        """Read it from JSON data, in which there may be more."""
-        return cls(*(values[name] for name in ("phase", "commutative", "reason", "cause")))
 
 
 def phase_by_definition(
@@ -197,7 +189,7 @@ def phase_by_definition(
     }
     if found := [near[name] for name in deciding if name in near]:
         return Phase.undecided("borderline", f"{'; '.join(found)}; by definition {phase.label}")
-    if phase.phase == 2 and "commutativity" in near:
+    if phase.number == 2 and "commutativity" in near:
         return Phase(2, None, f"{phase.reason}; borderline: {near['commutativity']}")
     return phase
 

@@ -5,29 +5,31 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge, Le, Len
 
 from anchorlens.configuration import documented
 from anchorlens.foreign import shown
+from anchorlens.records import DrawnError, DrawnNumber, DrawnShare, LongText, Name, Record, Text
 
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Axes:
+class Axes(Record):
     """What every picture has: words above it, and two axes."""
 
-    title: str
+    title: Name
     """Heading above the picture."""
-    caption: str
+    caption: Text
     """How to read it, in a sentence or two."""
-    x_title: str
+    x_title: Name
     """Under the axis across."""
-    y_title: str
+    y_title: Name
     """Beside the axis upwards, which of curves and lines goes from 0 to 1."""
-    x: Sequence[Any]
+    x: Sequence[DrawnNumber] | Sequence[Name]
     """Values across, ascending; of a grid they may be names."""
 
 
@@ -36,12 +38,15 @@ class Axes:
 class Grid(Axes):
     """A picture of numbers over two axes, as data; the room that draws draws it."""
 
-    y: Sequence[Any]
+    y: Sequence[DrawnNumber] | Sequence[Name]
     """Values upwards, or names."""
-    values: Sequence[Sequence[float | None]]
+    values: Sequence[Sequence[DrawnShare | None]]
     """0..1, a row for each of `y`, None where there is nothing."""
-    frame: tuple[float, float, float, float] | None = None
+    frame: tuple[DrawnNumber, DrawnNumber, DrawnNumber, DrawnNumber] | None = None
     """A rectangle that is marked: first x, first y, last x, last y."""
+    _: KW_ONLY
+    sketch: Literal["Grid"] = "Grid"
+    """Which of the pictures it is, in JSON."""
 
 
 @documented
@@ -49,12 +54,15 @@ class Grid(Axes):
 class Curve(Axes):
     """A picture of shares against a number, as data."""
 
-    y: Sequence[float]
+    y: Sequence[DrawnShare]
     """0..1, one for each of `x`."""
-    errors: Sequence[float]
+    errors: Sequence[DrawnError]
     """Standard errors of `y`."""
-    mark: float | None = None
+    mark: DrawnNumber | None = None
     """A value of `x` at which a line stands."""
+    _: KW_ONLY
+    sketch: Literal["Curve"] = "Curve"
+    """Which of the pictures it is, in JSON."""
 
 
 @documented
@@ -62,39 +70,45 @@ class Curve(Axes):
 class Lines(Axes):
     """A picture of several shares against a number, as data."""
 
-    y: Mapping[str, Sequence[float | None]]
+    y: Mapping[Name, Sequence[DrawnShare | None]]
     """Name of a line -> 0..1, one for each of `x`; None where there is nothing."""
-    errors: Mapping[str, Sequence[float | None]]
+    errors: Mapping[Name, Sequence[DrawnError | None]]
     """Name of a line -> standard errors of `y`."""
+    _: KW_ONLY
+    sketch: Literal["Lines"] = "Lines"
+    """Which of the pictures it is, in JSON."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Bars:
+class Bars(Record):
     """A picture of shares of named things, as data."""
 
-    title: str
+    title: Name
     """Heading above the bars."""
-    caption: str
+    caption: Text
     """How to read it, in a sentence or two."""
-    x_title: str
+    x_title: Name
     """Under the axis across, which goes from 0 to 1."""
-    y: Mapping[str, float]
+    y: Mapping[Name, DrawnShare]
     """Name -> 0..1, from top to bottom."""
+    _: KW_ONLY
+    sketch: Literal["Bars"] = "Bars"
+    """Which of the pictures it is, in JSON."""
 
 
 @documented
 @dataclass(frozen=True)
-class Answer:
+class Answer(Record):
     """One answer of a model, in words."""
 
-    asked_of: str
+    asked_of: Name
     """Title of the metric that asks it, `OOD`."""
-    prompt: str
+    prompt: LongText
     """What the model reads."""
-    expected: str
+    expected: LongText
     """What it is to say."""
-    said: str
+    said: LongText
     """What it says."""
     right: bool
     """Whether that is right, the end mark too."""
@@ -102,34 +116,40 @@ class Answer:
 
 @documented
 @dataclass(frozen=True)
-class Transcript:
+class Transcript(Record):
     """Some of the answers, as a table."""
 
-    title: str
+    title: Name
     """Heading above the table."""
-    caption: str
+    caption: Text
     """How they were chosen."""
-    answers: Sequence[Answer]
+    answers: Annotated[Sequence[Answer], Len(0, 100)]
     """A row for each."""
+    _: KW_ONLY
+    sketch: Literal["Transcript"] = "Transcript"
+    """Which of the pictures it is, in JSON."""
 
 
 @documented
 @dataclass(frozen=True)
-class Mosaic:
+class Mosaic(Record):
     """Small images in rows, as data."""
 
-    title: str
+    title: Name
     """Heading above them."""
-    caption: str
+    caption: Text
     """How to read them."""
-    rows: Sequence[str]
+    rows: Annotated[Sequence[Name], Len(1, 100)]
     """What each row shows, from top to bottom."""
-    n_columns: int
+    n_columns: Annotated[int, Ge(1), Le(100)]
     """Images in a row."""
-    side: int
+    side: Annotated[int, Ge(1), Le(1000)]
     """Pixels of an image's side."""
-    pixels: str
+    pixels: Annotated[str, Len(0, 4_000_000)]
     """Red, green and blue of every pixel, a byte each, row by row of the whole: zlib, base64."""
+    _: KW_ONLY
+    sketch: Literal["Mosaic"] = "Mosaic"
+    """Which of the pictures it is, in JSON."""
 
     @classmethod
     def of(cls, title: str, caption: str, rows: Mapping[str, Any]) -> Mosaic:

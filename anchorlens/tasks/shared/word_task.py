@@ -15,7 +15,7 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.base import Answers, TaskConfig
-from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.overlap import Overlap, overlap_of_prompts
 from anchorlens.tasks.shared.phases import TRAINING_SET
@@ -180,7 +180,7 @@ class WordTask(TaskConfig):
         seed: int = 0,
         max_train: int = MOST_ASKED,
         batch_size: int = 256,
-    ) -> Measured:
+    ) -> Evaluation:
         """Ask every held-out and left-out example, and a sample of what was trained.
 
         Args:
@@ -218,7 +218,7 @@ class WordTask(TaskConfig):
         measures |= self.further_measures(whole, but_the_end)
         options = {"seed": seed, "max_train": max_train, "task": self.describe()}
         sketches = (*self.pictures(whole), self._transcript(model, asker, whole, rng))
-        return Measured(
+        return Evaluation(
             self.kind,
             self.metrics,
             measures,

@@ -17,7 +17,7 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import check_capacity
 from anchorlens.tasks.shared.base import Answers, TaskConfig
-from anchorlens.tasks.shared.evaluation import Measured
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
@@ -194,7 +194,7 @@ class TextTask(TaskConfig):
 
     def evaluate(
         self, model: Answers, *, training_set: Any = None, seed: int = 0, max_asked: int = MOST_ASKED
-    ) -> Measured:
+    ) -> Evaluation:
         """Bits per byte on held-out and on training text.
 
         Args:
@@ -236,7 +236,7 @@ class TextTask(TaskConfig):
             "text_sha256": self.text.sha256,
         }
         source = TRAINING_SET if known else "training text"
-        return Measured(self.kind, self.metrics, measures, finite, options, train_source=source)
+        return Evaluation(self.kind, self.metrics, measures, finite, options, train_source=source)
 
     def checked_training_set(self, given: Any) -> Any:
         """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte.

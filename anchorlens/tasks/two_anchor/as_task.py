@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from anchorlens.tasks.shared.base import Answers, TaskConfig
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE, Drawing
+from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
 from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.task_data import from_data, to_data
-
-if TYPE_CHECKING:
-    from anchorlens.tasks.two_anchor.behaviour import Behaviour
 
 
 class TwoAnchor(TaskConfig):
@@ -29,6 +27,7 @@ class TwoAnchor(TaskConfig):
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType(
         {"n_noise": 2, "max_cells": 2048, "max_train": 1024}
     )
+    evaluation_class: ClassVar[type[AnchorEvaluation]] = AnchorEvaluation
     drawing: Any
     n_trials: Any
     pairs: Any
@@ -67,7 +66,7 @@ class TwoAnchor(TaskConfig):
 
     def evaluate(
         self, model: Answers, *, training_set: Any = None, seed: int = 0, **options: Any
-    ) -> Behaviour:
+    ) -> AnchorEvaluation:
         """Measure what a model answers: `anchorlens.evaluate`, whose options are taken."""
         from anchorlens.tasks.two_anchor import behaviour
 

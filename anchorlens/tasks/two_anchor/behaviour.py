@@ -7,30 +7,25 @@ draws for each, so that the standard errors are those of the noise alone. Source
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.base import Answers
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
-from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.metric import Metric
-from anchorlens.tasks.shared.overlap import Overlap
-from anchorlens.tasks.shared.phases import CLEAR
-from anchorlens.tasks.shared.sketch import Sketch
+from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.two_anchor import by_position
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
-from anchorlens.tasks.two_anchor.by_position import PositionAnswers, Solution
 from anchorlens.tasks.two_anchor.drawing import Drawing
-from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
+from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
+from anchorlens.tasks.two_anchor.metrics import KIND
 from anchorlens.tasks.two_anchor.overlap import overlap_with_training
-from anchorlens.tasks.two_anchor.questions import Model, PairAccuracy, Questions
+from anchorlens.tasks.two_anchor.questions import Questions
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.splits import Split
 
@@ -47,148 +42,8 @@ MOST_DRAWS = 10_000
 """Largest `n_noise`."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
-class Behaviour(Evaluation):
-    """Everything `evaluate` measured: accuracies (0..1) with standard errors, and the phase.
-
-    Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
-    """
-
-    drawn_at_random: ClassVar[str] = "noise draws"
-    train: Accuracy
-    """On sequences of the training set where it is known, else on fresh noise around trained trials."""
-    train_source: str
-    """Which of the two `train` is: `training set` or `fresh noise`."""
-    train_fresh: Accuracy
-    """On every trained (pair, key, position) with fresh noise."""
-    id: Accuracy
-    """Seen pairs at held-out (key, position)."""
-    ood: Accuracy | None
-    """Unseen pairs against the inferential target; None where every pair is trained."""
-    symmetric: Accuracy | None
-    """Unseen pairs against their mirrored pair's trained target; None unless that target differs."""
-    commutativity: Accuracy | None
-    """Share of (key, position, noise) for which a mirrored pair gets the same answer in both orders,
-    over the pairs with an unseen order; None where there is none."""
-    pairs: tuple[PairAccuracy, ...]
-    """One for every pair."""
-    deviations: dict[Split, dict[int, float]]
-    """Split -> {answer - target: share of its sequences}; the target is inferential for `ood`."""
-    finite: bool
-    """Whether every logit was finite."""
-    options: dict[str, Any]
-    """Noise draws, seed and the task's words."""
-    positions: tuple[PositionAnswers, ...] = ()
-    """One for every position of the key; empty for more than 200 of them."""
-    best_constant: Accuracy | None = None
-    """What the best answer that never changes gets of the training questions: chance, with its standard error
-    for so many questions. None in files of before."""
-    held_out: str = ""
-    """What the task leaves out of training, in words."""
-    overlap: Overlap | None = None
-    """The training sequences that ask held-out questions; None where the training data are not known."""
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """What the task measures."""
-        return METRICS
-
-    def measure(self, name: str) -> Accuracy | None:
-        """The value of a metric with its standard error; None where it is not defined."""
-        return getattr(self, name)
-
-    @property
-    def at_chance(self) -> str | None:
-        """Why its answers are no sign that it was trained on the task at all; None where they are one.
-
-        Neither train accuracy, on fresh noise and on given training data, is more than two standard errors
-        above that of the best answer that never changes.
-        """
-        constant = self.best_constant
-        if constant is None:
-            return None
-        for train in (self.train_fresh, self.train):
-            error = math.sqrt(
-                constant.value * (1 - constant.value) / min(train.n_sequences, constant.n_sequences)
-            )
-            if train.value > constant.value + CLEAR * error:
-                return None
-        return (
-            f"train accuracy {self.train_fresh.value:.3f} is not above {constant}, that of the best answer "
-            "that never changes: no sign that it was trained on this task"
-        )
-
-    def __repr__(self) -> str:
-        ood = "no unseen pair" if self.ood is None else f"OOD {self.ood.value:.3f}"
-        return f"Behaviour({self.phase.label}; train {self.train.value:.3f}, ID {self.id.value:.3f}, {ood})"
-
-    @property
-    def solution(self) -> Solution | None:
-        """How unseen pairs are answered whose mirrored pair is trained on another target; None without any.
-
-        See `anchorlens.tasks.two_anchor.by_position.solution_of`.
-        """
-        return by_position.solution_of(self.positions)
-
-    @property
-    def sketches(self) -> Sequence[Sketch]:
-        """Accuracies over the positions of the key, where there are several."""
-        return (by_position.sketch(self.positions),) if len(self.positions) > 1 else ()
-
-    def positions_in_words(self) -> str:
-        """The solution and what differs notably between positions, in a line; empty without either."""
-        return by_position.in_words(self.positions)
-
-    def by_pair(self) -> dict[Pair, PairAccuracy]:
-        """Pair -> its accuracy."""
-        return {tuple(pair.pair): pair for pair in self.pairs}
-
-    def lowest(self, n: int) -> list[PairAccuracy]:
-        """The `n` pairs with the lowest accuracy, those that are no number first."""
-        return sorted(self.pairs, key=lambda pair: np.nan_to_num(pair.accuracy.value, nan=-1.0))[:n]
-
-    def deviations_in_words(self, split: Split, most: int = 4) -> str:
-        """The most frequent deviations of a split with their shares: `+0 in 75%, -4 in 25%`."""
-        ranked = sorted(self.deviations[split].items(), key=lambda item: -item[1])
-        named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
-        rest = 1 - sum(share for _, share in ranked[:most])
-        return ", ".join(named) + (f", others in {rest:.0%}" if len(ranked) > most else "")
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content."""
-        values = asdict(self)
-        deviations = {
-            split: {str(deviation): share for deviation, share in shares.items()}
-            for split, shares in self.deviations.items()
-        }
-        pairs = [{**row, "pair": list(row["pair"])} for row in values["pairs"]]
-        ours = {"pairs": pairs, "deviations": deviations, "positions": list(values["positions"])}
-        return {**values, **ours, "solution": self.solution, "phase": self.phase.to_dict()}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Behaviour:
-        """Read what `to_dict` gave, also after a way through JSON.
-
-        Raises:
-            KeyError: something is missing.
-        """
-        derived = ("phase", "solution")  # they follow from the rest
-        read = {name: value for name, value in values.items() if name not in derived}
-        for name in ("train_fresh", "best_constant", *(metric.name for metric in METRICS)):
-            read[name] = None if values[name] is None else Accuracy.from_dict(values[name])
-        read["overlap"] = Overlap.from_dict(values["overlap"])
-        read["pairs"] = tuple(map(PairAccuracy.from_dict, values["pairs"]))
-        read["positions"] = tuple(map(PositionAnswers.from_dict, values["positions"]))
-        read["deviations"] = {
-            split: {int(deviation): share for deviation, share in shares.items()}
-            for split, shares in values["deviations"].items()
-        }
-        return cls(**read)
-
-
 def evaluate(
-    model: Model,
+    model: Answers,
     task: Any,
     *,
     training_set: TrainingSet | None = None,
@@ -218,8 +73,8 @@ def evaluate(
         batch_size: sequences per forward pass at most; fewer where their activations take more than 256 MB.
 
     Returns:
-        A Behaviour: accuracies (0..1) with standard errors, per pair, deviations, commutativity and the
-        phase; for a task of another kind its `Evaluation`.
+        An AnchorEvaluation: accuracies (0..1) with standard errors, per pair, deviations, commutativity and
+        the phase; for a task of another kind its `Evaluation`.
 
     Raises:
         ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
@@ -251,7 +106,7 @@ def evaluate(
     train_trials = questions.trials("train")
     train_targets = task.targets(train_trials)
     fresh = ask(train_trials, min(2, n_noise)) == train_targets[:, None]
-    train_fresh = questions.accuracy("train", fresh)
+    train_fresh = questions.split_accuracy("train", fresh)
     train, trained = train_fresh, questions.by_position("train", train_trials, fresh)
     if known is not None:
         train, trained = questions.ask_batch(known, max_train)
@@ -260,7 +115,7 @@ def evaluate(
     id_deviation = ask(id_trials, n_noise) - task.targets(id_trials)[:, None]
     deviations: dict[Split, dict[int, float]] = {"id": _shares(id_deviation)}
     pairs = list(questions.pair_accuracies("id", id_trials, task.seen_pairs, id_deviation == 0))
-    id_accuracy = questions.accuracy("id", id_deviation == 0)
+    id_accuracy = questions.split_accuracy("id", id_deviation == 0)
     found = {"train": trained, "id": questions.by_position("id", id_trials, id_deviation == 0)}
 
     ood = symmetric = commutativity = None
@@ -272,30 +127,31 @@ def evaluate(
         deviation = answers - inferential[:, None]
         deviations["ood"] = _shares(deviation)
         pairs += questions.pair_accuracies("ood", trials, task.ood_pairs, deviation == 0)
-        ood = questions.accuracy("ood", deviation == 0)
+        ood = questions.split_accuracy("ood", deviation == 0)
 
         has_mirror = (trials.pairs != mirror.pairs).any(axis=1)
-        commutativity = questions.accuracy("ood", (answers == mirrored)[has_mirror])
+        commutativity = questions.split_accuracy("ood", (answers == mirrored)[has_mirror])
         symmetric_targets = task.targets(trials, kind="mirrored")
         mirror_is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(np.array(task.seen_pairs)))
         differs = mirror_is_seen & (symmetric_targets != inferential)
         two_ways, as_mirror = trials.take(np.flatnonzero(differs)), answers == symmetric_targets[:, None]
-        symmetric = questions.accuracy("ood", as_mirror[differs])
+        symmetric = questions.split_accuracy("ood", as_mirror[differs])
         found["ood"] = questions.by_position("ood", trials, deviation == 0)
         found["inferential"] = questions.by_position("ood", two_ways, (deviation == 0)[differs])
         found["symmetric"] = questions.by_position("ood", two_ways, as_mirror[differs])
 
     assert train_fresh is not None and train is not None and id_accuracy is not None
-    return Behaviour(
-        train=train,
-        train_source="fresh noise" if known is None else "training set",
-        train_fresh=train_fresh,
-        id=id_accuracy,
-        ood=ood,
-        symmetric=symmetric,
-        commutativity=commutativity,
-        pairs=tuple(pairs),
-        deviations=deviations,
+    positions = by_position.gathered(found, task.positions.tolist())
+    return AnchorEvaluation(
+        kind=task.kind,
+        metrics=task.metrics,
+        measures={
+            "train": train,
+            "id": id_accuracy,
+            "ood": ood,
+            "symmetric": symmetric,
+            "commutativity": commutativity,
+        },
         finite=questions.finite,
         options={
             "n_noise": n_noise,
@@ -304,10 +160,15 @@ def evaluate(
             "seed": seed,
             "task": task.describe(),
         },
-        positions=by_position.gathered(found, task.positions.tolist()),
-        best_constant=_best_constant(train_targets),
+        sketches=(by_position.sketch(positions),) if len(positions) > 1 else (),
+        train_source="fresh noise" if known is None else TRAINING_SET,
         held_out=task.held_out,
         overlap=None if known is None else overlap_with_training(known, task),
+        train_fresh=train_fresh,
+        pairs=tuple(pairs),
+        deviations=deviations,
+        positions=positions,
+        best_constant=_best_constant(train_targets),
     )
 
 
@@ -333,7 +194,7 @@ def checked_training_set(training_set: TrainingSet, task: AnchorTask) -> TokenBa
 
 
 def quick_accuracies(
-    model: Model, task: AnchorTask, training_set: AnchorBatch, *, seed: int = 0, max_train: int = 1024
+    model: Answers, task: AnchorTask, training_set: AnchorBatch, *, seed: int = 0, max_train: int = 1024
 ) -> dict[str, float | None]:
     """Train, ID and OOD accuracy from one noise draw, for the log of a run.
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from anchorlens.configuration import documented
+from anchorlens.records import Count, Record
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.phases import CLEAR
 from anchorlens.tasks.shared.sketch import Lines
@@ -36,30 +37,22 @@ TITLES = {
 
 @documented
 @dataclass(frozen=True)
-class PositionAnswers:
+class PositionAnswers(Record):
     """What is answered where the key stands at one position; the anchors follow it."""
 
-    position: int
+    position: Count
     """Of the key, from 0."""
     train: Accuracy | None
-    """As `Behaviour.train`; here and below None where nothing was asked."""
+    """As `AnchorEvaluation.train`; here and below None where nothing was asked."""
     id: Accuracy | None
-    """As `Behaviour.id`."""
+    """As `AnchorEvaluation.id`."""
     ood: Accuracy | None
-    """As `Behaviour.ood`."""
+    """As `AnchorEvaluation.ood`."""
     inferential: Accuracy | None
     """Unseen pairs whose mirrored pair is trained on another target than the composition: share answered by
     the composition."""
     symmetric: Accuracy | None
     """The same pairs: share answered as the mirrored pair is trained."""
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> PositionAnswers:
-        """Read it from JSON data: its fields."""
-        known = {name: values[name] for name in TITLES}
-        return cls(
-            values["position"], **{name: one and Accuracy.from_dict(one) for name, one in known.items()}
-        )
 
 
 def gathered(

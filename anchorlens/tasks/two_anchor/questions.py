@@ -1,26 +1,22 @@
-"""Asking a model every (pair, key, position) of a split, under several draws of noise, in bounded batches."""
+"""Asking a model every (pair, key, position) of a split, under several draws of noise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Int
-from torch import Tensor
 
-from anchorlens.configuration import documented
-from anchorlens.models.config import ModelConfig
-from anchorlens.models.measuring import BATCH_BYTES, device_of, evaluation_mode, sequence_bytes
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.asking import at_end, check_capacity
+from anchorlens.tasks.shared.asking import Asker
+from anchorlens.tasks.shared.base import Answers
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.by_position import MOST_POSITIONS
 from anchorlens.tasks.two_anchor.drawing import Drawing
+from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.splits import Split
 
@@ -30,42 +26,14 @@ if TYPE_CHECKING:
 _MOST_PERMUTED = 10_000_000
 """Sequences of a training set of which a permutation is made, to choose some."""
 
-Model = Callable[[Tensor], Tensor]
-"""Anything that maps tokens [batch, pos] to logits [batch, pos, d_vocab], as a HookedTransformer does, or
-to [batch, 1, d_vocab], those of the last position alone."""
 
+class Questions(Asker["AnchorTask"]):
+    """Asks one model for its answers at the last position, split by split."""
 
-@documented
-@dataclass(frozen=True)
-class PairAccuracy:
-    """Accuracy of one anchor pair."""
-
-    pair: Pair
-    """Anchor tokens in order."""
-    split: Split
-    """`id`: a seen pair on held-out (key, position); `ood`: an unseen pair on all of them."""
-    accuracy: Accuracy
-    """Against the trained target for seen pairs, the inferential one for unseen."""
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> PairAccuracy:
-        """Read it from JSON data: its three fields."""
-        return cls(tuple(values["pair"]), values["split"], Accuracy.from_dict(values["accuracy"]))
-
-
-class Questions:
-    """Asks one model for its answers (argmax at the last position), in bounded batches."""
-
-    def __init__(self, model: Model, task: AnchorTask, seed: int, batch_size: int, max_cells: int) -> None:
+    def __init__(self, model: Answers, task: AnchorTask, seed: int, batch_size: int, max_cells: int) -> None:
         """The arguments are those of `evaluate`."""
-        check_capacity(model, task)
-        self.model, self.task, self.seed = at_end(model, 1), task, seed
-        config = getattr(model, "config", None)
-        if isinstance(config, ModelConfig):
-            batch_size = min(batch_size, max(1, BATCH_BYTES // sequence_bytes(config, task.seq_len)))
-        self.batch_size, self.max_cells = batch_size, max_cells
-        self.device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
-        self.finite = True
+        super().__init__(model, task, batch_size)
+        self.seed, self.max_cells = seed, max_cells
 
     def whole(self, split: Split) -> bool:
         """Whether every (pair, key, position) of a split is asked."""
@@ -88,9 +56,9 @@ class Questions:
         """
         rng = generator(self.seed, "evaluation")
         noises = (self.task.noise(len(trials), rng) for _ in range(n_noise))
-        return np.stack([self._answers(self.task.place(trials, noise).tokens) for noise in noises], axis=1)
+        return np.stack([self.answers(self.task.place(trials, noise).tokens) for noise in noises], axis=1)
 
-    def accuracy(self, split: Split, right: Bool[np.ndarray, "trial draw"]) -> Accuracy | None:
+    def split_accuracy(self, split: Split, right: Bool[np.ndarray, "trial draw"]) -> Accuracy | None:
         """Mean over questions and draws; None where there is no question."""
         return Accuracy.of_draws(right, whole=self.whole(split)) if right.size else None
 
@@ -130,7 +98,7 @@ class Questions:
         else:
             rows = rng.choice(len(batch), n, replace=False)
         asked = batch.take(rows)
-        right = self._answers(asked.tokens) == asked.targets.numpy()
+        right = self.answers(asked.tokens) == asked.targets.numpy()
         is_anchor = np.isin(asked.tokens.numpy(), list(self.task.anchors))
         position = is_anchor.argmax(axis=1) - 1  # of the key; -1 without anchors
         found = {}
@@ -138,23 +106,3 @@ class Questions:
             there = right[position == one]
             found[one] = Accuracy.of_some(there, of=round(len(there) * len(batch) / n))
         return Accuracy.of_some(right, of=len(batch)), found
-
-    def _answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
-        answers = []
-        with evaluation_mode(self.model), torch.inference_mode():
-            for chunk in tokens.split(self.batch_size):
-                logits = self.model(chunk.to(self.device))
-                self._check(logits, chunk)
-                last = logits[:, -1]  # [batch, d_vocab]
-                self.finite = self.finite and bool(last.isfinite().all())
-                answers.append(last.argmax(dim=-1).cpu().numpy())
-        return np.concatenate(answers)
-
-    def _check(self, logits: Any, tokens: Int[Tensor, "batch pos"]) -> None:
-        shape, d_vocab = tuple(getattr(logits, "shape", ())), self.task.d_vocab
-        n_sequences, n_pos = tokens.shape
-        if len(shape) != 3 or shape[0] != n_sequences or shape[1] not in (1, n_pos) or shape[2] < d_vocab:
-            raise ValueError(
-                f"model must give logits [batch, pos, d_vocab >= {d_vocab}] for tokens "
-                f"{list(tokens.shape)}, got {list(shape) or type(logits).__name__}; is it of this task?"
-            )

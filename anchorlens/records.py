@@ -1,0 +1,191 @@
+"""Results that travel as JSON: what is written and what is read follow from the fields of one dataclass."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from annotated_types import Ge, Le
+
+from anchorlens.foreign import check_values, printable
+
+_MOST_OPTIONS = 20_000
+"""Characters of a table of any content, as JSON."""
+
+
+@functools.lru_cache(maxsize=4096)  # most texts are the same in every cell of a sweep
+def _line(text: str) -> str:
+    """A text as one printable line, whole; one without a space is left as it is without looking further."""
+    return text if text.isprintable() and " " not in text else printable(text, None)
+
+
+def _lines(text: str) -> str:
+    """A text whose line breaks stay."""
+    return "\n".join(map(_line, text.split("\n")))
+
+
+def _plain(value: Any) -> Any:
+    """A little data of any form, its texts printable; line breaks stay.
+
+    Raises:
+        ValueError: too much, a number that is not finite, or too many levels.
+    """
+    check_values(value)
+    if len(json.dumps(value)) > _MOST_OPTIONS:
+        raise ValueError(f"must have at most {_MOST_OPTIONS:,} characters as JSON")
+    return _printable(value)
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_line(name): _printable(item) for name, item in value.items()}
+    if isinstance(value, str):
+        return _lines(value)
+    return [_printable(item) for item in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class _TextUpTo:
+    """A text of a file: at most so many characters, made printable when it is read."""
+
+    n_characters: int
+    keep_lines: bool = False
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
+        from pydantic_core import core_schema
+
+        text = core_schema.str_schema(max_length=self.n_characters)
+        return core_schema.no_info_after_validator_function(_lines if self.keep_lines else _line, text)
+
+
+class _Plain:
+    """A table of any content that JSON can hold."""
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(_plain, core_schema.dict_schema())
+
+
+@dataclass(frozen=True)
+class _Rounded:
+    """A number of a picture: six digits in JSON, and an integer where it is one."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
+        from pydantic_core import core_schema
+
+        integer = core_schema.int_schema(strict=True, ge=self.least, le=self.most)
+        decimal = core_schema.float_schema(strict=True, ge=self.least, le=self.most, allow_inf_nan=False)
+        return core_schema.union_schema(
+            [integer, decimal],
+            mode="left_to_right",
+            custom_error_type="float_type",
+            serialization=core_schema.plain_serializer_function_ser_schema(_rounded),
+        )
+
+
+def _rounded(value: float) -> float:
+    return int(value) if float(value).is_integer() else round(float(value), 6)
+
+
+class _Unstored:
+    """A field that JSON does not hold; it has its default when the result is read."""
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
+        from pydantic_core import core_schema
+
+        nothing = core_schema.plain_serializer_function_ser_schema(lambda _: None)
+        anything = core_schema.any_schema(serialization=nothing)
+        return core_schema.with_default_schema(anything, default=None)
+
+
+Share = Annotated[float, Ge(0), Le(1)]
+Count = Annotated[int, Ge(0), Le(10**15)]
+Name = Annotated[str, _TextUpTo(200)]
+Text = Annotated[str, _TextUpTo(2000)]
+LongText = Annotated[str, _TextUpTo(20_000)]
+Lines = Annotated[str, _TextUpTo(100_000, keep_lines=True)]
+DrawnNumber = Annotated[float, _Rounded()]
+DrawnShare = Annotated[float, _Rounded(0, 1)]
+DrawnError = Annotated[float, _Rounded(0)]
+Plain = Annotated[dict[str, Any], _Plain()]
+UNSTORED = _Unstored()
+"""`Annotated[T, UNSTORED]` is a field that JSON does not hold."""
+
+
+class Record:
+    """Base of results, frozen dataclasses: their fields say how they are written as JSON, and read."""
+
+    derived: ClassVar[tuple[str, ...]] = ()
+    """Attributes that JSON holds besides the fields; when it is read they are dropped."""
+    unstored: ClassVar[tuple[str, ...]] = ()
+    """Fields that JSON does not hold."""
+    __pydantic_config__: ClassVar[dict[str, Any]] = {
+        "strict": True,
+        "allow_inf_nan": False,
+        "extra": "ignore",
+    }
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        schema = handler(source)
+
+        def write(result: Any, fields: Any) -> dict[str, Any]:
+            stored = {name: value for name, value in fields(result).items() if name not in cls.unstored}
+            return stored | {name: _as_json(getattr(result, name)) for name in cls.derived}
+
+        if cls.derived or cls.unstored:
+            schema["serialization"] = core_schema.wrap_serializer_function_ser_schema(write)
+        return schema
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content: every field, and what follows from them."""
+        return _adapter(type(self)).dump_python(self, mode="json")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` gave, also after a way through JSON.
+
+        Raises:
+            ValueError: something is missing or of another kind; the message names the first such place.
+        """
+        from pydantic_core import to_json
+
+        return cls.from_json(to_json(values))
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read what `to_dict` gave from the bytes of a JSON file. Texts are made printable.
+
+        Raises:
+            ValueError: as for `from_dict`.
+        """
+        from pydantic import ValidationError
+
+        try:
+            return _adapter(cls).validate_json(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = "".join(f"{printable(part, 40)}." for part in first["loc"])
+            if first["type"] == "value_error":  # of a result within this one: it names its own place
+                raise ValueError(f"{place}{first['ctx']['error']}") from None
+            raise ValueError(f"{place.removesuffix('.')}: {printable(first['msg'])}") from None
+
+
+@functools.cache
+def _adapter(cls: type[Record]) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(cls)
+
+
+def _as_json(value: Any) -> Any:
+    return value.to_dict() if isinstance(value, Record) else value

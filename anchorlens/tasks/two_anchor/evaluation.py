@@ -1,0 +1,126 @@
+"""AnchorEvaluation: what a model answers to the two-anchor task, pair by pair and position by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import documented
+from anchorlens.records import Record, Share
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.phases import CLEAR
+from anchorlens.tasks.two_anchor import by_position
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.by_position import PositionAnswers, Solution
+from anchorlens.tasks.two_anchor.splits import Split
+
+
+@documented
+@dataclass(frozen=True)
+class PairAccuracy(Record):
+    """Accuracy of one anchor pair."""
+
+    pair: Pair
+    """Anchor tokens in order."""
+    split: Split
+    """`id`: a seen pair on held-out (key, position); `ood`: an unseen pair on all of them."""
+    accuracy: Accuracy
+    """Against the trained target for seen pairs, the inferential one for unseen."""
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AnchorEvaluation(Evaluation):
+    """What `evaluate` measured on the two-anchor task: its `measures`, and each pair and position.
+
+    Its measures are: `train` on sequences of the training set where it is known, else on fresh noise around
+    trained trials (`train_source` says which); `id` of seen pairs at held-out (key, position); `ood` of
+    unseen pairs against the inferential target, None where every pair is trained; `symmetric` of unseen pairs
+    against their mirrored pair's trained target, None unless that target differs; `commutativity`, the share
+    of (key, position, noise) for which a mirrored pair gets the same answer in both orders, over the pairs
+    with an unseen order, None where there is none.
+
+    Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
+    """
+
+    derived: ClassVar[tuple[str, ...]] = ("phase", "solution")
+    drawn_at_random: ClassVar[str] = "noise draws"
+    train_fresh: Accuracy
+    """On every trained (pair, key, position) with fresh noise."""
+    pairs: tuple[PairAccuracy, ...]
+    """One for every pair."""
+    deviations: Mapping[Split, Mapping[int, Share]]
+    """Split -> {answer - target: share of its sequences}; the target is inferential for `ood`."""
+    positions: tuple[PositionAnswers, ...] = ()
+    """One for every position of the key; empty for more than 200 of them."""
+    best_constant: Accuracy
+    """What the best answer that never changes gets of the training questions: chance, with its standard error
+    for so many questions."""
+
+    @property
+    def symmetric(self) -> Accuracy | None:
+        """The measure `symmetric`."""
+        return self.measure("symmetric")
+
+    @property
+    def commutativity(self) -> Accuracy | None:
+        """The measure `commutativity`."""
+        return self.measure("commutativity")
+
+    @property
+    def at_chance(self) -> str | None:
+        """Why its answers are no sign that it was trained on the task at all; None where they are one.
+
+        Neither train accuracy, on fresh noise and on given training data, is more than two standard errors
+        above that of the best answer that never changes.
+        """
+        constant = self.best_constant
+        for train in (self.train_fresh, self.train or self.train_fresh):
+            n_sequences = min(train.n_sequences, constant.n_sequences)
+            error = Accuracy.of_share(constant.value, n_sequences).standard_error
+            if train.value > constant.value + CLEAR * error:
+                return None
+        return (
+            f"train accuracy {self.train_fresh.value:.3f} is not above {constant}, that of the best answer "
+            "that never changes: no sign that it was trained on this task"
+        )
+
+    def __repr__(self) -> str:
+        if self.ood is not None:
+            return super().__repr__()
+        return f"{super().__repr__().removesuffix(')')}, no unseen pair)"
+
+    @property
+    def solution(self) -> Solution | None:
+        """How unseen pairs are answered whose mirrored pair is trained on another target; None without any.
+
+        See `anchorlens.tasks.two_anchor.by_position.solution_of`.
+        """
+        return by_position.solution_of(self.positions)
+
+    def in_words(self) -> list[str]:
+        """The deviations of each split; the solution, and what differs notably between positions."""
+        lines = [
+            f"{name.upper()} answers minus target: {self.deviations_in_words(name)}"
+            for name in self.deviations
+        ]
+        return [*lines, *filter(None, [by_position.in_words(self.positions)])]
+
+    def by_pair(self) -> dict[Pair, PairAccuracy]:
+        """Pair -> its accuracy."""
+        return {tuple(pair.pair): pair for pair in self.pairs}
+
+    def lowest(self, n: int) -> list[PairAccuracy]:
+        """The `n` pairs with the lowest accuracy, those that are no number first."""
+        return sorted(self.pairs, key=lambda pair: np.nan_to_num(pair.accuracy.value, nan=-1.0))[:n]
+
+    def deviations_in_words(self, split: Split, most: int = 4) -> str:
+        """The most frequent deviations of a split with their shares: `+0 in 75%, -4 in 25%`."""
+        ranked = sorted(self.deviations[split].items(), key=lambda item: -item[1])
+        named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
+        rest = 1 - sum(share for _, share in ranked[:most])
+        return ", ".join(named) + (f", others in {rest:.0%}" if len(ranked) > most else "")

@@ -53,11 +53,12 @@ class _TextUpTo:
 
     n_characters: int
     keep_lines: bool = False
+    pattern: str | None = None
 
     def __get_pydantic_core_schema__(self, *_: Any) -> Any:
         from pydantic_core import core_schema
 
-        text = core_schema.str_schema(max_length=self.n_characters)
+        text = core_schema.str_schema(max_length=self.n_characters, pattern=self.pattern)
         return core_schema.no_info_after_validator_function(_lines if self.keep_lines else _line, text)
 
 
@@ -74,8 +75,8 @@ class _Plain:
 class _Rounded:
     """A number of a picture: six digits in JSON, and an integer where it is one."""
 
-    least: float | None = None
-    most: float | None = None
+    least: int | None = None
+    most: int | None = None
 
     def __get_pydantic_core_schema__(self, *_: Any) -> Any:
         from pydantic_core import core_schema
@@ -114,6 +115,8 @@ Lines = Annotated[str, _TextUpTo(100_000, keep_lines=True)]
 DrawnNumber = Annotated[float, _Rounded()]
 DrawnShare = Annotated[float, _Rounded(0, 1)]
 DrawnError = Annotated[float, _Rounded(0)]
+ReadingName = Annotated[str, _TextUpTo(201, pattern=r"^\w{1,100}\.\w{1,100}$")]
+"""`probe.number`, as no other column of a sweep's table is called."""
 Plain = Annotated[dict[str, Any], _Plain()]
 UNSTORED = _Unstored()
 """`Annotated[T, UNSTORED]` is a field that JSON does not hold."""
@@ -176,7 +179,7 @@ class Record:
             first = error.errors(include_url=False, include_input=False)[0]
             place = "".join(f"{printable(part, 40)}." for part in first["loc"])
             if first["type"] == "value_error":  # of a result within this one: it names its own place
-                raise ValueError(f"{place}{first['ctx']['error']}") from None
+                raise ValueError(f"{place}{first.get('ctx', {}).get('error')}") from None
             raise ValueError(f"{place.removesuffix('.')}: {printable(first['msg'])}") from None
 
 

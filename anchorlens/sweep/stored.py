@@ -10,7 +10,7 @@ from annotated_types import Len
 
 from anchorlens.configuration import documented
 from anchorlens.foreign import may_be_refused
-from anchorlens.records import Count, Lines, LongText, Name, Record
+from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record
 from anchorlens.verdict.verdict import Verdict
 
 LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000
@@ -39,7 +39,7 @@ class CellContent(_File):
     """Of training."""
     loss: float | None
     """Of the last batch that was logged, in nats."""
-    probes: Annotated[Mapping[Name, float | None], Len(0, 200)]
+    probes: Annotated[Mapping[ReadingName, float | None], Len(0, 200)]
     """`probe.number` of the probes that need no forward pass -> value, None where it is not defined."""
     verdict: Verdict
     """What was measured of its last checkpoint."""

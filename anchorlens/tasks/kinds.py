@@ -20,6 +20,7 @@ from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
 from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.base import Task, TaskConfig
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.text.task import TextTask
 from anchorlens.tasks.two_anchor.task import AnchorTask

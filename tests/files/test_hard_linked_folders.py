@@ -38,8 +38,7 @@ print(json.dumps([found, _peak() - before]))
 def content(n_bytes, filling):
     """What cell.json holds, with as many values more as its size allows, at a place that `filling` names."""
     good = {
-        "format": "anchorlens cell", "format_version": 1, "status": "finished", "error": None,
-        **known_cell("3").content,
+        **known_cell("3").content.to_dict(), "format": "anchorlens cell", "format_version": 1,
     }  # fmt: skip
     mark, value = filling(good)
     left = n_bytes - len(json.dumps(good))
@@ -95,7 +94,7 @@ def test_what_they_take(tmp_path):
 def test_what_nobody_asked_for_is_dropped(tmp_path):
     hard_linked(tmp_path, content(10_000, junk), 1)
     (cell,) = open_sweep(tmp_path)
-    assert "junk" not in cell.content and cell.content["step"] == 1000 == cell.numbers["step"]
+    assert "junk" not in cell.content.to_dict() and cell.content.step == 1000 == cell.numbers["step"]
     assert cell.verdict.behaviour.pairs and cell.phase.label == "Phase 3"
 
 

@@ -189,7 +189,7 @@ CHANGES = {
     "loss": lambda c: c.update(loss="low"),
     "probes": lambda c: c["probes"].update({"stable_rank.w_q": "3"}),
     "verdict": lambda c: c.pop("verdict"),
-    "verdict.label": lambda c: c["verdict"].pop("label"),
+    "verdict.phase": lambda c: c["verdict"].pop("phase"),
     "verdict.phase.number": lambda c: c["verdict"]["phase"].update(number=4),
     "verdict.behaviour.train_fresh": lambda c: c["verdict"]["behaviour"].pop("train_fresh"),
     "verdict.behaviour.measures.id.value": lambda c: c["verdict"]["behaviour"]["measures"]["id"].update(

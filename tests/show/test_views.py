@@ -86,18 +86,17 @@ def behaviour(train=1.0, held_out=0.98, ood=0.1, commutativity=0.9, *, pairs=Non
         pairs = [
             PairAccuracy(p, "ood" if p in TASK.ood_pairs else "id", Accuracy(0.5, 0.0, 9)) for p in TASK.pairs
         ]
+    measures = {"train": train, "id": held_out, "ood": ood, "symmetric": None, "commutativity": commutativity}
     return AnchorEvaluation(
-        train=accuracy(train),
-        train_source="training set",
+        kind="two_anchor",
+        metrics=TASK.metrics,
+        measures={name: accuracy(value) for name, value in measures.items()},
         train_fresh=accuracy(train),
-        id=accuracy(held_out),
-        ood=accuracy(ood),
-        symmetric=None,
-        commutativity=accuracy(commutativity),
         pairs=tuple(pairs),
         deviations={"ood": {0: 0.1, -3: 0.9}} if deviations is None else deviations,
         finite=not math.isnan(train),
         options={},
+        best_constant=accuracy(0.0125),
     )
 
 

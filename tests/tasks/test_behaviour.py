@@ -329,7 +329,7 @@ def test_a_number_is_near_to_the_threshold_that_chance_moved():
         ood: phase_by_definition(1.0, 1.0, one, None, chance=0.5, standard_errors=2)
         for ood, one in near.items()
     }
-    assert found[0.51].phase == 2 and found[0.74].cause == "borderline"
+    assert found[0.51].number == 2 and found[0.74].cause == "borderline"
     assert "of 0.75" in found[0.74].reason
 
 

@@ -7,6 +7,7 @@ import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.figures.sketches import drawn_sketch
+from anchorlens.tasks.kinds import read_evaluation
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor import by_position
@@ -139,7 +140,7 @@ def test_a_real_model_goes_through_json():
     result = evaluate(model, CONFLICT, n_noise=2)
     values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert values == result.to_dict() and values["solution"] == result.solution == "other"
-    read = Behaviour.from_dict(values)
+    read = read_evaluation(values)
     assert read.positions == result.positions and read.to_dict() == values
 
 

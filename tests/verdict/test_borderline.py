@@ -102,9 +102,10 @@ def test_no_unseen_pair_and_not_finite_keep_their_reason(measured):
 
 def test_as_many_standard_errors_as_one_asks_for():
     near = {"train": 1.0, "id": 1.0, "ood": Accuracy(0.52, 0.01, 600), "commutativity": 0.2}
-    assert phase_by_definition(**near).phase == phase_by_definition(**near, standard_errors=1.9).phase == 3
+    assert phase_by_definition(**near).number == 3
+    assert phase_by_definition(**near, standard_errors=1.9).number == 3
     assert phase_by_definition(**near, standard_errors=2.5).cause == "borderline"
     assert "is within 2.5 standard errors of 0.50" in phase_by_definition(**near, standard_errors=2.5).reason
     # a plain number has no standard error: only the threshold itself is too near
-    assert phase_by_definition(1.0, 1.0, 0.51, 0.2, standard_errors=2).phase == 3
+    assert phase_by_definition(1.0, 1.0, 0.51, 0.2, standard_errors=2).number == 3
     assert phase_by_definition(0.90, 1.0, 0.51, 0.2, standard_errors=2).cause == "borderline"

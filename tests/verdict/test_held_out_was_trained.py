@@ -188,7 +188,7 @@ class TestAtChance:
         (tmp_path / "theirs.toml").write_text("[task]\nseq_len = 9\n")
         verdict = classify(tmp_path / "theirs.pt", config=tmp_path / "theirs.toml")
         checkpoint = verdict.subject.to_dict()
-        assert checkpoint["step"] is None and checkpoint["model"]["gamma"] is None
+        assert checkpoint["step"] is None and checkpoint["model_config"]["gamma"] is None
         shown = repr(verdict.subject.checkpoint) + verdict.subject.checkpoint.outline
         assert "gamma" not in shown and "step" not in shown
         save_checkpoint(tmp_path / "saved.pt", verdict.subject.checkpoint)

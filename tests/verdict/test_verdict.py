@@ -1,7 +1,6 @@
 """A verdict is data: read back from its dict it says what it said."""
 
 import json
-import math
 from typing import get_args
 
 import pytest
@@ -33,10 +32,10 @@ def test_phases_numbers_and_words():
     assert stored.phase.label == "undecided: underfit"
     assert stored.mechanism.probabilities == verdict.mechanism.probabilities
     assert stored.mechanism.evidence[:3] == verdict.mechanism.evidence[:3]
-    assert math.isnan(stored.mechanism.evidence[3].value)
+    assert stored.mechanism.evidence[3].value is None  # JSON has no NaN
     assert (stored.agreement, stored.explanation) == (None, verdict.explanation)
     assert stored.warnings == ("The model is small.",)
-    assert repr(stored).startswith("Verdict(ckpt.pt: undecided: underfit; mechanism is no comparison")
+    assert repr(stored).startswith("Verdict(runs/a/ckpt.pt: undecided: underfit; mechanism is no comparison")
 
 
 def test_what_was_measured_on_answers():
@@ -56,7 +55,9 @@ def test_what_was_not_there_is_not_there():
 def test_it_has_a_notebook_view_and_no_report(tmp_path):
     stored = read_back(whole_verdict())
     assert "undecided: underfit" in stored._repr_html_()
-    with pytest.raises(ValueError, match="read back without it \\(ckpt.pt\\); classify the checkpoint again"):
+    with pytest.raises(
+        ValueError, match="read back without it \\(runs/a/ckpt.pt\\); classify the checkpoint again"
+    ):
         stored.report(tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from anchorlens.tasks.shared.base import Answers, TaskConfig
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE, Drawing
@@ -27,7 +28,7 @@ class TwoAnchor(TaskConfig):
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType(
         {"n_noise": 2, "max_cells": 2048, "max_train": 1024}
     )
-    evaluation_class: ClassVar[type[AnchorEvaluation]] = AnchorEvaluation
+    evaluation_class: ClassVar[type[Evaluation]] = AnchorEvaluation
     drawing: Any
     n_trials: Any
     pairs: Any

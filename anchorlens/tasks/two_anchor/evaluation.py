@@ -90,9 +90,12 @@ class AnchorEvaluation(Evaluation):
         )
 
     def __repr__(self) -> str:
-        if self.ood is not None:
-            return super().__repr__()
-        return f"{super().__repr__().removesuffix(')')}, no unseen pair)"
+        values = {"train": self.train, "ID": self.id, "OOD": self.ood}
+        numbers = (
+            "no unseen pair" if value is None else f"{title} {value.value:.3f}"
+            for title, value in values.items()
+        )
+        return f"AnchorEvaluation({self.phase.label}; {', '.join(numbers)})"
 
     @property
     def solution(self) -> Solution | None:

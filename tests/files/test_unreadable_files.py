@@ -137,5 +137,3 @@ def test_permissions_of_one_file_do_not_stop_the_others(tmp_path):
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lines) == 3 and "Permission denied" in json.dumps(lines[1])
     assert lines[2]["phase"]["number"] == 3
-        len(lines) == 3 and "Permission denied" in json.dumps(lines[1]) and lines[2]["phase"]["number"] == 3
-    )

@@ -41,7 +41,7 @@ from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.text.task import TextTask
-from anchorlens.tasks.two_anchor.behaviour import AnchorEvaluation, PairAccuracy
+from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
 
 MOST_BYTES = 20_000
@@ -187,7 +187,7 @@ def views():
         "UNetConfig": UNetConfig(gamma=0.8),
         "TrainConfig": TrainConfig(),
         "RunConfig": preset("paper-gpt2"),
-        "Behaviour": behaviour(),
+        "AnchorEvaluation": behaviour(),
         "behaviour in long chains": long_behaviour,
         "behaviour without numbers": behaviour(NAN, NAN, None, None, pairs=[], deviations={}),
         "TrainResult": result(),
@@ -254,7 +254,7 @@ def public_types():
 
 def test_every_public_type_has_a_view_or_a_line_of_text():
     types = public_types()
-    named = {"AnchorTask", "RunConfig", "Behaviour", "SweepResult", "Audit", "VSimilarity", "TrajectoryPoint"}
+    named = {"AnchorTask", "RunConfig", "AnchorEvaluation", "SweepResult", "Audit", "VSimilarity", "TrajectoryPoint"}
     assert named <= set(types)
     without = {name for name, one in types.items() if not hasattr(one, "_repr_html_")}
     assert without <= TEXT, f"no view: {sorted(without - TEXT)}"

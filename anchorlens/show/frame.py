@@ -12,6 +12,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 from markupsafe import Markup
+from plotly.offline import get_plotlyjs
 
 from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
@@ -66,7 +67,7 @@ def picture_page(figure: go.Figure) -> str:
 
 def _page(template: str, scripts: Sequence[str], heads: bool = False, **content: Any) -> str:
     """A page that loads nothing, and runs plotly.js, circuitsvis for heads, and `scripts`."""
-    libraries = [_plotly_js(), *([_circuitsvis_js()] if heads else [])]
+    libraries = [Script("plotly.js", _inline(get_plotlyjs())), *([_circuitsvis_js()] if heads else [])]
     everything = [*libraries, Script("page", Markup('"use strict";\n') + sources(scripts))]
     return rendered(
         template,
@@ -76,12 +77,6 @@ def _page(template: str, scripts: Sequence[str], heads: bool = False, **content:
         versions=library_versions(),
         **content,
     )
-
-
-def _plotly_js() -> Script:
-    from plotly.offline import get_plotlyjs
-
-    return Script("plotly.js", _inline(get_plotlyjs()))
 
 
 def _circuitsvis_js() -> Script:

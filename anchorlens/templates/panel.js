@@ -51,7 +51,7 @@ const reportOf = (() => {
     return table("al-bars", "Probability of each phase, by mechanism", columns, rows, { numbers: [2, 3] });
   }
 
-  // Where a value lies among the ranges of the phases, 0..100: the same drawing as in range_bar.py.
+  // Where a value lies among the ranges of the phases, 0..100: the same drawing as in parts.html.
   function rangeBar({ ranges }, value, { bands, at }) {
     const across = (place) => 60 + 1.6 * place;
     const words = `value ${value}${ranges}`;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import Any
 
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.runs.run_config import sorted_by_part
+from anchorlens.show.formats import plain, short
 from anchorlens.sweep.cells import Cell, axes_of, value_key
 from anchorlens.sweep.grids import ALIASES
 
@@ -65,20 +65,13 @@ class Slice:
 
 
 def value_label(value: Any) -> str:
-    """A value as it stands at an axis.
+    """A value as it stands at an axis, of at most 30 characters."""
+    return short(plain(value), LONGEST_LABEL)
 
-    >>> value_label(100_000), value_label(0.3625), value_label(None), value_label({"1": 5})
-    ('100,000', '0.3625', 'none', '{"1": 5}')
-    """
-    if value is None:
-        return "none"
-    if isinstance(value, bool | str):
-        text = str(value)
-    elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        text = f"{int(value):,}"
-    else:
-        text = str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
+
+def name_of_cell(cell: Cell, fields: Iterable[str]) -> str:
+    """Which cell it is, in words: `gamma 0.3, seed 0`."""
+    return ", ".join(f"{name} {value_label(cell.fields[name])}" for name in fields)
 
 
 def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = None) -> tuple[str, str | None]:
@@ -150,18 +143,16 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
     varying = axes_of(cells)
     axes: list[Axis] = []
     for name in also_varying(cells, varying, x, y):
-        if not any(goes_with(cells, known.name, name) for known in axes):
+        if not any(goes_with(cells, earlier.name, name) for earlier in axes):
             axes.append(axis(cells, name, varying))
-    found: dict[tuple[int, ...], list[Cell]] = {}
+    groups: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:
-        found.setdefault(tuple(one.position(cell.fields[one.name]) for one in axes), []).append(cell)
-    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-    return tuple(Slice(_label(axes, key), tuple(group)) for key, group in ordered)
-
-
-def _label(axes: Sequence[Axis], positions: Sequence[int]) -> str:
-    """What stands at these positions of these axes, in words."""
-    return ", ".join(f"{one.name} {one.labels[i]}" for one, i in zip(axes, positions, strict=True))
+        groups.setdefault(tuple(a.position(cell.fields[a.name]) for a in axes), []).append(cell)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(
+        Slice(", ".join(f"{a.name} {a.labels[i]}" for a, i in zip(axes, place, strict=True)), tuple(group))
+        for place, group in ordered
+    )
 
 
 def _field(direction: str, name: str) -> str:

@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from anchorlens.figures import BLUE, GREY, ORANGE
 from anchorlens.figures.picture import plotly_text
-from anchorlens.show.diagram.axes import value_label
+from anchorlens.show.diagram.axes import name_of_cell
 from anchorlens.sweep.cells import TROUBLES, Cell
 from anchorlens.tasks.shared.phases import COLOURS, LABELS
 
@@ -71,9 +71,9 @@ def trouble(cell: Cell) -> Category | None:
 
 def outcome(cell: Cell) -> Category:
     """What a cell came to by behaviour: one of `OUTCOMES`."""
-    found, phase = trouble(cell), cell.outcome
-    if found is not None or phase is None:
-        return found or MISSING
+    problem, phase = trouble(cell), cell.outcome
+    if problem is not None or phase is None:
+        return problem or MISSING
     if phase.phase == 2 and phase.commutative is None:
         return EITHER
     return next((category for category in PHASES if category.name == phase.label), UNDECIDED)
@@ -81,10 +81,8 @@ def outcome(cell: Cell) -> Category:
 
 def agreement(cell: Cell) -> Category:
     """Whether behaviour and mechanism of a cell name one phase: one of `AGREEMENTS`."""
-    found = trouble(cell)
-    if found is not None:
-        return found
-    return {True: AGREE, False: DISAGREE, None: NO_COMPARISON}[cell.numbers["agreement"]]
+    same_phase = {True: AGREE, False: DISAGREE, None: NO_COMPARISON}
+    return trouble(cell) or same_phase[cell.numbers["agreement"]]
 
 
 def measured(cell: Cell, number: str) -> float | None:
@@ -148,14 +146,13 @@ def description(cell: Cell, fields: Sequence[str]) -> str:
         cell: of a sweep.
         fields: of the configuration, that say which cell it is.
     """
-    lines = [", ".join(f"{name} {value_label(cell.fields[name])}" for name in fields)]
+    lines = [name_of_cell(cell, fields)]
     numbers = cell.numbers
     if numbers:
         lines.append(f"behaviour: {numbers['label']}")
         lines.append(f"mechanism: {numbers['mechanism_label']}")
         measures = ((metric.title, numbers[metric.name]) for metric in cell.run.task.metrics)
-        named = [(title, value) for title, value in measures if value is not None]
-        lines += wrap(", ".join(f"{name} {value:.3f}" for name, value in named), 60)
+        lines += wrap(", ".join(f"{title} {value:.3f}" for title, value in measures if value is not None), 60)
         if numbers.get("stable_rank.w_q") is not None:
             lines.append(f"stable rank of W_Q {numbers['stable_rank.w_q']:.2f}")
     step = numbers.get("step")

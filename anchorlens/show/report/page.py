@@ -90,13 +90,15 @@ def page_html(
             that was read back without its model.
     """
     _check_verdicts(verdicts)
-    chosen = checked_probes(probes)
-    n_asked = len(chosen)
-    if not any(verdict.subject.model_and_task()[1].has_anchors for verdict in verdicts):
-        chosen = tuple(probe for probe in chosen if probe not in PROBES or not needs_task(probe))
+    requested = checked_probes(probes)
+    has_anchors = any(verdict.subject.model_and_task()[1].has_anchors for verdict in verdicts)
     opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
-    if not opened:
-        chosen = tuple(probe for probe in chosen if probe not in PROBES or probe in OF_ANY_NETWORK)
+    chosen = [
+        probe
+        for probe in requested
+        if probe not in PROBES
+        or ((has_anchors or not needs_task(probe)) and (opened or probe in OF_ANY_NETWORK))
+    ]
     labels = distinct([verdict.subject.name for verdict in verdicts])
     figures = list(probe_figures(verdicts, labels, chosen))
     return framed(
@@ -107,7 +109,7 @@ def page_html(
         summary=verdict_table(verdicts, labels),
         figures=figures,
         opened=opened,
-        without_anchors=len(chosen) < n_asked,
+        without_anchors=len(chosen) < len(requested),
         has_phases=any(has_phases(verdict.behaviour.metrics) for verdict in verdicts),
         answers=list(answer_figures(verdicts, labels)),
         training=list(training_figures(verdicts, labels)),
@@ -115,11 +117,8 @@ def page_html(
 
 
 def _check_verdicts(verdicts: object) -> None:
-    if (
-        not isinstance(verdicts, Sequence)
-        or not verdicts
-        or not all(isinstance(one, Verdict) for one in verdicts)
-    ):
+    is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
+    if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):
         raise ValueError(
             f"verdicts must be a list of one or more Verdict, got {shown(verdicts)}; see classify"
         )
@@ -129,11 +128,11 @@ def _check_verdicts(verdicts: object) -> None:
 
 def _inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """The files from which they came: checkpoints, and what their tasks read."""
-    for verdict in verdicts:
-        if verdict.subject.path is not None:
-            yield verdict.subject.path
-        for field in places(verdict.subject.task):
-            yield from str(getattr(verdict.subject.task, field)).split(os.pathsep)
+    for subject in (verdict.subject for verdict in verdicts):
+        if subject.path is not None:
+            yield subject.path
+        for field in places(subject.task):
+            yield from str(getattr(subject.task, field)).split(os.pathsep)
 
 
 def _entry(label: str, verdict: Verdict) -> Entry:

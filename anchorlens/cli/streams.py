@@ -1,4 +1,4 @@
-"""Standard streams, however the shell made them: closed, full, without our letters, of no width."""
+"""Standard streams that are safe to write to: closed ones, full disks, narrow encodings, a bad COLUMNS."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any, TextIO
 
 EXIT_LOST, EXIT_NO_READER = 1, 141
 _PLAIN = {"±": "+-", "−": "-", "–": "-", "·": "*", "×": "x", "…": "...", "→": "->", "≠": "!=", "²": "^2"}
-"""Our letters where the stream has none of them; others are written as their escapes."""
+"""Letter that we print -> what is written where the stream cannot encode it; others become escapes."""
 _LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
 """Sizes that libraries read from the environment, and what can be drawn in."""
 
 
 class OutputLost(SystemExit):
-    """What is written to stdout does not arrive: there is nothing left to do but to say why.
+    """A write to stdout failed. It ends the program.
 
-    It ends the program with 141 where nobody reads any more (as SIGPIPE ends others, and like them without
-    a word), else with 1.
+    The exit code is 141 where nobody reads stdout any more (as after SIGPIPE, and without a message), else 1.
     """
 
     def __init__(self, error: OSError):
@@ -30,7 +29,7 @@ class OutputLost(SystemExit):
 
 
 class _Stdout(io.FileIO):
-    """A file descriptor whose first failure ends the program, and which then takes what is still flushed."""
+    """A file descriptor whose first failed write ends the program; later writes are thrown away."""
 
     lost = False
 

@@ -80,10 +80,10 @@ def side_by_side(
 
 def _text_axes(traces: Sequence[dict[str, Any]]) -> set[str]:
     """`x`, `y2`, ...: axes with words on them, which have no range to share."""
-    found = ((trace.get(f"{letter}axis", letter), trace.get(letter)) for trace in traces for letter in "xy")
+    on_axes = ((trace.get(f"{letter}axis", letter), trace.get(letter)) for trace in traces for letter in "xy")
     return {
         axis
-        for axis, values in found
+        for axis, values in on_axes
         if isinstance(values, list | tuple | np.ndarray) and any(isinstance(value, str) for value in values)
     }
 

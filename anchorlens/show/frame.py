@@ -1,4 +1,4 @@
-"""The frame of every page: its styles and scripts, and the policy that lets nothing else in."""
+"""The frame of every page: its styles, its scripts, and the security policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
+from anchorlens.files.writing import atomic_write
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
 from anchorlens.views import page
 
@@ -55,6 +56,12 @@ def framed(
     css = sources((*VERDICT_SHEETS, "page.css", *([styles] if styles else [])))
     config = Markup(script_json(json.dumps(QUIET)))
     return _page(template, ("plots.js", *scripts), heads, css=css, plotly_config=config, **content)
+
+
+def write_page(path: Path, html: str) -> None:
+    """Write a page, whole or not at all; what is no text, which a file's name may hold, is replaced."""
+    with atomic_write(path) as file:
+        file.write(html.encode(errors="replace"))
 
 
 @page.register

@@ -1,4 +1,4 @@
-"""Tables, built once for every output: a terminal prints them by `rich_table`, HTML by the macro `table`."""
+"""Tables for every output: the terminal prints them by `rich_table`, HTML by the macro `table`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_ANCHORS = 12
 
 
 class Item(NamedTuple):
-    """What stands in one place of a table, where it is more than a text."""
+    """The content of a table cell that has a colour or is code."""
 
     text: str
     colour: str = ""
@@ -56,7 +56,7 @@ class Table:
 
 
 def text_of(item: str | Item) -> str:
-    """What stands in one place, as text alone."""
+    """The text of a table cell."""
     return item if isinstance(item, str) else item.text
 
 

@@ -1,4 +1,4 @@
-"""From a template to HTML: for notebooks a piece without a script, for pages the whole.
+"""Renders templates to HTML: a piece without a script for a notebook, or a whole page.
 
 Every string is escaped unless it is marked as our own. A view loads nothing, takes its colours from the page
 around it, dark or light, and computes nothing that takes time.

@@ -1,4 +1,4 @@
-"""What all maps share: axes with true values at even distances, bands that say which cell they are, legends.
+"""What all maps share: axes, bands with the ids of their cells, legends, colour bars.
 
 A figure is a plain dictionary, as plotly.js reads it: checking thousands of annotations one by one, as
 `plotly.graph_objects` does, takes most of a page's time. The maps hand out `Picture`s, which are checked.

@@ -53,7 +53,7 @@ class Square(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A map without its content."""
+    """Where everything of a map is drawn, without its colours and texts."""
 
     x: Axis
     """The field along the horizontal axis."""

@@ -17,13 +17,13 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from anchorlens.figures.picture import script_json
-from anchorlens.files.writing import PAGES, atomic_write, check_can_write
+from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.show.diagram import axes
 from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.show.diagram.maps import Map, maps_of
 from anchorlens.show.diagram.outcomes import OUTCOMES, outcome
 from anchorlens.show.diagram.panel import Readings, curve_traces, run_content, shared_content
-from anchorlens.show.frame import framed
+from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.page import write_report
 from anchorlens.sweep.cells import Cell, SweepResult, axes_of, metrics_of
 from anchorlens.tasks.shared.metric import Metric
@@ -147,17 +147,11 @@ def write_diagram(
     path = check_can_write(path, "a diagram's name", PAGES)
     axes.choose_axes(result.cells, x, y)  # before the reports, which take long
     links = _write_reports(result, path, progress) if reports else {}
-    html = diagram_html(result, x=x, y=y, links=links)
-    with atomic_write(path) as file:
-        file.write(html.encode(errors="replace"))
+    write_page(path, diagram_html(result, x=x, y=y, links=links))
 
 
 def diagram_html(
-    result: SweepResult,
-    *,
-    x: str | None = None,
-    y: str | None = None,
-    links: Mapping[str, str] | None = None,
+    result: SweepResult, *, x: str | None = None, y: str | None = None, links: Mapping[str, str] | None = None
 ) -> str:
     """The page that `write_diagram` writes.
 

@@ -43,13 +43,11 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
         ("metrics", ", ".join(metrics) or "none"),
         ("made with", printable(versions or "not known")),
     ]
-    parts = {"task": checkpoint.task, "model": checkpoint.model, "train": checkpoint.train}
-    changed = [
-        (name, [row for row in settings(config) if row.changed])
-        for name, config in parts.items()
-        if config is not None
+    configs = {"task": checkpoint.task, "model": checkpoint.model, "train": checkpoint.train}
+    parts = [
+        (name, [row for row in settings(config) if row.changed]) for name, config in configs.items() if config
     ]
-    return view("checkpoint.html", outline=checkpoint.outline, facts=facts, parts=changed)
+    return view("checkpoint.html", outline=checkpoint.outline, facts=facts, parts=parts)
 
 
 @html.register

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
-from anchorlens.files.writing import PAGES, atomic_write, check_can_write
+from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.foreign import shown
 from anchorlens.models.config import sizes
 from anchorlens.probes.registry import OF_ANY_NETWORK, PROBES, checked_probes, needs_task
 from anchorlens.probes.result import ProbeResult
 from anchorlens.runs.identity import places
-from anchorlens.show.frame import framed
+from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import verdict_table
 from anchorlens.tasks.shared.metric import has_phases
@@ -70,9 +70,7 @@ def write_report(
     """
     _check_verdicts(verdicts)
     path = check_can_write(path, "a report's name", PAGES, _inputs(verdicts))
-    html = page_html(verdicts, probes)
-    with atomic_write(path) as file:
-        file.write(html.encode(errors="replace"))  # a file's name may hold what is no text
+    write_page(path, page_html(verdicts, probes))
 
 
 @report.register

@@ -1,4 +1,4 @@
-"""The pictures of the page, with their words: a figure for each probe, with a panel for each model."""
+"""The pictures of the report, with their captions: a figure for each probe, with a panel for each model."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
@@ -18,28 +18,11 @@ from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import verdict_table
 from anchorlens.tasks.shared.metric import has_phases
-from anchorlens.verdict.verdict import Verdict
+from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report
 
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
 """Facts of a model that came without a checkpoint."""
-
-
-class Entry(NamedTuple):
-    """One model on the page."""
-
-    label: str
-    """What it is called, unlike the others."""
-    verdict: Verdict
-    """On that model."""
-    outline: str
-    """What it is, in a line."""
-    facts: list[tuple[str, Any]]
-    """Where it came from."""
-    settings: dict[str, list[Setting]]
-    """Configurations by name."""
-    versions: Mapping[str, str]
-    """Of the libraries that made the checkpoint."""
 
 
 def write_report(
@@ -103,7 +86,11 @@ def page_html(
         "page.html",
         scripts=("page.js",),
         heads=any(panel.heads for figure in figures for panel in figure.panels),
-        entries=[_entry(label, verdict) for label, verdict in zip(labels, verdicts, strict=True)],
+        outline=_outline(verdicts[0].subject),
+        entries=[
+            {"label": label, "verdict": verdict, "settings": _configurations(verdict.subject)}
+            for label, verdict in zip(labels, verdicts, strict=True)
+        ],
         summary=verdict_table(verdicts, labels),
         figures=figures,
         opened=opened,
@@ -133,17 +120,19 @@ def _inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
             yield from str(getattr(subject.task, field)).split(os.pathsep)
 
 
-def _entry(label: str, verdict: Verdict) -> Entry:
-    subject = verdict.subject
-    step = None if subject.step is None else f"{subject.step:,}"
-    facts = [("kind", subject.kind), ("path", subject.path), ("step", step), ("SHA-256", subject.sha256)]
+def _outline(subject: Subject) -> str:
+    """What a model is, in a line."""
+    checkpoint = subject.checkpoint
+    return sizes(subject.model_and_task()[0].cfg) if checkpoint is None else checkpoint.outline
+
+
+def _configurations(subject: Subject) -> dict[str, list[Setting]]:
+    """Every field of each configuration, by its name; without a checkpoint what the model itself says."""
     checkpoint = subject.checkpoint
     if checkpoint is None:
-        hooked, task = subject.model_and_task()
+        model, task = subject.model_and_task()
         meaning = "of the HookedTransformer"
-        model = [Setting(name, getattr(hooked.cfg, name, None), meaning) for name in MODEL_FACTS]
-        tables = {"Model": model, "Task": settings(task)}
-        return Entry(label, verdict, sizes(hooked.cfg), facts, tables, {})
+        facts = [Setting(name, getattr(model.cfg, name, None), meaning) for name in MODEL_FACTS]
+        return {"Model": facts, "Task": settings(task)}
     parts = {"Model": checkpoint.model, "Task": checkpoint.task, "Training": checkpoint.train}
-    tables = {name: settings(part) for name, part in parts.items() if part is not None}
-    return Entry(label, verdict, checkpoint.outline, facts, tables, checkpoint.versions)
+    return {name: settings(part) for name, part in parts.items() if part is not None}

@@ -35,9 +35,10 @@ def print_verdict(verdict: Verdict) -> None:
     console.print(f"{_name(verdict)}: {phase.label}", style=_style(phase))
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
+    nothing = "readings that speak for no phase" if mechanism.evidence else "no readings"
     rows = [
         ("behaviour", phase.label, measured),
-        ("mechanism", mechanism.phase.label, mechanism.in_words() or _without_probabilities(mechanism)),
+        ("mechanism", mechanism.phase.label, mechanism.in_words() or nothing),
     ]
     if mechanism.by_probes is not None and mechanism.by_probes.probabilities is not None:
         rows.append(("probes alone", mechanism.by_probes.phase.label, mechanism.by_probes.in_words()))
@@ -75,10 +76,6 @@ def _paths(verdicts: Sequence[Verdict]) -> list[str]:
 def _name(verdict: Verdict) -> str:
     """What a model is called, on one line."""
     return printable(verdict.subject.name, None)
-
-
-def _without_probabilities(mechanism: Mechanism) -> str:
-    return "readings that speak for no phase" if mechanism.evidence else "no readings"
 
 
 def _evidence_lines(mechanism: Mechanism) -> Iterator[str]:

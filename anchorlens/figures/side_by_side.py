@@ -14,7 +14,7 @@ from anchorlens.figures import styled
 GUTTER = 0.25
 """Share of a column's width that stays free at its right."""
 COMMON = ("legend", "showlegend", "coloraxis", "barmode")
-"""What the whole figure has once, from the first; `coloraxis2` and the like too."""
+"""Parts of a layout that the whole figure takes from the first one; `coloraxis2` and the like too."""
 _LABEL_HEIGHT = 110
 """Pixels above each figure, for its label and what the figure writes above itself."""
 

@@ -1,4 +1,4 @@
-"""Pictures that a task gives as data, drawn: a grid of shares, and shares against a number."""
+"""Draws the pictures that a task describes as data: grids, curves, lines, bars, images."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MOST_GROUPS = 8
 
 
 def outline(audit: Audit) -> str:
-    """What was audited, how."""
+    """The data that were audited, and the model, steps and seeds."""
     data = audit.mappings
     seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
     threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
@@ -74,7 +74,7 @@ def summary(audit: Audit) -> str:
 
 
 def _too_few(audit: Audit) -> str:
-    """That the steps are too few, and by what."""
+    """Why the steps are too few, and how many it takes at least."""
     never, late, n = int((audit.never_fit > 0).sum()), audit.late_fences, len(audit.seeds)
     causes = [f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"]
     if late:
@@ -142,7 +142,7 @@ def _step(step: float | None) -> str:
 
 
 def _steps(row: Mapping[str, Any]) -> str:
-    """Steps of all models, one where they agree, or their middle and range where there are many."""
+    """The steps of all models: one where they agree, median and range where there are more than four."""
     steps = [value for name, value in row.items() if name.startswith("fit_step ")]
     if len(set(steps)) == 1 or len(steps) <= 4:
         return ", ".join(map(_step, steps[:1] if len(set(steps)) == 1 else steps))

@@ -162,7 +162,7 @@ class SweepFolder:
         return SweepResult(self.out, tuple(self._read_cell(name, run) for name, run in cells))
 
     def _check_size(self, cells: Iterable[NamedRun]) -> None:
-        """Refuse what would fill the memory, before any of it is read."""
+        """Refuse files that would fill the memory, before any is read."""
         n_bytes = 0
         for name, run in cells:
             for path in (self.cell(name) / "cell.json", self.failure(name)):
@@ -318,7 +318,7 @@ def _read(
     most_bytes: int = MOST_BYTES,
     most_values: int = MOST_VALUES,
 ) -> dict[str, Any]:
-    """What a file of ours holds, or one line that says why it is none."""
+    """The content of a JSON file of this folder, or an error of one line."""
     with readable(path):
         try:
             data = read_bytes(path, most_bytes)

@@ -23,9 +23,9 @@ MOST_CELLS = 100_000
 _LONGEST_TEXT = 1_000_000
 """Characters of an axis."""
 _LARGEST_EXPONENT = 400
-"""Of ten, in a number of an axis; beyond the range of floats."""
+"""Largest exponent (of ten) of a number of an axis; it is beyond the range of floats."""
 _MOST_DIGITS = 50
-"""Of a number of an axis."""
+"""Digits of a number of an axis."""
 
 
 def grid(
@@ -121,7 +121,7 @@ def _read_text(name: str, text: str) -> list[Any]:
 
 
 def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
-    """The values of what stands between two commas."""
+    """The values of one part of an axis: a value or a range."""
     bounds = text.split(":")
     if len(bounds) == 1 or not kinds & {int, float}:
         return [_read_value(text, kinds)]

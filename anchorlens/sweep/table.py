@@ -53,7 +53,7 @@ def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
 
 
 def _without_formulas(table: pyarrow.Table) -> pyarrow.Table:
-    """A table in whose texts, and names, no spreadsheet sees a formula."""
+    """The table with an apostrophe before each text and name that a spreadsheet would take for a formula."""
     columns = [
         pyarrow.array([text and _no_formula(text) for text in column.to_pylist()], pyarrow.string())
         if column.type == pyarrow.string()

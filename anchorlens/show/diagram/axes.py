@@ -1,4 +1,4 @@
-"""What a map has across and up, what it is sliced by, and how the values are written."""
+"""The axes of a map, the slices of a sweep, and how values of fields are written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anchorlens.sweep.cells import Cell, axes_of, value_key
 from anchorlens.sweep.grids import ALIASES
 
 FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
-"""What stands across and up unless another is asked for: the first two of these that vary."""
+"""The default axes, x and y: the first two of these fields that vary."""
 
 TITLES = {
     "gamma": "gamma (larger: smaller initial weights)",
@@ -24,7 +24,7 @@ TITLES = {
     "lr": "learning rate",
     "n_samples": "training sequences",
 }
-"""Field -> what is written at its axis, where that is not its name."""
+"""Field -> the title of its axis, where that is not the field's name."""
 
 LONGEST_LABEL = 30
 
@@ -38,7 +38,7 @@ class Axis:
     values: tuple[Any, ...]
     """Ascending, at least one."""
     title: str
-    """What is written at it."""
+    """The title of the axis."""
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -56,10 +56,10 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """The cells of one map: alike in everything but x, y and the seed."""
+    """The cells of one map: they differ in x, y and the seed alone."""
 
     label: str
-    """What they share that other slices do not; empty where there is one slice."""
+    """The values that set this slice apart from others; empty where there is one slice."""
     cells: tuple[Cell, ...]
     """In the order of the sweep."""
 
@@ -75,7 +75,7 @@ def name_of_cell(cell: Cell, fields: Iterable[str]) -> str:
 
 
 def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = None) -> tuple[str, str | None]:
-    """What stands across and up.
+    """Choose the fields of the axes.
 
     Args:
         cells: of a sweep.
@@ -123,14 +123,14 @@ def goes_with(cells: Sequence[Cell], name: str, other: str) -> bool:
 
 
 def also_varying(cells: Sequence[Cell], varying: Iterable[str], x: str, y: str | None) -> list[str]:
-    """Of the fields that vary, those beside x, y, the seed and what goes with x or y."""
+    """The fields that vary besides x, y, the seed and the fields that vary with x or y."""
     on_axes = [name for name in (x, y) if name is not None]
     others = [name for name in varying if name not in (*on_axes, "seed")]
     return [name for name in others if not any(goes_with(cells, shown, name) for shown in on_axes)]
 
 
 def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
-    """The cells by everything else that varies: each slice is one map.
+    """Group the cells by all other fields that vary; each group is one map.
 
     Args:
         cells: of a sweep.

@@ -64,7 +64,7 @@ class Layout:
 
     @cached_property
     def bands(self) -> tuple[Band, ...]:
-        """Of all squares, each divided from left to right into equal widths."""
+        """The bands of all squares; each square is divided from left to right into equal widths."""
         return tuple(
             Band(cell, column + FILLED * (i / len(cells) - 0.5), FILLED / len(cells), row - FILLED / 2)
             for column, row, cells in self.squares
@@ -125,18 +125,18 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What the cells of a map come to, counted."""
+    """How many cells of a map have each outcome, and how far seeds and verdicts agree."""
 
     outcomes: Mapping[Category, int]
     """What cells came to -> number of cells, in the order of `OUTCOMES`; only what occurs."""
     n_voting: int
-    """Squares with two or more trained seeds."""
+    """Number of squares with two or more trained seeds."""
     n_unanimous: int
-    """Those of them whose trained seeds all came to the same."""
+    """Number of those squares whose trained seeds have one outcome."""
     n_compared: int
-    """Cells where behaviour and mechanism both name a phase."""
+    """Number of cells where behaviour and mechanism both name a phase."""
     n_agreeing: int
-    """Those of them where it is the same phase."""
+    """Number of those cells where it is the same phase."""
 
     @property
     def words(self) -> str:
@@ -147,7 +147,7 @@ class Summary:
 
 
 def summary(layout: Layout) -> Summary:
-    """Count what the cells of a map come to."""
+    """Count the outcomes of the cells of a map."""
     counts, compared = (Counter(map(what, layout.cells)) for what in (outcome, agreement))
     untrained = (outcomes.FAILED, outcomes.MISSING)
     votes = [

@@ -33,7 +33,7 @@ RANK = "stable_rank.w_q"
 LARGEST = 26
 """Pixels across of the bubble of Phase 3, where there is room."""
 IN_LEGEND = 16
-"""The same in the legend: plotly.js draws none larger there."""
+"""Its size in the legend: plotly.js draws none larger there."""
 SYMBOLS = {
     outcomes.PHASES[0]: ("circle", 0.4),
     outcomes.PHASES[1]: ("circle", 0.6),
@@ -153,7 +153,7 @@ def _map_of_categories(
     title: str,
     always: Sequence[Category],
 ) -> dict[str, Any]:
-    """A map of what each cell came to; the categories in `always` stand in the legend in any case."""
+    """A map of the category of each cell; the legend has those in `always` in any case."""
     groups = layout.by_category(category_of)
     legend = [category for category in categories if category in always or category in groups]
     data = [drawing.category_bars(layout, groups.get(category, ()), category) for category in legend]
@@ -241,7 +241,7 @@ def _bubbles(layout: Layout, bands: Sequence[Band], marker: dict[str, Any]) -> d
 
 
 def _no_points(**options: Any) -> dict[str, Any]:
-    """What stands in the legend, or beside a colour bar, alone."""
+    """A trace without points, for an entry of the legend or a colour bar."""
     return {"type": "scatter", "mode": "markers", "x": [None], "y": [None], **options}
 
 

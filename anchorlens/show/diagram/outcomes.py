@@ -1,4 +1,4 @@
-"""What became of a cell, as it is drawn: name, sign, colour and hatch; and how seeds are summed up."""
+"""The outcome of a cell as maps draw it (name, sign, colour, hatch), and summaries over seeds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_LINES = 3
 
 @dataclass(frozen=True)
 class Category:
-    """What cells can come to; no two of a map have the same sign and hatch, so that none needs its colour."""
+    """An outcome of a cell. No two of a map share sign and hatch, so that no reader needs the colour."""
 
     name: str
     """In the legend."""
@@ -49,7 +49,7 @@ PHASES = tuple(
 EITHER = Category("Phase 2, with or without commutativity", "2?", COLOURS[LABELS[1]], "-", COLOURS[LABELS[2]])
 """Phase 2 whose commutativity is too near to its threshold to tell; hatched in the colour of `with`."""
 OUTCOMES = (*PHASES, EITHER, UNDECIDED, UNDERFIT, FAILED, MISSING)
-"""What a cell can come to by behaviour."""
+"""The outcomes by behaviour."""
 
 AGREE, DISAGREE, NO_COMPARISON = (
     Category("agree", "=", BLUE),
@@ -57,7 +57,7 @@ AGREE, DISAGREE, NO_COMPARISON = (
     Category("no comparison: one of them names no phase", "?", GREY),
 )
 AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
-"""What behaviour and mechanism of a cell can come to."""
+"""The outcomes of comparing behaviour and mechanism."""
 
 
 def trouble(cell: Cell) -> Category | None:
@@ -70,7 +70,7 @@ def trouble(cell: Cell) -> Category | None:
 
 
 def outcome(cell: Cell) -> Category:
-    """What a cell came to by behaviour: one of `OUTCOMES`."""
+    """The outcome of a cell by behaviour: one of `OUTCOMES`."""
     problem, phase = trouble(cell), cell.outcome
     if problem is not None or phase is None:
         return problem or MISSING
@@ -140,7 +140,7 @@ def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
 
 
 def description(cell: Cell, fields: Sequence[str]) -> str:
-    """What is known of a cell, in the markup that plotly reads.
+    """The text that is shown over a cell, in plotly's markup.
 
     Args:
         cell: of a sweep.

@@ -57,7 +57,7 @@ class PageSlice:
 
     @cached_property
     def metrics(self) -> list[Metric]:
-        """Those that some cell has."""
+        """The metrics that some cell has."""
         cells = self.layout.cells
         return [m for m in metrics_of(cells) if any(cell.numbers.get(m.name) is not None for cell in cells)]
 
@@ -204,7 +204,7 @@ def diagram_html(
 
 
 def _json(content: Any) -> str:
-    """In one line."""
+    """JSON text on one line."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 

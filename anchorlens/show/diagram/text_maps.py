@@ -12,7 +12,7 @@ from anchorlens.sweep.cells import SweepResult
 SIGNS = "1, 2, c (2 with commutativity), 3, ? undecided, x failed, . missing"
 """What the signs mean."""
 SIGN_OF = dict(zip(OUTCOMES, "12c32??x.", strict=True))
-"""What a cell came to -> its sign, one letter."""
+"""Outcome -> its sign, one letter."""
 MOST_MAPS = 4
 """Maps that are shown."""
 
@@ -22,9 +22,9 @@ class TextMap:
     """The phases of the cells that are alike in everything but two axes and the seed."""
 
     title: str
-    """What they share that those of other maps do not; empty where there is one map."""
+    """The values that set this map apart from others; empty where there is one map."""
     corner: str
-    """What is down, and what across."""
+    """The fields of both axes: `weight_decay / gamma`."""
     columns: tuple[str, ...]
     """Values across, in words."""
     rows: tuple[tuple[str, list[list[Category]]], ...]

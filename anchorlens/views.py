@@ -10,34 +10,25 @@ rooms: list[Callable[[], object]] = []
 """Functions that import the modules which fill the tables, the lightest first; `anchorlens` sets them."""
 
 
-@functools.singledispatch
-def html(result: Any) -> str:
-    """What a notebook shows of a result: a piece of HTML."""
-    return _import_and_show(html, result)
+def _table(name: str):
+    """A function that shows a result by the function which is registered for its type."""
+
+    @functools.singledispatch
+    def show(result: Any, *arguments: Any, **options: Any) -> Any:
+        for fill in rooms:  # nothing is registered for the type yet
+            fill()
+            if (draw := show.dispatch(type(result))) is not show.dispatch(object):
+                return draw(result, *arguments, **options)
+        raise TypeError(f"nothing shows {type(result).__name__} as {name}")
+
+    return show
 
 
-@functools.singledispatch
-def page(result: Any) -> str:
-    """A result as an HTML page of its own."""
-    return _import_and_show(page, result)
-
-
-@functools.singledispatch
-def report(result: Any, path: Any, **options: Any) -> None:
-    """Write the report of a result."""
-    _import_and_show(report, result, path, **options)
-
-
-@functools.singledispatch
-def diagram(result: Any, path: Any, **options: Any) -> None:
-    """Write the diagram of a result."""
-    _import_and_show(diagram, result, path, **options)
-
-
-def _import_and_show(table: Any, result: object, *arguments: Any, **options: Any) -> Any:
-    """Import modules until the table has a function for the result's type, and call that."""
-    for fill in rooms:
-        fill()
-        if (draw := table.dispatch(type(result))) is not table.dispatch(object):
-            return draw(result, *arguments, **options)
-    raise TypeError(f"nothing shows {type(result).__name__} as {table.__name__}")
+html = _table("html")
+"""What a notebook shows of a result: a piece of HTML."""
+page = _table("page")
+"""A result as an HTML page of its own."""
+report = _table("report")
+"""Write the report of a result, at a path."""
+diagram = _table("diagram")
+"""Write the diagram of a result, at a path."""

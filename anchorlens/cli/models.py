@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anchorlens.cli import shared_options as shared
 from anchorlens.cli.errors import one_line_errors, say
+from anchorlens.cli.field_options import read_json
 from anchorlens.cli.inputs import check_config, moved, reading_checkpoint, training_sets
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.foreign import read_json, shown
+from anchorlens.foreign import shown
 
 if TYPE_CHECKING:
     from anchorlens.files.checkpoint import Checkpoint
@@ -100,7 +101,9 @@ def probe_command(
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (checkpoint, initial, config, *(own or ())))
     check_config(config)
-    chosen = _options(options)
+    chosen = read_json("options", options)
+    if not isinstance(chosen, dict):
+        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {shown(options)}')
     from anchorlens import figures, probes
     from anchorlens.models.devices import choose_device
     from anchorlens.probes.own import what_went_wrong
@@ -128,21 +131,6 @@ def probe_command(
         figures.save(result.plot(), plot)
         say(f"the picture is in {plot}")
     typer.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else repr(result))
-
-
-def _options(text: str) -> dict[str, Any]:
-    """The options of a probe.
-
-    Raises:
-        ValueError: the text is no JSON object.
-    """
-    try:
-        options, why = read_json(text), ""
-    except ValueError as error:
-        options, why = None, f", which {error}"
-    if not isinstance(options, dict):
-        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {shown(text)}{why}')
-    return options
 
 
 def _opened(path: Path, config: Path | None, any_task: bool) -> Checkpoint | AnyHooked:

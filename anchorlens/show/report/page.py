@@ -101,7 +101,7 @@ def page_html(
     )
 
 
-def _check_verdicts(verdicts: object) -> None:
+def _check_verdicts(verdicts: Any) -> None:
     is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
     if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):
         raise ValueError(

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import json
 import math
@@ -192,10 +191,8 @@ class SweepFolder:
         except CheckpointError as error:
             remove = path if path.exists() else failure
             message = f"{error}; remove {printable(remove, 500)} to train it again"
-        else:
-            return Cell(run, stored_as=name)
-        gc.collect(0)  # the error and what was read refer to each other, and no garbage is looked for
-        return Cell(run, "damaged", None, {}, message, stored_as=name)
+            return Cell(run, "damaged", None, {}, message, stored_as=name)
+        return Cell(run, stored_as=name)
 
     def set_aside(self, identity: str) -> Path:
         """Move what a cell under way has, which cannot be read, out of its way; where it is now."""
@@ -294,20 +291,7 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
         {'finished': 130, 'failed': 1, 'missing': 1}
     """
     folder = SweepFolder(out)
-    with _uncollected():
-        return folder.read(folder.stored())
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Switch the garbage collector off while cells are read: it would take a quarter of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    return folder.read(folder.stored())
 
 
 def _read(

@@ -31,8 +31,8 @@ class OutputLost(SystemExit):
 class _Guarded(io.FileIO):
     """A file descriptor that writes nothing more after its first failed write.
 
-    For stdout that failure ends the program. Where errors can no longer be printed the work goes on, for it is
-    worth more than its messages.
+    For stdout that failure ends the program. Where errors can no longer be printed the work goes on, for it
+    is worth more than its messages.
     """
 
     ends_program = lost = False

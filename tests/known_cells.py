@@ -27,7 +27,7 @@ def mechanism(sign, reading="v_similarity.centred_gap"):
     label = SIGNS.get(sign)
     ranges = {name: [0.2 * i, 0.2 * i + 0.3] for i, name in enumerate(LABELS)}
     evidence = {"reading": reading, "probe": "v_similarity", "meaning": "values say g(x; a)", "value": 0.63}
-    evidence |= {"odds": {}, "alone": {}, "sees": "trained pairs"}
+    evidence |= {"odds": {label: 2.1} if label else {}, "alone": {}, "sees": "trained pairs"}
     return {
         "phase": None if label is None else int(sign[0]),
         "commutative": {"2": False, "2c": True}.get(sign),

@@ -1,4 +1,4 @@
-"""What shows a result, by its type: `anchorlens.show` fills these tables, and results ask them."""
+"""Tables of functions that show a result, by its type: `anchorlens.show` fills them, results call them."""
 
 from __future__ import annotations
 
@@ -7,37 +7,28 @@ from collections.abc import Callable
 from typing import Any
 
 rooms: list[Callable[[], object]] = []
-"""What imports the modules that fill the tables, the lightest first; the package's face names them."""
+"""Functions that import the modules which fill the tables, the lightest first; `anchorlens` sets them."""
 
 
-@functools.singledispatch
-def html(result: Any) -> str:
-    """What a notebook shows of a result: a piece of HTML."""
-    return _found(html, result)
+def _table(name: str):
+    """A function that shows a result by the function which is registered for its type."""
+
+    @functools.singledispatch
+    def show(result: Any, *arguments: Any, **options: Any) -> Any:
+        for fill in rooms:  # nothing is registered for the type yet
+            fill()
+            if (draw := show.dispatch(type(result))) is not show.dispatch(object):
+                return draw(result, *arguments, **options)
+        raise TypeError(f"nothing shows {type(result).__name__} as {name}")
+
+    return show
 
 
-@functools.singledispatch
-def page(result: Any) -> str:
-    """A result as an HTML page of its own."""
-    return _found(page, result)
-
-
-@functools.singledispatch
-def report(result: Any, path: Any, **options: Any) -> None:
-    """Write the report of a result."""
-    _found(report, result, path, **options)
-
-
-@functools.singledispatch
-def diagram(result: Any, path: Any, **options: Any) -> None:
-    """Write the diagram of a result."""
-    _found(diagram, result, path, **options)
-
-
-def _found(table: Any, result: object, *arguments: Any, **options: Any) -> Any:
-    """What draws a result of a type that is not in the table yet."""
-    for fill in rooms:
-        fill()
-        if (draw := table.dispatch(type(result))) is not table.dispatch(object):
-            return draw(result, *arguments, **options)
-    raise TypeError(f"nothing shows {type(result).__name__} as {table.__name__}")
+html = _table("html")
+"""What a notebook shows of a result: a piece of HTML."""
+page = _table("page")
+"""A result as an HTML page of its own."""
+report = _table("report")
+"""Write the report of a result, at a path."""
+diagram = _table("diagram")
+"""Write the diagram of a result, at a path."""

@@ -34,7 +34,15 @@ def mechanism(sign, reading="v_similarity.centred_gap"):
     label = SIGNS.get(sign)
     ranges = {name: (0.2 * i, 0.2 * i + 0.3) for i, name in enumerate(LABELS)}
     evidence = Evidence(
-        reading, "v_similarity", "values say g(x; a)", 0.63, ranges, label, 2.1, sees="trained pairs"
+        reading,
+        "v_similarity",
+        "values say g(x; a)",
+        0.63,
+        ranges,
+        label,
+        2.1,
+        {label: 2.1} if label else {},
+        sees="trained pairs",
     )
     if label is None:
         return Mechanism(Phase.undecided("underfit", "train longer"), None, (evidence,))

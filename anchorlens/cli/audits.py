@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
+from anchorlens.cli.shared_options import AsJson, Device, Plot, path_option
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.foreign import printable, shown
 
@@ -32,15 +33,11 @@ def audit_command(
         float | None, typer.Option(help="Probability from which a mapping counts as fit; .5 if left out.")
     ] = None,
     top: Annotated[int, typer.Option(help="Mappings to list, the latest.", min=0)] = 20,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for audit.json, mappings.csv and audit.html.", readable=False)
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.", readable=False)
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    out: Annotated[Path | None, path_option("Folder for audit.json, mappings.csv and audit.html.")] = None,
+    plot: Plot = None,
+    device: Device = "auto",
     workers: Annotated[int | None, typer.Option(help="Processes; one per core if left out.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rank the mappings of a dataset by how late models with small initial weights fit them.
 
@@ -67,19 +64,18 @@ def audit_command(
         mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)
     except OSError as error:
         raise ValueError(f"{printable(dataset)}: {printable(error.strerror)}; give a .csv or .toml") from None
-    recipe: dict[str, Any] = {"steps": STEPS if steps is None else steps, "device": device}
-    if n_samples is not None:
-        recipe["n_samples"] = n_samples
-    found = audit(
+    recipe = {"steps": STEPS, "device": device}
+    recipe |= {n: value for n, value in (("steps", steps), ("n_samples", n_samples)) if value is not None}
+    result = audit(
         mappings,
         model=ModelConfig.for_task(mappings.task, gamma=GAMMA if gamma is None else gamma),
-        config=TrainConfig(**recipe),
+        config=TrainConfig.from_dict(recipe),
         seeds=range(seeds),
         fit=FIT if fit is None else fit,
         out=out,
         workers=workers,
     )
     if plot is not None:
-        figures.save(found.plot(), plot)
+        figures.save(result.plot(), plot)
         say(f"the picture is in {plot}")
-    print_json(found.to_dict()) if as_json else print_audit(found, top=top)
+    print_json(result.to_dict()) if as_json else print_audit(result, top=top)

@@ -13,7 +13,7 @@ from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.foreign import printable
 from anchorlens.models.devices import is_out_of_memory
 
-_LONGEST = 1200
+LONGEST = 1200
 """Characters of an error; ours are shorter, what they repeat may be anything."""
 MEMORY = (
     "the memory does not hold this; take a smaller model or batch, fewer or shorter sequences, fewer workers"
@@ -30,7 +30,7 @@ def fail(message: str, code: int) -> NoReturn:
 def say(message: str) -> None:
     """Say on stderr, in one printable line and at once, what is done."""
     # not by click, which writes UTF-8 whatever the stream takes
-    print(printable(message, _LONGEST), file=sys.stderr, flush=True)
+    print(printable(message, LONGEST), file=sys.stderr, flush=True)
 
 
 def complain(message: str) -> None:

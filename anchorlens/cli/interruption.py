@@ -53,10 +53,10 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _unraisable(found: UnraisableHookArgs) -> None:
-    if issubclass(found.exc_type, KeyboardInterrupt):
+def _unraisable(arguments: UnraisableHookArgs) -> None:
+    if issubclass(arguments.exc_type, KeyboardInterrupt):
         _end()
-    sys.__unraisablehook__(found)
+    sys.__unraisablehook__(arguments)
 
 
 def _end() -> NoReturn:

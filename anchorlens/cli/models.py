@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anchorlens.cli import shared_options as shared
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.options import (
-    ConfigOfBare,
-    OwnProbes,
-    OwnTasks,
-    TaskFiles,
-    TrainData,
-    check_config,
-)
-from anchorlens.cli.train_data import moved, training_sets
-from anchorlens.cli.unreadable import reading_checkpoint
+from anchorlens.cli.field_options import read_json
+from anchorlens.cli.inputs import check_config, moved, reading_checkpoint, training_sets
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.foreign import read_json, shown
+from anchorlens.foreign import shown
 
 if TYPE_CHECKING:
     from anchorlens.files.checkpoint import Checkpoint
@@ -31,22 +24,17 @@ if TYPE_CHECKING:
 
 @one_line_errors
 def evaluate_command(
-    checkpoint: Annotated[
-        Path,
-        typer.Argument(
-            help="A checkpoint: a file or folder of any kind that classify reads.", readable=False
-        ),
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
+    checkpoint: shared.Checkpoint,
+    as_json: shared.AsJson = False,
     n_noise: Annotated[
         int | None, typer.Option(help="Noise draws for every (pair, key, position). Default 8.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    train_data: TrainData = None,
-    data: TaskFiles = None,
-    config: ConfigOfBare = None,
-    tasks: OwnTasks = None,
+    seed: shared.NoiseSeed = 0,
+    device: shared.Device = "auto",
+    train_data: shared.TrainData = None,
+    data: shared.TaskFiles = None,
+    config: shared.ConfigOfBare = None,
+    tasks: shared.OwnTasks = None,
 ) -> None:
     """Measure what a checkpoint answers, and name its phase by definition."""
     from anchorlens.files.importers import open_checkpoint
@@ -60,14 +48,14 @@ def evaluate_command(
     loaded = dataclasses.replace(opened.checkpoint, task=moved(opened.checkpoint.task, data))
     for note in opened.notes:
         say(note)
-    given = training_sets([checkpoint], train_data, config)
+    sets = training_sets([checkpoint], train_data, config)
     from anchorlens.models.devices import choose_device
     from anchorlens.show.terminal.training import print_behaviour
 
     own = {} if n_noise is None else {"n_noise": n_noise}
     if own and "n_noise" not in loaded.task.sampling:
         raise ValueError(f"the task {loaded.task.kind} has no noise to draw; leave --n-noise out")
-    training_set = given.get(checkpoint, loaded.training_drawing())
+    training_set = sets.get(checkpoint, loaded.training_drawing())
     behaviour = loaded.evaluate(device=choose_device(device), training_set=training_set, seed=seed, **own)
     print_behaviour(checkpoint, loaded, behaviour, as_json)
 
@@ -75,34 +63,26 @@ def evaluate_command(
 @one_line_errors
 def probe_command(
     name: Annotated[str | None, typer.Argument(help="A probe's name; --list prints them.")] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A checkpoint: a file or folder of any kind that classify reads.", readable=False
-        ),
-    ] = None,
+    checkpoint: shared.CheckpointUnlessList = None,
     list_probes: Annotated[
         bool, typer.Option("--list", help="Print the probes and what they measure.")
     ] = False,
     options: Annotated[
         str, typer.Option(help='Options of the probe as JSON, {"layer": 1} for example.')
     ] = "{}",
-    as_json: Annotated[bool, typer.Option("--json", help="Print numbers and raw values as JSON.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write the picture: .html, .png, .svg or .pdf.", readable=False)
-    ] = None,
-    own: OwnProbes = None,
-    tasks: OwnTasks = None,
-    config: ConfigOfBare = None,
+    as_json: shared.AsJson = False,
+    plot: shared.Plot = None,
+    own: shared.OwnProbes = None,
+    tasks: shared.OwnTasks = None,
+    config: shared.ConfigOfBare = None,
     initial: Annotated[
         Path | None,
-        typer.Option(
-            help="For training_regime: the model at the start of its run, a checkpoint of the same kind. "
-            "Drawn again from the seed where none is given.",
-            readable=False,
+        shared.path_option(
+            "For training_regime: the model at the start of its run, a checkpoint of the same kind. "
+            "Drawn again from the seed where none is given."
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Measure one thing inside a checkpoint's model.
 
@@ -121,12 +101,9 @@ def probe_command(
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (checkpoint, initial, config, *(own or ())))
     check_config(config)
-    try:
-        chosen, why = read_json(options), ""
-    except ValueError as error:
-        chosen, why = None, f", which {error}"
+    chosen = read_json("options", options)
     if not isinstance(chosen, dict):
-        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {shown(options)}{why}')
+        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {shown(options)}')
     from anchorlens import figures, probes
     from anchorlens.models.devices import choose_device
     from anchorlens.probes.own import what_went_wrong

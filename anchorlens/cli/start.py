@@ -1,4 +1,4 @@
-"""Where the command line begins: what is settled before anything heavy is imported."""
+"""The entry point: it catches Ctrl-C and prepares the streams before anything heavy is imported."""
 
 from __future__ import annotations
 

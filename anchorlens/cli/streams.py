@@ -1,4 +1,4 @@
-"""Standard streams, however the shell made them: closed, full, without our letters, of no width."""
+"""Standard streams that are safe to write to: closed ones, full disks, narrow encodings, a bad COLUMNS."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any, TextIO
 
 EXIT_LOST, EXIT_NO_READER = 1, 141
 _PLAIN = {"±": "+-", "−": "-", "–": "-", "·": "*", "×": "x", "…": "...", "→": "->", "≠": "!=", "²": "^2"}
-"""Our letters where the stream has none of them; others are written as their escapes."""
+"""Letter that we print -> what is written where the stream cannot encode it; others become escapes."""
 _LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
 """Sizes that libraries read from the environment, and what can be drawn in."""
 
 
 class OutputLost(SystemExit):
-    """What is written to stdout does not arrive: there is nothing left to do but to say why.
+    """A write to stdout failed. It ends the program.
 
-    It ends the program with 141 where nobody reads any more (as SIGPIPE ends others, and like them without
-    a word), else with 1.
+    The exit code is 141 where nobody reads stdout any more (as after SIGPIPE, and without a message), else 1.
     """
 
     def __init__(self, error: OSError):
@@ -29,31 +28,25 @@ class OutputLost(SystemExit):
         self.reason = error.strerror or str(error)
 
 
-class _Stdout(io.FileIO):
-    """A file descriptor whose first failure ends the program, and which then takes what is still flushed."""
+class _Guarded(io.FileIO):
+    """A file descriptor that writes nothing more after its first failed write.
 
-    lost = False
+    For stdout that failure ends the program. Where errors can no longer be printed the work goes on, for it
+    is worth more than its messages.
+    """
+
+    ends_program = lost = False
 
     def write(self, data: bytes) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Write, or call `lose` at the first failure; after that everything is thrown away."""
+        """Write, or throw the data away once a write has failed."""
         if not self.lost:
             try:
                 return super().write(data)
             except OSError as error:
                 self.lost = True
-                self.lose(error)
+                if self.ends_program:
+                    raise OutputLost(error) from None
         return memoryview(data).nbytes
-
-    def lose(self, error: OSError) -> None:
-        """Say that the output is lost: the program ends."""
-        raise OutputLost(error)
-
-
-class _Stderr(_Stdout):
-    """Where errors can no longer be printed, the work goes on."""
-
-    def lose(self, error: OSError) -> None:
-        """The rest of the work is worth more than its messages."""
 
 
 def prepare_streams() -> None:
@@ -64,7 +57,7 @@ def prepare_streams() -> None:
     """
     _open_closed()
     codecs.register_error("anchorlens.plain", _plain)
-    sys.stdout, sys.stderr = _guarded(sys.stdout, _Stdout, 1), _guarded(sys.stderr, _Stderr, 2)
+    sys.stdout, sys.stderr = _guarded(sys.stdout, 1, True), _guarded(sys.stderr, 2, False)
     for name, least in _LEAST.items():
         size = os.environ.get(name)
         if size is not None and not (re.fullmatch("[0-9]{1,4}", size) and int(size) >= least):
@@ -85,13 +78,14 @@ def _open_closed() -> None:
         os.set_inheritable(null, True)
 
 
-def _guarded(stream: TextIO | None, kind: type[_Stdout], number: int) -> TextIO:
-    """A stream like the one that was there, on a descriptor of our kind."""
+def _guarded(stream: TextIO | None, number: int, ends_program: bool) -> TextIO:
+    """A stream like the one that was there, on a guarded descriptor."""
     if stream is None:
         number = os.open(os.devnull, os.O_WRONLY)
     else:
         stream.flush()
-    descriptor: Any = kind(number, "wb", closefd=False)
+    descriptor: Any = _Guarded(number, "wb", closefd=False)
+    descriptor.ends_program = ends_program
     return io.TextIOWrapper(
         io.BufferedWriter(descriptor),
         encoding=getattr(stream, "encoding", "utf-8"),

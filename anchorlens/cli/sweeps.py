@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
-from anchorlens.cli.options import OwnTasks, read_toml, with_field_options
+from anchorlens.cli.field_options import with_field_options
+from anchorlens.cli.inputs import read_toml
+from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.foreign import printable, shown
 from anchorlens.sweep.grids import ALIASES, grid
@@ -27,16 +29,10 @@ def sweep_command(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            help="TOML file: an optional preset, tables task, model, train, and a table sweep of axes.",
-            exists=True,
-            dir_okay=False,
-            readable=False,
-        ),
+        file_option("TOML file: an optional preset, tables task, model, train, and a table sweep of axes."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the sweep; what is in it is not trained again.", readable=False),
+        Path | None, path_option("Folder of the sweep; what is in it is not trained again.")
     ] = None,
     engine: Annotated[
         str | None,
@@ -49,13 +45,10 @@ def sweep_command(
         int | None, typer.Option(help="Processes of local (one per core or GPU if left out), jobs of slurm.")
     ] = None,
     tls_ca_file: Annotated[
-        Path | None,
-        typer.Option(help="Certificate (PEM) that vouches for a tls:// cluster.", readable=False),
+        Path | None, path_option("Certificate (PEM) that vouches for a tls:// cluster.")
     ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Your certificate for that cluster.", readable=False)
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="The key of your certificate.", readable=False)] = None,
+    tls_cert: Annotated[Path | None, path_option("Your certificate for that cluster.")] = None,
+    tls_key: Annotated[Path | None, path_option("The key of your certificate.")] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Train cells again that failed before.")
     ] = False,
@@ -93,10 +86,9 @@ def sweep_command(
     from anchorlens.sweep.run import sweep
 
     print(printing.outline(runs), file=sys.stderr, flush=True)
+    options: Any = {"engine": engine, "workers": workers, "security": security}
     try:
-        result = sweep(
-            runs, out, engine=engine, workers=workers, security=security, retry_failed=retry_failed
-        )
+        result = sweep(runs, out, retry_failed=retry_failed, **options)
     except EngineError as error:
         fail(str(error), EXIT_FAILED)
     printing.print_sweep(result)
@@ -109,10 +101,10 @@ def sweep_command(
 def _security(ca_file: Path | None, cert: Path | None, key: Path | None) -> Any:
     """The TLS files as Dask takes them, for every role; None where none is given."""
     files = {"--tls-ca-file": ca_file, "--tls-cert": cert, "--tls-key": key}
-    if ca_file is None and cert is None and key is None:
+    missing = [name for name, path in files.items() if path is None]
+    if len(missing) == len(files):
         return None
     if ca_file is None or cert is None or key is None:
-        missing = [name for name, path in files.items() if path is None]
         raise ValueError(f"{', '.join(files)} go together; {' and '.join(missing)} is missing")
     try:
         from anchorlens.sweep.clusters import security_of
@@ -128,31 +120,26 @@ Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.", readable=
 def status_command(
     out: Folder,
     cells: Annotated[bool, typer.Option("--cells", help="Print a row for every cell.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with every cell.")] = False,
+    as_json: AsJson = False,
     tasks: OwnTasks = None,
 ) -> None:
     """Say how far a sweep is and what became of its cells, also while it is being trained."""
     from anchorlens.show.terminal import sweep as printing
 
     result = _opened(out)
-    if as_json:
-        printing.print_sweep_json(result)
-    else:
-        printing.print_sweep(result, cells=cells)
+    printing.print_sweep_json(result) if as_json else printing.print_sweep(result, cells=cells)
 
 
 @one_line_errors
 def diagram_command(
     sweep: Folder,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The page; diagram.html in the sweep's folder if left out.", readable=False),
+        Path | None, path_option("The page; diagram.html in the sweep's folder if left out.")
     ] = None,
     x: Annotated[str | None, typer.Option(help="The field across; gamma, if it varies.")] = None,
     y: Annotated[str | None, typer.Option(help="The field upwards; weight_decay, if it varies.")] = None,
     table: Annotated[
-        Path | None,
-        typer.Option(help="Write every cell with all its numbers too: .csv or .parquet.", readable=False),
+        Path | None, path_option("Write every cell with all its numbers too: .csv or .parquet.")
     ] = None,
     reports: Annotated[
         bool, typer.Option("--reports", help="Write the full report of every cell too (seconds and MB each).")
@@ -184,7 +171,5 @@ def _opened(folder: Path) -> SweepResult:
     try:
         return open_sweep(folder)
     except OSError as error:
-        where = printable(error.filename or folder)
-        raise ValueError(
-            f"{where}: {printable(error.strerror or error)}; give the folder of a sweep"
-        ) from None
+        cause = f"{printable(error.filename or folder)}: {printable(error.strerror or error)}"
+        raise ValueError(f"{cause}; give the folder of a sweep") from None

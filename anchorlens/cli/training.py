@@ -9,29 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
-from anchorlens.cli.options import OwnTasks, read_fields, read_toml, with_field_options
+from anchorlens.cli.field_options import read_fields, with_field_options
+from anchorlens.cli.inputs import read_toml
+from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.runs.presets import PRESETS
 
 
 @with_field_options
 @one_line_errors
 def train_command(
-    preset: Annotated[
-        str | None,
-        typer.Option(help=f"{', '.join(PRESETS)}; quick where nothing is said."),
-    ] = None,
+    preset: Annotated[str | None, typer.Option(help=f"{', '.join(PRESETS)}; quick if left out.")] = None,
     config: Annotated[
-        Path | None,
-        typer.Option(
-            help="TOML file: an optional preset, and tables task, model, train.",
-            exists=True,
-            dir_okay=False,
-            readable=False,
-        ),
+        Path | None, file_option("TOML file: an optional preset, and tables task, model, train.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the run: log and checkpoints.", readable=False)
-    ] = None,
+    out: Annotated[Path | None, path_option("Folder of the run: log and checkpoints.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out, or begin it there.")
     ] = False,
@@ -39,7 +30,7 @@ def train_command(
         bool,
         typer.Option("--dry-run", help="Train nothing; print parameters, bytes, steps, FLOPs and the time."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    as_json: AsJson = False,
     tasks: OwnTasks = None,
     **fields: Any,
 ) -> None:

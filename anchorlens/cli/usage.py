@@ -1,4 +1,4 @@
-"""What is settled before the options of a command are read: `--tasks`, and short usage errors."""
+"""What happens before the options of a command are read: `--tasks` registers tasks, usage errors are cut."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class BoundedGroup(TyperGroup):
             if offer := getattr(function, "offer_fields_of", None):
                 from anchorlens.tasks.kinds import TASKS, tasks
 
-                if (known := tasks()) != TASKS:
-                    offer(known)
+                if (registered := tasks()) != TASKS:
+                    offer(registered)
                     alone = typer.Typer(add_completion=False)
                     alone.command(name)(function)
                     command = typer.main.get_command(alone)

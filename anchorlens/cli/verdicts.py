@@ -7,24 +7,9 @@ from typing import Annotated
 
 import typer
 
-from anchorlens.cli.errors import (
-    EXIT_CHECKPOINT,
-    EXIT_UNDECIDED,
-    MEMORY,
-    complain,
-    one_line_errors,
-    say,
-)
-from anchorlens.cli.options import (
-    ConfigOfBare,
-    OwnProbes,
-    OwnTasks,
-    TaskFiles,
-    TrainData,
-    check_config,
-)
-from anchorlens.cli.train_data import moved, training_sets
-from anchorlens.cli.unreadable import unreadable_message
+from anchorlens.cli import shared_options as shared
+from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, MEMORY, complain, one_line_errors, say
+from anchorlens.cli.inputs import check_config, moved, training_sets, unreadable_message
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.devices import is_out_of_memory
@@ -40,23 +25,22 @@ def classify_command(
             readable=False,  # one that cannot be read does not stop the others
         ),
     ],
-    config: ConfigOfBare = None,
-    train_data: TrainData = None,
-    data: TaskFiles = None,
+    config: shared.ConfigOfBare = None,
+    train_data: shared.TrainData = None,
+    data: shared.TaskFiles = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object for each checkpoint, a line each.")
     ] = False,
     report: Annotated[
-        Path | None,
-        typer.Option(help="Write one self-contained HTML page about all of them.", readable=False),
+        Path | None, shared.path_option("Write one self-contained HTML page about all of them.")
     ] = None,
-    own: OwnProbes = None,
-    tasks: OwnTasks = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    own: shared.OwnProbes = None,
+    tasks: shared.OwnTasks = None,
+    device: shared.Device = "auto",
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 4 where a phase is undecided.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
+    seed: shared.NoiseSeed = 0,
 ) -> None:
     """Say which phase a checkpoint is in, by its answers and by its inside, and why.
 
@@ -77,7 +61,7 @@ def classify_command(
     from anchorlens.probes import with_own
 
     probes = with_own(own or [])
-    given = training_sets(checkpoints, train_data, config)
+    sets = training_sets(checkpoints, train_data, config)
     from anchorlens.show.terminal import verdict as printing
     from anchorlens.show.terminal.console import print_json
     from anchorlens.verdict import classify
@@ -86,7 +70,7 @@ def classify_command(
     for path in checkpoints:
         try:
             task = moved(open_checkpoint(path, config=config).checkpoint.task, data) if data else None
-            training_set = given.get(path)
+            training_set = sets.get(path)
             verdict = classify(path, task, config=config, training_set=training_set, device=device, seed=seed)
         except (ValueError, OSError, MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and not is_out_of_memory(error):
@@ -118,19 +102,15 @@ def demo_command(
     train: Annotated[
         bool, typer.Option("--train", help="Train the four models first (minutes), instead of shipped ones.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the report, and the runs.", readable=False)] = Path(
-        "runs/demo"
-    ),
+    out: Annotated[Path, shared.path_option("Folder for the report, and the runs.")] = Path("runs/demo"),
 ) -> None:
     """Classify four small checkpoints, one of each phase, and write the report about them."""
     out.mkdir(parents=True, exist_ok=True)
     page = check_can_write(out / "report.html", "the page", PAGES)
-    first, takes = "", "about a minute"
-    if train:
-        first, takes = f"training four small models into {out}, then ", "minutes"
+    first = f"training four small models into {out}, then " if train else ""
     say(
         f"{first}classifying four small checkpoints, one of each phase, and writing a report about them to "
-        f"{page}; this takes {takes}"
+        f"{page}; this takes {'minutes' if train else 'about a minute'}"
     )
     from anchorlens.checkpoints import MODELS, shipped, trained
 

@@ -14,7 +14,7 @@ from anchorlens.figures import styled
 GUTTER = 0.25
 """Share of a column's width that stays free at its right."""
 COMMON = ("legend", "showlegend", "coloraxis", "barmode")
-"""What the whole figure has once, from the first; `coloraxis2` and the like too."""
+"""Parts of a layout that the whole figure takes from the first one; `coloraxis2` and the like too."""
 _LABEL_HEIGHT = 110
 """Pixels above each figure, for its label and what the figure writes above itself."""
 
@@ -80,10 +80,10 @@ def side_by_side(
 
 def _text_axes(traces: Sequence[dict[str, Any]]) -> set[str]:
     """`x`, `y2`, ...: axes with words on them, which have no range to share."""
-    found = ((trace.get(f"{letter}axis", letter), trace.get(letter)) for trace in traces for letter in "xy")
+    on_axes = ((trace.get(f"{letter}axis", letter), trace.get(letter)) for trace in traces for letter in "xy")
     return {
         axis
-        for axis, values in found
+        for axis, values in on_axes
         if isinstance(values, list | tuple | np.ndarray) and any(isinstance(value, str) for value in values)
     }
 

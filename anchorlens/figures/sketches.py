@@ -1,4 +1,4 @@
-"""Pictures that a task gives as data, drawn: a grid of shares, and shares against a number."""
+"""Draws the pictures that a task describes as data: grids, curves, lines, bars, images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import plotly.express as px
 import plotly.graph_objects as go
 
 from anchorlens.figures.picture import Picture
-from anchorlens.figures.style import BLUE, CATEGORIES, GREY, ORANGE, SHARE, styled
+from anchorlens.figures.style import BLUE, CATEGORIES, GREY, HEIGHT, ORANGE, SHARE, styled
 from anchorlens.figures.training_curve import STYLES
 from anchorlens.tasks.shared.sketch import Bars, Curve, Grid, Lines, Mosaic
 
@@ -28,25 +28,14 @@ def drawn_sketch(sketch: Grid | Curve | Lines | Bars | Mosaic) -> Picture:
         its points with bars of one standard error; of `Lines` the same for each; of `Bars` a bar for each
         name; of a `Mosaic` its images.
     """
-    if isinstance(sketch, Mosaic):
-        return _mosaic(sketch)
-    if isinstance(sketch, Bars):
-        return _bars(sketch)
-    if isinstance(sketch, Grid):
-        return _grid(sketch)
-    return _lines(sketch) if isinstance(sketch, Lines) else _curve(sketch)
+    kinds: dict[type, Any] = {Grid: _grid, Curve: _curve, Lines: _lines, Bars: _bars, Mosaic: _mosaic}
+    return kinds[type(sketch)](sketch)
 
 
 def _grid(sketch: Grid) -> Picture:
+    hover = f"{sketch.y_title} %{{y}}, {sketch.x_title} %{{x}}: %{{z}}<extra></extra>"
     values = [[None if value is None else float(value) for value in row] for row in sketch.values]
-    heatmap = go.Heatmap(
-        x=list(sketch.x),
-        y=list(sketch.y),
-        z=values,
-        **SHARE,
-        hovertemplate=f"{sketch.y_title} %{{y}}, {sketch.x_title} %{{x}}: %{{z}}<extra></extra>",
-    )
-    figure = go.Figure(heatmap)
+    figure = go.Figure(go.Heatmap(x=list(sketch.x), y=list(sketch.y), z=values, hovertemplate=hover, **SHARE))
     if sketch.frame is not None:
         x0, y0, x1, y1 = sketch.frame
         corners = {"x0": x0 - 0.5, "y0": y0 - 0.5, "x1": x1 + 0.5, "y1": y1 + 0.5}
@@ -69,9 +58,7 @@ def _bars(sketch: Bars) -> Picture:
     figure = go.Figure(bar.update(hovertemplate="%{y}: %{x:.3f}<extra></extra>"))
     figure.update_xaxes(title=sketch.x_title, range=[0, 1.02])
     figure.update_yaxes(autorange="reversed", automargin=True)
-    picture = styled(figure, sketch.title)
-    picture.update_layout(height=140 + 20 * len(names))
-    return picture
+    return styled(figure, sketch.title, height=140 + 20 * len(names))
 
 
 def _mosaic(sketch: Mosaic) -> Picture:
@@ -87,9 +74,7 @@ def _mosaic(sketch: Mosaic) -> Picture:
         figure.add_hline(y=side * k - 0.5, line={"color": "white", "width": 3})
     for k in range(1, sketch.n_columns):
         figure.add_vline(x=side * k - 0.5, line={"color": "white", "width": 3})
-    picture = styled(figure, sketch.title)
-    picture.update_layout(height=120 + 64 * len(sketch.rows))
-    return picture
+    return styled(figure, sketch.title, height=120 + 64 * len(sketch.rows))
 
 
 def _lines(sketch: Lines) -> Picture:
@@ -100,9 +85,7 @@ def _lines(sketch: Lines) -> Picture:
         figure.add_trace(_line(sketch.x, y, sketch.errors[name], name=name, **style))
     figure.update_xaxes(dtick=max(1, len(sketch.x) // 10))
     figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)
-    picture = _shares(figure, sketch)
-    picture.update_layout(height=340)
-    return picture
+    return _shares(figure, sketch, height=340)
 
 
 def _line(x: Any, y: Any, errors: Any, **style: Any) -> go.Scatter:
@@ -110,7 +93,7 @@ def _line(x: Any, y: Any, errors: Any, **style: Any) -> go.Scatter:
     return go.Scatter(x=list(x), y=list(y), error_y=bars, mode="lines+markers", **style)
 
 
-def _shares(figure: go.Figure, sketch: Curve | Lines) -> Picture:
+def _shares(figure: go.Figure, sketch: Curve | Lines, height: int = HEIGHT) -> Picture:
     figure.update_xaxes(title=sketch.x_title)
     figure.update_yaxes(title=sketch.y_title, range=[-0.04, 1.04])
-    return styled(figure, sketch.title)
+    return styled(figure, sketch.title, height=height)

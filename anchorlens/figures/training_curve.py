@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -11,7 +11,6 @@ from plotly.subplots import make_subplots
 
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
 from anchorlens.tasks.kinds import logged_metrics
-from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import COLOURS
 
 Log = Sequence[Mapping[str, Any]]
@@ -42,15 +41,24 @@ def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
     their place for them.
     """
     names = {name for line in log for name in line}
-    shown = {n: m.title for n, m in logged_metrics().items() if n in names or _has_a_place(m, names)}
+    metrics = logged_metrics()
+    units = {metric.unit for name, metric in metrics.items() if name in names}
+    styles = {}
     others = itertools.cycle(_OTHERS)
-    return {name: (title, STYLES.get(title) or next(others)) for name, title in shown.items()}
+    for name, metric in metrics.items():
+        if name in names or (metric.title in STYLES and units <= {metric.unit}):
+            styles[name] = metric.title, STYLES.get(metric.title) or next(others)
+    return styles
 
 
-def _has_a_place(metric: Metric, names: Container[str]) -> bool:
-    """Whether a metric that was not measured stands in the legend all the same."""
-    others = any(n in names for n, m in logged_metrics().items() if m.unit != metric.unit)
-    return metric.title in STYLES and not others
+def thinned(n_points: int, most: int) -> slice:
+    """Which points of a long line are drawn: `most` at evenly spaced places, the last among them.
+
+    >>> list(range(10))[thinned(10, 4)], list(range(10))[thinned(10, 99)] == list(range(10))
+    ([0, 3, 6, 9], True)
+    """
+    every = -(-n_points // most) or 1
+    return slice((n_points - 1) % every, None, every)
 
 
 def training_curve(log: Log) -> go.Figure:
@@ -59,7 +67,7 @@ def training_curve(log: Log) -> go.Figure:
     Args:
         log: of a run; it may be empty.
     """
-    units = {m.unit for n, m in logged_metrics().items() if any(n in line for line in log)} or {"accuracy"}
+    units = {logged_metrics()[name].unit for name in metric_styles(log)}
     figure = two_rows(", ".join(sorted(units)), "loss").add_traces(training_traces(log))
     if units != {"accuracy"}:
         figure.update_yaxes(range=None, rangemode="tozero", row=1, col=1)
@@ -71,13 +79,13 @@ def training_curve(log: Log) -> go.Figure:
 def training_traces(log: Log) -> list[dict[str, Any]]:
     """The lines of a training curve, as plotly.js reads them; `training_curve` draws them."""
     styles = metric_styles(log).items()
-    traces = [accuracy_line(title, *known(log, name), style) for name, (title, style) in styles]
-    steps, losses = known(log, "loss")
+    traces = [accuracy_line(title, *measured(log, name), style) for name, (title, style) in styles]
+    steps, losses = measured(log, "loss")
     loss = {"type": "scatter", "x": steps, "y": losses, "mode": "lines", "name": "loss"}
     return [*traces, {**loss, "line": {"color": LOSS}, "xaxis": "x2", "yaxis": "y2"}]
 
 
-def known(log: Log, name: str) -> tuple[list[Any], list[Any]]:
+def measured(log: Log, name: str) -> tuple[list[Any], list[Any]]:
     """Steps and values where something was measured."""
     lines = [line for line in log if line.get(name) is not None]
     return [line["step"] for line in lines], [line[name] for line in lines]

@@ -17,7 +17,7 @@ MOST_GROUPS = 8
 
 
 def outline(audit: Audit) -> str:
-    """What was audited, how."""
+    """The data that were audited, and the model, steps and seeds."""
     data = audit.mappings
     seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
     threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
@@ -49,59 +49,56 @@ def summary(audit: Audit) -> str:
     n_without = sum(limit is None for limit in audit.fences)
     if n_without == len(audit.fences):
         return "Nothing can be told: the models have not fit their data (three quarters); take more steps."
-    flagged, groups = int(audit.flagged.sum()), audit.group_flagged
-    found = _too_few(audit) if audit.too_few_steps else ""
+    sentences = [_too_few(audit)] if audit.too_few_steps else []
+    flagged = int(audit.flagged.sum())
     if not flagged:
-        found += "Nothing is flagged." if audit.too_few_steps else "Nothing stands out."
+        sentences.append("Nothing is flagged." if audit.too_few_steps else "Nothing stands out.")
     else:
-        found += f"{flagged:,} of {len(audit.mappings):,} mappings stand out: they are fit late, or never."
-        mirrored = int((audit.flagged & audit.mirror_flagged).sum())
-        if mirrored:
-            found += (
-                f" {mirrored:,} of them are mirrors of each other (both orders of the anchors, one key): one "
-                "exception makes both late."
-            )
-    if groups.any():
-        names = ["(" + ", ".join(map(str, audit.mappings.groups[k])) + ")" for k in groups.nonzero()[0]]
-        found += f" Most of {_shortened(names)} do."
+        n = len(audit.mappings)
+        sentences.append(f"{flagged:,} of {n:,} mappings stand out: they are fit late, or never.")
+    if mirrored := int((audit.flagged & audit.mirror_flagged).sum()):
+        sentences.append(
+            f"{mirrored:,} of them are mirrors of each other (both orders of the anchors, one key): one "
+            "exception makes both late."
+        )
+    if names := [
+        f"({', '.join(map(str, audit.mappings.groups[k]))})" for k in audit.group_flagged.nonzero()[0]
+    ]:
+        rest = f" and {len(names) - MOST_GROUPS} more groups" if len(names) > MOST_GROUPS else ""
+        sentences.append(f"Most of {', '.join(names[:MOST_GROUPS])}{rest} do.")
     if n_without:
-        found += f" {n_without} of {len(audit.fences)} models have not fit their data and do not count."
-    return found
+        sentences.append(
+            f"{n_without} of {len(audit.fences)} models have not fit their data and do not count."
+        )
+    return " ".join(sentences)
 
 
 def _too_few(audit: Audit) -> str:
-    """That the steps are too few, and by what."""
+    """Why the steps are too few, and how many it takes at least."""
     never, late, n = int((audit.never_fit > 0).sum()), audit.late_fences, len(audit.seeds)
     causes = [f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"]
     if late:
         steps = ", ".join(f"{limit:,.0f}" for limit in late)
         causes.append(f"{len(late)} of {n} fences lie beyond the last step (at {steps}) and flag nothing")
-    return f"The steps are too few: {'; '.join(causes)}. Take more than {audit.moments[-1]:,}. "
-
-
-def _shortened(names: list[str]) -> str:
-    rest = len(names) - MOST_GROUPS
-    return ", ".join(names[:MOST_GROUPS]) + (f" and {rest} more groups" if rest > 0 else "")
+    return f"The steps are too few: {'; '.join(causes)}. Take more than {audit.moments[-1]:,}."
 
 
 def fit_in_words(audit: Audit) -> str:
     """Where the fences are, and what was never fit."""
     never = int((audit.never_fit > 0).sum())
     fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= audit.moments[-1]]
-    what = "step" if len(fences) == 1 else "steps"
-    text = (
-        f"Fit later than {what} {', '.join(fences)} (a fence for each model) stands out. " if fences else ""
-    )
+    late = f"step{'s' * (len(fences) > 1)} {', '.join(fences)} (a fence for each model)"
+    text = f"Fit later than {late} stands out. " if fences else ""
     return text + (f"{never:,} were never fit by some model (censored)." if never else "All were fit.")
 
 
 def _scores(mappings: Score, groups: Score) -> Table:
     """Both scores, a row each."""
     rows = []
-    for name, one in (("mappings", mappings), ("groups", groups)):
-        auc = "-" if one.auc is None else f"{one.auc:.3f} ± {one.auc_error:.3f}"
-        shares = ("-" if share is None else f"{share:.2f}" for share in (one.precision, one.recall))
-        rows.append((name, f"{one.n:,}", f"{one.n_violating:,}", auc, f"{one.n_flagged:,}", *shares))
+    for name, score in (("mappings", mappings), ("groups", groups)):
+        auc = "-" if score.auc is None else f"{score.auc:.3f} ± {score.auc_error:.3f}"
+        shares = ("-" if share is None else f"{share:.2f}" for share in (score.precision, score.recall))
+        rows.append((name, f"{score.n:,}", f"{score.n_violating:,}", auc, f"{score.n_flagged:,}", *shares))
     columns = ("", "of", "violate", "AUC", "flagged", "precision", "recall")
     return Table(columns, rows, "lateness and flags against the truth")
 
@@ -122,8 +119,8 @@ def _latest_mappings(audit: Audit, top: int) -> Table:
     if (most := max(tied, default=1)) > 1:
         first = tied.index(most) + 1
         title += f" ({first:,} to {first + most - 1:,} are equally late: by their loss at the end)"
-    numbers = (0, 2, 3, 4, 6)
-    return Table(columns[: 8 + truth], rows, title, numbers, [row["flagged"] for row in latest])
+    strong = [row["flagged"] for row in latest]
+    return Table(columns[: 8 + truth], rows, title, (0, 2, 3, 4, 6), strong)
 
 
 def _latest_groups(audit: Audit) -> Table:
@@ -132,22 +129,23 @@ def _latest_groups(audit: Audit) -> Table:
     latest = list(itertools.islice(audit.group_rows(), MOST_GROUPS))
     rows = []
     for row in latest:
-        step = row["median_fit_step"]
-        fit = "never" if step is None else f"{step:,.0f}"
         counts = (f"{row[name]:,}" for name in ("n_flagged", "n_violating")[: 1 + truth])
-        anchors = " ".join(map(str, row["group"]))
+        anchors, fit = " ".join(map(str, row["group"])), _step(row["median_fit_step"])
         rows.append((anchors, f"{row['n_mappings']:,}", f"{row['lateness']:.3f}", fit, *counts))
     columns = ("anchors", "mappings", "lateness", "median fit step", "flagged", "violate")[: 5 + truth]
     title = f"the latest {MOST_GROUPS} of {n_groups:,} groups" if n_groups > MOST_GROUPS else "groups"
     return Table(columns, rows, title, strong=[row["flagged"] for row in latest])
 
 
+def _step(step: float | None) -> str:
+    return "never" if step is None else f"{step:,.0f}"
+
+
 def _steps(row: Mapping[str, Any]) -> str:
-    """Steps of all models, one where they agree, or their middle and range where there are many."""
+    """The steps of all models: one where they agree, median and range where there are more than four."""
     steps = [value for name, value in row.items() if name.startswith("fit_step ")]
-    steps = steps[:1] if len(set(steps)) == 1 else steps
-    if len(steps) <= 4:
-        return ", ".join("never" if step is None else f"{step:,}" for step in steps)
+    if len(set(steps)) == 1 or len(steps) <= 4:
+        return ", ".join(map(_step, steps[:1] if len(set(steps)) == 1 else steps))
     fit = [step for step in steps if step is not None]
     never = f"; never in {len(steps) - len(fit)}" if len(fit) < len(steps) else ""
-    return f"{statistics.median(fit):,.0f} ({min(fit):,}-{max(fit):,}){never}" if fit else "never"
+    return f"{statistics.median(fit):,.0f} ({min(fit):,}-{max(fit):,}){never}"

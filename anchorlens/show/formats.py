@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -28,18 +28,18 @@ def number(value: float | None, spec: str = ".3g") -> str:
 
 
 def plain(value: Any) -> str:
-    """A value of a configuration, in words.
+    """A value of a configuration or of a probe, in words.
 
-    >>> plain(1 / 15), plain(None), plain([3, 4])
-    ('0.0666667', 'none', '[3, 4]')
+    >>> plain(1 / 15), plain(None), plain([3, 4]), plain(100_000), plain(1.0), plain({"1": 5})
+    ('0.0666667', 'none', '[3, 4]', '100,000', '1', '{"1": 5}')
     """
-    if isinstance(value, str):
-        return value
     if value is None:
         return "none"
-    if isinstance(value, Mapping | Sequence):
+    if isinstance(value, Mapping | list | tuple):
         return json.dumps(value, ensure_ascii=False, default=str)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool | str):
+        return printable(value, None)
+    return f"{value:.6g}" if isinstance(value, float) else f"{value:,}"
 
 
 def ticks(text: str) -> Markup:

@@ -1,4 +1,4 @@
-"""The frame of every page: its styles and scripts, and the policy that lets nothing else in."""
+"""The frame of every page: its styles, its scripts, and the security policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 from markupsafe import Markup
+from plotly.offline import get_plotlyjs
 
 from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
+from anchorlens.files.writing import atomic_write
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
 from anchorlens.views import page
 
@@ -56,6 +58,12 @@ def framed(
     return _page(template, ("plots.js", *scripts), heads, css=css, plotly_config=config, **content)
 
 
+def write_page(path: Path, html: str) -> None:
+    """Write a page, whole or not at all; what is no text, which a file's name may hold, is replaced."""
+    with atomic_write(path) as file:
+        file.write(html.encode(errors="replace"))
+
+
 @page.register
 def picture_page(figure: go.Figure) -> str:
     """A picture as a page of its own."""
@@ -66,7 +74,7 @@ def picture_page(figure: go.Figure) -> str:
 
 def _page(template: str, scripts: Sequence[str], heads: bool = False, **content: Any) -> str:
     """A page that loads nothing, and runs plotly.js, circuitsvis for heads, and `scripts`."""
-    libraries = [_plotly_js(), *([_circuitsvis_js()] if heads else [])]
+    libraries = [Script("plotly.js", _inline(get_plotlyjs())), *([_circuitsvis_js()] if heads else [])]
     everything = [*libraries, Script("page", Markup('"use strict";\n') + sources(scripts))]
     return rendered(
         template,
@@ -76,12 +84,6 @@ def _page(template: str, scripts: Sequence[str], heads: bool = False, **content:
         versions=library_versions(),
         **content,
     )
-
-
-def _plotly_js() -> Script:
-    from plotly.offline import get_plotlyjs
-
-    return Script("plotly.js", _inline(get_plotlyjs()))
 
 
 def _circuitsvis_js() -> Script:

@@ -1,4 +1,4 @@
-"""Tables, built once for every output: a terminal prints them by `rich_table`, HTML by the macro `table`."""
+"""Tables for every output: the terminal prints them by `rich_table`, HTML by the macro `table`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from anchorlens.show.evidence import odds
 from anchorlens.show.formats import number, short
-from anchorlens.show.words import AGREEMENT, odds
+from anchorlens.show.words import AGREEMENT
 from anchorlens.tasks.shared.sketch import Transcript
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ MOST_ANCHORS = 12
 
 
 class Item(NamedTuple):
-    """What stands in one place of a table, where it is more than a text."""
+    """The content of a table cell that has a colour or is code."""
 
     text: str
     colour: str = ""
@@ -55,43 +56,39 @@ class Table:
 
 
 def text_of(item: str | Item) -> str:
-    """What stands in one place, as text alone."""
+    """The text of a table cell."""
     return item if isinstance(item, str) else item.text
 
 
 def transcript_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
     """Caption and table of some of the answers, where an evaluation has such."""
     columns = ("prompt", "asked of", "", "expected", "what it says")
-    return [
-        (
-            sketch.caption,
-            Table(
-                columns,
-                [
-                    (
-                        Item(one.prompt, code=True),
-                        one.asked_of,
-                        "right" if one.right else "wrong",
-                        Item(one.expected, code=True),
-                        "the same"
-                        if one.said == one.expected
-                        else Item(one.said or "nothing", code=bool(one.said)),
-                    )
-                    for one in sketch.answers
-                ],
-                title=sketch.title,
-            ),
-        )
-        for sketch in behaviour.sketches
-        if isinstance(sketch, Transcript) and sketch.answers
-    ]
+    tables = []
+    for sketch in behaviour.sketches:
+        if not isinstance(sketch, Transcript) or not sketch.answers:
+            continue
+        rows = []
+        for answer in sketch.answers:
+            said = Item(answer.said or "nothing", code=bool(answer.said))
+            said = "the same" if answer.said == answer.expected else said
+            result = "right" if answer.right else "wrong"
+            prompt, expected = Item(answer.prompt, code=True), Item(answer.expected, code=True)
+            rows.append((prompt, answer.asked_of, result, expected, said))
+        tables.append((sketch.caption, Table(columns, rows, sketch.title)))
+    return tables
 
 
 def accuracy_table(behaviour: Evaluation) -> Table:
     """A row for every accuracy, or other metric, that was measured."""
     rows = [
-        (name, number(one.value, ".3f"), number(one.standard_error, ".3f"), f"{one.n_sequences:,}", meaning)
-        for name, one, meaning in behaviour.rows()
+        (
+            name,
+            number(value.value, ".3f"),
+            number(value.standard_error, ".3f"),
+            f"{value.n_sequences:,}",
+            text,
+        )
+        for name, value, text in behaviour.rows()
     ]
     accuracies = all(metric.unit == "accuracy" for metric in behaviour.metrics)
     columns = ("accuracy" if accuracies else "metric", "value", "± s.e.", "sequences", "meaning")
@@ -102,25 +99,33 @@ def accuracy_table(behaviour: Evaluation) -> Table:
 
 def alone_table(mechanism: Mechanism) -> Table:
     """What every reading says of each question by itself, whether it counts or not."""
-    questions = list(dict.fromkeys(which for one in mechanism.evidence for which in one.alone))
+    evidence = [reading for reading in mechanism.evidence if reading.alone]
+    questions = list(dict.fromkeys(question for reading in evidence for question in reading.alone))
     rows = [
         (
-            Item(one.reading, code=True),
-            *(odds(one.alone[which]) if which in one.alone else "" for which in questions),
+            Item(reading.reading, code=True),
+            *(odds(reading.alone[question]) if question in reading.alone else "" for question in questions),
         )
-        for one in mechanism.evidence
-        if one.alone
+        for reading in evidence
     ]
-    asked = ("reading", *(f"{which}?" for which in questions))
-    return Table(asked, rows, "what each reading says by itself, counted or not")
+    columns = ("reading", *(f"{question}?" for question in questions))
+    return Table(columns, rows, "what each reading says by itself, counted or not")
 
 
-def pair_grid(behaviour: Evaluation) -> Table | None:
-    """Accuracy of every pair of two anchors; None for longer chains, and for other tasks."""
+def pair_grid(behaviour: Evaluation, most: int | None = None) -> Table | None:
+    """Accuracy of every pair of two anchors.
+
+    Args:
+        behaviour: what was measured.
+        most: anchors that there may be; None for any number.
+
+    Returns:
+        None for longer chains, for more anchors, and for other tasks.
+    """
     pairs = getattr(behaviour, "by_pair", dict)()
-    if not pairs or {len(pair) for pair in pairs} != {2}:
+    anchors = list(dict.fromkeys(pair[0] for pair in pairs))
+    if {len(pair) for pair in pairs} != {2} or (most is not None and len(anchors) > most):
         return None
-    anchors = list(dict.fromkeys(first for first, _ in pairs))
     rows = [
         (f"{first}, ..", *(_accuracy(pairs.get((first, second))) for second in anchors)) for first in anchors
     ]
@@ -128,15 +133,9 @@ def pair_grid(behaviour: Evaluation) -> Table | None:
     return Table(("pair", *(f".., {anchor}" for anchor in anchors)), rows, title, range(1, len(anchors) + 1))
 
 
-def small_pair_grid(behaviour: Evaluation) -> Table | None:
-    """The same where it fits beside other things."""
-    grid = pair_grid(behaviour)
-    return grid if grid is not None and len(grid.rows) <= MOST_ANCHORS else None
-
-
 def pair_list(pairs: Iterable[PairAccuracy], title: str) -> Table:
     """A row for every pair, or longer chain."""
-    rows = [(", ".join(map(str, one.pair)), _accuracy(one)) for one in pairs]
+    rows = [(", ".join(map(str, pair.pair)), _accuracy(pair)) for pair in pairs]
     return Table(("anchors", "accuracy"), rows, f"{title} (*: OOD)", (1,))
 
 
@@ -162,8 +161,8 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
             label = f"{label} ({max(mechanism.probabilities.values()):.2f})"
         phases = (dotted(verdict.phase), dotted(mechanism.phase, label))
         own = {metric.name for metric in behaviour.metrics}
-        measured = (behaviour.measure(m.name) if m.name in own else None for m in metrics)
-        texts = ("-" if one is None else number(one.value, ".3f") for one in measured)
+        measures = (behaviour.measure(m.name) if m.name in own else None for m in metrics)
+        texts = ("-" if measure is None else number(measure.value, ".3f") for measure in measures)
         rows.append((name, *phases, AGREEMENT[verdict.agreement].word, *texts))
     columns = ("model", "by behaviour", "by mechanism", "agree", *(metric.title for metric in metrics))
     return Table(columns, rows, "", range(4, len(columns)))

@@ -1,4 +1,4 @@
-"""From a template to HTML: for notebooks a piece without a script, for pages the whole.
+"""Renders templates to HTML: a piece without a script for a notebook, or a whole page.
 
 Every string is escaped unless it is marked as our own. A view loads nothing, takes its colours from the page
 around it, dark or light, and computes nothing that takes time.
@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from anchorlens.show import tables, words
+from anchorlens.show import evidence, tables, words
 from anchorlens.show.formats import heading, number, plain, printable_lines, short, ticks
-from anchorlens.show.range_bar import evidence_row
+from anchorlens.show.words import TEMPLATES
 from anchorlens.tasks.shared import phases
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
 VERDICT_SHEETS = ("view.css", "parts.css")
 """Style sheets of what shows a verdict."""
 
@@ -36,7 +34,7 @@ def environment() -> Environment:
         finalize=printable_lines,
     )
     made.filters |= {"number": number, "plain": plain, "short": short, "ticks": ticks, "heading": heading}
-    made.globals |= {"evidence_row": evidence_row, "words": words, "phases": phases, "built": tables}
+    made.globals |= {"readings": evidence, "words": words, "phases": phases, "built": tables}
     return made
 
 

@@ -1,4 +1,4 @@
-"""A cell of a sweep: one run, what became of it, and its numbers; and all cells of a sweep together."""
+"""`Cell`, one run of a sweep with its outcome and its numbers; `SweepResult`, all cells of a sweep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged
 """The first three are a run's own; `failed`: it ends in an error each time; `damaged`: what is stored of it
 cannot be read; `missing`: not trained yet."""
 TROUBLES = ("failed", "damaged", "diverged")
-"""What a cell that has no model to speak of can come to."""
+"""Statuses of cells that have no usable model."""
 
 
 def cell_id(run: RunConfig) -> str:
@@ -43,11 +43,12 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
     for name, run in zip(ids, runs, strict=True):
         other = first.setdefault(name, run)
         if other != run:
-            one, two = other.train.to_dict(), run.train.to_dict()
-            field = next(field for field in one if one[field] != two[field])
+            first_train, train = other.train.to_dict(), run.train.to_dict()
+            field = next(field for field in train if first_train[field] != train[field])
             raise ValueError(
                 f"the cells of a sweep must be different runs, got two that differ only in {field} "
-                f"({one[field]} and {two[field]}), which does not decide what is learnt; give it one value"
+                f"({first_train[field]} and {train[field]}), which does not decide what is learnt; give it "
+                "one value"
             )
     return ids
 
@@ -79,7 +80,7 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """Names it in its sweep: `cell_id`, or what an earlier version called it there."""
+        """The name of its folder: `cell_id`, or the id that the sweep's folder has for it."""
         return self.stored_as or cell_id(self.run)
 
     @cached_property
@@ -262,13 +263,11 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
 
     Left out are fields that do not decide what a cell learns: parts of a sweep may be trained elsewhere.
     """
-    left_out = [execution_fields(cell.run.train) for cell in cells]
+    left_out = [(cell.fields, execution_fields(cell.run.train)) for cell in cells]
     axes = {}
     for name in cells[0].fields if cells else ():
         values = {
-            value_key(cell.fields[name]): cell.fields[name]
-            for cell, without in zip(cells, left_out, strict=True)
-            if name not in without
+            value_key(fields[name]): fields[name] for fields, without in left_out if name not in without
         }
         if len(values) > 1:
             axes[name] = tuple(sorted(values.values(), key=_ascending))

@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-"""Of schedulers that we start."""
+"""Dask's settings for schedulers that we start."""
 NO_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 """Dask always opens a port for its pages; this one has none."""
 JOB_PROLOGUE = [
@@ -45,11 +45,11 @@ JOB_PROLOGUE = [
     'export DASK_TEMPORARY_DIRECTORY="$(mktemp -d)"',
     "trap 'rm -rf \"$DASK_TEMPORARY_DIRECTORY\"' EXIT",
 ]
-"""Lines of a job's script, with which its workers are as guarded as those of this machine."""
+"""Lines of a job's script that guard its workers as those of this machine are guarded."""
 
 
 class NotStarted(Exception):
-    """The processes of a cluster do not start; says why."""
+    """The processes of a cluster do not start; the message says why."""
 
 
 @contextlib.contextmanager
@@ -203,9 +203,9 @@ def check_usable(security: Security | None, address: str) -> None:
             raise ValueError(f"security must have a ca_file and the certificate of the {role}")
         try:
             for name in ("ca_file", "cert", "key"):
-                given = security.get_tls_config_for_role(role)[name]
-                if given and "\n" not in given:  # no text of a certificate
-                    with ordinary_file(given):  # Python's ssl would wait for a pipe
+                content = security.get_tls_config_for_role(role)[name]
+                if content and "\n" not in content:  # no text of a certificate
+                    with ordinary_file(content):  # Python's ssl would wait for a pipe
                         pass
             security.get_connection_args(role)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -219,7 +219,7 @@ def _has_files(security: Security, role: str) -> bool:
 
 @contextlib.contextmanager
 def _guarded() -> Iterator[None]:
-    """What Dask does to this process, kept from others and undone at the end."""
+    """Keep Dask's scratch folder from other users, and undo at the end what Dask changes in this process."""
     dask_sets = {**config.get("distributed.nanny.pre-spawn-environ", {}), "PYTHONHASHSEED": None}
     with contextlib.ExitStack() as opened:
         opened.enter_context(safe_children(*dask_sets, "__DASK_PARENT_PID"))

@@ -36,7 +36,7 @@ class EngineError(RuntimeError):
 
 
 class Engine:
-    """Opens executors, again where one broke."""
+    """Opens an executor for the cells of a sweep, and a new one when that broke."""
 
     def __init__(
         self, name: str | None, workers: int | None = None, security: Security | None = None
@@ -64,7 +64,7 @@ class Engine:
             check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
         self.name, self.workers, self.security = name, workers, security
         self.n_processes = 1
-        """That share the cells, >= 1; of a running cluster those that it had when it was opened."""
+        """Processes that share the cells, >= 1; of a running cluster those that it had when it was opened."""
         self._address = name.startswith(ADDRESSES)
         if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
             raise ValueError(
@@ -84,7 +84,7 @@ class Engine:
         self._check_security()
 
     def _check_security(self) -> None:
-        """Refuse at once what Dask would try for minutes."""
+        """Refuse unusable TLS files at once; Dask would try them for minutes."""
         if self.name in ("serial", "local"):
             if self.security is not None:
                 raise ValueError(f"the engine {self.name!r} needs no TLS files; leave them out")

@@ -1,4 +1,4 @@
-"""The folder of a sweep: what was asked for, the cells that are done, those under way, those that failed.
+"""The folder of a sweep: its list of runs (sweep.json), and the cells that are done, under way or failed.
 
 | file                | what                                                                                |
 |---------------------|-------------------------------------------------------------------------------------|
@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import json
 import math
@@ -43,8 +42,6 @@ from anchorlens.tasks.shared.base import Task
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1
-LIST_VERSION = 1
-"""Of sweep.json; in version 1 no ids were written, and a cell was called by its whole configuration."""
 _LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
 """Bytes and values of sweep.json: 100,000 cells."""
 LARGEST_CELL, BYTES_A_NUMBER = 256 * 2**10, 64
@@ -60,7 +57,7 @@ NamedRun = tuple[str, RunConfig]
 
 
 class SweepFolder:
-    """Knows where everything of a sweep is; the only one that reads and writes it."""
+    """Reads and writes the files of a sweep; nothing else does."""
 
     def __init__(self, out: str | os.PathLike[str]) -> None:
         """Name the folder; nothing is read or written."""
@@ -68,7 +65,7 @@ class SweepFolder:
 
     @contextlib.contextmanager
     def held(self, runs: Sequence[RunConfig]) -> Iterator[list[NamedRun]]:
-        """Be the only one who gives out the cells of this folder; note what is asked for, each with its id.
+        """Lock the folder, and add these runs to its list; gives each run with its id.
 
         Raises:
             ValueError: it holds something else, another process trains this sweep, or two cells are one run.
@@ -80,13 +77,12 @@ class SweepFolder:
         lock = claim(self.out, self.path.name, what="sweep", in_use=in_use)
         try:
             self._clean()
-            known = self.stored() if self.path.exists() else []
-            named = _named(runs, known)
-            wanted = dict(named) | dict(known)
-            if len(wanted) > len(dict(known)) or not self.path.exists():
-                wanted = dict(known) | wanted  # in the order in which they were first asked for
-                cells = {"ids": list(wanted), "cells": [run.to_dict() for run in wanted.values()]}
-                self._write(self.path, SWEEP_FORMAT, cells, LIST_VERSION)
+            listed = self.stored() if self.path.exists() else []
+            named, stored = self.named(runs, listed), dict(listed)
+            together = stored | dict(named) | stored  # in the order in which they were first asked for
+            if len(together) > len(stored) or not self.path.exists():
+                cells = {"ids": list(together), "cells": [run.to_dict() for run in together.values()]}
+                self._write(self.path, SWEEP_FORMAT, cells)
             yield named
         finally:
             lock.release()
@@ -114,9 +110,7 @@ class SweepFolder:
         Raises:
             CheckpointError: sweep.json is missing or cannot be understood.
         """
-        content = _read(
-            self.path, SWEEP_FORMAT, version=LIST_VERSION, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES
-        )
+        content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES)
         try:
             if not isinstance(content["cells"], list):
                 raise ValueError(f"cells must be a list, got {shown(content['cells'])}")
@@ -125,14 +119,21 @@ class SweepFolder:
         except SENSELESS as error:
             raise CheckpointError(self.path, f"is no list of cells: {cause(error)}") from None
 
-    def named(self, runs: Sequence[RunConfig]) -> list[NamedRun]:
+    def named(self, runs: Sequence[RunConfig], stored: Sequence[NamedRun] | None = None) -> list[NamedRun]:
         """Each of these runs with its id in this folder, which may not be there yet.
+
+        Args:
+            runs: of a sweep.
+            stored: what `stored` gave, where it was read before.
 
         Raises:
             ValueError: two of them are the same run, carried out or recorded in different ways.
             CheckpointError: sweep.json cannot be understood.
         """
-        return _named(runs, self.stored() if self.path.exists() else [])
+        if stored is None:
+            stored = self.stored() if self.path.exists() else []
+        id_of = {cell_id(run): name for name, run in reversed(stored)}
+        return [(id_of.get(name, name), run) for name, run in zip(cell_ids(runs), runs, strict=True)]
 
     def missing(self, cells: Iterable[NamedRun]) -> list[NamedRun]:
         """Those that are neither finished nor failed, each once."""
@@ -157,16 +158,10 @@ class SweepFolder:
         cells = list(cells)
         if not any_size:
             self._check_size(cells)
-        return SweepResult(self.out, tuple(self._known(name, run) for name, run in cells))
-
-    def _known(self, name: str, run: RunConfig) -> Cell:
-        cell = self._read_cell(name, run)
-        if cell.status == "damaged":
-            gc.collect(0)  # the error and what was read refer to each other, and no garbage is looked for
-        return cell
+        return SweepResult(self.out, tuple(self._read_cell(name, run) for name, run in cells))
 
     def _check_size(self, cells: Iterable[NamedRun]) -> None:
-        """Refuse what would fill the memory, before any of it is read."""
+        """Refuse files that would fill the memory, before any is read."""
         n_bytes = 0
         for name, run in cells:
             for path in (self.cell(name) / "cell.json", self.failure(name)):
@@ -228,8 +223,8 @@ class SweepFolder:
             for leftover in folder.glob(".*.json.*.tmp"):
                 leftover.unlink(missing_ok=True)
 
-    def _write(self, path: Path, name: str, content: Mapping[str, Any], version: int = VERSION) -> None:
-        text = json.dumps({"format": name, "format_version": version, **content}, allow_nan=False)
+    def _write(self, path: Path, name: str, content: Mapping[str, Any]) -> None:
+        text = json.dumps({"format": name, "format_version": VERSION, **content}, allow_nan=False)
         with atomic_write(path) as file:
             file.write(text.encode())
 
@@ -245,12 +240,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _named(runs: Sequence[RunConfig], known: Sequence[NamedRun]) -> list[NamedRun]:
-    """Each run with the id under which it is known, or else a new one."""
-    known_as = {cell_id(run): name for name, run in reversed(known)}
-    return [(known_as.get(name, name), run) for name, run in zip(cell_ids(runs), runs, strict=True)]
 
 
 def _checked_ids(ids: Any, n_cells: int) -> list[str]:
@@ -303,54 +292,40 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
         {'finished': 130, 'failed': 1, 'missing': 1}
     """
     folder = SweepFolder(out)
-    with _uncollected():
-        return folder.read(folder.stored())
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Look for no garbage while much is read that stays, which takes a quarter of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    return folder.read(folder.stored())
 
 
 def _read(
     path: Path,
     name: str,
     *,
-    version: int = VERSION,
     most_bytes: int = MOST_BYTES,
     most_values: int = MOST_VALUES,
 ) -> dict[str, Any]:
-    """What a file of ours holds, or one line that says why it is none."""
+    """The content of a JSON file of this folder, or an error of one line."""
     with _readable_as(name, path):
-        return _checked(path, read_bytes(path, most_bytes), name, version, most_values)
+        return _checked(path, read_bytes(path, most_bytes), name, most_values)
 
 
 def _read_as(
     kind: type[Stored], path: Path, name: str, *, most_bytes: int, most_values: int = MOST_VALUES
 ) -> tuple[bytes, Stored]:
-    """The bytes of a file of ours, and what they hold."""
+    """The bytes of a JSON file of this folder, and the result that they hold."""
     with _readable_as(name, path):
         data = read_bytes(path, most_bytes)
         content = quickly_read(kind, data, most_values)
         if content is None:
-            content = kind.from_dict(_checked(path, data, name, VERSION, most_values))
+            content = kind.from_dict(_checked(path, data, name, most_values))
         header = {"format": content.format, "format_version": content.format_version}
         check_format(path, header, name, VERSION)
         return data, content
 
 
-def _checked(path: Path, data: bytes, name: str, version: int, most_values: int) -> dict[str, Any]:
+def _checked(path: Path, data: bytes, name: str, most_values: int) -> dict[str, Any]:
     content = read_json(data, most_values=most_values)
     if not isinstance(content, dict):
         raise ValueError("it holds no JSON object")
-    check_format(path, content, name, version)
+    check_format(path, content, name, VERSION)
     return content
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import itertools
+import math
 import typing
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from itertools import product
 from typing import Any, Literal
 
 from anchorlens.configuration import field_types
@@ -14,7 +15,6 @@ from anchorlens.foreign import printable, read_json, shown
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
-from anchorlens.tasks.kinds import tasks
 from anchorlens.tasks.shared.base import Task
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}
@@ -23,9 +23,9 @@ MOST_CELLS = 100_000
 _LONGEST_TEXT = 1_000_000
 """Characters of an axis."""
 _LARGEST_EXPONENT = 400
-"""Of ten, in a number of an axis; beyond the range of floats."""
+"""Largest exponent (of ten) of a number of an axis; it is beyond the range of floats."""
 _MOST_DIGITS = 50
-"""Of a number of an axis."""
+"""Digits of a number of an axis."""
 
 
 def grid(
@@ -55,37 +55,34 @@ def grid(
     """
     parts = preset_parts(base) if isinstance(base, str) else base
     parts = merged(parts, sorted_by_part(fields))
-    values = {name: axis_values(name, given) for name, given in (axes or {}).items()}
+    values = {name: axis_values(name, axis) for name, axis in (axes or {}).items()}
     if fields.keys() & values.keys():
         raise ValueError(f"{sorted(fields.keys() & values.keys())[0]} has both a value and an axis; give one")
-    n_cells = 1
-    for each in values.values():
-        n_cells *= len(each)
-    if n_cells > MOST_CELLS:
+    if (n_cells := math.prod(map(len, values.values()))) > MOST_CELLS:
         raise ValueError(
             f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values"
         )
     tasks: dict[Any, Task] = {}  # cells of one task share it: its tables are made once
     runs = []
-    for cell in product(*values.values()):
-        each = merged(parts, sorted_by_part(dict(zip(values, cell, strict=True))))
-        key = tuple((name, id(value)) for name, value in each.get("task", {}).items())  # all of them live
-        runs.append(RunConfig.from_dict(each, tasks.get(key)))
+    for cell in itertools.product(*values.values()):
+        fields_of_cell = merged(parts, sorted_by_part(dict(zip(values, cell, strict=True))))
+        key = tuple((name, id(value)) for name, value in fields_of_cell.get("task", {}).items())  # all live
+        runs.append(RunConfig.from_dict(fields_of_cell, tasks.get(key)))
         tasks[key] = runs[-1].task
     return list({same_value(run.to_dict()): run for run in runs}.values())
 
 
-def axis_values(name: str, given: Any) -> tuple[Any, ...]:
+def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
     """The values of one axis.
 
     Args:
         name: the field.
-        given: a sequence of values; one value; or text: values separated by commas, each of them one value
+        axis: a sequence of values; one value; or text: values separated by commas, each of them one value
             or a range. `a:b` is the integers a, ..., b - 1, as Python's range; `a:b:step` goes from a to b
             in steps, both ends included.
 
     Returns:
-        The values in the order given, none twice.
+        The values in that order, none twice.
 
     Raises:
         ValueError: an unknown field, no value, or a range that is none.
@@ -96,15 +93,13 @@ def axis_values(name: str, given: Any) -> tuple[Any, ...]:
     ((0, 1, 2), (0, 0.01, 1), (2, 3))
     """
     sorted_by_part({name: None})
-    if isinstance(given, str) and not _is_plain(name):
-        given = [_read_json(name, given)]
-    elif isinstance(given, str):
-        given = [value for part in _parts(name, given) for value in _part_values(name, part.strip())]
-    elif not isinstance(given, Sequence | range) and hasattr(given, "tolist"):
-        given = given.tolist()
-    if isinstance(given, range) and given and (given[-1] - given[0]) // given.step >= MOST_CELLS:
+    if isinstance(axis, str):
+        axis = _read_text(name, axis)
+    elif not isinstance(axis, Sequence | range) and hasattr(axis, "tolist"):
+        axis = axis.tolist()
+    if isinstance(axis, range) and axis and (axis[-1] - axis[0]) // axis.step >= MOST_CELLS:
         raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values; take a larger step")
-    values = list(given) if isinstance(given, Sequence | range) and not isinstance(given, str) else [given]
+    values = list(axis) if isinstance(axis, Sequence | range) else [axis]
     if len(values) > MOST_CELLS:
         raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {len(values):,}")
     if not values:
@@ -112,19 +107,32 @@ def axis_values(name: str, given: Any) -> tuple[Any, ...]:
     return tuple({repr(value): value for value in values}.values())
 
 
-def _parts(name: str, given: str) -> list[str]:
-    """What stands between the commas."""
-    if len(given) > _LONGEST_TEXT or given.count(",") >= MOST_CELLS:
-        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {shown(given)}")
-    return given.split(",")
+def _read_text(name: str, text: str) -> list[Any]:
+    """The values of an axis as text: JSON where a value is no number, word or nothing."""
+    kinds = _kinds(name)
+    if not all(kind in (int, float, str, bool, type(None)) or isinstance(kind, str) for kind in kinds):
+        try:
+            return [read_json(text)]
+        except ValueError as error:
+            raise ValueError(f"{name} must be JSON, got {shown(text)}, which {error}") from None
+    if len(text) > _LONGEST_TEXT or text.count(",") >= MOST_CELLS:
+        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {shown(text)}")
+    return [value for part in text.split(",") for value in _part_values(name, part.strip(), kinds)]
 
 
-def _part_values(name: str, text: str) -> list[Any]:
-    """The values of what stands between two commas."""
+def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
+    """The values of one part of an axis: a value or a range."""
     bounds = text.split(":")
-    if len(bounds) == 1 or not _is_number(name):
-        return [_read(name, text)]
-    numbers = [_decimal(name, text, bound) for bound in bounds]
+    if len(bounds) == 1 or not kinds & {int, float}:
+        return [_read_value(text, kinds)]
+    numbers = []
+    for bound in bounds:
+        try:
+            numbers.append(_decimal(bound.strip()))
+        except ValueError:
+            raise ValueError(
+                f"the range {shown(text)} of {name} must be made of numbers, got {shown(bound)}"
+            ) from None
     if len(numbers) == 2:
         if any(number != number.to_integral_value() for number in numbers):
             example = printable(text, 60)
@@ -140,22 +148,11 @@ def _part_values(name: str, text: str) -> list[Any]:
         raise ValueError(
             f"the range {shown(text)} of {name} has more than {MOST_CELLS:,} values; take a larger step"
         )
-    n_steps = int((last - first) / step)
-    return [_plain(first + k * step) for k in range(n_steps + 1)]
+    return [_plain(first + k * step) for k in range(int((last - first) / step) + 1)]
 
 
-def _decimal(name: str, text: str, bound: str) -> Decimal:
-    """A bound of a range, exactly: 0.3 + 2 * 0.05 is 0.4."""
-    try:
-        return _sane_decimal(bound.strip())
-    except ValueError:
-        raise ValueError(
-            f"the range {shown(text)} of {name} must be made of numbers, got {shown(bound)}"
-        ) from None
-
-
-def _sane_decimal(text: str) -> Decimal:
-    """A number of at most 50 digits within the range of floats, exactly.
+def _decimal(text: str) -> Decimal:
+    """A number of at most 50 digits within the range of floats, exactly: 0.3 + 2 * 0.05 is 0.4.
 
     Raises:
         ValueError: anything else, which may be a number that takes an hour to write out.
@@ -175,48 +172,22 @@ def _plain(number: Decimal) -> int | float:
     return int(number) if number == int(number) else float(number)
 
 
-def _read(field: str, text: str) -> Any:
+def _read_value(text: str, kinds: frozenset[Any]) -> Any:
     """One value as text: a number where the field can be one, else the text."""
-    kinds = _kinds(field)
     if text.lower() in ("none", "unset") and type(None) in kinds:
         return None
     if bool in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if _is_number(field):
-        try:
-            return _plain(_sane_decimal(text))
-        except (ValueError, OverflowError):
-            pass
+    if kinds & {int, float}:
+        with contextlib.suppress(ValueError, OverflowError):
+            return _plain(_decimal(text))
     return text
 
 
-def _read_json(name: str, text: str) -> Any:
-    """The value of a field that is no plain one."""
-    try:
-        return read_json(text)
-    except ValueError as error:
-        raise ValueError(f"{name} must be JSON, got {shown(text)}, which {error}") from None
-
-
-def _is_plain(field: str) -> bool:
-    """Whether a value of a field is a number, a word or nothing."""
-    return all(kind in (int, float, str, bool, type(None)) or isinstance(kind, str) for kind in _kinds(field))
-
-
-def _is_number(field: str) -> bool:
-    return bool({int, float} & _kinds(field))
-
-
 def _kinds(field: str) -> frozenset[Any]:
-    """The types that a field's hint names."""
-    return _kinds_in(field, tasks())
-
-
-@functools.cache
-def _kinds_in(field: str, known: tuple[type[Task], ...]) -> frozenset[Any]:
-    """Those of the tasks that there are now; tasks can be registered between two calls."""
+    """The types that a field's hint names, and its choices."""
     if field == "kind":
         return frozenset({"kind"})
-    kinds = {kind for _, owner in field_owners(field) for kind in field_types(owner)[field]}
-    words = {word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)}
-    return frozenset({kind for kind in kinds if typing.get_origin(kind) is not Literal} | words)
+    kinds = [kind for _, owner in field_owners(field) for kind in field_types(owner)[field]]
+    choices = (typing.get_args(kind) if typing.get_origin(kind) is Literal else [kind] for kind in kinds)
+    return frozenset(itertools.chain.from_iterable(choices))

@@ -1,4 +1,4 @@
-"""`sweep`: train every cell of a grid that is not there yet, on any engine, whatever is killed."""
+"""`sweep`: train every cell of a grid that its folder does not hold yet, on any engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from distributed import Security
 
 BREAKS = 3
-"""So often in a row, without a cell in between, an engine may break before a sweep gives up."""
+"""A sweep gives up when its engine breaks more often than this without finishing a cell in between."""
 PAUSE_SECONDS = 1.0
 """Before an engine that broke is opened again."""
 
@@ -93,7 +93,7 @@ def sweep(
 
 
 class _Driver:
-    """Gives cells out to an engine, takes in what came of them, and counts."""
+    """Submits cells to an engine, collects their results, and counts them."""
 
     def __init__(self, cells: list[NamedRun], folder: SweepFolder, engine: Engine, show: Update) -> None:
         self.cells, self.folder, self.engine, self.show = cells, folder, engine, show
@@ -126,7 +126,7 @@ class _Driver:
                 time.sleep(PAUSE_SECONDS)
 
     def _missing(self) -> list[NamedRun]:
-        """Look through the whole folder; what is left to train."""
+        """The cells that the folder does not hold yet."""
         missing = self.folder.missing(self.cells)
         self.n_ended = len(self.cells) - len(missing)
         self.steps = self.total_steps - sum(run.train.total_steps for _, run in missing)
@@ -149,7 +149,7 @@ class _Driver:
         )
 
     def _take_in(self, job: Job, future: Future[None]) -> list[Job]:
-        """Count what has ended; what to give out again."""
+        """Count the cells of a job that has ended; return the jobs to submit again."""
         try:
             future.result()
         except Exception as error:

@@ -53,7 +53,7 @@ def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
 
 
 def _without_formulas(table: pyarrow.Table) -> pyarrow.Table:
-    """A table in whose texts, and names, no spreadsheet sees a formula."""
+    """The table with an apostrophe before each text and name that a spreadsheet would take for a formula."""
     columns = [
         pyarrow.array([text and _no_formula(text) for text in column.to_pylist()], pyarrow.string())
         if column.type == pyarrow.string()
@@ -78,11 +78,11 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
 
 def _column(values: list[Any]) -> pyarrow.Array:
     """The values of a column, of one type; as JSON text where they are of several, nested, or too large."""
-    known = [value for value in values if value is not None]
-    kinds = {type(value) for value in known}
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
     if kinds == {int, float}:
         kinds, values = {float}, [value if value is None else float(value) for value in values]
-    too_large = kinds == {int} and max(map(abs, known)) >= 2**63
+    too_large = kinds == {int} and max(map(abs, present)) >= 2**63
     if kinds <= {str} or (len(kinds) == 1 and kinds <= {bool, int, float} and not too_large):
         return pyarrow.array([value and _text(value) for value in values])
     texts = [value if value is None else json.dumps(value, sort_keys=True) for value in values]

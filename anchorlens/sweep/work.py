@@ -1,4 +1,4 @@
-"""What one process does for a sweep: train some cells as a stack, measure them, put them in their places."""
+"""The work of one process of a sweep: it trains some cells together, measures them and stores them."""
 
 from __future__ import annotations
 
@@ -118,6 +118,6 @@ def _readings_of_weights(model: HookedTransformer, task: Task) -> dict[str, floa
     for probe in (stable_rank, q_condensation, embedding_pca):
         with contextlib.suppress(ValueError):  # a task of one's own may give it nothing to measure
             for name, value in apply(probe, model, task).numbers().items():
-                known = value is not None and math.isfinite(value)
-                readings[f"{probe.__name__}.{name}"] = value if known else None
+                finite = value is not None and math.isfinite(value)
+                readings[f"{probe.__name__}.{name}"] = value if finite else None
     return readings

@@ -96,7 +96,7 @@
   // All maps are unpacked at once, so that none is missing when the page is printed.
   async function start() {
     slices = JSON.parse(await unpacked("slices"));
-    ids = slices.flatMap((one) => one.ids);
+    ids = slices.flatMap((slice) => slice.ids);
     for (const place of document.querySelectorAll("[data-figure]")) plots.whenNear(place, () => show(place));
     root.dataset.ready = "";
   }

@@ -16,11 +16,11 @@ const reportOf = (() => {
   // `names` what stands before a cell where there is no room for columns (parts.css).
   function table(kind, caption, columns, rows, { numbers = [1], names = [] } = {}) {
     const options = (k) => (numbers.includes(k) ? { class: "al-number" } : {});
-    const cell = (one, k) => one instanceof HTMLTableCellElement ? one :
-      html("td", { role: "cell", ...options(k), ...(names[k] ? { "data-name": names[k] } : {}) }, one);
+    const cell = (content, k) => content instanceof HTMLTableCellElement ? content :
+      html("td", { role: "cell", ...options(k), ...(names[k] ? { "data-name": names[k] } : {}) }, content);
     const head = columns.map((text, k) => html("th", { scope: "col", role: "columnheader", ...options(k) }, text));
     const body = rows.map(([first, ...others]) => html("tr", { role: "row" },
-      html("th", { scope: "row", role: "rowheader" }, first), others.map((one, k) => cell(one, k + 1))));
+      html("th", { scope: "row", role: "rowheader" }, first), others.map((content, k) => cell(content, k + 1))));
     return html("div", { class: "al-scroll al-stacks" },
       html("table", { class: `al-table ${kind}`, role: "table" }, caption && html("caption", {}, caption),
         html("thead", { role: "rowgroup" }, html("tr", { role: "row" }, head)), html("tbody", { role: "rowgroup" }, body)));
@@ -43,15 +43,15 @@ const reportOf = (() => {
         rect({ width: "100%", fill: "currentColor", opacity: 0.1 }), rect({ width: `${100 * share}%`, fill: colourOf(label) })));
   }
 
-  function probabilities(known) { // a text where there are none
-    if (typeof known === "string") return html("p", { class: "al-none" }, `No probabilities: ${known}`);
-    const probes = known[0].length > 3;
+  function probabilities(shares) { // a text where there are none
+    if (typeof shares === "string") return html("p", { class: "al-none" }, `No probabilities: ${shares}`);
+    const probes = shares[0].length > 3;
     const columns = ["Phase", "By what it decodes", "", ...(probes ? ["By the probes"] : [])];
-    const rows = known.map(([label, share, ...texts]) => [label, bar(label, share), ...texts]);
+    const rows = shares.map(([label, share, ...texts]) => [label, bar(label, share), ...texts]);
     return table("al-bars", "Probability of each phase, by mechanism", columns, rows, { numbers: [2, 3] });
   }
 
-  // Where a value lies among the ranges of the phases, 0..100: the same drawing as in range_bar.py.
+  // Where a value lies among the ranges of the phases, 0..100: the same drawing as in parts.html.
   function rangeBar({ ranges }, value, { bands, at }) {
     const across = (place) => 60 + 1.6 * place;
     const words = `value ${value}${ranges}`;
@@ -71,16 +71,16 @@ const reportOf = (() => {
     return k ? [html("br"), line] : [line];
   });
 
-  function evidence(known, calibrated) {
-    if (known.length === 0) return html("p", { class: "al-none" }, "No reading could be taken.");
+  function evidence(taken, calibrated) {
+    if (taken.length === 0) return html("p", { class: "al-none" }, "No reading could be taken.");
     const head = (k) => explained(readings[k].meaning, readings[k].reading, "code");
     if (!calibrated) {
       const caption = "Readings of the weights; no phase was calibrated for this task";
-      return table("", caption, ["Reading", "Value"], known.map(([k, value]) => [head(k), value]));
+      return table("", caption, ["Reading", "Value"], taken.map(([k, value]) => [head(k), value]));
     }
     const caption = "Evidence of the mechanism verdict: the line marks the value, the bands where the middle 80 % of each phase's checkpoints lie";
     const columns = ["Reading", "Value", "Among the phases", "Raises the odds of", "Lowers those of"];
-    const rows = known.map(([k, value, place, raised, lowered]) =>
+    const rows = taken.map(([k, value, place, raised, lowered]) =>
       [head(k), value, rangeBar(readings[k], value, place), changes(raised), changes(lowered)]);
     return table("al-evidence", caption, columns, rows, { names: [null, "Value", null, "Raises", "Lowers"] });
   }

@@ -180,7 +180,8 @@ class TestWhichSolutionPrevails:
         """Three quarters symmetric by the mean: everywhere but where the pair stands last."""
 
         def at(position, inferential, symmetric):
-            values = {"train": 1.0, "id": 1.0, "ood": inferential, "symmetric": symmetric}
+            values = {"train": 1.0, "id": 1.0, "ood": inferential}
+            values |= {"inferential": inferential, "symmetric": symmetric}
             shares = {name: Accuracy(value, 0.01, 100) for name, value in values.items()}
             return PositionAnswers(position, **shares)
 

@@ -36,6 +36,7 @@ from anchorlens.sweep import Cell, sweep
 from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.tasks.concept_graphs.images import TRAINED
+from anchorlens.tasks.shared.phases import PHASES, Phase
 from ordering import order, share_above
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,8 @@ def cell(gamma, decay=0.01, seed=0, phase=None, label=None, accuracies=(1.0, 1.0
     numbers |= {"phase": phase, "commutative": None, "label": label or f"Phase {phase}"}
     numbers |= {"mechanism_phase": None, "mechanism_label": "undecided", "stable_rank.w_q": rank}
     known = Cell(run, "finished", Path())
-    vars(known)["numbers"] = numbers  # a cached property
+    number, commutative = PHASES.get(numbers["label"], (None, None))
+    vars(known).update(numbers=numbers, phase=Phase(number, commutative, ""))  # cached properties
     return known
 
 

@@ -93,7 +93,8 @@ class TestContent:
         assert ["OOD", "0.100"] in [row[:2] for row in verdict["accuracies"]["rows"]]
         number, value, place, raised, _ = verdict["evidence"][0]
         reading = shared(html)["readings"][number]
-        assert reading["reading"] == "v_similarity.centred_gap" and value == "0.63" and raised
+        assert reading["reading"] == "v_similarity.centred_gap" and value == "0.63"
+        assert raised == [["Phase 2 without commutativity", "×8.2"]]
         assert len(place["bands"]) == 4 and 0 <= place["at"] <= 100
         assert "Phase 1 0 to 0.3; Phase 2 without commutativity 0.2 to 0.5" in reading["ranges"]
         assert "anchorlens classify cells/one --report" in report["command"]

@@ -1,13 +1,16 @@
 """The maps of a sweep: where each seed stands, how it is coloured, hatched and described."""
 
+import itertools
+
 import pytest
-from known_cells import cell, square
+from known_cells import cell, square, sweep_of
 
 from anchorlens.show.diagram import outcomes
 from anchorlens.show.diagram.axes import choose_axes, slices
 from anchorlens.show.diagram.layout import arranged
 from anchorlens.show.diagram.maps import agreement_map, number_map, phase_map, rank_map
 from anchorlens.show.diagram.outcomes import vote
+from anchorlens.show.diagram.text_maps import SIGN_OF, text_maps
 from anchorlens.sweep.cells import axes_of
 from anchorlens.tasks.shared.phases import COLOURS
 
@@ -355,3 +358,19 @@ class TestAxes:
     def test_equal_numbers_are_one_value(self):
         cells = [cell("3", weight_decay=1), cell("2", weight_decay=1.0, seed=1), cell("3", weight_decay=0.5)]
         assert axes_of(cells)["weight_decay"] == (0.5, 1)
+
+
+class TestMapsInText:
+    def test_a_letter_for_each_seed(self):
+        (only,) = text_maps(sweep_of(square()))
+        assert (only.title, only.corner, only.columns) == ("", "weight_decay / gamma", ("0.3", "0.7"))
+        letters = {row: ["".join(map(SIGN_OF.get, seeds)) for seeds in squares] for row, squares in only.rows}
+        assert letters == {"0": ["???", "233"], "0.01": ["1x.", "333"]}
+
+    def test_they_have_the_axes_and_slices_of_the_page(self):
+        values = itertools.product((0.3, 0.5), (1e-3, 1e-2), (32, 64))
+        cells = [cell("2c", gamma=gamma, lr=lr, d_model=width) for gamma, lr, width in values]
+        x, y = choose_axes(cells)
+        maps = text_maps(sweep_of(cells))
+        assert [text_map.title for text_map in maps] == [part.label for part in slices(cells, x, y)]
+        assert {text_map.corner for text_map in maps} == {f"{y} / {x}"} == {"lr / gamma"}

@@ -46,10 +46,7 @@ def attention_heatmaps(
         row, column = i // n_columns + 1, i % n_columns + 1
         values = np.where(np.tri(len(tokens), dtype=bool), attention[layer, head], np.nan)
         heatmap = go.Heatmap(
-            z=values,
-            colorbar={"title": "attention", "len": 0.9, "thickness": 14},
-            showscale=i == 0,
-            **SHARE,
+            z=values, colorbar={"title": "attention", "len": 0.9, "thickness": 14}, showscale=i == 0, **SHARE
         )
         figure.add_trace(heatmap, row=row, col=column)
         ticks = {"tickvals": places, "ticktext": tokens, "tickfont": {"size": 8 if small else 10}}

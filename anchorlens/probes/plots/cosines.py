@@ -67,10 +67,7 @@ def ordered_results(
     if size > 1:
         box_cells(figure, [(start, start) for start in starts], size=size, width=1)
     shown = range(0, len(results), max(1, len(results) // 8))
-    ticks = {
-        "tickvals": [starts[i] + (size - 1) / 2 for i in shown],
-        "ticktext": [results[i] for i in shown],
-    }
+    ticks = {"tickvals": [starts[i] + (size - 1) / 2 for i in shown], "ticktext": [results[i] for i in shown]}
     figure.update_xaxes(title=f"g(x; a), {inputs}", constrain="domain", **ticks)
     figure.update_yaxes(title="g(x; a)", constrain="domain", autorange="reversed", scaleanchor="x", **ticks)
     return styled(figure, title, height=540)

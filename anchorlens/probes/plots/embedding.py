@@ -75,11 +75,7 @@ def embedding_picture(
     figure.update_xaxes(title=f"first axis ({explained[0]:.0%})", row=1, col=1)
     figure.update_yaxes(title=f"second axis ({explained[1]:.0%})", row=1, col=1)
     figure.add_scatter(
-        x=np.arange(1, len(spectrum) + 1),
-        y=spectrum / spectrum.sum(),
-        line={"color": BLUE},
-        row=2,
-        col=1,
+        x=np.arange(1, len(spectrum) + 1), y=spectrum / spectrum.sum(), line={"color": BLUE}, row=2, col=1
     )
     figure.update_xaxes(title="rank", row=2, col=1)
     figure.update_yaxes(title="share of variance", type="log", exponentformat="power", row=2, col=1)

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def rank_bars(
-    names: Sequence[str],
-    values: Float[np.ndarray, " matrix"],
-    gaussian: Float[np.ndarray, " matrix"],
+    names: Sequence[str], values: Float[np.ndarray, " matrix"], gaussian: Float[np.ndarray, " matrix"]
 ) -> go.Figure:
     """A bar for each matrix, a mark where a Gaussian would be.
 
@@ -72,26 +70,9 @@ def movement(
             horizontal_spacing=0.16,
             subplot_titles=("", *kernels),
         )
-    figure.add_bar(
-        y=names,
-        x=changes,
-        orientation="h",
-        marker_color=BLUE,
-        showlegend=False,
-        row=1,
-        col=1,
-    )
+    figure.add_bar(y=names, x=changes, orientation="h", marker_color=BLUE, showlegend=False, row=1, col=1)
     line = {"color": ORANGE, "width": 3}
-    figure.add_shape(
-        type="line",
-        x0=change,
-        x1=change,
-        y0=-0.5,
-        y1=n - 0.5,
-        line=line,
-        row=1,
-        col=1,
-    )
+    figure.add_shape(type="line", x0=change, x1=change, y0=-0.5, y1=n - 0.5, line=line, row=1, col=1)
     figure.update_xaxes(title="||W - W<sub>0</sub>|| / ||W<sub>0</sub>|| (line: all)", row=1, col=1)
     figure.update_xaxes(rangemode="tozero", row=1, col=1)
     figure.update_yaxes(autorange="reversed", row=1, col=1)

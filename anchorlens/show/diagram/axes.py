@@ -1,8 +1,7 @@
-"""What a map has across and up, what it is sliced by, and how the values are written."""
+"""The axes of a map, the slices of a sweep, and how values of fields are written."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +9,12 @@ from typing import Any
 
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.runs.run_config import sorted_by_part
+from anchorlens.show.formats import plain, short
 from anchorlens.sweep.cells import Cell, axes_of, value_key
 from anchorlens.sweep.grids import ALIASES
 
 FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
-"""What stands across and up unless another is asked for: the first two of these that vary."""
+"""The default axes, x and y: the first two of these fields that vary."""
 
 TITLES = {
     "gamma": "gamma (larger: smaller initial weights)",
@@ -24,7 +24,7 @@ TITLES = {
     "lr": "learning rate",
     "n_samples": "training sequences",
 }
-"""Field -> what is written at its axis, where that is not its name."""
+"""Field -> the title of its axis, where that is not the field's name."""
 
 LONGEST_LABEL = 30
 
@@ -38,7 +38,7 @@ class Axis:
     values: tuple[Any, ...]
     """Ascending, at least one."""
     title: str
-    """What is written at it."""
+    """The title of the axis."""
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -56,33 +56,26 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """The cells of one map: alike in everything but x, y and the seed."""
+    """The cells of one map: they differ in x, y and the seed alone."""
 
     label: str
-    """What they share that other slices do not; empty where there is one slice."""
+    """The values that set this slice apart from others; empty where there is one slice."""
     cells: tuple[Cell, ...]
     """In the order of the sweep."""
 
 
 def value_label(value: Any) -> str:
-    """A value as it stands at an axis.
+    """A value as it stands at an axis, of at most 30 characters."""
+    return short(plain(value), LONGEST_LABEL)
 
-    >>> value_label(100_000), value_label(0.3625), value_label(None), value_label({"1": 5})
-    ('100,000', '0.3625', 'none', '{"1": 5}')
-    """
-    if value is None:
-        return "none"
-    if isinstance(value, bool | str):
-        text = str(value)
-    elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        text = f"{int(value):,}"
-    else:
-        text = str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
+
+def name_of_cell(cell: Cell, fields: Iterable[str]) -> str:
+    """Which cell it is, in words: `gamma 0.3, seed 0`."""
+    return ", ".join(f"{name} {value_label(cell.fields[name])}" for name in fields)
 
 
 def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = None) -> tuple[str, str | None]:
-    """What stands across and up.
+    """Choose the fields of the axes.
 
     Args:
         cells: of a sweep.
@@ -130,14 +123,14 @@ def goes_with(cells: Sequence[Cell], name: str, other: str) -> bool:
 
 
 def also_varying(cells: Sequence[Cell], varying: Iterable[str], x: str, y: str | None) -> list[str]:
-    """Of the fields that vary, those beside x, y, the seed and what goes with x or y."""
+    """The fields that vary besides x, y, the seed and the fields that vary with x or y."""
     on_axes = [name for name in (x, y) if name is not None]
     others = [name for name in varying if name not in (*on_axes, "seed")]
     return [name for name in others if not any(goes_with(cells, shown, name) for shown in on_axes)]
 
 
 def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
-    """The cells by everything else that varies: each slice is one map.
+    """Group the cells by all other fields that vary; each group is one map.
 
     Args:
         cells: of a sweep.
@@ -150,18 +143,16 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
     varying = axes_of(cells)
     axes: list[Axis] = []
     for name in also_varying(cells, varying, x, y):
-        if not any(goes_with(cells, known.name, name) for known in axes):
+        if not any(goes_with(cells, earlier.name, name) for earlier in axes):
             axes.append(axis(cells, name, varying))
-    found: dict[tuple[int, ...], list[Cell]] = {}
+    groups: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:
-        found.setdefault(tuple(one.position(cell.fields[one.name]) for one in axes), []).append(cell)
-    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-    return tuple(Slice(_label(axes, key), tuple(group)) for key, group in ordered)
-
-
-def _label(axes: Sequence[Axis], positions: Sequence[int]) -> str:
-    """What stands at these positions of these axes, in words."""
-    return ", ".join(f"{one.name} {one.labels[i]}" for one, i in zip(axes, positions, strict=True))
+        groups.setdefault(tuple(a.position(cell.fields[a.name]) for a in axes), []).append(cell)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(
+        Slice(", ".join(f"{a.name} {a.labels[i]}" for a, i in zip(axes, place, strict=True)), tuple(group))
+        for place, group in ordered
+    )
 
 
 def _field(direction: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What all maps share: axes with true values at even distances, bands that say which cell they are, legends.
+"""What all maps share: axes, bands with the ids of their cells, legends, colour bars.
 
 A figure is a plain dictionary, as plotly.js reads it: checking thousands of annotations one by one, as
 `plotly.graph_objects` does, takes most of a page's time. The maps hand out `Picture`s, which are checked.
@@ -24,16 +24,16 @@ SHORTEST_SCALE = 160
 LEAST_WIDTH, MOST_WIDTH, BAND_WIDTH = 66, 130, 22
 """Pixels from one column to the next, and what a band should have of it."""
 LEAST_PLOT = 420
-"""Pixels across, so that title and legend have room."""
+"""Smallest width of the plot, in pixels: title and legend need it."""
 LEGEND_ROW = 20
 PAPER = "rgb(255,255,255)"
-"""What lies around the bands; a page puts its own ground there."""
+"""The ground of the maps; a page replaces it by its own."""
 TEXT = {"size": 12, "color": "#111111"}
-"""Of what is written in squares: dark on light in the dark page too."""
+"""Font of the texts in squares: dark on light, in the dark page too."""
 
 
 def most_seeds(layout: Layout) -> int:
-    """Bands of the square that has most."""
+    """The largest number of bands in a square."""
     return max(len(square.cells) for square in layout.squares)
 
 
@@ -44,7 +44,7 @@ def column_width(layout: Layout) -> float:
 
 
 def bars(layout: Layout, bands: Sequence[Band], **options: Any) -> dict[str, Any]:
-    """A trace of bands; without any, what stands in the legend alone."""
+    """A trace of bands; without bands it makes an entry of the legend alone."""
     if not bands:
         return {"type": "bar", "x": [None], "y": [None], **options}
     return {
@@ -59,7 +59,7 @@ def bars(layout: Layout, bands: Sequence[Band], **options: Any) -> dict[str, Any
 
 
 def identified(layout: Layout, bands: Sequence[Band]) -> dict[str, Any]:
-    """What makes points describe their cell under the pointer, and say which it is when clicked."""
+    """The parts of a trace that describe a cell under the pointer and give its id when it is clicked."""
     return {
         "customdata": [band.cell.id for band in bands],
         "hovertext": [layout.descriptions[band.cell.id] for band in bands],

@@ -53,7 +53,7 @@ class Square(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A map without its content."""
+    """Where everything of a map is drawn, without its colours and texts."""
 
     x: Axis
     """The field along the horizontal axis."""
@@ -64,7 +64,7 @@ class Layout:
 
     @cached_property
     def bands(self) -> tuple[Band, ...]:
-        """Of all squares, each divided from left to right into equal widths."""
+        """The bands of all squares; each square is divided from left to right into equal widths."""
         return tuple(
             Band(cell, column + FILLED * (i / len(cells) - 0.5), FILLED / len(cells), row - FILLED / 2)
             for column, row, cells in self.squares
@@ -85,10 +85,10 @@ class Layout:
 
     def by_category(self, category_of: Callable[[Cell], Category]) -> dict[Category, list[Band]]:
         """The bands of each category that occurs."""
-        found: dict[Category, list[Band]] = {}
+        groups: dict[Category, list[Band]] = {}
         for band in self.bands:
-            found.setdefault(category_of(band.cell), []).append(band)
-        return found
+            groups.setdefault(category_of(band.cell), []).append(band)
+        return groups
 
 
 def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
@@ -112,31 +112,31 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
             f"{', '.join(mixed)}; draw one map for each (anchorlens.show.diagram.axes.slices)"
         )
     across, up = axis(cells, x, varying), None if y is None else axis(cells, y, varying)
-    found: dict[tuple[int, int], dict[str, Cell]] = {}
+    groups: dict[tuple[int, int], dict[str, Cell]] = {}
     for cell in cells:
         row = 0 if up is None else up.position(cell.fields[up.name])
-        found.setdefault((row, across.position(cell.fields[x])), {})[cell.id] = cell
+        groups.setdefault((row, across.position(cell.fields[x])), {})[cell.id] = cell
     squares = [
         Square(column, row, tuple(sorted(group.values(), key=lambda cell: cell.fields["seed"])))
-        for (row, column), group in sorted(found.items())
+        for (row, column), group in sorted(groups.items())
     ]
     return Layout(across, up, tuple(squares))
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What the cells of a map come to, counted."""
+    """How many cells of a map have each outcome, and how far seeds and verdicts agree."""
 
     outcomes: Mapping[Category, int]
     """What cells came to -> number of cells, in the order of `OUTCOMES`; only what occurs."""
     n_voting: int
-    """Squares with two or more trained seeds."""
+    """Number of squares with two or more trained seeds."""
     n_unanimous: int
-    """Those of them whose trained seeds all came to the same."""
+    """Number of those squares whose trained seeds have one outcome."""
     n_compared: int
-    """Cells where behaviour and mechanism both name a phase."""
+    """Number of cells where behaviour and mechanism both name a phase."""
     n_agreeing: int
-    """Those of them where it is the same phase."""
+    """Number of those cells where it is the same phase."""
 
     @property
     def words(self) -> str:
@@ -147,22 +147,17 @@ class Summary:
 
 
 def summary(layout: Layout) -> Summary:
-    """Count what the cells of a map come to."""
-    came_to = {band.cell.id: outcome(band.cell) for band in layout.bands}
-    trained = [
-        [
-            came_to[cell.id]
-            for cell in square.cells
-            if came_to[cell.id] not in (outcomes.FAILED, outcomes.MISSING)
-        ]
-        for square in layout.squares
+    """Count the outcomes of the cells of a map."""
+    counts, compared = (Counter(map(what, layout.cells)) for what in (outcome, agreement))
+    untrained = (outcomes.FAILED, outcomes.MISSING)
+    votes = [
+        [vote for vote in map(outcome, square.cells) if vote not in untrained] for square in layout.squares
     ]
-    counts = Counter(came_to.values())
-    compared = Counter(agreement(band.cell) for band in layout.bands)
+    votes = [of_square for of_square in votes if len(of_square) > 1]
     return Summary(
         outcomes={category: counts[category] for category in outcomes.OUTCOMES if counts[category]},
-        n_voting=sum(len(votes) > 1 for votes in trained),
-        n_unanimous=sum(len(votes) > 1 and len(set(votes)) == 1 for votes in trained),
+        n_voting=len(votes),
+        n_unanimous=sum(len(set(of_square)) == 1 for of_square in votes),
         n_compared=compared[outcomes.AGREE] + compared[outcomes.DISAGREE],
         n_agreeing=compared[outcomes.AGREE],
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from plotly.colors import get_colorscale, sample_colorscale
 
 from anchorlens.figures import SHARE
@@ -23,7 +24,7 @@ from anchorlens.show.diagram.outcomes import (
     outcome,
     trouble,
 )
-from anchorlens.show.words import Caption
+from anchorlens.show.words import MAP_CAPTIONS, Caption
 from anchorlens.sweep.cells import Cell, metrics_of
 from anchorlens.tasks.shared.metric import Metric
 
@@ -32,7 +33,7 @@ RANK = "stable_rank.w_q"
 LARGEST = 26
 """Pixels across of the bubble of Phase 3, where there is room."""
 IN_LEGEND = 16
-"""The same in the legend: plotly.js draws none larger there."""
+"""Its size in the legend: plotly.js draws none larger there."""
 SYMBOLS = {
     outcomes.PHASES[0]: ("circle", 0.4),
     outcomes.PHASES[1]: ("circle", 0.6),
@@ -106,7 +107,10 @@ def number_map(
 
     Source: the accuracies over gamma and weight decay of arXiv 2405.05409 and 2501.08537.
     """
-    layout, metrics = arranged(cells, x, y), {one.name: one for one in metrics_of(cells) if one.map_caption}
+    layout, metrics = (
+        arranged(cells, x, y),
+        {metric.name: metric for metric in metrics_of(cells) if metric.map_caption},
+    )
     if number not in metrics:
         raise ValueError(f"number must be one of {', '.join(metrics)}, got {shown(number)}")
     return Picture(_numbers(metrics[number], layout))
@@ -149,33 +153,40 @@ def _map_of_categories(
     title: str,
     always: Sequence[Category],
 ) -> dict[str, Any]:
-    """A map of what each cell came to; the categories in `always` stand in the legend in any case."""
-    found = layout.by_category(category_of)
-    shown = [category for category in categories if category in always or category in found]
-    data = [drawing.category_bars(layout, found.get(category, ()), category) for category in shown]
+    """A map of the category of each cell; the legend has those in `always` in any case."""
+    groups = layout.by_category(category_of)
+    legend = [category for category in categories if category in always or category in groups]
+    data = [drawing.category_bars(layout, groups.get(category, ()), category) for category in legend]
     texts = drawing.written(layout, lambda square: outcomes.vote(list(map(category_of, square.cells))))
     return drawing.figure(layout, title, data, annotations=texts)
+
+
+def _groups(
+    layout: Layout, number: str, category_of: Callable[[Cell], Category]
+) -> dict[Category, list[Band]]:
+    """The bands of each category; a trained cell that has not got the number is `UNMEASURED`."""
+
+    def of_number(cell: Cell) -> Category:
+        category = category_of(cell)
+        there = category in (FAILED, MISSING) or measured(cell, number) is not None
+        return category if there else outcomes.UNMEASURED
+
+    return layout.by_category(of_number)
 
 
 def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
     number = metric.name
     outcomes.check_measured(layout.cells, number, metric.heading, metric.absent)
     fit = Category("fit", "", "")  # no trouble: it stands in no legend
-
-    def category_of(cell: Cell) -> Category:
-        found = trouble(cell)
-        is_known = found in (FAILED, MISSING) or measured(cell, number) is not None
-        return (found or fit) if is_known else outcomes.UNMEASURED
-
     low = 0.0 if metric.lowest is None else metric.lowest
     high = 1.0 if metric.highest is None else metric.highest
-    groups = layout.by_category(category_of)
+    groups = _groups(layout, number, lambda cell: trouble(cell) or fit)
     data = []
     for category in (fit, UNDERFIT):
         if bands := groups.get(category):
-            values = [measured(band.cell, number) or 0.0 for band in bands]
-            shares = [min(max((value - low) / (high - low), 0.0), 1.0) for value in values]
-            colours = list(map(str, sample_colorscale(SCALE, shares)))
+            values = np.array([measured(band.cell, number) for band in bands], dtype=float)
+            shares = np.clip((values - low) / (high - low), 0, 1)
+            colours = list(map(str, sample_colorscale(SCALE, shares.tolist())))
             marker = {"color": colours, "line": {"color": outcomes.INK, "width": 0.5}}
             if category is UNDERFIT:  # plotly.js hatches in the bar's own colour where each bar has one
                 marker |= {"color": outcomes.INK, "pattern": drawing.hatch(category, ground=colours)}
@@ -184,14 +195,8 @@ def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
         if bands := groups.get(category):
             data.append(drawing.category_bars(layout, () if category is UNDERFIT else bands, category))
     texts = drawing.written(layout, lambda square: mean(square.cells, number))
-    scale = {
-        "colorscale": get_colorscale(SCALE),
-        "cmin": low,
-        "cmax": high,
-        "color": [low],
-        "showscale": True,
-    }
-    scale["colorbar"] = drawing.scale_bar(layout)
+    scale = {"colorscale": get_colorscale(SCALE), "cmin": low, "cmax": high, "color": [low]}
+    scale |= {"showscale": True, "colorbar": drawing.scale_bar(layout)}
     data.append(_no_points(marker=scale, showlegend=False))
     return drawing.figure(layout, metric.heading, data, scale=True, annotations=texts)
 
@@ -200,13 +205,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
     outcomes.check_measured(layout.cells, RANK, "stable rank of W_Q", "the probe gave none")
     largest = min(LARGEST, 0.95 * drawing.column_width(layout) * FILLED / drawing.most_seeds(layout))
 
-    def category_of(cell: Cell) -> Category:
-        found = outcome(cell)
-        return (
-            found if found in (FAILED, MISSING) or measured(cell, RANK) is not None else outcomes.UNMEASURED
-        )
-
-    groups = layout.by_category(category_of)
+    groups = _groups(layout, RANK, outcome)
     data = []
     for category, (symbol, share) in SYMBOLS.items():
         bands = groups.get(category, [])
@@ -242,7 +241,7 @@ def _bubbles(layout: Layout, bands: Sequence[Band], marker: dict[str, Any]) -> d
 
 
 def _no_points(**options: Any) -> dict[str, Any]:
-    """What stands in the legend, or beside a colour bar, alone."""
+    """A trace without points, for an entry of the legend or a colour bar."""
     return {"type": "scatter", "mode": "markers", "x": [None], "y": [None], **options}
 
 
@@ -257,41 +256,21 @@ class Map(NamedTuple):
     """Heading and how to read it."""
 
 
-def _number(metric: Metric) -> Map:
-    how_to_read = f"{metric.map_caption} Written is the mean over the seeds."
-    return Map(metric.name, partial(_numbers, metric), Caption(metric.heading, how_to_read))
-
-
 def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
     """Every map of a page about these cells, in order: phase, the metrics of their tasks, and two more."""
-    numbers = (_number(metric) for metric in metrics_of(cells) if metric.map_caption)
-    return (_PHASE, *numbers, _STABLE_RANK, _AGREEMENT)
 
+    def named(name: str, draw: Callable[[Layout], dict[str, Any]]) -> Map:
+        return Map(name, draw, MAP_CAPTIONS[name])
 
-_PHASE = Map(
-    "phase",
-    _phases,
-    Caption(
-        "Phase by behaviour",
-        "Each square holds one band for each seed, the lowest at its left, in the colour of its phase. "
-        "Written are the phase and how many seeds come to it, or each seed's own sign where they differ.",
-    ),
-)
-_STABLE_RANK = Map(
-    "stable_rank",
-    _ranks,
-    Caption(
-        "Stable rank and phase",
-        "A bubble is a seed: the larger, the later its phase; its colour is the stable rank of the first "
-        "layer's W_Q, that is how many directions its neurons use. Written is the mean rank.",
-    ),
-)
-_AGREEMENT = Map(
-    "agreement",
-    _agreements,
-    Caption(
-        "Behaviour against mechanism",
-        "Whether the mechanism verdict, which never sees an answer to an unseen pair, names the phase "
-        "that the behaviour verdict names; with or without commutativity is not compared.",
-    ),
-)
+    numbers = (
+        Map(
+            metric.name,
+            partial(_numbers, metric),
+            Caption(metric.heading, f"{metric.map_caption} Written is the mean over the seeds."),
+        )
+        for metric in metrics_of(cells)
+        if metric.map_caption
+    )
+    return (
+        named("phase", _phases), *numbers, named("stable_rank", _ranks), named("agreement", _agreements)
+    )  # fmt: skip

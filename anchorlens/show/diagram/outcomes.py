@@ -1,4 +1,4 @@
-"""What became of a cell, as it is drawn: name, sign, colour and hatch; and how seeds are summed up."""
+"""The outcome of a cell as maps draw it (name, sign, colour, hatch), and summaries over seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from anchorlens.figures import BLUE, GREY, ORANGE
 from anchorlens.figures.picture import plotly_text
-from anchorlens.show.diagram.axes import value_label
+from anchorlens.show.diagram.axes import name_of_cell
 from anchorlens.sweep.cells import TROUBLES, Cell
 from anchorlens.tasks.shared.phases import COLOURS, LABELS
 
@@ -23,7 +23,7 @@ MOST_LINES = 3
 
 @dataclass(frozen=True)
 class Category:
-    """What cells can come to; no two of a map have the same sign and hatch, so that none needs its colour."""
+    """An outcome of a cell. No two of a map share sign and hatch, so that no reader needs the colour."""
 
     name: str
     """In the legend."""
@@ -49,7 +49,7 @@ PHASES = tuple(
 EITHER = Category("Phase 2, with or without commutativity", "2?", COLOURS[LABELS[1]], "-", COLOURS[LABELS[2]])
 """Phase 2 whose commutativity is too near to its threshold to tell; hatched in the colour of `with`."""
 OUTCOMES = (*PHASES, EITHER, UNDECIDED, UNDERFIT, FAILED, MISSING)
-"""What a cell can come to by behaviour."""
+"""The outcomes by behaviour."""
 
 AGREE, DISAGREE, NO_COMPARISON = (
     Category("agree", "=", BLUE),
@@ -57,7 +57,7 @@ AGREE, DISAGREE, NO_COMPARISON = (
     Category("no comparison: one of them names no phase", "?", GREY),
 )
 AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
-"""What behaviour and mechanism of a cell can come to."""
+"""The outcomes of comparing behaviour and mechanism."""
 
 
 def trouble(cell: Cell) -> Category | None:
@@ -70,10 +70,10 @@ def trouble(cell: Cell) -> Category | None:
 
 
 def outcome(cell: Cell) -> Category:
-    """What a cell came to by behaviour: one of `OUTCOMES`."""
-    found, phase = trouble(cell), cell.phase
-    if found is not None or phase is None:
-        return found or MISSING
+    """The outcome of a cell by behaviour: one of `OUTCOMES`."""
+    problem, phase = trouble(cell), cell.phase
+    if problem is not None or phase is None:
+        return problem or MISSING
     if phase.number == 2 and phase.commutative is None:
         return EITHER
     return next((category for category in PHASES if category.name == phase.label), UNDECIDED)
@@ -81,10 +81,8 @@ def outcome(cell: Cell) -> Category:
 
 def agreement(cell: Cell) -> Category:
     """Whether behaviour and mechanism of a cell name one phase: one of `AGREEMENTS`."""
-    found = trouble(cell)
-    if found is not None:
-        return found
-    return {True: AGREE, False: DISAGREE, None: NO_COMPARISON}[cell.numbers["agreement"]]
+    same_phase = {True: AGREE, False: DISAGREE, None: NO_COMPARISON}
+    return trouble(cell) or same_phase[cell.numbers["agreement"]]
 
 
 def measured(cell: Cell, number: str) -> float | None:
@@ -142,20 +140,19 @@ def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
 
 
 def description(cell: Cell, fields: Sequence[str]) -> str:
-    """What is known of a cell, in the markup that plotly reads.
+    """The text that is shown over a cell, in plotly's markup.
 
     Args:
         cell: of a sweep.
         fields: of the configuration, that say which cell it is.
     """
-    lines = [", ".join(f"{name} {value_label(cell.fields[name])}" for name in fields)]
+    lines = [name_of_cell(cell, fields)]
     numbers = cell.numbers
     if numbers:
         lines.append(f"behaviour: {numbers['label']}")
         lines.append(f"mechanism: {numbers['mechanism_label']}")
         measures = ((metric.title, numbers[metric.name]) for metric in cell.run.task.metrics)
-        named = [(title, value) for title, value in measures if value is not None]
-        lines += wrap(", ".join(f"{name} {value:.3f}" for name, value in named), 60)
+        lines += wrap(", ".join(f"{title} {value:.3f}" for title, value in measures if value is not None), 60)
         if numbers.get("stable_rank.w_q") is not None:
             lines.append(f"stable rank of W_Q {numbers['stable_rank.w_q']:.2f}")
     step = numbers.get("step")

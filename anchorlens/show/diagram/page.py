@@ -17,14 +17,13 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from anchorlens.figures.picture import script_json
-from anchorlens.files.writing import PAGES, atomic_write, check_can_write
+from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.show.diagram import axes
 from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.show.diagram.maps import Map, maps_of
 from anchorlens.show.diagram.outcomes import OUTCOMES, outcome
-from anchorlens.show.diagram.panel import Readings, cell_name, curve_traces, run_content, shared_content
-from anchorlens.show.frame import framed
-from anchorlens.show.range_bar import GROUND
+from anchorlens.show.diagram.panel import Readings, curve_traces, run_content, shared_content
+from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.page import write_report
 from anchorlens.sweep.cells import Cell, SweepResult, axes_of, metrics_of
 from anchorlens.tasks.shared.metric import Metric
@@ -41,43 +40,41 @@ SIGNS = (
 
 
 @dataclass(frozen=True, eq=False)
-class ShownSlice:
+class PageSlice:
     """One slice on the page."""
 
     label: str
     """What its cells share; empty where there is one slice."""
     layout: Layout
     """Its cells in their squares."""
-    summary: Summary
-    """What they come to."""
     maps: Sequence[Map]
     """The maps of the page."""
 
     @cached_property
+    def summary(self) -> Summary:
+        """What its cells come to, counted."""
+        return summary(self.layout)
+
+    @cached_property
     def metrics(self) -> list[Metric]:
-        """Those that some cell has."""
-        return [
-            metric
-            for metric in metrics_of(self.layout.cells)
-            if any(cell.numbers.get(metric.name) is not None for cell in self.layout.cells)
-        ]
+        """The metrics that some cell has."""
+        cells = self.layout.cells
+        return [m for m in metrics_of(cells) if any(cell.numbers.get(m.name) is not None for cell in cells)]
 
     @cached_property
     def figures(self) -> dict[str, dict[str, Any] | str]:
-        """Name of a map -> the figure, or why there is none."""
-        found: dict[str, dict[str, Any] | str] = {}
+        """Name of a map -> the figure, without the title that the page has above it; or why there is none."""
+        figures: dict[str, dict[str, Any] | str] = {}
         for map in self.maps:
             try:
                 figure = map.draw(self.layout)
             except ValueError as error:
-                found[map.name] = str(error)
+                figures[map.name] = str(error)
                 continue
             layout = figure["layout"]
-            layout["title"] = {**layout["title"], "text": ""}
-            layout["margin"] = {**layout["margin"], "t": 20}
-            layout["height"] -= 30
-            found[map.name] = figure
-        return found
+            changes = {"title": {**layout["title"], "text": ""}, "margin": {**layout["margin"], "t": 20}}
+            figures[map.name] = {**figure, "layout": {**layout, **changes, "height": layout["height"] - 30}}
+        return figures
 
     @property
     def content(self) -> dict[str, Any]:
@@ -109,11 +106,10 @@ def _numbered(trace: dict[str, Any], order: Mapping[str, int]) -> dict[str, Any]
     """A trace with numbers for the cells' identities, and positions as exact as a picture needs."""
     if "customdata" not in trace:
         return trace
-    shown = {key: value for key, value in trace.items() if key != "hovertext"}
-    for key in ("x", "y", "base", "width"):
-        if key in shown:
-            shown[key] = [round(number, 4) for number in shown[key]]
-    return {**shown, "customdata": [order[identity] for identity in trace["customdata"]]}
+    compact = {key: value for key, value in trace.items() if key != "hovertext"}
+    for key in compact.keys() & {"x", "y", "base", "width"}:
+        compact[key] = [round(number, 4) for number in compact[key]]
+    return {**compact, "customdata": [order[identity] for identity in trace["customdata"]]}
 
 
 @diagram.register
@@ -151,17 +147,11 @@ def write_diagram(
     path = check_can_write(path, "a diagram's name", PAGES)
     axes.choose_axes(result.cells, x, y)  # before the reports, which take long
     links = _write_reports(result, path, progress) if reports else {}
-    html = diagram_html(result, x=x, y=y, links=links)
-    with atomic_write(path) as file:
-        file.write(html.encode(errors="replace"))
+    write_page(path, diagram_html(result, x=x, y=y, links=links))
 
 
 def diagram_html(
-    result: SweepResult,
-    *,
-    x: str | None = None,
-    y: str | None = None,
-    links: Mapping[str, str] | None = None,
+    result: SweepResult, *, x: str | None = None, y: str | None = None, links: Mapping[str, str] | None = None
 ) -> str:
     """The page that `write_diagram` writes.
 
@@ -179,18 +169,15 @@ def diagram_html(
         raise ValueError(f"a diagram must have at least one cell, got none in {result.out}")
     x, y = axes.choose_axes(cells, x, y)
     fields = [name for name in (x, y, "seed") if name is not None]
-    layouts = {one.label: arranged(one.cells, x, y) for one in axes.slices(cells, x, y)}
     maps = maps_of(cells)
-    slices = [ShownSlice(label, layout, summary(layout), maps) for label, layout in layouts.items()]
+    slices = [PageSlice(part.label, arranged(part.cells, x, y), maps) for part in axes.slices(cells, x, y)]
     varying = axes_of(cells)
-    cells = [cell for one in slices for cell in one.layout.cells]
+    cells = [cell for part in slices for cell in part.layout.cells]
     readings, links = Readings(), links or {}
     runs, curves = [], []  # apart, for gzip finds what is alike within 32 kB
     for cell in cells:
-        log = cell.log()
-        report = links.get(cell.id)
-        run = run_content(cell, fields, list(varying), readings, n_lines=len(log), report=report)
-        runs.append(_json(run))
+        log, report = cell.log(), links.get(cell.id)
+        runs.append(_json(run_content(cell, fields, varying, readings, n_lines=len(log), report=report)))
         curves.append(_json(curve_traces(log)))
     return framed(
         "diagram.html",
@@ -201,24 +188,23 @@ def diagram_html(
         n_cells=len(cells),
         statuses=Counter(cell.status for cell in cells),
         slices=slices,
-        categories=[one for one in OUTCOMES if any(one in shown.summary.outcomes for shown in slices)],
+        categories=[c for c in OUTCOMES if any(c in part.summary.outcomes for part in slices)],
         signs=SIGNS,
         maps=maps,
         fields=fields,
         shared=Markup(script_json(_json(shared_content(readings)))),
-        packed_slices=gzipped(_json([one.content for one in slices])),
+        packed_slices=gzipped(_json([part.content for part in slices])),
         packed_runs=gzipped("\n".join(runs)),
         packed_curves=gzipped("\n".join(curves)),
-        range_ground=Markup(GROUND),
         trained_with=_versions(cells),
-        cell_name=cell_name,
+        name_of_cell=axes.name_of_cell,
         value_label=axes.value_label,
         outcome=outcome,
     )
 
 
 def _json(content: Any) -> str:
-    """In one line."""
+    """JSON text on one line."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -229,19 +215,18 @@ def gzipped(text: str) -> str:
 
 
 def _axes_in_words(varying: Mapping[str, Sequence[Any]], x: str, y: str | None) -> str:
-    words = [f"{name} ({len(values)})" for name, values in varying.items()]
-    shown = f"{x} across" if y is None else f"{x} across, {y} up"
-    return f"{' × '.join(words) or 'one configuration'}; {shown}"
+    words = " × ".join(f"{name} ({len(values)})" for name, values in varying.items())
+    return f"{words or 'one configuration'}; {x} across" + (f", {y} up" if y else "")
 
 
 def _versions(cells: Sequence[Cell]) -> dict[str, str]:
     """Library -> its versions in the cells."""
-    found: dict[str, dict[str, None]] = {}
+    versions: dict[str, dict[str, None]] = {}
     for cell in cells:
-        versions = cell.verdict and cell.verdict.subject.versions
-        for library, version in (versions or {}).items():
-            found.setdefault(library, {})[version] = None
-    return {library: " and ".join(versions) for library, versions in found.items()}
+        made_with = cell.verdict and cell.verdict.subject.versions
+        for library, version in (made_with or {}).items():
+            versions.setdefault(library, {})[version] = None
+    return {library: " and ".join(several) for library, several in versions.items()}
 
 
 def _write_reports(result: SweepResult, path: Path, progress: bool | None) -> dict[str, str]:

@@ -1,21 +1,20 @@
-"""The report of a run as data: its page draws it when the run is clicked."""
+"""The panel of the diagram page, which reports on a run when it is clicked: its content, JSON-ready."""
 
 from __future__ import annotations
 
 import json
-import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from anchorlens.figures.training_curve import training_curve, training_traces
-from anchorlens.show.diagram.axes import value_label
+from anchorlens.figures.training_curve import thinned, training_curve, training_traces
+from anchorlens.show.diagram.axes import name_of_cell, value_label
+from anchorlens.show.evidence import lowered, raised, range_bar, ranges_in_words
 from anchorlens.show.formats import heading, number, printable_lines
-from anchorlens.show.range_bar import range_bar, ranges_in_words
 from anchorlens.show.tables import accuracy_table, text_of
-from anchorlens.show.words import AGREEMENT, beside, lowered, raised
+from anchorlens.show.words import AGREEMENT, beside
 from anchorlens.sweep.cells import Cell
-from anchorlens.tasks.shared.phases import COLOURS, SHORT, Phase
+from anchorlens.tasks.shared.phases import COLOURS, LABELS, SHORT, Phase
 from anchorlens.verdict.mechanism import Evidence, Mechanism
 from anchorlens.verdict.verdict import Verdict
 
@@ -39,7 +38,7 @@ def shared_content(readings: Readings) -> dict[str, Any]:
 def run_content(
     cell: Cell,
     fields: Sequence[str],
-    varying: Sequence[str],
+    varying: Iterable[str],
     readings: Readings,
     *,
     n_lines: int = 0,
@@ -59,7 +58,7 @@ def run_content(
     verdict = stored and stored.verdict
     content = {
         "id": cell.id,
-        "name": cell_name(cell, fields),
+        "name": name_of_cell(cell, fields),
         "facts": cell_facts(cell, [name for name in varying if name not in fields]),
         "error": cell.error,
         "details": cell.details,
@@ -87,7 +86,7 @@ def _verdict_content(verdict: Verdict, readings: Readings) -> dict[str, Any]:
             "rows": table.rows,
         },
         "probabilities": _probabilities(mechanism),
-        "evidence": [_evidence_content(one, readings) for one in mechanism.evidence],
+        "evidence": [_evidence_content(evidence, readings) for evidence in mechanism.evidence],
     }
 
 
@@ -100,11 +99,11 @@ def _probabilities(mechanism: Mechanism) -> list[tuple[Any, ...]] | str:
     """Label, share, and in words the share by what it decodes and by the probes; or why there are none."""
     if mechanism.probabilities is None:
         return mechanism.phase.reason
-    known = [mechanism.probabilities]
+    tables = [mechanism.probabilities]
     if mechanism.by_probes is not None and mechanism.by_probes.probabilities is not None:
-        known.append(mechanism.by_probes.probabilities)
+        tables.append(mechanism.by_probes.probabilities)
     return [
-        (label, _rounded(share), *(number(one.get(label), ".1%") for one in known))
+        (label, _rounded(share), *(number(table.get(label), ".1%") for table in tables))
         for label, share in mechanism.probabilities.items()
     ]
 
@@ -112,7 +111,7 @@ def _probabilities(mechanism: Mechanism) -> list[tuple[Any, ...]] | str:
 def _evidence_content(evidence: Evidence, readings: Readings) -> tuple[Any, ...]:
     """Which reading, its value in words, its place among the phases, the odds it raises and lowers."""
     bar, shared = range_bar(evidence), (evidence.reading, evidence.meaning, ranges_in_words(evidence))
-    place = {"bands": [(band.start, band.width) for band in bar.bands], "at": bar.value}
+    place = {"bands": [bar.bands.get(label, (None, 0.0)) for label in LABELS], "at": bar.value}
     which = readings.setdefault(shared, len(readings))
     return which, number(evidence.value), place, raised(evidence), lowered(evidence)
 
@@ -128,14 +127,8 @@ def printed(content: Any) -> Any:
 
 def command(cell: Cell) -> str | None:
     """What writes the whole report of a cell, to be typed into a shell; None for one that is not trained."""
-    if cell.path is None:
-        return None
-    return shlex.join(["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"])
-
-
-def cell_name(cell: Cell, fields: Sequence[str]) -> str:
-    """Which cell it is, in words."""
-    return ", ".join(f"{name} {value_label(cell.fields[name])}" for name in fields)
+    words = ["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"]
+    return None if cell.path is None else shlex.join(words)
 
 
 def curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -143,8 +136,8 @@ def curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     traces = []
     for trace in training_traces(log) if log else ():
         n_points = len(trace["x"])
-        shown = slice((n_points - 1) % (every := math.ceil(n_points / MOST_POINTS) or 1), None, every)
-        traces.append({**trace, "x": trace["x"][shown], "y": list(map(_rounded, trace["y"][shown]))})
+        drawn = thinned(n_points, MOST_POINTS)
+        traces.append({**trace, "x": trace["x"][drawn], "y": list(map(_rounded, trace["y"][drawn]))})
     return traces
 
 

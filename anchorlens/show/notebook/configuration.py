@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any
 
 import numpy as np
 
 from anchorlens.configuration import Config, settings
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.show.tables import MOST_ANCHORS
 from anchorlens.show.templating import view
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -17,8 +18,6 @@ from anchorlens.tasks.two_anchor.sequences import AnchorBatch, marked, placed
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.views import html
 
-MOST_IN_GRID = 12
-"""Anchors of a task whose pairs are shown."""
 MOST_SEQUENCES = 8
 """Sequences of a batch that are shown."""
 
@@ -32,10 +31,8 @@ def config_html(config: Config) -> str:
 @html.register
 def run_html(run: RunConfig) -> str:
     """A run in words, and which of its fields are not the defaults."""
-    parts = [
-        (part, [row for row in settings(cast("Config", config)) if row.changed])
-        for part, config in zip(run._fields, run, strict=True)
-    ]
+    configs: Any = run._asdict()
+    parts = [(part, [row for row in settings(config) if row.changed]) for part, config in configs.items()]
     return view("run.html", outline=run.outline, lines=run.task.describe().split("\n"), parts=parts)
 
 
@@ -61,7 +58,7 @@ def anchor_task_html(task: AnchorTask) -> str:
     for anchor in pair:
         values.append(task.apply(anchor, values[-1]))
     steps = " → ".join(map(str, values)) if values[-1] == target else ""
-    square = task.chain_length == 2 and len(task.anchors) <= MOST_IN_GRID
+    square = task.chain_length == 2 and len(task.anchors) <= MOST_ANCHORS
     return view(
         "task.html",
         task=task,
@@ -69,7 +66,7 @@ def anchor_task_html(task: AnchorTask) -> str:
         example=marked(tokens, int(position), task.chain_length),
         steps=steps,
         target=target,
-        grid={each: _trained_on(task, each) for each in task.pairs} if square else None,
+        grid={pair: _trained_on(task, pair) for pair in task.pairs} if square else None,
         rows=settings(task),
     )
 

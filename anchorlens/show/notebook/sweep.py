@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from anchorlens.show.diagram.panel import cell_facts, cell_name, command
-from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, phase_maps, where
+from anchorlens.show.diagram.axes import name_of_cell
+from anchorlens.show.diagram.panel import cell_facts, command
+from anchorlens.show.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, text_maps
 from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.tasks.shared.phases import COLOURS
@@ -25,7 +26,7 @@ def sweep_html(result: SweepResult) -> str:
     Args:
         result: what `sweep` or `open_sweep` gave; it may be unfinished.
     """
-    maps = phase_maps(result) if result.axes else []
+    maps = text_maps(result) if result.axes else []
     failed = [cell for cell in result if cell.status in TROUBLES]
     return view(
         "sweep.html",
@@ -35,11 +36,15 @@ def sweep_html(result: SweepResult) -> str:
         phases=result.phases,
         colours=COLOURS,
         maps=maps[:MOST_MAPS],
-        n_more=len(maps) - min(len(maps), MOST_MAPS),
+        n_more=len(maps[MOST_MAPS:]),
         most_columns=MOST_COLUMNS,
         most_rows=MOST_ROWS,
         signs=SIGNS,
-        failed=[(where(cell, result), f"{cell.status}: {cell.error}") for cell in failed[:MOST_FAILED]],
+        sign_of=SIGN_OF,
+        failed=[
+            (f"{cell.id} {name_of_cell(cell, result.axes)}", f"{cell.status}: {cell.error}")
+            for cell in failed[:MOST_FAILED]
+        ],
         out=str(result.out),
     )
 
@@ -55,7 +60,7 @@ def cell_html(cell: Cell) -> str:
         "cell.html",
         VERDICT_SHEETS,
         cell=cell,
-        name=cell_name(cell, FIELDS),
+        name=name_of_cell(cell, FIELDS),
         facts=cell_facts(cell, []),
         verdict=cell.verdict,
         probes=cell.content.probes if cell.content else {},

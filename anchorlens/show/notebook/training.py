@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from anchorlens.configuration import settings
-from anchorlens.figures.training_curve import LOSS, known, metric_styles
+from anchorlens.figures.training_curve import LOSS, measured, metric_styles, thinned
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.foreign import printable
 from anchorlens.show.formats import number
@@ -30,26 +31,23 @@ DASHES = {"dot": "2 3", "dash": "6 4", "solid": "", "dashdot": "6 2 1 2"}
 def checkpoint_html(checkpoint: Checkpoint) -> str:
     """What is in it, and which of its settings are not the defaults."""
     weights = checkpoint.weights.values()
-    dtypes = {str(weight.dtype).removeprefix("torch.") for weight in weights}
+    dtypes = ", ".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights}))
     metrics = [
         f"{printable(name)} {number(value) if isinstance(value, float) else printable(value)}"
         for name, value in itertools.islice(checkpoint.metrics.items(), MOST_METRICS)
         if isinstance(value, str | int | float) and name not in ("step", "phase")
     ]
     versions = ", ".join(f"{library} {version}" for library, version in checkpoint.versions.items())
-    n_parameters = sum(weight.numel() for weight in weights)
     facts = [
-        ("parameters", f"{n_parameters:,} of {', '.join(sorted(dtypes))}"),
+        ("parameters", f"{sum(weight.numel() for weight in weights):,} of {dtypes}"),
         ("metrics", ", ".join(metrics) or "none"),
         ("made with", printable(versions or "not known")),
     ]
-    parts = {"task": checkpoint.task, "model": checkpoint.model, "train": checkpoint.train}
-    changed = [
-        (name, [row for row in settings(config) if row.changed])
-        for name, config in parts.items()
-        if config is not None
+    configs = {"task": checkpoint.task, "model": checkpoint.model, "train": checkpoint.train}
+    parts = [
+        (name, [row for row in settings(config) if row.changed]) for name, config in configs.items() if config
     ]
-    return view("checkpoint.html", outline=checkpoint.outline, facts=facts, parts=changed)
+    return view("checkpoint.html", outline=checkpoint.outline, facts=facts, parts=parts)
 
 
 @html.register
@@ -68,12 +66,13 @@ def train_result_html(result: TrainResult) -> str:
         outline=checkpoint.outline,
         message=result.message,
         curve=small_curve(log),
+        steps=[line["step"] for line in log],
+        size=(WIDTH, HEIGHT),
         out=None if result.out is None else str(result.out),
-        n_lines=len(log),
     )
 
 
-class Line(NamedTuple):
+class SmallLine(NamedTuple):
     """A line of a small training curve."""
 
     name: str
@@ -86,52 +85,39 @@ class Line(NamedTuple):
     """How it is to be read."""
 
 
-class SmallCurve(NamedTuple):
-    """A training curve: accuracies from 0 to 1, the loss from its smallest to its largest."""
+def small_curve(log: Sequence[Mapping[str, Any]]) -> list[SmallLine]:
+    """The training curve as lines of a small drawing: accuracies from 0 to 1, the loss over its range.
 
-    lines: list[Line]
-    """Those that have two points or more."""
-    first: int
-    """Step at the left edge."""
-    last: int
-    """Step at the right edge."""
-    width: int = WIDTH
-    height: int = HEIGHT
-
-
-def small_curve(log: Sequence[Mapping[str, Any]]) -> SmallCurve | None:
-    """The training curve as a small drawing; None where the log has fewer than two lines.
-
-    Numbers that are not finite are left out.
+    Numbers that are not finite are left out, and lines of fewer than two points.
     """
     steps = [line["step"] for line in log]
     if len(steps) < 2 or steps[0] == steps[-1]:
-        return None
+        return []
+    ends = steps[0], steps[-1]
     lines = []
     for name, (title, style) in metric_styles(log).items():
         metric = logged_metrics()[name]
         high = metric.highest or 1.0
-        points = _points(steps, *known(log, name), 0.0, high)
         scale = "" if metric.unit == "accuracy" else f" (0 to {high:g} {metric.unit})"
-        lines.append(Line(title, points, style["line"]["color"], DASHES[style["line"]["dash"]], scale))
-    at, losses = known(log, "loss")
-    logs = [math.log10(loss) if loss > 0 else -math.inf for loss in losses]
-    ends = [value for value in logs if math.isfinite(value)]
-    if ends:
-        scale = f" ({10 ** max(ends):.2g} to {10 ** min(ends):.2g}, logarithmic)"
-        lines.append(Line("loss", _points(steps, at, logs, min(ends), max(ends)), LOSS, "", scale))
-    return SmallCurve([line for line in lines if " " in line.points], steps[0], steps[-1])
+        at, values = (np.array(column, dtype=float) for column in measured(log, name))
+        dash = DASHES[style["line"]["dash"]]
+        lines.append(
+            SmallLine(title, _points(ends, at, values, 0.0, high), style["line"]["color"], dash, scale)
+        )
+    at, losses = (np.array(column, dtype=float) for column in measured(log, "loss"))
+    usable = np.isfinite(losses) & (losses > 0)
+    if usable.any():
+        logs = np.log10(losses[usable])
+        scale = f" ({losses[usable].max():.2g} to {losses[usable].min():.2g}, logarithmic)"
+        points = _points(ends, at[usable], logs, logs.min(), logs.max())
+        lines.append(SmallLine("loss", points, LOSS, "", scale))
+    return [line for line in lines if " " in line.points]
 
 
-def _points(
-    every_step: Sequence[int], steps: Sequence[int], values: Sequence[float], low: float, high: float
-) -> str:
+def _points(ends: tuple[int, int], steps: np.ndarray, values: np.ndarray, low: float, high: float) -> str:
     """At most `MOST_POINTS` of them, the last one included."""
-    finite = [(step, value) for step, value in zip(steps, values, strict=True) if math.isfinite(value)]
-    every = max(1, math.ceil(len(finite) / MOST_POINTS))
-    first, last = every_step[0], every_step[-1]
-    return " ".join(
-        f"{WIDTH * (step - first) / (last - first):.0f},"
-        f"{2 + (HEIGHT - 4) * (high - value) / ((high - low) or 1.0):.0f}"
-        for step, value in finite[::-every][::-1]
-    )
+    finite = np.isfinite(values)
+    drawn = thinned(int(finite.sum()), MOST_POINTS)
+    x = WIDTH * (steps[finite][drawn] - ends[0]) / (ends[1] - ends[0])
+    y = 2 + (HEIGHT - 4) * (high - values[finite][drawn]) / ((high - low) or 1.0)
+    return " ".join(f"{across:.0f},{down:.0f}" for across, down in zip(x, y, strict=True))

@@ -1,4 +1,4 @@
-"""The pictures of the page, with their words: a figure for each probe, with a panel for each model."""
+"""The pictures of the report, with their captions: a figure for each probe, with a panel for each model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from anchorlens.probes.own import first_sentence, what_went_wrong
 from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
-from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, TRAINING_WITHOUT_PHASES, Caption
+from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
 from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.shared.sketch import Transcript
 from anchorlens.verdict.verdict import Subject, Verdict
@@ -61,7 +61,8 @@ class PageFigure:
     @property
     def words(self) -> str:
         """The picture for who does not see it."""
-        texts = (one.text if len(self.panels) == 1 else f"{one.label}: {one.text}" for one in self.panels)
+        several = len(self.panels) > 1
+        texts = (f"{panel.label}: {panel.text}" if several else panel.text for panel in self.panels)
         return f"{self.caption.title}. {'; '.join(texts)}"
 
 
@@ -76,8 +77,7 @@ def probe_figures(
         probes: whose pictures, in order.
     """
     for probe in probes:
-        panels = []
-        share_axes = True
+        panels, share_axes = [], True
         for verdict, label in zip(verdicts, labels, strict=True):
             try:
                 result = _measured(probe, verdict.subject)
@@ -95,46 +95,41 @@ def probe_figures(
 
 def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
     """The pictures of the answers that a task gives, where it gives some."""
-    found: dict[str, list[Panel]] = {}
-    captions: dict[str, str] = {}
+    figures: dict[str, tuple[Caption, list[Panel]]] = {}
     for verdict, label in zip(verdicts, labels, strict=True):
         words = ", ".join(f"{title} {value.value:.3f}" for title, value, _ in verdict.behaviour.rows())
         for sketch in verdict.behaviour.sketches:
-            if isinstance(sketch, Transcript):  # a table of the page
-                continue
-            found.setdefault(sketch.title, []).append(Panel(label, words, drawn_sketch(sketch)))
-            captions[sketch.title] = sketch.caption
-    for k, (title, panels) in enumerate(found.items()):
-        yield _figure(f"answers-{k}", Caption(title, captions[title]), panels)
+            if not isinstance(sketch, Transcript):  # which is a table of the page
+                _, panels = figures.setdefault(sketch.title, (Caption(sketch.title, sketch.caption), []))
+                panels.append(Panel(label, words, drawn_sketch(sketch)))
+    for k, (caption, panels) in enumerate(figures.values()):
+        yield _figure(f"answers-{k}", caption, panels)
 
 
 def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
     """The training curves, and the trajectories with their forecasts where there are some."""
     curves, trajectories = [], []
     for verdict, label in zip(verdicts, labels, strict=True):
-        log, points = verdict.subject.log, verdict.trajectory
-        curve = Panel(label, "the run's log (log.jsonl) is not beside the checkpoint")
-        if log:
-            curve = Panel(label, f"{len(log):,} log lines", training_curve(log))
-        curves.append(curve)
-        course = Panel(label, "one checkpoint, not the folder of its run")
-        if points:
-            course = Panel(label, f"{len(points)} checkpoints", trajectory(points))
-        trajectories.append(course)
+        if log := verdict.subject.log:
+            curves.append(Panel(label, f"{len(log):,} log lines", training_curve(log)))
+        else:
+            curves.append(Panel(label, "the run's log (log.jsonl) is not beside the checkpoint"))
+        if points := verdict.trajectory:
+            trajectories.append(Panel(label, f"{len(points)} checkpoints", trajectory(points)))
+        else:
+            trajectories.append(Panel(label, "one checkpoint, not the folder of its run"))
     phases = any(has_phases(verdict.behaviour.metrics) for verdict in verdicts)
-    caption = CAPTIONS["training_curve"] if phases else TRAINING_WITHOUT_PHASES
+    caption = CAPTIONS["training_curve" if phases else "training_without_phases"]
     yield _figure("training_curve", caption, curves)
     if any(panel.picture is not None for panel in trajectories):
         yield _figure("trajectory", CAPTIONS["trajectory"], trajectories)
 
 
 def _measured(probe: Callable[..., ProbeResult], subject: Subject) -> ProbeResult:
-    checkpoint = subject.checkpoint
-    model, task = subject.model_and_task()
+    checkpoint, (model, task) = subject.checkpoint, subject.model_and_task()
     if checkpoint is None or checkpoint.train is None:
         return apply(probe, model, task)
-    device = next(model.parameters()).device
-    return apply(probe, model, task, lambda: checkpoint.initial_model(device))
+    return apply(probe, model, task, lambda: checkpoint.initial_model(next(model.parameters()).device))
 
 
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
-from anchorlens.foreign import printable
+from anchorlens.show.formats import printable_lines
 from anchorlens.show.tables import Table, text_of
 
 
@@ -26,10 +27,7 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Every text on its way out passes here, those of a table's cells too."""
-        lines = text.split("\n")
-        if not all(map(str.isprintable, lines)):
-            lines = [line if line.isprintable() else printable(line, None) for line in lines]
-        return super().render_str("\n".join(lines), **options)
+        return super().render_str(printable_lines(text), **options)
 
 
 def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:
@@ -43,8 +41,8 @@ def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:
     for i, column in enumerate(table.columns):
         made.add_column(text_of(column), no_wrap=i in table.numbers, overflow="fold")
     styles = styles or ["bold" if stands_out else "" for stands_out in table.strong]
-    for i, row in enumerate(table.rows):
-        made.add_row(*map(text_of, row), style=styles[i] if styles else None)
+    for row, style in itertools.zip_longest(table.rows, styles):
+        made.add_row(*map(text_of, row), style=style)
     return made
 
 

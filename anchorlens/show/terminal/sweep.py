@@ -1,19 +1,17 @@
-"""A sweep in the terminal: how far it is, the phases over its axes, a row for every cell."""
+"""A sweep in the terminal (`status`, `sweep --dry-run`): how far it is, its phases, a row for every cell."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
-
 from anchorlens.foreign import printable
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, PhaseMap, phase_maps, plain_value, where
-from anchorlens.show.terminal.console import Terminal
+from anchorlens.show.diagram.axes import name_of_cell, value_label
+from anchorlens.show.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
+from anchorlens.show.formats import number
+from anchorlens.show.tables import Table
+from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
 from anchorlens.sweep.folder import SweepFolder
 
@@ -27,7 +25,7 @@ def outline(runs: Sequence[RunConfig]) -> str:
     """How many cells, and over what: each axis with its values."""
     axes = axes_of([Cell(run) for run in runs])
     lines = [f"{len(runs):,} {'cell' if len(runs) == 1 else 'cells'}"]
-    lines += [f"  {name}: {' '.join(map(plain_value, values))}" for name, values in axes.items()]
+    lines += [f"  {name}: {' '.join(map(value_label, values))}" for name, values in axes.items()]
     return "\n".join(lines)
 
 
@@ -45,18 +43,16 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
         folder = SweepFolder(out)
         missing = [cell.run for cell in folder.read(folder.named(runs)) if cell.status == "missing"]
         console.print(f"{len(runs) - len(missing):,} of them are in {printable(out, None)}")
-    plans = [
-        plan([missing[place] for place in group], seconds=1.0)
-        for group in grouped(missing, at_once=lambda run, n: n)
-    ]
-    known = [one.seconds for one in plans if one.seconds is not None]
-    if len(known) < len(plans):
+    groups = grouped(missing, at_once=lambda run, n: n)
+    plans = [plan([missing[place] for place in group], seconds=1.0) for group in groups]
+    seconds = [job.seconds for job in plans if job.seconds is not None]
+    if len(seconds) < len(plans):
         console.print("the memory does not hold all of them; try a smaller batch")
     elif plans:
-        at_once = " or ".join(sorted({str(one.at_once) for one in plans}))
+        at_once = " or ".join(sorted({str(job.at_once) for job in plans}))
         console.print(
-            f"the {len(missing):,} others: about {duration(sum(known))} on this machine's {plans[0].device}, "
-            f"{at_once} at a time, if nothing else runs"
+            f"the {len(missing):,} others: about {duration(sum(seconds))} on this machine's "
+            f"{plans[0].device}, {at_once} at a time, if nothing else runs"
         )
 
 
@@ -68,63 +64,62 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
     if result.phases:
         console.print("phases: " + ", ".join(f"{n} {label}" for label, n in result.phases.items()))
     if cells:
-        console.print(_cell_table(result))
+        console.print(rich_table(_cell_table(result)))
     elif len(result.axes) >= 2:
-        maps = phase_maps(result)
-        for shown in maps[:MOST_MAPS]:
-            console.print(_phase_table(shown))
+        maps = text_maps(result)
+        for text_map in maps[:MOST_MAPS]:
+            console.print(rich_table(_phase_table(text_map)))
         if len(maps) > MOST_MAPS:
             console.print(f"and {len(maps) - MOST_MAPS} more such maps; anchorlens diagram draws all")
         console.print(f"A sign a seed: {SIGNS}")
     failed = [cell for cell in result if cell.status in TROUBLES]
     for cell in failed[:MOST_ROWS]:
-        console.print(f"{cell.status}: {where(cell, result)}: {cell.error}")
+        console.print(f"{cell.status}: {_where(cell, result)}: {cell.error}")
     if len(failed) > MOST_ROWS:
         console.print(f"and {len(failed) - MOST_ROWS} more; --cells lists them")
     for cell, step in _under_way(result):
-        console.print(f"under way: {where(cell, result)}: step {step:,} of {cell.run.train.total_steps:,}")
+        console.print(f"under way: {_where(cell, result)}: step {step:,} of {cell.run.train.total_steps:,}")
 
 
 def print_sweep_json(result: SweepResult) -> None:
     """Print exactly one JSON object, on one line: counts, axes, and the flat record of every cell."""
-    content = {
-        "schema_version": SCHEMA_VERSION,
-        "out": str(result.out),
-        "counts": result.counts,
-        "phases": result.phases,
-        "axes": {name: list(values) for name, values in result.axes.items()},
-        "cells": [cell.row() for cell in result],
-    }
-    sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+    axes = {name: list(values) for name, values in result.axes.items()}
+    about = {"schema_version": SCHEMA_VERSION, "out": str(result.out), "counts": result.counts}
+    print_json({**about, "phases": result.phases, "axes": axes, "cells": [cell.row() for cell in result]})
 
 
-def _phase_table(shown: PhaseMap) -> Table:
-    table = Table(shown.corner, *shown.columns, title=shown.title or None, box=box.SIMPLE_HEAD)
-    for row, squares in shown.rows:
-        table.add_row(row, *("".join(sign for sign, _ in cells) for cells in squares))
-    return table
+def _where(cell: Cell, result: SweepResult) -> str:
+    return f"{cell.id} {name_of_cell(cell, result.axes)}".rstrip()
+
+
+def _phase_table(text_map: TextMap) -> Table:
+    rows = [
+        (label, *("".join(SIGN_OF[category] for category in square) for square in squares))
+        for label, squares in text_map.rows
+    ]
+    return Table((text_map.corner, *text_map.columns), rows, text_map.title)
 
 
 def _cell_table(result: SweepResult) -> Table:
     metrics = [metric for metric in metrics_of(result) if metric.in_tables]
-    columns = ("by behaviour", "by mechanism", "step", "seconds")
-    table = Table("cell", *result.axes, *(metric.title for metric in metrics), *columns)
+    titles = (metric.title for metric in metrics)
+    columns = ("cell", *result.axes, *titles, "by behaviour", "by mechanism", "step", "seconds")
+    rows = []
     for cell in result:
         numbers = cell.numbers
-        accuracies = [numbers.get(metric.name) for metric in metrics]
-        table.add_row(
-            cell.id,
-            *(plain_value(cell.fields[name]) for name in result.axes),
-            *("-" if value is None else f"{value:.3f}" for value in accuracies),
-            _label(numbers.get("label")) if cell.numbers else cell.status,
-            _label(numbers.get("mechanism_label")),
-            *("-" if numbers.get(name) is None else f"{numbers[name]:.0f}" for name in ("step", "seconds")),
+        values = [(numbers.get(metric.name), ".3f") for metric in metrics]
+        steps = [(numbers.get(name), ",.0f") for name in ("step", "seconds")]
+        labels = (numbers.get("label") or cell.status, numbers.get("mechanism_label") or "-")
+        rows.append(
+            (
+                cell.id,
+                *(value_label(cell.fields[name]) for name in result.axes),
+                *("-" if value is None else number(value, spec) for value, spec in values),
+                *(label.removeprefix("Phase ") for label in labels),
+                *("-" if value is None else number(value, spec) for value, spec in steps),
+            )
         )
-    return table
-
-
-def _label(label: str | None) -> str:
-    return "-" if label is None else label.removeprefix("Phase ")
+    return Table(columns, rows)
 
 
 def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.show.tables import Table, accuracy_table, small_pair_grid
+from anchorlens.show.tables import MOST_ANCHORS, Table, accuracy_table, pair_grid
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.training.plan import Plan
@@ -35,7 +35,7 @@ def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, a
     console.print(rich_table(accuracy_table(behaviour)))
     if (assumption := behaviour.assumption) is not None:
         console.print(f"note: {assumption}")
-    pairs = small_pair_grid(behaviour)
+    pairs = pair_grid(behaviour, MOST_ANCHORS)
     if pairs is not None:
         console.print(rich_table(pairs))
     for line in behaviour.in_words():
@@ -54,16 +54,16 @@ def print_plan(plan: Plan, as_json: bool) -> None:
         f"weights and optimizer {_megabytes(cost.state_bytes)}, data {_megabytes(cost.data_bytes)}, "
         f"activations {_megabytes(cost.activation_bytes)}"
     )
-    each, time = "not measured: the memory does not hold it", "unknown"
+    a_step, time = "not measured: the memory does not hold it", "unknown"
     if plan.seconds_per_update is not None and plan.seconds is not None:
-        each, time = f"{1e3 * plan.seconds_per_update:.1f} ms each, measured", duration(plan.seconds)
+        a_step, time = f"{1e3 * plan.seconds_per_update:.1f} ms each, measured", duration(plan.seconds)
     memory = f"{_megabytes(plan.memory_bytes)} of {_megabytes(plan.available_bytes)} free"
     flops = plan.n_models * plan.steps * cost.flops
     rows = [
         ("models", f"{plan.n_models}", f"{plan.at_once} at a time"),
         ("parameters", f"{cost.parameters:,}", "each"),
         ("memory", memory, parts),
-        ("steps", f"{plan.steps:,}", each),
+        ("steps", f"{plan.steps:,}", a_step),
         ("FLOPs of matrix products", f"{flops:.2e}", f"{cost.flops:.2e} a step and model"),
         ("time", time, "with the evaluations, if nothing else runs"),
     ]

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from anchorlens.foreign import printable
+from anchorlens.show.evidence import lowered, raised
+from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
-from anchorlens.show.words import lowered, raised
+from anchorlens.show.words import outside_calibration
 from anchorlens.tasks.shared.phases import SHORT, Phase
 from anchorlens.verdict.mechanism import Mechanism
 from anchorlens.verdict.verdict import SCHEMA_VERSION, Verdict
@@ -33,16 +35,17 @@ def print_verdict(verdict: Verdict) -> None:
     console.print(f"{_name(verdict)}: {phase.label}", style=_style(phase))
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
+    nothing = "readings that speak for no phase" if mechanism.evidence else "no readings"
     rows = [
         ("behaviour", phase.label, measured),
-        ("mechanism", mechanism.phase.label, mechanism.in_words() or _without_probabilities(mechanism)),
+        ("mechanism", mechanism.phase.label, mechanism.in_words() or nothing),
     ]
     if mechanism.by_probes is not None and mechanism.by_probes.probabilities is not None:
         rows.append(("probes alone", mechanism.by_probes.phase.label, mechanism.by_probes.in_words()))
     console.print(rich_table(Table(("verdict", "phase", "rests on"), rows)))
     console.print(verdict.explanation)
-    if mechanism.outside:
-        console.print(f"Less sure, for it lies outside the calibration: {'; '.join(mechanism.outside)}.")
+    if warning := outside_calibration(mechanism):
+        console.print(warning)
     for line in _evidence_lines(mechanism):
         console.print(line)
     if verdict.trajectory:
@@ -75,29 +78,24 @@ def _name(verdict: Verdict) -> str:
     return printable(verdict.subject.name, None)
 
 
-def _without_probabilities(mechanism: Mechanism) -> str:
-    return "readings that speak for no phase" if mechanism.evidence else "no readings"
-
-
 def _evidence_lines(mechanism: Mechanism) -> Iterator[str]:
     """Lines for each reading that counts: its value, which odds it moves, where it lies in each phase."""
-    evidence = mechanism.evidence
-    if not evidence:
+    readings = mechanism.evidence
+    if not readings:
         return
     if mechanism.probabilities is None:
         yield "Readings of the weights; no phase was calibrated for this task"
-        yield from (f"  {one.reading}: {one.value:.2f}, {one.meaning}" for one in evidence)
+        yield from (f"  {reading.reading}: {reading.value:.2f}, {reading.meaning}" for reading in readings)
         return
-    counting = [one for one in evidence if raised(one)][:MOST_EVIDENCE]
+    counting = [reading for reading in readings if raised(reading)][:MOST_EVIDENCE]
     yield "Evidence: value; odds raised (×) and lowered (÷); middle 80 % of each phase"
-    for one in counting:
-        value = "none" if one.value is None else f"{one.value:.2f}"
-        changes = [f"{SHORT.get(name, name)}: {factor}" for name, factor in (*raised(one), *lowered(one))]
-        yield f"  {one.reading}: {value}"
-        yield f"    {', '.join(changes)}"
-        ends = ((SHORT.get(name, name), low, high) for name, (low, high) in one.ranges.items())
-        yield "    " + ", ".join(f"{name}: {low:.2f}..{high:.2f}" for name, low, high in ends)
-    yield f"  {len(evidence) - len(counting)} more readings say less; --json and --report list them"
+    for reading in counting:
+        changes = (*raised(reading), *lowered(reading))
+        ends = ((SHORT.get(label, label), low, high) for label, (low, high) in reading.ranges.items())
+        yield f"  {reading.reading}: {number(reading.value, '.2f')}"
+        yield "    " + ", ".join(f"{SHORT.get(label, label)}: {factor}" for label, factor in changes)
+        yield "    " + ", ".join(f"{label}: {low:.2f}..{high:.2f}" for label, low, high in ends)
+    yield f"  {len(readings) - len(counting)} more readings say less; --json and --report list them"
 
 
 def _style(phase: Phase) -> str:

@@ -16,9 +16,26 @@ from anchorlens.foreign import shown
 from anchorlens.records import DrawnError, DrawnNumber, DrawnShare, LongText, Name, Record, Text
 
 
+@dataclass(frozen=True, eq=False)
+class _Spec(Record):
+    """What can be drawn: arrays and ranges that a task gives become lists, which JSON can hold."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple | range) else value
+
+
 @documented
 @dataclass(frozen=True, eq=False)
-class Axes(Record):
+class Axes(_Spec):
     """What every picture has: words above it, and two axes."""
 
     title: Name
@@ -81,7 +98,7 @@ class Lines(Axes):
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Bars(Record):
+class Bars(_Spec):
     """A picture of shares of named things, as data."""
 
     title: Name
@@ -116,7 +133,7 @@ class Answer(Record):
 
 @documented
 @dataclass(frozen=True)
-class Transcript(Record):
+class Transcript(_Spec):
     """Some of the answers, as a table."""
 
     title: Name
@@ -132,7 +149,7 @@ class Transcript(Record):
 
 @documented
 @dataclass(frozen=True)
-class Mosaic(Record):
+class Mosaic(_Spec):
     """Small images in rows, as data."""
 
     title: Name

@@ -1,24 +1,77 @@
-"""`--train-data` and `--data`: what checkpoints were trained on, and where the files of their tasks lie."""
+"""What the options of commands name, read: `--config`, `--data`, `--train-data`, and the checkpoints."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anchorlens import foreign
+from anchorlens.cli.errors import EXIT_CHECKPOINT, LONGEST, fail
+from anchorlens.foreign import printable
 from anchorlens.runs.identity import places
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file holds.
+
+    Raises:
+        ValueError: it is none, or cannot be read.
+    """
+    content = _content(path, printable(path), "; give a TOML file")
+    try:
+        return foreign.read_toml(content)
+    except ValueError as error:
+        raise ValueError(f"{printable(path)}: not a TOML file: {error}") from None
+
+
+def check_config(path: Path | None) -> None:
+    """Check that the file of `--config` can be read, before a checkpoint is blamed for it.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if path is not None:
+        _content(path, f"--config {printable(path)}")
+
+
+def _content(path: Path, called: str, advice: str = "") -> bytes:
+    try:
+        return foreign.read_bytes(path)
+    except OSError as error:
+        raise ValueError(f"{called}: {printable(error.strerror)}{advice}") from None
+    except ValueError as error:
+        raise ValueError(f"{called}: {error}") from None
+
+
+def unreadable_message(path: Path, error: Exception) -> str:
+    """Why a checkpoint was not read, in one line."""
+    if isinstance(error, OSError):
+        where = error.filename if isinstance(error.filename, str) else path
+        return f"{printable(where)}: {printable(error.strerror or error)}"
+    return printable(error, LONGEST)
+
+
+@contextlib.contextmanager
+def reading_checkpoint(path: Path) -> Iterator[None]:
+    """Where a file or folder cannot be read, end with the exit code of checkpoints that cannot."""
+    try:
+        yield
+    except OSError as error:
+        fail(unreadable_message(path, error), EXIT_CHECKPOINT)
+
+
 def moved(task: Any, data: Sequence[str] | None) -> Any:
     """A task whose files lie elsewhere now, the same otherwise.
 
     Raises:
-        ValueError: it is of no files.
+        ValueError: the task has no files.
     """
     if not data:
         return task

@@ -1,0 +1,108 @@
+"""The table of evidence: where a reading lies among the phases, which odds it changes, what it says alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from anchorlens.tasks.shared.phases import LABELS
+
+if TYPE_CHECKING:
+    from anchorlens.verdict.mechanism import Evidence
+
+LEAST_WIDTH = 1.5
+"""Of a band, in percent: a range of one value is still seen."""
+_LEAST, _MOST = 1.1, 1000.0
+"""Factors below the first are left out; above the second it is said that they are."""
+
+
+def raised(evidence: Evidence) -> list[tuple[str, str]]:
+    """The labels whose odds a reading raises, most first, with the factor (`×3.1`)."""
+    return _changes("×", evidence.odds.items())
+
+
+def lowered(evidence: Evidence) -> list[tuple[str, str]]:
+    """The labels whose odds a reading lowers, most first, with the factor (`÷3.1`)."""
+    return _changes("÷", ((label, -nats) for label, nats in evidence.odds.items()))
+
+
+def _changes(sign: str, odds_in_nats: Iterable[tuple[str, float]]) -> list[tuple[str, str]]:
+    ordered = sorted(odds_in_nats, key=lambda item: -item[1])
+    return [(label, f"{sign}{factor}") for label, nats in ordered if (factor := _factor(nats))]
+
+
+def _factor(nats: float) -> str:
+    """By how much odds change, in words; empty where that is next to nothing.
+
+    >>> _factor(math.log(12.3)), _factor(math.log(1.55)), _factor(0.01), _factor(20.0)
+    ('12', '1.6', '', '1,000 or more')
+    """
+    factor = math.exp(min(nats, 50.0))
+    if factor < _LEAST:
+        return ""
+    if factor >= _MOST:
+        return f"{_MOST:,.0f} or more"
+    return f"{factor:.0f}" if factor >= 10 else f"{factor:.1f}"
+
+
+def odds(nats: float) -> str:
+    """Log-odds of yes as odds.
+
+    >>> odds(math.log(3.1)), odds(-math.log(12)), odds(0.01), odds(-9.0)
+    ('yes, 3.1 to 1', 'no, 12 to 1', 'even', 'no, 1,000 or more to 1')
+    """
+    factor = _factor(abs(nats))
+    return f"{'yes' if nats > 0 else 'no'}, {factor} to 1" if factor else "even"
+
+
+class RangeBar(NamedTuple):
+    """The ranges of the phases on a common scale, and the value."""
+
+    bands: dict[str, tuple[float, float]]
+    """Label of a phase that has a range -> left end and width, 0..100, in the order of the phases."""
+    value: float | None
+    """Its place, 0..100; None where there is none."""
+    words: str
+    """The same in words, for readers who do not see the drawing."""
+
+
+def range_bar(evidence: Evidence) -> RangeBar:
+    """Place a reading's value and ranges on one scale.
+
+    Args:
+        evidence: the reading; numbers that are not finite count as absent.
+
+    Example:
+        >>> from anchorlens.verdict.mechanism import Evidence
+        >>> reading = Evidence("p.r", "p", "m", 1.0, {"Phase 1": (0, 0.5), "Phase 3": (0.5, 2)}, None, 0.0)
+        >>> bar = range_bar(reading)
+        >>> bar.value, bar.bands
+        (50.0, {'Phase 1': (0.0, 25.0), 'Phase 3': (25.0, 75.0)})
+    """
+    ranges = _finite_ranges(evidence)
+    value = evidence.value if evidence.value is not None and math.isfinite(evidence.value) else None
+    numbers = [end for ends in ranges.values() for end in ends] + ([] if value is None else [value])
+    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+
+    def place(number: float) -> float:
+        return round(100 * (number - low) / ((high - low) or 1.0), 1)
+
+    bands = {}
+    for label, (start, end) in ranges.items():
+        left = min(place(start), 100 - LEAST_WIDTH)
+        bands[label] = left, round(max(place(end) - left, LEAST_WIDTH), 1)
+    words = "no value" if value is None else f"value {value:.3g}"
+    return RangeBar(bands, None if value is None else place(value), f"{words}{ranges_in_words(evidence)}")
+
+
+def ranges_in_words(evidence: Evidence) -> str:
+    """The ranges as they stand behind a value: `; Phase 1 -0.05 to 0.02; ...`."""
+    ranges = _finite_ranges(evidence).items()
+    return "".join(f"; {label} {start:.3g} to {end:.3g}" for label, (start, end) in ranges)
+
+
+def _finite_ranges(evidence: Evidence) -> dict[str, list[float]]:
+    """Label -> both ends, ascending, in the order of the phases."""
+    labels = [label for label in LABELS if all(map(math.isfinite, evidence.ranges.get(label, [math.nan])))]
+    return {label: sorted(evidence.ranges[label]) for label in labels}

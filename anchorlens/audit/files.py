@@ -17,6 +17,7 @@ import numpy as np
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
 from anchorlens.foreign import read_bytes, read_toml, shown
+from anchorlens.tasks.shared.rows import distinct_rows
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -92,12 +93,8 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
     anchors = [f"a{k + 1}" for k in range(len(names) - 2 - ("violates" in names))]
     column = {name: rows[:, names.index(name)] for name in names}
     question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
-    order = np.lexsort(question.T[::-1])  # as the questions ascend; of equal ones the first line first
-    new = np.ones(len(rows), dtype=bool)
-    new[1:] = (question[order[1:]] != question[order[:-1]]).any(axis=1)
-    first = order[new]  # a row for each question
-    before = np.empty(len(rows), dtype=np.int64)
-    before[order] = first[np.cumsum(new) - 1]
+    first, place = distinct_rows(question)
+    before = first[place]  # the first row with the same question
     for name in ("target", "violates"):
         for row in np.flatnonzero(column[name] != column[name][before])[:1] if name in column else ():
             chain = " ".join(map(str, question[row, :-1]))
@@ -226,13 +223,13 @@ def _as_sequences(
     tokens = len(anchors) + np.where(
         is_key, np.searchsorted(numbers, targets), len(numbers) + np.searchsorted(others, targets)
     )
-    asked, table_of = np.unique(chain_tokens, axis=0, return_inverse=True)
-    trained = np.full((len(asked), len(numbers)), key_range.start)
-    trained[table_of.reshape(-1), keys_at] = tokens
+    first, table_of = distinct_rows(chain_tokens)
+    trained = np.full((len(first), len(numbers)), key_range.start)
+    trained[table_of, keys_at] = tokens
     inputs = list(key_range)  # one list, so that all tables share its numbers
     tables = {
         tuple(chain): dict(zip(inputs, row.tolist(), strict=True))
-        for chain, row in zip(asked.tolist(), trained, strict=True)
+        for chain, row in zip(chain_tokens[first].tolist(), trained, strict=True)
     }
     try:
         task = AnchorTask(

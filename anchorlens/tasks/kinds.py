@@ -156,6 +156,11 @@ def task_class(kind: Any = None) -> type[Task]:
     return kinds[kind]
 
 
+def default_task() -> Task:
+    """The task where none is given: the two-anchor task with the papers' values."""
+    return TASKS[0]()
+
+
 def read_task(values: Mapping[str, Any]) -> Task:
     """Read a task from JSON or TOML data; without `kind` it is the two-anchor task.
 
@@ -181,7 +186,7 @@ def read_stored_task(values: Mapping[str, Any]) -> Task:
     Raises:
         ValueError: as for `read_task`, or it leaves open what is settled when a task is made.
     """
-    for name in getattr(task_class(values.get("kind")), "settled", ()):
+    for name in task_class(values.get("kind")).settled:
         if not values.get(name):
             raise ValueError(f"a stored task {shown(values['kind'])} must say its {name}, and does not")
     return read_task(values)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,56 +39,44 @@ _DARKEST = 5
 """Pixels whose mean is full cover."""
 
 
-class Classifier:
-    """Which shape, size and colour an image has, by a linear map of its pixels for each concept."""
-
-    def __init__(self, side: int, shift: float = 0.0, seed: int = 0) -> None:
-        """Fit it on drawn images.
-
-        Args:
-            side: pixels of an image's side.
-            shift: how far from the middle images are drawn, as for `draw`.
-            seed: of the images.
-
-        Raises:
-            ValueError: it does not name .99 of held-out images right, for each concept.
-        """
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-
-        rng = generator(seed, "evaluation", 7)
-        names = rng.choice(TUPLES, N_TRAINED + N_HELD_OUT)
-        images = draw(names.tolist(), side, rng, shift)
-        pixels = images.pixels.numpy().reshape(len(images), -1)
-        trained = images.tuples[:N_TRAINED].T
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # what it knows is asked below
-            self._by_concept = [
-                LogisticRegression(C=10.0, max_iter=1000).fit(pixels[:N_TRAINED], concept)
-                for concept in trained
-            ]
-        found = self(images.pixels.numpy()[N_TRAINED:])
-        self.accuracy = dict(
-            zip(CONCEPTS, (found == images.tuples[N_TRAINED:]).mean(axis=0).tolist(), strict=True)
-        )
-        """Concept -> share of held-out drawn images that it names right."""
-        for concept, share in self.accuracy.items():
-            if share < MUST_KNOW:
-                raise ValueError(
-                    f"the classifier must tell {concept} in {MUST_KNOW:.0%} of drawn images of {side} "
-                    f"pixels, and does in {share:.1%}; take larger images (image_side), or a smaller shift"
-                )
-
-    def __call__(self, pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 3"]:
-        """Shape, size and colour of each image, 0 or 1."""
-        flat = pixels.reshape(len(pixels), -1)
-        return np.stack([one.predict(flat) for one in self._by_concept], axis=1)
-
-
 @functools.lru_cache(maxsize=8)
-def classifier(side: int, shift: float) -> Classifier:
-    """The classifier of images of this size, fit once."""
-    return Classifier(side, shift)
+def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:
+    """The classifier of images of a size, a linear map of the pixels for each concept, fit once.
+
+    Args:
+        side: pixels of an image's side.
+        shift: how far from the middle images are drawn, as for `draw`.
+
+    Returns:
+        A function of images [image, 3, y, x] that gives shape, size and colour of each, 0 or 1.
+
+    Raises:
+        ValueError: it does not name .99 of held-out images right, for each concept.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    rng = generator(0, "evaluation", 7)
+    images = draw(rng.choice(TUPLES, N_TRAINED + N_HELD_OUT).tolist(), side, rng, shift)
+    pixels, truth = images.pixels.numpy().reshape(len(images), -1), images.tuples
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # what it knows is asked below
+        models = [
+            LogisticRegression(C=10.0, max_iter=1000).fit(pixels[:N_TRAINED], concept)
+            for concept in truth[:N_TRAINED].T
+        ]
+
+    def concepts_of(images: np.ndarray) -> np.ndarray:
+        return np.stack([model.predict(images.reshape(len(images), -1)) for model in models], axis=1)
+
+    shares = (concepts_of(pixels[N_TRAINED:]) == truth[N_TRAINED:]).mean(axis=0)
+    for concept, share in zip(CONCEPTS, shares.tolist(), strict=True):
+        if share < MUST_KNOW:
+            raise ValueError(
+                f"the classifier must tell {concept} in {MUST_KNOW:.0%} of drawn images of {side} "
+                f"pixels, and does in {share:.1%}; take larger images (image_side), or a smaller shift"
+            )
+    return concepts_of
 
 
 def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 3"]:
@@ -96,8 +85,7 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
     The shape is a circle where it fills more than .71 of its bounding box; the size goes by the covered area,
     the colour by the mean colour, each to the nearer of the two.
     """
-    side = pixels.shape[-1]
-    found = np.full((len(pixels), 3), -1)
+    concepts = np.full((len(pixels), 3), -1)
     for row, image in enumerate(pixels):
         ink = _ink(image)
         full = np.sort(ink, axis=None)[-_DARKEST:].mean()
@@ -105,15 +93,15 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
             continue
         covered = np.clip(ink / full, 0, 1)
         covered[covered < _GROUND] = 0
-        area, box = covered.sum(), covered.max(axis=0).sum() * covered.max(axis=1).sum()
-        radius = math.sqrt(area / math.pi) * 2 / side
+        n_pixels, box = covered.sum(), covered.max(axis=0).sum() * covered.max(axis=1).sum()
+        radius = math.sqrt(n_pixels / math.pi) * 2 / pixels.shape[-1]
         colour = image[:, covered > 0.5].mean(axis=1)
-        found[row] = (
-            area / box <= FILL,
+        concepts[row] = (
+            n_pixels / box <= FILL,
             np.argmin(np.abs(radius - np.array(RADII))),
             np.argmin(((colour - np.array(COLOURS)) ** 2).sum(axis=1)),
         )
-    return found
+    return concepts
 
 
 def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"]:
@@ -124,8 +112,8 @@ def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"
     from 1 and 4 says that it was asked about what is neither.
 
     >>> from anchorlens.randomness import generator
-    >>> images = [draw([each] * 200, 24, generator(0, "data")) for each in ("010", "000")]
-    >>> [round(float(area(one.pixels.numpy()).mean())) for one in images]
+    >>> drawn = [draw([name] * 200, 24, generator(0, "data")) for name in ("010", "000")]
+    >>> [round(float(area(images.pixels.numpy()).mean())) for images in drawn]
     [1, 4]
     """
     covered = np.stack([np.clip(_ink(image) / _FULL, 0, 1) for image in pixels])

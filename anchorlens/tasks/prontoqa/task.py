@@ -32,7 +32,8 @@ from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polar
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.overlap import Overlap
-from anchorlens.tasks.shared.sketch import Lines, Sketch
+from anchorlens.tasks.shared.sketch import Sketch
+from anchorlens.tasks.shared.split_task import Right, shares_by_group
 from anchorlens.tasks.shared.word_task import WordTask, word_metrics
 from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
 
@@ -50,34 +51,23 @@ _MOST_READ = 2_000
 _SHORTCUTS = {"degree": by_degree, "polarity": by_polarity}
 METRICS = (
     *word_metrics(
-        train="questions it was trained on",
-        id="fresh questions of as many steps as are trained",
-        ood="fresh questions of more steps than are trained",
-        every="fresh questions",
-        held_out="fresh questions",
-        left_out="questions of more steps",
+        meanings=(
+            "questions it was trained on",
+            "fresh questions of as many steps as are trained",
+            "fresh questions of more steps than are trained",
+        ),
+        asks=("fresh questions", "fresh questions", "questions of more steps"),
         thresholds=(".90 (.95 if the label alone is asked for)", ".50 (.75 if the label alone is asked for)"),
     )[:3],
-    Metric(
-        "other",
-        "other kind",
-        "The other kind of ontology",
-        "fresh questions of the kind not trained",
-        in_tables=False,
-    ),
-    Metric(
-        "degree", "degree", "Degree shortcut", "no model: the subject in more rules, on ID", in_tables=False
-    ),
-    Metric(
-        "polarity", "polarity", "Polarity shortcut", "no model: true without `not`, on ID", in_tables=False
-    ),
-    Metric("majority", "majority", "Majority", "no model: the more frequent label, on ID", in_tables=False),
-    Metric(
-        "solver",
-        "solver",
-        "Forward chaining",
-        "no model: what follows from the rules, on ID",
-        in_tables=False,
+    *(
+        Metric(name, title, heading, meaning, in_tables=False)
+        for name, title, heading, meaning in (
+            ("other", "other kind", "The other kind of ontology", "fresh questions of the kind not trained"),
+            ("degree", "degree", "Degree shortcut", "no model: the subject in more rules, on ID"),
+            ("polarity", "polarity", "Polarity shortcut", "no model: true without `not`, on ID"),
+            ("majority", "majority", "Majority", "no model: the more frequent label, on ID"),
+            ("solver", "solver", "Forward chaining", "no model: what follows from the rules, on ID"),
+        )
     ),
 )
 
@@ -232,16 +222,11 @@ class PrOntoQATask(WordTask):
         answered = np.logical_or.accumulate(batch.tokens.numpy() == SEP, axis=1)
         return TokenBatch(batch.tokens, batch.targets.masked_fill(from_numpy(~answered), IGNORE))
 
-    def further_measures(
-        self, whole: Mapping[str, np.ndarray], but_the_end: Mapping[str, np.ndarray]
-    ) -> dict[str, Accuracy | None]:
+    def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
         """What the shortcuts and the solver come to on the same questions."""
-        truth = np.array([item.answer == "true" for item in self._tests["id"]])
-        share = max(truth.mean(), 1 - truth.mean())
-        return {
-            **{name: Accuracy.of_some(found) for name, found in self._by_shortcut["id"].items()},
-            "majority": Accuracy.of_share(float(share), len(truth)),
-        }
+        truth = np.mean([item.answer == "true" for item in self._tests["id"]])
+        measures = {name: Accuracy.of_some(right) for name, right in self._by_shortcut["id"].items()}
+        return {**measures, "majority": Accuracy.of_share(float(max(truth, 1 - truth)), self.n_test)}
 
     @cached_property
     def _by_shortcut(self) -> Mapping[str, Mapping[str, np.ndarray]]:
@@ -255,29 +240,26 @@ class PrOntoQATask(WordTask):
             for name in ("id", "ood")
         }
 
-    def pictures(self, whole: Mapping[str, np.ndarray]) -> tuple[Sketch, ...]:
+    def charts(self, whole: Right) -> tuple[Sketch, ...]:
         """Accuracy against the steps of the deduction, beside that of the shortcuts."""
         hops = np.array([item.hops for name in ("id", "ood") for item in self._tests[name]])
-        lines = {"model": np.concatenate([whole["id"], whole["ood"]])}
-        for way in _SHORTCUTS:
-            lines[way] = np.concatenate([self._by_shortcut[name][way] for name in ("id", "ood")])
-        steps = np.unique(hops).tolist()
-        shares = {name: [Accuracy.of_some(found[hops == n]) for n in steps] for name, found in lines.items()}
+        ways = {way: {name: self._by_shortcut[name][way] for name in ("id", "ood")} for way in _SHORTCUTS}
         compared = "Shortcuts need no model: one that is no better than they are may have learnt them."
         if self.says == "deduction":
             compared = "Shortcuts need no model; they say the label alone, the model the deduction before it."
-        return (
-            Lines(
-                title="Accuracy by steps",
-                caption=f"Right answers against the steps of the deduction; up to {self.most_hops} are "
-                f"trained. {compared}",
-                x_title="steps of the deduction",
-                y_title="accuracy",
-                x=steps,
-                y={name: [one.value for one in found] for name, found in shares.items()},
-                errors={name: [one.standard_error for one in found] for name, found in shares.items()},
-            ),
+        lines = shares_by_group(
+            {
+                name: (hops, np.concatenate([right["id"], right["ood"]]))
+                for name, right in {"model": whole, **ways}.items()
+            },
+            x={steps: steps for steps in np.unique(hops).tolist()},
+            title="Accuracy by steps",
+            caption=f"Right answers against the steps of the deduction; up to {self.most_hops} are "
+            f"trained. {compared}",
+            x_title="steps of the deduction",
+            y_title="accuracy",
         )
+        return (lines,)
 
     def describe(self) -> str:
         """In words: what is trained, and what is held out."""

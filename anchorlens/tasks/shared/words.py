@@ -37,7 +37,7 @@ class Examples:
     def __len__(self) -> int:
         return len(self.prompts)
 
-    def take(self, rows: Int[np.ndarray, " row"]) -> Examples:
+    def __getitem__(self, rows: Int[np.ndarray, " row"]) -> Examples:
         """Some of the examples, in the order of `rows`."""
         numbers: list[int] = rows.tolist()
         return Examples([self.prompts[row] for row in numbers], [self.answers[row] for row in numbers])

@@ -12,11 +12,15 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from anchorlens.configuration import documented, number
+from anchorlens.tasks.shared.base import Answers, TaskConfig
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.anchor_functions import (
     AnchorFunction,
     FrozenDict,
@@ -25,21 +29,24 @@ from anchorlens.tasks.two_anchor.anchor_functions import (
     distinct_pairs,
     value_of,
 )
-from anchorlens.tasks.two_anchor.as_task import TwoAnchor
 from anchorlens.tasks.two_anchor.composition import Targets, tabulated, tabulated_overrides
-from anchorlens.tasks.two_anchor.drawing import Drawing
+from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE, Drawing
 from anchorlens.tasks.two_anchor.limits import LARGEST_KEY, LONGEST_CHAIN, LONGEST_SEQUENCE, check_size
+from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
 from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose, placed
 from anchorlens.tasks.two_anchor.splits import Split, Splits
+from anchorlens.tasks.two_anchor.task_data import from_data, to_data
 
 if TYPE_CHECKING:
     from jaxtyping import Int
 
+    from anchorlens.tasks.two_anchor.behaviour import Behaviour
+
 
 @documented
 @dataclass(frozen=True)
-class AnchorTask(TwoAnchor):
+class AnchorTask(TaskConfig):
     """The papers' task as a user's object; the defaults are the papers' values.
 
     A task is immutable and holds data only: callables are tabulated when it is made, so that it can
@@ -61,6 +68,13 @@ class AnchorTask(TwoAnchor):
 
     Source: f(x; a1, a2) = g(g(x; a1); a2), arXiv 2501.08537 (`reasoning`) and 2405.05409 (`conflict`).
     """
+
+    kind: ClassVar[str] = KIND
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    has_anchors: ClassVar[bool] = True
+    sampling: ClassVar[Mapping[str, int]] = MappingProxyType(
+        {"n_noise": 2, "max_cells": 2048, "max_train": 1024}
+    )
 
     anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
     """Anchor token -> its function: an int is a shift, a mapping a table, or a callable of one int."""
@@ -160,13 +174,9 @@ class AnchorTask(TwoAnchor):
     def _targets(self) -> Targets:
         return Targets(self.anchors, self.trained_overrides, self.keys, self.chain_length)
 
-    @property
+    @cached_property
     def d_vocab(self) -> int:
         """Smallest vocabulary that holds every token and every target."""
-        return self._d_vocab
-
-    @cached_property
-    def _d_vocab(self) -> int:
         tables = self._targets
         return int(max(tables.inferential.max(), tables.trained.max(), self.key_max, *self.anchors)) + 1
 
@@ -281,3 +291,72 @@ class AnchorTask(TwoAnchor):
 
         tokens, targets = placed(trials, noise), self.targets(trials)  # no unseen pair has an override
         return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), trials)
+
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        return description.held_out(self)
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        return description.describe(self)
+
+    @property
+    def table_size(self) -> int:
+        """Targets of every pair and key."""
+        return len(self.pairs) * len(self.keys)
+
+    def training_set(self, n: int, seed: np.random.Generator) -> AnchorBatch:
+        """`n` sequences of the train split."""
+        return self.training_drawing(n, seed).all()
+
+    def training_drawing(self, n: int, seed: np.random.Generator) -> Drawing:
+        """The same, not yet drawn."""
+        return self.drawing(n, split="train", seed=seed)
+
+    def checked_training_set(self, given: Any) -> Any:
+        """Training data that a caller gives, if they are sequences of this task."""
+        from anchorlens.tasks.two_anchor import behaviour
+
+        return behaviour.checked_training_set(given, self)
+
+    def evaluate(
+        self, model: Answers, *, training_set: Any = None, seed: int = 0, **options: Any
+    ) -> Behaviour:
+        """Measure what a model answers: `anchorlens.evaluate`, whose options are taken."""
+        from anchorlens.tasks.two_anchor import behaviour
+
+        return behaviour.evaluate(model, self, training_set=training_set, seed=seed, **options)
+
+    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+        """Train, ID and OOD accuracy from one noise draw, by their names in a log."""
+        from anchorlens.tasks.two_anchor import behaviour
+
+        return behaviour.quick_accuracies(model, self, training_set, seed=seed)
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` sequences."""
+        n_trained, n_id, n_ood = (self.n_trials(split) for split in ("train", "id", "ood"))
+        if quickly:
+            return min(1024, n_train) + min(2048, n_id) + min(2048, n_ood)
+        n_trained, n_id, n_ood = (min(n, 20_000) for n in (n_trained, n_id, n_ood))
+        return min(4096, n_train) + 2 * n_trained + 8 * (n_id + 2 * n_ood)
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Of the table of all trials, of the sequences of the largest split, and of a part of the drawing."""
+        trials = [self.n_trials(split) for split in ("train", "id", "ood")]
+        tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), 20_000)
+        return 8 * (tables + 6 * min(n_train * self.seq_len, DRAWN_AT_ONCE))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
+        return to_data(super().to_dict())
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read a task from JSON or TOML data (anchors and pairs may be keys such as "3" and "3,4").
+
+        Raises:
+            ValueError: an unknown field or an unusable value.
+        """
+        return super().from_dict(from_data(values))

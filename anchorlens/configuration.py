@@ -83,10 +83,10 @@ class Config:
         Raises:
             ValueError: an unknown field, with the closest known one, or an unusable value.
         """
-        known = list(field_types(cls))
+        names = list(field_types(cls))
         for key in values:
-            if key not in known:
-                raise ValueError(f"{cls.__name__} has no field {shown(key)}; {suggestion(key, known)}")
+            if key not in names:
+                raise ValueError(f"{cls.__name__} has no field {shown(key)}; {suggestion(key, names)}")
         return cls(**values)
 
     _repr_html_ = html
@@ -110,20 +110,19 @@ class Setting:
 
 def settings(config: Config) -> list[Setting]:
     """Every field of a configuration, in order."""
-    docs, default, found = field_docs(type(config)), type(config)(), []
-    fields = {each.name for each in dataclasses.fields(config)}  # pyright: ignore[reportArgumentType]
-    for name, value in config.to_dict().items():
-        if name not in fields:
-            continue  # the kind of a task, which is no setting
-        usual = getattr(default, name)
-        found.append(Setting(name, value, docs.get(name, ""), usual, getattr(config, name) != usual))
-    return found
+    docs, default = field_docs(type(config)), type(config)()
+    return [
+        Setting(name, value, docs.get(name, ""), usual, getattr(config, name) != usual)
+        for name, value in config.to_dict().items()
+        if name in field_types(type(config))  # the kind of a task is no setting
+        for usual in (getattr(default, name),)
+    ]
 
 
-def suggestion(name: Any, known: Sequence[str]) -> str:
+def suggestion(name: Any, names: Sequence[str]) -> str:
     """What somebody who wrote `name` may have meant."""
-    close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(known)}"
+    close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(names)}"
 
 
 def check_number(

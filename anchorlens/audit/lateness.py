@@ -58,7 +58,7 @@ def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"
 
 def lateness(steps: Float[np.ndarray, "run mapping"]) -> Float[np.ndarray, " mapping"]:
     """Mean over the runs of each mapping's rank by fit step, 0..1; 1 = the last of all, in every run."""
-    return np.mean([ranks(each) for each in steps], axis=0)
+    return np.mean(list(map(ranks, steps)), axis=0)
 
 
 def fence(steps: Float[np.ndarray, " mapping"], moments: Sequence[int]) -> float | None:
@@ -94,7 +94,7 @@ def stand_out(
     Where the fence lies beyond the last step nothing does: what is not fit may yet be fit before the fence.
     """
     limits = [math.inf if limit is not None and limit > last else limit for limit in fences]
-    beyond = [each > limit for each, limit in zip(steps, limits, strict=True) if limit is not None]
+    beyond = [fits > limit for fits, limit in zip(steps, limits, strict=True) if limit is not None]
     return np.mean(beyond, axis=0) > 0.5 if beyond else np.zeros(steps.shape[1], dtype=bool)
 
 

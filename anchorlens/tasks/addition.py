@@ -183,12 +183,12 @@ class AdditionTask(SplitTask):
         sums = self.splits["train"]
         return self.sequences(sums[in_rounds(len(sums), n, seed)])
 
-    def checked_training_set(self, given: Any) -> TokenBatch:
+    def checked_training_set(self, training_set: Any) -> TokenBatch:
         """Training data that a caller gives, if they have the shape and the vocabulary of this task's."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
         whole = self.mode != "number"
-        return token_batch(given, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=whole)
+        return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=whole)
 
     def pictures(self, whole: Right, asker: Asker, rng: np.random.Generator) -> tuple[Sketch, ...]:
         """Every sum as a point of a plane, and accuracy against the distance to the border of the square."""

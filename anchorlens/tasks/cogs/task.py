@@ -113,10 +113,10 @@ class CogsTask(WordTask):
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
         """`train`; `id`, dev and test; `ood`, gen."""
-        files, known = self._files, set(self.vocabulary.words)
+        files, words = self._files, set(self.vocabulary.words)
 
         def readable(text: str) -> str:
-            return " ".join(word if word in known else UNKNOWN for word in text.split())
+            return " ".join(word if word in words else UNKNOWN for word in text.split())
 
         parts = {"train": files["train"], "id": files["dev"] + files["test"], "ood": files["gen"]}
         return {

@@ -76,23 +76,24 @@ class Images:
         return Images(self.pixels[rows], self.conditions[rows], self.tuples[rows])
 
 
-def checked_images(given: Any, side: int) -> Images:
+def checked_images(training_set: Any, side: int) -> Images:
     """Images that a caller gives.
 
     Raises:
         ValueError: they are something else, or of another size.
     """
-    if not isinstance(given, Images):
+    if not isinstance(training_set, Images):
         raise ValueError(
-            f"the training data must be Images, as training_set gives them, got {shown(type(given).__name__)}"
+            "the training data must be Images, as training_set gives them, got "
+            f"{shown(type(training_set).__name__)}"
         )
     expected = (N_CHANNELS, side, side)
-    if tuple(given.pixels.shape[1:]) != expected:
+    if tuple(training_set.pixels.shape[1:]) != expected:
         raise ValueError(
             f"images must be of {list(expected)} numbers each (channels, height, width), got "
-            f"{list(given.pixels.shape[1:])}; is it the data of this model's task?"
+            f"{list(training_set.pixels.shape[1:])}; is it the data of this model's task?"
         )
-    return given
+    return training_set
 
 
 def in_words(name: str) -> str:

@@ -111,13 +111,13 @@ class ConceptGraphsTask(TaskConfig):
         classifier(self.image_side, self.shift)  # what they are scored by
         return images.draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, seed, self.shift)
 
-    def checked_training_set(self, given: Any) -> Images:
+    def checked_training_set(self, training_set: Any) -> Images:
         """Images that a caller gives.
 
         Raises:
             ValueError: they are something else, or of another size.
         """
-        return images.checked_images(given, self.image_side)
+        return images.checked_images(training_set, self.image_side)
 
     def loss(self, model: Any, batch: Images, generator: np.random.Generator) -> Tensor:
         """Mean squared error of the predicted noise.

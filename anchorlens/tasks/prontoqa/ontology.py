@@ -6,12 +6,12 @@ is our own.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
-from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
+from anchorlens.configuration import check_choice, check_number
 
 CONCEPTS = ("wumpus", "yumpus", "zumpus", "dumpus", "rompus", "numpus", "tumpus", "vumpus", "impus", "jompus")
 FAMILIES = (
@@ -35,7 +35,6 @@ LONGEST_PROMPT = 17 * 6 + 5 + 9
 LONGEST_FACT, LONGEST_STEP = 5, 6 + 5
 """Words of a deduction at most: what the entity is, and of each step the rule and what follows."""
 
-Ontology = Literal["official", "balanced"]
 Order = Literal["postorder", "preorder", "random"]
 
 _P_NEGATED = 1 / 3
@@ -75,17 +74,14 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
     Raises:
         ValueError: another number of steps, or another order.
     """
-    _check_hops("official", hops)
-    if order not in get_args(Order):
-        raise ValueError(f"order must be one of {', '.join(get_args(Order))}, got {shown(order)}")
-    while True:
-        concepts = rng.sample(CONCEPTS, len(CONCEPTS))
-        distractor = concepts.pop()
+    check_number("hops", hops, minimum=1, maximum=MOST_HOPS["official"], integer=True)
+    check_choice("order", order, get_args(Order))
+    walk = None
+    while walk is None:
+        *concepts, distractor = rng.sample(CONCEPTS, len(CONCEPTS))
         chain = _chain(concepts, hops, rng)
-        found = _walk(chain, hops, rng)
-        if found is not None:
-            break
-    start, asked = found
+        walk = _walk(chain, hops, rng)
+    start, asked = walk
     rules = _rules(chain, rng)
     if order == "preorder":
         rules.reverse()
@@ -109,10 +105,9 @@ def balanced(hops: int, rng: random.Random) -> Item:
     Raises:
         ValueError: another number of steps.
     """
-    _check_hops("balanced", hops)
+    check_number("hops", hops, minimum=1, maximum=MOST_HOPS["balanced"], integer=True)
     concepts = rng.sample(CONCEPTS, len(CONCEPTS))
-    families = rng.sample(FAMILIES, 7)
-    words = [rng.choice(family) for family in families]
+    words = [rng.choice(family) for family in rng.sample(FAMILIES, 7)]
     shared = words.pop()
     start = rng.randrange(5 - hops)
     height, negated = start + hops - 1, rng.random() < 0.5
@@ -129,10 +124,6 @@ def balanced(hops: int, rng: random.Random) -> Item:
     rules = [rule for chain in chains for rule in _rules(chain, rng)]
     rng.shuffle(rules)
     return _item(rules, chains[0][start].concept, chains[0][height], hops, rng)
-
-
-def _check_hops(ontology: str, hops: int) -> None:
-    check_number("hops", hops, minimum=1, maximum=MOST_HOPS[ontology], integer=True)
 
 
 def _chain(concepts: Sequence[str], hops: int, rng: random.Random) -> list[Node]:
@@ -165,11 +156,11 @@ def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] 
 
 def _rules(chain: list[Node], rng: random.Random) -> list[str]:
     """Of every concept but the root what it is and has, from the entity's end on."""
-    rules = []
-    for node, parent in zip(chain, chain[1:], strict=False):
-        rules.append(_is(node.concept, parent.concept, "", False, rng))
-        rules.append(_is(node.concept, "", node.property, node.negated, rng))
-    return rules
+    return [
+        _is(node.concept, *said, rng)
+        for node, parent in itertools.pairwise(chain)
+        for said in ((parent.concept, "", False), ("", node.property, node.negated))
+    ]
 
 
 def _is(concept: str, parent: str, property: str, negated: bool, rng: random.Random) -> str:

@@ -138,7 +138,7 @@ class PrOntoQATask(WordTask):
 
     @property
     def training_width(self) -> int:
-        """The same: a question may be that long."""
+        """As many tokens as the longest question there may be."""
         return self.seq_len
 
     @property
@@ -176,10 +176,9 @@ class PrOntoQATask(WordTask):
         return {name: self._examples(items) for name, items in self._tests.items()}
 
     def _examples(self, items: Sequence[Item]) -> Examples:
-        labels = [item.answer for item in items]
-        if self.says == "deduction":
-            labels = [f"{deduction(i.prompt)} {label}" for i, label in zip(items, labels, strict=True)]
-        return Examples([item.prompt for item in items], labels)
+        steps = (f"{deduction(item.prompt)} " if self.says == "deduction" else "" for item in items)
+        answers = [before + item.answer for before, item in zip(steps, items, strict=True)]
+        return Examples([item.prompt for item in items], answers)
 
     def there_are(self, split: str) -> int:
         """Very many: the tests are samples."""
@@ -208,10 +207,10 @@ class PrOntoQATask(WordTask):
         Where some of the first 2,000 have more steps, it is counted among these alone.
         """
         some = trained.take(np.arange(min(_MOST_READ, len(trained))))
-        prompts = (self.vocabulary.prompt(tokens) for tokens in some.tokens.tolist())
+        prompts = map(self.vocabulary.prompt, some.tokens.tolist())
         longer = sum((n_steps(prompt) or 0) > self.most_hops for prompt in prompts)
-        found = super().overlap(some if longer else trained)
-        return replace(found, counts={**found.counts, "ood": max(longer, found.counts["ood"])})
+        overlap = super().overlap(some if longer else trained)
+        return replace(overlap, counts={**overlap.counts, "ood": max(longer, overlap.counts["ood"])})
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
         """Training sequences with the answer alone scored."""

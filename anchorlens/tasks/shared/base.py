@@ -105,7 +105,7 @@ class TaskConfig(Config):
         """The same, of which some can be taken without holding the others, where the task has a way."""
         return self.training_set(n, seed)
 
-    def checked_training_set(self, given: Any) -> Any:
+    def checked_training_set(self, training_set: Any) -> Any:
         """Training data that a caller gives, (tokens, targets), if they are of this task.
 
         Raises:
@@ -113,7 +113,7 @@ class TaskConfig(Config):
         """
         from anchorlens.tasks.shared.checked_batch import token_batch  # with torch
 
-        return token_batch(given, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
+        return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
 
     def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """The metrics that are logged, by their names in the log: those of `evaluate(..., quick=True)`."""

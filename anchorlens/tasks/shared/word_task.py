@@ -83,11 +83,11 @@ class WordTask(SplitTask):
         """`n` sequences, padded to the longest that may be trained."""
         return self.vocabulary.sequences(self.drawn(n, seed), self.training_width)
 
-    def checked_training_set(self, given: Any) -> TokenBatch:
+    def checked_training_set(self, training_set: Any) -> TokenBatch:
         """Training data that a caller gives, of up to `seq_len` tokens each."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
-        batch = token_batch(given, d_vocab=self.d_vocab, every_position=True)
+        batch = token_batch(training_set, d_vocab=self.d_vocab, every_position=True)
         if batch.tokens.shape[1] > self.seq_len:
             raise ValueError(
                 f"tokens of the training data may be {self.seq_len} in a sequence, got "

@@ -90,8 +90,8 @@ class Vocabulary:
 
     def text(self, tokens: Sequence[int]) -> str:
         """The words of tokens, those of `SPECIAL` as they are written there."""
-        known = (*SPECIAL, *self.words)
-        return " ".join(known[token] if token < len(known) else f"<{token}>" for token in tokens)
+        words = (*SPECIAL, *self.words)
+        return " ".join(words[token] if token < len(words) else f"<{token}>" for token in tokens)
 
     def prompt(self, tokens: Sequence[int]) -> str:
         """The words of a sequence's prompt; all of them where no `<sep>` ends it."""

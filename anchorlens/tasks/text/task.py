@@ -235,21 +235,22 @@ class TextTask(TaskConfig):
             train_source="training text" if training_set is None else TRAINING_SET,
         )
 
-    def checked_training_set(self, given: Any) -> Any:
+    def checked_training_set(self, training_set: Any) -> Any:
         """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte.
 
         Raises:
             ValueError: there are none, or they are of another text or length.
         """
-        if not isinstance(given, Windows):
-            return super().checked_training_set(given)
+        if not isinstance(training_set, Windows):
+            return super().checked_training_set(training_set)
         whole = self._windows(TRAIN)
-        if not len(given) or (given.path, given.length) != (whole.path, whole.length):
+        if not len(training_set) or (training_set.path, training_set.length) != (whole.path, whole.length):
             raise ValueError(
                 f"the training data must be sequences of {self.seq_len} bytes of this task's text, as "
-                f"training_set gives them, got {len(given):,} of {given.length} bytes; is it another task's?"
+                f"training_set gives them, got {len(training_set):,} of {training_set.length} bytes; is it "
+                "another task's?"
             )
-        return given
+        return training_set
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
         """Sequences that `evaluate` or `measure` asks."""

@@ -43,12 +43,12 @@ def tabulated(
     tables: dict[int, Any] = {anchor: {} for anchor in anchors}
     reached = keys
     for _ in range(chain_length):
-        inputs, found = reached.tolist(), []
+        inputs, outputs = reached.tolist(), []
         for anchor, function in anchors.items():
             table = tabulate(function, inputs, f"anchor {anchor}")
             tables[anchor] = table if isinstance(table, int) else {**tables[anchor], **table}
-            found.append(applied(table, reached))
-        reached = np.unique(np.concatenate(found))
+            outputs.append(applied(table, reached))
+        reached = np.unique(np.concatenate(outputs))
     return FrozenDict(
         {a: t if isinstance(t, int) else FrozenDict(sorted(t.items())) for a, t in tables.items()}
     )

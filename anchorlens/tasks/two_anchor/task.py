@@ -314,11 +314,11 @@ class AnchorTask(TaskConfig):
         """The same, not yet drawn."""
         return self.drawing(n, split="train", seed=seed)
 
-    def checked_training_set(self, given: Any) -> Any:
+    def checked_training_set(self, training_set: Any) -> Any:
         """Training data that a caller gives, if they are sequences of this task."""
         from anchorlens.tasks.two_anchor import behaviour
 
-        return behaviour.checked_training_set(given, self)
+        return behaviour.checked_training_set(training_set, self)
 
     def evaluate(
         self, model: Answers, *, training_set: Any = None, seed: int = 0, **options: Any

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anchorlens.foreign import shown
-from anchorlens.tasks.two_anchor.anchor_functions import AnchorFunction, Pair
+from anchorlens.tasks.two_anchor.anchor_functions import Pair
 
 _MOST_DIGITS = 12
 
@@ -39,17 +39,14 @@ def from_data(values: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _as_json(function: AnchorFunction) -> int | dict[str, int]:
+def _as_json(function: Any) -> int | dict[str, int]:
     """A tabulated function as JSON data."""
-    if isinstance(function, int):
-        return function
-    assert isinstance(function, Mapping)
-    return {str(x): y for x, y in function.items()}
+    return function if isinstance(function, int) else {str(x): y for x, y in function.items()}
 
 
 def _read_pair(text: str) -> Pair:
     """A pair written as in "3,4"."""
-    return tuple(_short_integer(part) for part in text.split(","))
+    return tuple(map(_short_integer, text.split(",")))
 
 
 def _short_integer(text: str | int) -> int:
@@ -69,16 +66,12 @@ def _read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> d
         raise ValueError(f"{what} must be a table, got {shown(values)}")
     try:
         return {
-            (read_key(key) if isinstance(key, str) else key): _read_table(function)
-            for key, function in values.items()
+            (read_key(key) if isinstance(key, str) else key): (
+                {_short_integer(x): y for x, y in f.items()} if isinstance(f, Mapping) else f
+            )
+            for key, f in values.items()
         }
     except (TypeError, ValueError):
         raise ValueError(
             f"{what} must have integer keys such as 3 or '3,4', got {shown(list(values))}"
         ) from None
-
-
-def _read_table(function: Any) -> Any:
-    if not isinstance(function, Mapping):
-        return function
-    return {_short_integer(x): y for x, y in function.items()}

@@ -51,7 +51,7 @@ class Config:
     """Base of the configurations, frozen dataclasses: they check their fields and travel as data."""
 
     def __post_init__(self) -> None:
-        """Check numbers, choices and truth values by type and bounds; NumPy's become Python's own.
+        """Check numbers, texts, choices and truth values by type and bounds; NumPy's become Python's own.
 
         Raises:
             ValueError: a field is of another type, or out of its bounds.
@@ -71,6 +71,9 @@ class Config:
                 check_number(name, value, integer=kind is int, **bounds)
             elif kind is bool and not isinstance(value, bool):
                 raise ValueError(f"{name} must be true or false, got {shown(value)}")
+            elif kind is str and not isinstance(value, str):
+                example = f", {field.default!r} for example" if field.default else ""
+                raise ValueError(f"{name} must be text{example}, got {shown(value)}")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""

@@ -156,9 +156,15 @@ def task_class(kind: Any = None) -> type[Task]:
     return kinds[kind]
 
 
-def default_task() -> Task:
-    """The task where none is given: the two-anchor task with the papers' values."""
-    return TASKS[0]()
+def task_or_default(task: Any = None) -> Task:
+    """A task; where it is None the two-anchor task with the papers' values.
+
+    Raises:
+        ValueError: it is no task.
+    """
+    if task is not None and not isinstance(task, Task):
+        raise ValueError(f"task must be a task, AnchorTask() for example, got {type(task).__name__}")
+    return TASKS[0]() if task is None else task
 
 
 def read_task(values: Mapping[str, Any]) -> Task:

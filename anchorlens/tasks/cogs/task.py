@@ -15,7 +15,6 @@ from typing import ClassVar
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import shown
 from anchorlens.tasks.cogs.files import Line, published_files
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
@@ -75,8 +74,6 @@ class CogsTask(WordTask):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        if not isinstance(self.data, str):
-            raise ValueError(f"data must be the name of a folder, as text, got {shown(self.data)}")
         if self.data:
             object.__setattr__(self, "data", os.path.abspath(self.data))
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from anchorlens.configuration import check_number, documented, number
-from anchorlens.foreign import shown
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import check_capacity
@@ -113,9 +112,6 @@ class TextTask(TaskConfig):
     def __post_init__(self) -> None:
         """Check every field, and settle which content it is."""
         super().__post_init__()
-        for name in ("data", "version"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"{name} must be text, got {shown(getattr(self, name))}")
         if not self.corpus:
             object.__setattr__(self, "corpus", FILES if self.data else CODE)
         if self.data and self.corpus != FILES:

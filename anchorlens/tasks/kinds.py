@@ -200,7 +200,7 @@ def read_stored_task(values: Mapping[str, Any]) -> Task:
 
 def task_fields(task: type[Task]) -> Mapping[str, Any]:
     """Name -> field of a kind of task."""
-    return task.__dataclass_fields__  # pyright: ignore[reportAttributeAccessIssue]
+    return {field.name: field for field in dataclasses.fields(task)}  # pyright: ignore[reportArgumentType]
 
 
 def logged_metrics() -> dict[str, Metric]:
@@ -244,7 +244,7 @@ def _check(task: Any) -> None:
         fields = field_types(task)
     except NameError as error:
         raise ValueError(f"the types of the fields of {task.__name__} must be known: {error}") from None
-    for field in dataclasses.fields(task):
+    for field in task_fields(task).values():
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ValueError(f"the field {field.name} of {task.__name__} must have a default")
     if taken := OPTIONS & fields.keys():

@@ -63,7 +63,7 @@ class ConceptGraphsTask(TaskConfig):
     kind: ClassVar[str] = "concept_graphs"
     model_class: ClassVar[type[UNetConfig]] = UNetConfig
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
-    d_vocab: ClassVar[int] = 0
+    d_vocab = 0
     n_channels: ClassVar[int] = N_CHANNELS
 
     image_side: int = number(32, minimum=8, maximum=128)

@@ -36,6 +36,8 @@ class SplitTask(TaskConfig):
     a split have a length, and rows of them are taken as of an array.
     """
 
+    prompt_end: Any
+    """The token that ends a prompt."""
     splits: Any
     """Split -> its examples, each once: of `id` and `ood` and any other all are asked."""
     most_asked: ClassVar[int] = 20_000
@@ -46,19 +48,14 @@ class SplitTask(TaskConfig):
     """Sequences of a forward pass at most, unless `evaluate` is told another number."""
     asks_all_of_train: ClassVar[bool] = False
     """Whether every training example is asked, for the pictures, and not some of them."""
-    chance: float = 0.0
+    chance: Any = 0.0
     """Accuracy of an answer at random; 0 where it is small."""
 
-    @property
-    def prompt_end(self) -> int:
-        """The token that ends a prompt."""
-        raise NotImplementedError
-
-    def sequences(self, examples: Any) -> TokenBatch:
+    def sequences(self, examples: Any, /) -> TokenBatch:
         """Examples as sequences with their targets."""
         raise NotImplementedError
 
-    def lengths(self, examples: Any) -> Int[np.ndarray, " example"]:
+    def lengths(self, examples: Any, /) -> Int[np.ndarray, " example"]:
         """Tokens that a model reads of each example."""
         return np.full(len(examples), self.seq_len)
 
@@ -268,6 +265,6 @@ def _right(asker: Asker, batch: TokenBatch) -> Bool[np.ndarray, "2 sequence"]:
     right = asker.right_by_position(batch)
     whole = right.all(axis=1)
     scored = (batch.targets != IGNORE).numpy().reshape(right.shape)
-    last = scored.shape[1] - 1 - scored[:, ::-1].argmax(axis=1)
+    last = right.shape[1] - 1 - scored[:, ::-1].argmax(axis=1)
     right[np.arange(len(right)), last] = True
     return np.stack([whole, right.all(axis=1)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.metric import Metric, phase_metrics
 from anchorlens.tasks.shared.sketch import Answer, Sketch, Transcript
 from anchorlens.tasks.shared.split_task import AT_ONCE, Right, SplitTask, shares_by_group
-from anchorlens.tasks.shared.words import EOS, SEP, Examples, Vocabulary
+from anchorlens.tasks.shared.words import EOS, SEP, Examples
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -49,13 +48,12 @@ class WordTask(SplitTask):
     A task of this kind has `vocabulary`, `splits`, `seq_len` and `drawn` of its own.
     """
 
-    splits: Mapping[str, Examples]
     most_asked: ClassVar[int] = 2_000
     quickly: ClassVar[int] = 256
     at_once: ClassVar[int] = 256
-    prompt_end: int = SEP
-    vocabulary: Vocabulary
-    """Its words, each of which is a token."""
+    prompt_end: Any = SEP
+    vocabulary: Any
+    """Its `Vocabulary`: words, each of which is a token."""
 
     def drawn(self, n: int, seed: np.random.Generator) -> Examples:
         """`n` training examples, a function of the generator alone."""

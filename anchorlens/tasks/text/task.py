@@ -91,7 +91,7 @@ class TextTask(TaskConfig):
     kind: ClassVar[str] = "text"
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     settled: ClassVar[tuple[str, ...]] = ("version",)
-    d_vocab: ClassVar[int] = 256
+    d_vocab = 256
 
     corpus: Literal["", "code", "text", "code+text", "files"] = ""
     """`code`, the standard library of the Python that is running; `text`, English prose: its docstrings and

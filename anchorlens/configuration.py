@@ -1,4 +1,4 @@
-"""What the configurations share: checked fields, strict reading, JSON-ready writing, and their field docs."""
+"""Base of the configurations: checked fields, strict reading, JSON-ready writing, and their field docs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Setting:
     name: str
     """The name of the field."""
     value: Any
-    """What it is set to, JSON-ready."""
+    """Its value, JSON-ready."""
     meaning: str
     """The docstring under the field, in one line."""
     default: Any = None
@@ -123,7 +123,7 @@ def settings(config: Config) -> list[Setting]:
 
 
 def suggestion(name: Any, names: Sequence[str]) -> str:
-    """What somebody who wrote `name` may have meant."""
+    """Suggest the name that was probably meant by `name`."""
     close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(names)}"
 

@@ -57,7 +57,7 @@ def defined_in(
 
 
 def installed(group: str, what: str) -> Iterator[tuple[Any, str]]:
-    """What installed packages bring, in the order of their names, each with where it comes from, in words.
+    """Load what installed packages bring, in the order of their names, each with its origin in words.
 
     Args:
         group: of the entry points: `anchorlens.tasks`.

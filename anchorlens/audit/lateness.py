@@ -106,14 +106,14 @@ class Score:
     n: int
     """Mappings (or groups) that were ranked."""
     n_violating: int
-    """Those that violate the rule."""
+    """Mappings (or groups) that violate the rule."""
     auc: float | None
     """Probability that one that violates is later than one that obeys, 0..1; ties count one half. .5 = no
     better than chance. None where all violate, or none."""
     auc_error: float | None
     """Its standard error (Hanley and McNeil), as if they were independent; 0 at an AUC of 1."""
     n_flagged: int
-    """Those that are flagged."""
+    """Mappings (or groups) that are flagged."""
     precision: float | None
     """Share of the flagged that violate, 0..1; None where nothing is flagged."""
     recall: float | None

@@ -48,7 +48,7 @@ class Mappings:
     first_trial: Int[np.ndarray, " mapping"]
     """Where the trials of each mapping begin in `trials`."""
     file: Path | None = None
-    """Where they were read."""
+    """File from which they were read."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -81,7 +81,7 @@ class Mappings:
 
     @cached_property
     def mirror(self) -> Int[np.ndarray, " mapping"]:
-        """Where the mapping of the same key and the anchors in reverse order stands; -1 where there is none.
+        """Index of the mapping with the same key and the anchors in reverse order; -1 where there is none.
 
         A chain that reads the same in both orders has none.
         """

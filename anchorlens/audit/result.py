@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FEW = 0.2
 """Share of the mappings that some model never fits from which the steps were too few."""
 SCHEMA_VERSION = 1
-"""Of `to_dict`; it grows by one when a key changes its meaning or goes."""
+"""Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
 
 
 @documented
@@ -101,7 +101,7 @@ class Audit:
 
     @property
     def late_fences(self) -> tuple[float, ...]:
-        """Those beyond the last step, of models that have not fit all by then."""
+        """Fences beyond the last step, of models that have not fit every mapping by then."""
         by_model = zip(self.fences, self.fit_steps, strict=True)
         unfit = (limit for limit, steps in by_model if not np.isfinite(steps).all())
         return tuple(limit for limit in unfit if limit is not None and limit > self.moments[-1])
@@ -147,7 +147,7 @@ class Audit:
 
     @cached_property
     def group_score(self) -> Score | None:
-        """The same for the groups; one violates where more than half of its mappings do."""
+        """Ranking and flags of the groups against the truth; a group violates if most of its mappings do."""
         violates = self.mappings.group_violates
         return None if violates is None else score(self.group_lateness, self.group_flagged, violates)
 

@@ -40,7 +40,7 @@ MOST_ASKED = 10_000_000
 MOST_ANSWERS = 200_000_000
 """Models times moments times mappings, so that they stay in memory."""
 FILES = ("audit.json", "mappings.csv", "audit.html")
-"""What is written into a folder."""
+"""Files that are written into the folder."""
 
 
 def audit(

@@ -51,7 +51,7 @@ dtype matmul threads log_every eval_every n_checkpoints state_every_seconds
 OPTIONS = frozenset((_OF_COMMANDS + _OF_MODELS + _OF_TRAINING).split())
 """Names of options that are no fields of a task, and that none of a registered task may take."""
 LOGGED = frozenset({"step", "loss", "lr", "grad_norm", "weight_norm", "seconds"})
-"""What every line of a log holds beside the metrics of a task."""
+"""Columns that every line of a log has beside the metrics of a task."""
 WHAT_A_TASK_IS = (
     "a frozen dataclass on anchorlens.tasks.TaskConfig with kind, metrics, d_vocab, seq_len, training_set "
     "and evaluate"

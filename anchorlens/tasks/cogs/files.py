@@ -21,7 +21,7 @@ PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971f
 
 
 class Content(NamedTuple):
-    """What a file holds, after gzip where it is packed."""
+    """Size and digest of a file's content, unpacked."""
 
     size: int
     """Bytes."""

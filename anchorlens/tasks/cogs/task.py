@@ -98,7 +98,7 @@ class CogsTask(WordTask):
         return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """As many of the longest as `evaluate` or `measure` asks tokens; known without the files."""
+        """Sequences that are asked, counted in the longest ones by their tokens; known without the files."""
         n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
 

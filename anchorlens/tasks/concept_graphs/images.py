@@ -33,21 +33,21 @@ TUPLES = tuple("".join(digits) for digits in itertools.product("01", repeat=3))
 UNSEEN = tuple(name for name in TUPLES if name not in TRAINED)
 """Tuples that are never trained: 010, 011, 101, 110."""
 SMALL_CIRCLES = ("010", "011")
-"""Those of figure 6B."""
+"""The small circles, which figure 6B shows."""
 
 COLOURS = ((0.9, 0.1, 0.1), (0.1, 0.1, 0.9))
 RADII = (0.6, 0.3)
-"""Of a large and a small circle, half the side of the image being 1."""
+"""Radii of a large and a small circle, half the side of the image being 1."""
 N_CHANNELS = 3
-"""Of an image: red, green and blue."""
+"""Channels of an image: red, green and blue."""
 N_CONDITIONS = 6
 """Numbers that say what to draw: two for the shape, one for the size, three for the colour."""
 _COLOUR_JITTER, _RADIUS_JITTER, _NOISE = 0.1, 0.06, 1e-3
 _SIZE_UNIT = 4.4
-"""What a radius is multiplied by as a condition: a large shape is told as 2.6, as in the released code, and a
+"""Factor of a radius as a condition: a large shape is told as 2.6, as in the released code, and a
 small one as 1.3 (1.6 there)."""
 _SIDE = math.sqrt(4 * math.pi / math.sqrt(3))
-"""Of an equilateral triangle with the area of a circle of radius 1."""
+"""Side of an equilateral triangle with the area of a circle of radius 1."""
 _HEIGHT = _SIDE * math.sqrt(3) / 2
 
 
@@ -59,7 +59,7 @@ class Images:
     pixels: Float[Tensor, "image 3 y x"]
     """Red, green and blue, 0..1."""
     conditions: Float[Tensor, "image 6"]
-    """What a model is told: shape (two numbers, one of which is 1), size, and colour (three)."""
+    """Conditions that a model reads: shape (two numbers, one of which is 1), size, and colour (three)."""
     tuples: Int[np.ndarray, "image 3"]
     """Shape, size and colour, each 0 or 1."""
 
@@ -146,7 +146,7 @@ def checked(name: str) -> str:
 
 
 def nominal(name: str) -> Float[np.ndarray, " 6"]:
-    """What a model is told to draw a tuple, without jitter.
+    """Conditions of a tuple, without jitter.
 
     Raises:
         ValueError: there is no such tuple.

@@ -1,4 +1,4 @@
-"""What an image is of: a linear classifier for each concept, and a rule on its mask as a second opinion.
+"""Concepts of an image by a linear classifier for each concept, and by a rule on its mask for comparison.
 
 Source: the classifier of the released code of arXiv 2501.08537, one linear layer for each concept on the
 pixels, trained on images of all eight tuples. The rule is our own: it knows nothing of the classifier, and
@@ -32,7 +32,7 @@ and circles to .76 and more."""
 _GROUND = 0.3
 """Share of the darkest pixels, above the ground that the border shows, up to which a pixel belongs to it."""
 _LEAST_INK = 0.2
-"""Of the darkest pixels, below which there is no shape."""
+"""Ink of the darkest pixels below which an image holds no shape."""
 _FULL = 0.9
 """Ink of a pixel that is covered: of the nominal colours."""
 _DARKEST = 5

@@ -168,7 +168,7 @@ class ConceptGraphsTask(TaskConfig):
     def samples(
         self, model: Any, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0
     ) -> dict[str, Float[np.ndarray, "sample 3 y x"]]:
-        """What a model draws, told what to draw without jitter, by ancestral sampling.
+        """Draw samples by ancestral sampling; the model is told each tuple without jitter.
 
         Args:
             model: as `ready` gives it.
@@ -267,7 +267,7 @@ class ConceptGraphsTask(TaskConfig):
         return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_settling
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Of training images, samples, and what the classifier is fit on."""
+        """Memory of training images, samples, and the images that the classifier is fit on."""
         return 4 * self.seq_len * (n_train + 4 * len(TUPLES) * N_SAMPLES + 15_000)
 
     @property

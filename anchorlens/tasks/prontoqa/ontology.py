@@ -39,7 +39,7 @@ Order = Literal["postorder", "preorder", "random"]
 
 _P_NEGATED = 1 / 3
 _WEIGHTS = {"parent": 1.0, "property": 0.3, "negated": 0.7}
-"""Of the ways on from a concept, when a question is drawn."""
+"""Relative probabilities of the next step from a concept, when a question is drawn."""
 
 
 class Node(NamedTuple):
@@ -139,7 +139,7 @@ def _chain(concepts: Sequence[str], hops: int, rng: random.Random) -> list[Node]
 
 
 def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] | None:
-    """Where the entity starts, and the concept whose property is asked for; None of another length."""
+    """Start of the entity, and the concept whose property is asked; None for a walk of another length."""
     n_starts = len(chain) - hops  # deep enough: `hops` steps below the root
     if n_starts < 1:
         return None
@@ -155,7 +155,7 @@ def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] 
 
 
 def _rules(chain: list[Node], rng: random.Random) -> list[str]:
-    """Of every concept but the root what it is and has, from the entity's end on."""
+    """Two rules for every concept but the root, its parent and its property, from the entity's end on."""
     return [
         _is(node.concept, *said, rng)
         for node, parent in itertools.pairwise(chain)

@@ -1,4 +1,4 @@
-"""What answers these questions without a network: forward chaining, its deduction in words, and shortcuts."""
+"""Ways to answer the questions without a network: forward chaining, its deduction in words, and shortcuts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Question(NamedTuple):
     """A prompt, read."""
 
     rules: tuple[Statement, ...]
-    """Of concepts."""
+    """Statements about concepts."""
     facts: tuple[Statement, ...]
-    """Of the entity."""
+    """Statements about the entity."""
     query: Statement
     """Is it true?"""
 
@@ -83,7 +83,7 @@ def n_steps(prompt: str) -> int | None:
 
 
 def _of(entity: str, rule: Statement) -> str:
-    """What a rule says, of an entity: `rex is not shy`, `rex is an impus`."""
+    """Apply a rule to an entity: `rex is not shy`, `rex is an impus`."""
     name = rule.predicate
     article = "" if not name.endswith("pus") else "an " if name[0] in "aeiou" else "a "
     return f"{entity} is{' not' if rule.negated else ''} {article}{name}"
@@ -114,7 +114,7 @@ def _singular(word: str) -> str:
 
 
 def by_chaining(prompt: str) -> bool | None:
-    """What follows from the rules: whether the query is true; None where nothing does."""
+    """Whether the query is true by the rules; None where neither it nor its opposite follows."""
     chain = _deduced(prompt)
     return None if chain is None else _statement(chain[-1]).negated == read_question(prompt).query.negated
 

@@ -101,8 +101,8 @@ class PrOntoQATask(WordTask):
     """`official`: a chain of concepts and one more that misleads, as published; `balanced`: two chains that
     say the opposite at the same height, so that only reachability decides."""
     order: Order = "random"
-    """Of an official ontology's rules: `postorder` from the entity's end of the chain to its root, `preorder`
-    the reverse, or at random; a balanced one has them at random."""
+    """Order of an official ontology's rules: `postorder` from the entity's end of the chain to its root,
+    `preorder` the reverse, or at random; a balanced one has them at random."""
     most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
     """Most steps of a trained deduction; OOD asks for more, up to 5 (official) or 4 (balanced)."""
     least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
@@ -222,7 +222,7 @@ class PrOntoQATask(WordTask):
         return TokenBatch(batch.tokens, batch.targets.masked_fill(from_numpy(~answered), IGNORE))
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """What the shortcuts and the solver come to on the same questions."""
+        """Accuracy of the shortcuts and of the solver on the same questions."""
         truth = np.mean([item.answer == "true" for item in self._tests["id"]])
         measures = {name: Accuracy.of_some(right) for name, right in self._by_shortcut["id"].items()}
         return {**measures, "majority": Accuracy.of_share(float(max(truth, 1 - truth)), self.n_test)}
@@ -281,7 +281,7 @@ class PrOntoQATask(WordTask):
 
 
 def _every_word(batch: TokenBatch) -> TokenBatch:
-    """The same sequences with the token after every position for a target, up to the end mark."""
+    """Score every position of the sequences up to the end mark: its target is the next token."""
     import torch
 
     from anchorlens.tasks.shared.batch import IGNORE, TokenBatch

@@ -1,4 +1,4 @@
-"""What a task is: the one door through which everything that trains, asks, stores or draws meets it."""
+"""TaskConfig: the base class of every task, through which it is trained, asked, stored and drawn."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class TaskConfig(Config):
         options: Mapping[str, Any] = MappingProxyType({}),
         **more: Any,
     ) -> Measured:
-        """What `evaluate` gives back.
+        """Put together what `evaluate` returns.
 
         Args:
             measures: metric -> its value; one that is left out is not defined.

@@ -84,7 +84,7 @@ def token_batch(
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:
-    """The same integers, of which there is one at least, in the narrowest signed type that holds them.
+    """Cast one integer or more to the narrowest signed type that holds them.
 
     >>> narrowed(np.array([-100, 127])).dtype, narrowed(np.array([200], np.uint8)).dtype
     (dtype('int8'), dtype('int16'))

@@ -178,7 +178,7 @@ class SplitTask(TaskConfig):
         return " and ".join(parts)
 
     def _right(self, asker: Asker, examples: Any) -> Bool[np.ndarray, "2 example"]:
-        """Of every example what `_right` says, in sequences that stand in memory some at a time."""
+        """`_right` of every example; only some of their sequences are in memory at a time."""
         right = np.zeros((2, len(examples)), dtype=bool)
         order = self.lengths(examples).argsort(kind="stable")
         for rows in np.split(order, range(AT_ONCE, len(order), AT_ONCE)):

@@ -147,6 +147,6 @@ class WordTask(SplitTask):
         return [self.vocabulary.text(tokens) for tokens in asker.greedy(batch.tokens, n_asked, end=EOS)]
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Of the sequences that are asked at once, and of the training set."""
+        """Memory of the sequences that are asked at once, and of the training set."""
         n_asked = min(self.sequences_asked(n_train, quickly=False), AT_ONCE)
         return 2 * 8 * self.seq_len * (n_asked + 2 * n_train)

@@ -30,9 +30,9 @@ class Examples:
     """Prompts with the answers that are asked for, each a string of words with single spaces between them."""
 
     prompts: Sequence[str]
-    """What a model reads; two examples may have the same."""
+    """Texts that a model reads; two examples may have the same prompt."""
     answers: Sequence[str]
-    """What it is to say; may be empty, as an answer of no words."""
+    """Texts that it should answer; an answer may be empty."""
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -62,7 +62,7 @@ class Vocabulary:
     """
 
     words: tuple[str, ...]
-    """In the order of their tokens."""
+    """Each word once, in the order of their tokens."""
     bos: bool = True
     """Whether every sequence begins with `<bos>`."""
 

@@ -48,7 +48,7 @@ class Corpus:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """Of the manifest: of what was taken from every source, and in which split it is."""
+        """SHA-256 of the manifest, which says what was taken from every source, and for which split."""
         return hashlib.sha256((self.folder / "manifest.json").read_bytes()).hexdigest()
 
     @property
@@ -209,7 +209,7 @@ def _write_through(path: Path) -> None:
 
 
 def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """What is trained of a file and then what is held out of it; both must be read through.
+    """Split a file into a training part and a held-out part; both must be read to their end, in this order.
 
     Where no line ends soon after the cut, it goes through the line.
     """

@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 
 def python_version() -> str:
-    """What decides the content of `code` and `text`.
+    """Name the Python version, which decides the content of `code` and `text`.
 
     >>> python_version().split()[0]
     'Python'
@@ -89,7 +89,7 @@ def sizes(corpus: str, data: str = "") -> dict[str, int]:
 
 
 def absolute(data: str) -> str:
-    """The same paths, absolute: a run goes on from any folder.
+    """Make the paths absolute, so that a run can go on from any folder.
 
     Raises:
         ValueError: what is no path at all.
@@ -142,7 +142,7 @@ def named_files(data: str) -> dict[str, Path]:
 
 
 def distinct_files(data: str) -> dict[str, Path]:
-    """As `named_files`, of files with equal contents the first alone: the same text is not in both splits.
+    """The named files, of equal ones the first alone, so that no text is in both splits.
 
     Raises:
         ValueError: as `named_files`.
@@ -154,7 +154,7 @@ def distinct_files(data: str) -> dict[str, Path]:
 
 
 def fingerprint(data: str, expected: str = "") -> str:
-    """What decides the content of `files`: how many, their bytes, and a SHA-256 of names and contents.
+    """Say what decides the content of `files`: their number, bytes, and a SHA-256 of names and contents.
 
     Args:
         data: their paths, separated as in PATH.
@@ -181,7 +181,7 @@ def fingerprint(data: str, expected: str = "") -> str:
 
 
 def text_of(path: Path) -> Iterator[bytes]:
-    """What a file holds, piece by piece.
+    """Read a text file piece by piece.
 
     Raises:
         ValueError: it cannot be read, is empty or no text.
@@ -245,7 +245,7 @@ def content_digest(path: Path) -> str:
 
 @functools.lru_cache(maxsize=MOST_FILES)
 def _file_digest(path: Path, changed: int, size: int) -> str:
-    """Of one file, as it was at that time; of so many bytes as it had, should it grow."""
+    """SHA-256 of the first `size` bytes of a file, kept for the time at which it changed last."""
     digest = hashlib.sha256()
     for piece in _pieces(path):
         digest.update(piece[:size])
@@ -260,7 +260,7 @@ def _root() -> Path:
 
 
 def _name(path: Path) -> str:
-    """Of a module of the standard library."""
+    """Name of a module of the standard library."""
     return path.relative_to(_root()).as_posix()
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["trained", "inferential", "mirrored"]
-"""What an answer is compared with."""
+"""The target that an answer is compared with."""
 
 
 def tabulated(
@@ -70,7 +70,7 @@ def tabulated_overrides(
 
 
 def applied(function: AnchorFunction, values: np.ndarray) -> np.ndarray:
-    """What a shift, or a table with ascending inputs, gives for each of the values."""
+    """Apply a shift, or a table with ascending inputs, to each of the values."""
     if isinstance(function, int):
         return values + function
     assert isinstance(function, Mapping)
@@ -119,11 +119,9 @@ class Targets:
                 )
 
     def rows(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
-        """Where each pair stands in the tables, in the order of `itertools.product`."""
-        index = np.zeros(len(pairs), dtype=np.int64)
-        for anchor in pairs.T:
-            index = index * len(self._anchors) + self._rank[anchor]
-        return index
+        """Row of each pair in the tables, which are in the order of `itertools.product`."""
+        shape = (len(self._anchors),) * self._chain_length
+        return np.ravel_multi_index(tuple(self._rank[pairs].T), shape)
 
     def one(self, key: int, pair: Sequence[int], kind: Kind) -> int:
         """The answer to one key and pair, which are checked."""

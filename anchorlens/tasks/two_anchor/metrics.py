@@ -3,7 +3,7 @@
 from anchorlens.tasks.shared.metric import Metric, phase_metrics
 
 KIND = "two_anchor"
-"""Of the task, in files."""
+"""Name of the task in files."""
 
 METRICS = (
     *phase_metrics(

@@ -197,7 +197,7 @@ class AnchorTask(TaskConfig):
         return self._targets.one(key, pair, "inferential")
 
     def target(self, key: int, pair: Sequence[int]) -> int:
-        """What `pair` is (or would be) trained on: its override where it has one, else f.
+        """The target that `pair` is (or would be) trained on: its override where it has one, else f.
 
         Raises:
             ValueError: a key or a pair the task does not have.
@@ -220,7 +220,7 @@ class AnchorTask(TaskConfig):
         return self._targets.of(trials, kind)
 
     def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
-        """Where each pair stands in `pairs`, the property; anchors are taken to be the task's."""
+        """Index of each pair in the property `pairs`; the anchors must be the task's."""
         return self._targets.rows(pairs)
 
     def trials(self, split: Split) -> Trials:
@@ -343,7 +343,7 @@ class AnchorTask(TaskConfig):
         return min(4096, n_train) + 2 * n_trained + 8 * (n_id + 2 * n_ood)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Of the table of all trials, of the sequences of the largest split, and of a part of the drawing."""
+        """Memory of the table of trials, the sequences of the largest split, and a part of the drawing."""
         trials = [self.n_trials(split) for split in ("train", "id", "ood")]
         tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), 20_000)
         return 8 * (tables + 6 * min(n_train * self.seq_len, DRAWN_AT_ONCE))

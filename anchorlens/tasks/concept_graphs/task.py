@@ -15,8 +15,7 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.concept_graphs import images
 from anchorlens.tasks.concept_graphs.diffusion import Schedule
 from anchorlens.tasks.concept_graphs.images import N_CHANNELS, TRAINED, TUPLES, UNSEEN, Images
-from anchorlens.tasks.concept_graphs.measures import METRICS, scored
-from anchorlens.tasks.concept_graphs.scoring import classifier
+from anchorlens.tasks.concept_graphs.scoring import METRICS, classifier, scored
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.evaluation import Measured
 from anchorlens.tasks.shared.metric import Metric

@@ -10,11 +10,12 @@ import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.views import html
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
+
+    from anchorlens.tasks.two_anchor.anchor_functions import Pair
 
 
 @documented

@@ -9,7 +9,7 @@ regime) and 2405.05409 (the `conflict` regime).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -18,30 +18,43 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from anchorlens.configuration import documented, number
+from anchorlens.foreign import shown
 from anchorlens.tasks.shared.base import Answers, TaskConfig
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.anchor_functions import (
+    MOST_PAIRS,
     AnchorFunction,
     FrozenDict,
     Pair,
+    Targets,
     ascending,
     distinct_pairs,
+    tabulated,
+    tabulated_overrides,
     value_of,
 )
-from anchorlens.tasks.two_anchor.composition import Targets, tabulated, tabulated_overrides
 from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE, Drawing
-from anchorlens.tasks.two_anchor.limits import LARGEST_KEY, LONGEST_CHAIN, LONGEST_SEQUENCE, check_size
 from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
 from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose, placed
 from anchorlens.tasks.two_anchor.splits import Split, Splits
-from anchorlens.tasks.two_anchor.task_data import from_data, to_data
 
 if TYPE_CHECKING:
     from jaxtyping import Int
 
     from anchorlens.tasks.two_anchor.behaviour import Behaviour
+
+_LARGEST_KEY = 10_000_000
+_LONGEST_CHAIN = 1000
+_LONGEST_SEQUENCE = 100_000
+_MOST_KEYS = 100_000
+_MOST_PLACES = 10_000_000
+_MOST_TARGETS = 2_000_000
+_MOST_TRIALS = 20_000_000
+"""How large a task may be, so that its tables stay in memory."""
+_MOST_DIGITS = 12
+"""Digits of an integer that is read from a key of a file."""
 
 
 @documented
@@ -78,13 +91,13 @@ class AnchorTask(TaskConfig):
 
     anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
     """Anchor token -> its function: an int is a shift, a mapping a table, or a callable of one int."""
-    chain_length: int = number(2, minimum=2, limit=LONGEST_CHAIN)
+    chain_length: int = number(2, minimum=2, limit=_LONGEST_CHAIN)
     """Anchors per sequence, >= 2 (2 in the papers)."""
-    key_min: int = number(20, minimum=0, limit=LARGEST_KEY)
+    key_min: int = number(20, minimum=0, limit=_LARGEST_KEY)
     """Smallest number token."""
-    key_max: int = number(99, minimum=lambda task: task.key_min, limit=LARGEST_KEY)
+    key_max: int = number(99, minimum=lambda task: task.key_min, limit=_LARGEST_KEY)
     """Largest number token (inclusive)."""
-    seq_len: int = number(9, minimum=lambda task: task.chain_length + 1, limit=LONGEST_SEQUENCE)
+    seq_len: int = number(9, minimum=lambda task: task.chain_length + 1, limit=_LONGEST_SEQUENCE)
     """Tokens per sequence, n in the papers."""
     regime: Literal["reasoning", "conflict"] = "reasoning"
     """`reasoning`: both orders of the two largest anchors unseen (2501.08537); `conflict`: one order is
@@ -97,7 +110,7 @@ class AnchorTask(TaskConfig):
     overrides: Mapping[Pair, AnchorFunction] | None = None
     """Pair -> function of the key that is trained on instead of the composition; an int is a total
     shift. Added to the regime's own (`trained_overrides` has them together)."""
-    split_modulus: int | None = number(None, minimum=2, limit=LARGEST_KEY)
+    split_modulus: int | None = number(None, minimum=2, limit=_LARGEST_KEY)
     """m: key x may stand at position i in training iff x mod m != i mod m; unset for seq_len."""
     noise_obeys_split: bool = False
     """Whether noise tokens obey the training rule too (2501.08537), or only the key (released code)."""
@@ -106,7 +119,7 @@ class AnchorTask(TaskConfig):
         """Check every field and what follows from them, and tabulate the callables."""
         super().__post_init__()
         anchors = ascending(self.anchors, self.key_min, self.key_max)
-        check_size(len(anchors), self.chain_length, self.key_max - self.key_min + 1, self.seq_len)
+        _check_size(len(anchors), self.chain_length, self.key_max - self.key_min + 1, self.seq_len)
         settled: dict[str, Any] = {"anchors": tabulated(anchors, self.keys, self.chain_length)}
         if self.unseen_pairs is not None:
             settled["unseen_pairs"] = distinct_pairs(self.unseen_pairs, anchors, self.chain_length)
@@ -350,7 +363,7 @@ class AnchorTask(TaskConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
-        return to_data(super().to_dict())
+        return _to_data(super().to_dict())
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -359,4 +372,101 @@ class AnchorTask(TaskConfig):
         Raises:
             ValueError: an unknown field or an unusable value.
         """
-        return super().from_dict(from_data(values))
+        return super().from_dict(_from_data(values))
+
+
+def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) -> None:
+    """Check what a task would hold, before anything of it is made.
+
+    Raises:
+        ValueError: too much of something, with what to take less of.
+    """
+    n_chains, n_positions = n_anchors**chain_length, seq_len - chain_length
+    if n_keys > _MOST_KEYS:
+        raise ValueError(f"{n_keys:,} number tokens are more than {_MOST_KEYS:,}; narrow the key range")
+    if n_keys * seq_len > _MOST_PLACES:
+        raise ValueError(
+            f"{n_keys:,} number tokens at {seq_len:,} positions are more than {_MOST_PLACES:,} places; "
+            "narrow the key range or the sequence"
+        )
+    if n_chains > MOST_PAIRS:
+        raise ValueError(
+            f"{n_anchors} anchors in chains of {chain_length} are more than {MOST_PAIRS:,} chains; "
+            "use fewer anchors or shorter chains"
+        )
+    if n_chains * n_keys > _MOST_TARGETS:
+        raise ValueError(
+            f"{n_chains:,} chains of {n_keys:,} keys are more than {_MOST_TARGETS:,} targets; "
+            "use fewer anchors, keys or shorter chains"
+        )
+    if (n_trials := n_chains * n_keys * n_positions) > _MOST_TRIALS:
+        raise ValueError(
+            f"{n_chains:,} chains of {n_keys:,} keys at {n_positions:,} positions are {n_trials:,} "
+            f"questions, more than {_MOST_TRIALS:,}; use fewer anchors or keys, shorter chains or sequences"
+        )
+
+
+def _to_data(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an AnchorTask, JSON-ready."""
+    values = {**fields, "anchors": {str(a): _as_json(f) for a, f in fields["anchors"].items()}}
+    if fields["unseen_pairs"] is not None:
+        values["unseen_pairs"] = [list(pair) for pair in fields["unseen_pairs"]]
+    if fields["overrides"] is not None:
+        values["overrides"] = {",".join(map(str, p)): _as_json(f) for p, f in fields["overrides"].items()}
+    return values
+
+
+def _from_data(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an AnchorTask from JSON or TOML data; those that are no text or table stay as they are.
+
+    Raises:
+        ValueError: keys that are no integers, or no list of pairs.
+    """
+    fields = dict(values)
+    if "anchors" in fields:
+        fields["anchors"] = _read_functions(fields["anchors"], "anchors", _short_integer)
+    if fields.get("overrides") is not None:
+        fields["overrides"] = _read_functions(fields["overrides"], "overrides", _read_pair)
+    if (unseen := fields.get("unseen_pairs")) is not None:
+        if isinstance(unseen, str) or not isinstance(unseen, Sequence):
+            raise ValueError(f"unseen_pairs must be a list of pairs, got {shown(unseen)}")
+        fields["unseen_pairs"] = [_read_pair(pair) if isinstance(pair, str) else pair for pair in unseen]
+    return fields
+
+
+def _as_json(function: Any) -> int | dict[str, int]:
+    """A tabulated function as JSON data."""
+    return function if isinstance(function, int) else {str(x): y for x, y in function.items()}
+
+
+def _read_pair(text: str) -> Pair:
+    """A pair written as in "3,4"."""
+    return tuple(map(_short_integer, text.split(",")))
+
+
+def _short_integer(text: str | int) -> int:
+    """An integer of a few digits; among those of many, a file could choose some that all have one hash.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if len(str(text)) > _MOST_DIGITS:
+        raise ValueError
+    return int(text)
+
+
+def _read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
+    """Undo the string keys that JSON and TOML need; leave other keys alone."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{what} must be a table, got {shown(values)}")
+    try:
+        return {
+            (read_key(key) if isinstance(key, str) else key): (
+                {_short_integer(x): y for x, y in f.items()} if isinstance(f, Mapping) else f
+            )
+            for key, f in values.items()
+        }
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{what} must have integer keys such as 3 or '3,4', got {shown(list(values))}"
+        ) from None

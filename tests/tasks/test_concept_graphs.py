@@ -1,6 +1,7 @@
 """Concept Graphs: images, schedule, network and initialisation by hand, and a run that goes every way."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -320,8 +321,9 @@ class TestStableRank:
             stable_rank(model)
 
 
+@functools.cache
 def checkpoint_at_start():
-    """The network of a small run as it starts."""
+    """The network of a small run as it starts; `build_model` gives each test its own."""
     return train(*preset("concept_graphs", **TINY | {"steps": 1})).checkpoint
 
 

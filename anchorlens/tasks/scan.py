@@ -81,7 +81,7 @@ class ScanTask(WordTask):
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The 13 words of commands and the 6 actions, behind the special tokens."""
-        return Vocabulary(VOCABULARY.words, self.bos)
+        return Vocabulary((*COMMAND_WORDS, *ACTIONS), self.bos)
 
     @property
     def seq_len(self) -> int:
@@ -133,9 +133,6 @@ class ScanTask(WordTask):
             f"Trained: {n['train']} commands{copies}. Held out (ID test): {n['id']} others, by seed.\n"
             f"Never seen (OOD): {n['ood']} commands, {left_out}."
         )
-
-
-VOCABULARY = Vocabulary((*COMMAND_WORDS, *ACTIONS))
 
 
 @functools.cache

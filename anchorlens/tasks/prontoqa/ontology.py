@@ -28,11 +28,19 @@ FAMILIES = (
 )
 """Properties; a concept has at most one of each family."""
 NAMES = ("fae", "rex", "sally", "max", "alex", "sam", "polly", "stella", "wren")
+WORDS = (
+    *("a", "an", "are", "each", "every", "is", "not", "or", ":", ".", "true", "false"),
+    *CONCEPTS,
+    *(f"{concept}es" for concept in CONCEPTS),
+    *itertools.chain.from_iterable(FAMILIES),
+    *NAMES,
+)
+"""All 74 words, in lower case."""
 MOST_HOPS = {"official": 5, "balanced": 4}
 """Ontology -> the longest deductions it is asked for."""
 LONGEST_PROMPT = 17 * 6 + 5 + 9
 """Words of the longest prompt: rules, the sentence that names the entity, and the query."""
-LONGEST_FACT, LONGEST_STEP = 5, 6 + 5
+_LONGEST_FACT, _LONGEST_STEP = 5, 6 + 5
 """Words of a deduction at most: what the entity is, and of each step the rule and what follows."""
 
 Order = Literal["postorder", "preorder", "random"]
@@ -61,6 +69,11 @@ class Item(NamedTuple):
     """`true` or `false`."""
     hops: int
     """Steps of the deduction: to be a parent's, and at last to have its property."""
+
+
+def most_words(ontology: str, *, with_deduction: bool) -> int:
+    """Words of the longest prompt of an ontology, and of its deduction where that is asked for."""
+    return LONGEST_PROMPT + (_LONGEST_FACT + _LONGEST_STEP * MOST_HOPS[ontology]) * with_deduction
 
 
 def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:

@@ -15,19 +15,7 @@ import numpy as np
 
 from anchorlens.configuration import documented, number
 from anchorlens.randomness import generator
-from anchorlens.tasks.prontoqa.ontology import (
-    CONCEPTS,
-    FAMILIES,
-    LONGEST_FACT,
-    LONGEST_PROMPT,
-    LONGEST_STEP,
-    MOST_HOPS,
-    NAMES,
-    Item,
-    Order,
-    balanced,
-    official,
-)
+from anchorlens.tasks.prontoqa.ontology import MOST_HOPS, WORDS, Item, Order, balanced, most_words, official
 from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction, n_steps
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
@@ -39,12 +27,6 @@ from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
-
-_FUNCTION_WORDS = ("a", "an", "are", "each", "every", "is", "not", "or", ":", ".", "true", "false")
-_PLURALS = tuple(f"{concept}es" for concept in CONCEPTS)
-_PROPERTIES = tuple(word for family in FAMILIES for word in family)
-VOCABULARY = Vocabulary((*_FUNCTION_WORDS, *CONCEPTS, *_PLURALS, *_PROPERTIES, *NAMES))
-"""74 words, all in lower case."""
 
 _MOST_READ = 2_000
 """Training questions whose steps are counted."""
@@ -123,13 +105,12 @@ class PrOntoQATask(WordTask):
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """74 words behind the special tokens."""
-        return Vocabulary(VOCABULARY.words, self.bos)
+        return Vocabulary(WORDS, self.bos)
 
     @property
     def seq_len(self) -> int:
         """Tokens that a model reads of the longest question, its answer too."""
-        longest = LONGEST_FACT + LONGEST_STEP * MOST_HOPS[self.ontology] if self.says == "deduction" else 0
-        return LONGEST_PROMPT + longest + 2 + self.bos
+        return most_words(self.ontology, with_deduction=self.says == "deduction") + 2 + self.bos
 
     @property
     def chance(self) -> float:

@@ -272,7 +272,7 @@ class Targets:
     def rows(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
         """Row of each pair in the tables, which are in the order of `itertools.product`."""
         shape = (len(self._anchors),) * self._chain_length
-        return np.ravel_multi_index(tuple(self._rank[pairs].T), shape)
+        return np.asarray(np.ravel_multi_index(tuple(self._rank[pairs].T), shape))
 
     def one(self, key: int, pair: Sequence[int], kind: Kind) -> int:
         """The answer to one key and pair, which are checked."""

@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from anchorlens.configuration import documented, number
 from anchorlens.foreign import shown
 from anchorlens.tasks.shared.base import Answers, TaskConfig
-from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.anchor_functions import (
     MOST_PAIRS,
@@ -82,12 +81,10 @@ class AnchorTask(TaskConfig):
     Source: f(x; a1, a2) = g(g(x; a1); a2), arXiv 2501.08537 (`reasoning`) and 2405.05409 (`conflict`).
     """
 
-    kind: ClassVar[str] = KIND
-    metrics: ClassVar[tuple[Metric, ...]] = METRICS
-    has_anchors: ClassVar[bool] = True
-    sampling: ClassVar[Mapping[str, int]] = MappingProxyType(
-        {"n_noise": 2, "max_cells": 2048, "max_train": 1024}
-    )
+    kind = KIND
+    metrics = METRICS
+    has_anchors = True
+    sampling = MappingProxyType({"n_noise": 2, "max_cells": 2048, "max_train": 1024})
 
     anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
     """Anchor token -> its function: an int is a shift, a mapping a table, or a callable of one int."""

@@ -1,4 +1,4 @@
-"""What the configurations share: checked fields, strict reading, JSON-ready writing, and their field docs."""
+"""Base of the configurations: checked fields, strict reading, JSON-ready writing, and their field docs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Config:
     """Base of the configurations, frozen dataclasses: they check their fields and travel as data."""
 
     def __post_init__(self) -> None:
-        """Check numbers, choices and truth values by type and bounds; NumPy's become Python's own.
+        """Check numbers, texts, choices and truth values by type and bounds; NumPy's become Python's own.
 
         Raises:
             ValueError: a field is of another type, or out of its bounds.
@@ -71,6 +71,9 @@ class Config:
                 check_number(name, value, integer=kind is int, **bounds)
             elif kind is bool and not isinstance(value, bool):
                 raise ValueError(f"{name} must be true or false, got {shown(value)}")
+            elif kind is str and not isinstance(value, str):
+                example = f", {field.default!r} for example" if field.default else ""
+                raise ValueError(f"{name} must be text{example}, got {shown(value)}")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
@@ -83,10 +86,10 @@ class Config:
         Raises:
             ValueError: an unknown field, with the closest known one, or an unusable value.
         """
-        known = list(field_types(cls))
+        names = list(field_types(cls))
         for key in values:
-            if key not in known:
-                raise ValueError(f"{cls.__name__} has no field {shown(key)}; {suggestion(key, known)}")
+            if key not in names:
+                raise ValueError(f"{cls.__name__} has no field {shown(key)}; {suggestion(key, names)}")
         return cls(**values)
 
     _repr_html_ = html
@@ -99,7 +102,7 @@ class Setting:
     name: str
     """The name of the field."""
     value: Any
-    """What it is set to, JSON-ready."""
+    """Its value, JSON-ready."""
     meaning: str
     """The docstring under the field, in one line."""
     default: Any = None
@@ -110,20 +113,19 @@ class Setting:
 
 def settings(config: Config) -> list[Setting]:
     """Every field of a configuration, in order."""
-    docs, default, found = field_docs(type(config)), type(config)(), []
-    fields = {each.name for each in dataclasses.fields(config)}  # pyright: ignore[reportArgumentType]
-    for name, value in config.to_dict().items():
-        if name not in fields:
-            continue  # the kind of a task, which is no setting
-        usual = getattr(default, name)
-        found.append(Setting(name, value, docs.get(name, ""), usual, getattr(config, name) != usual))
-    return found
+    docs, default = field_docs(type(config)), type(config)()
+    return [
+        Setting(name, value, docs.get(name, ""), usual, getattr(config, name) != usual)
+        for name, value in config.to_dict().items()
+        if name in field_types(type(config))  # the kind of a task is no setting
+        for usual in (getattr(default, name),)
+    ]
 
 
-def suggestion(name: Any, known: Sequence[str]) -> str:
-    """What somebody who wrote `name` may have meant."""
-    close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(known)}"
+def suggestion(name: Any, names: Sequence[str]) -> str:
+    """Suggest the name that was probably meant by `name`."""
+    close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(names)}"
 
 
 def check_number(

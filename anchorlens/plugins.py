@@ -49,15 +49,15 @@ def defined_in(
     if not os.access(resolved, os.R_OK):
         raise ValueError(f"{printable(file)}: Permission denied; give a Python file with {what}s")
     module = _run(resolved, str(file), what)
-    found = {id(value): value for value in vars(module).values() if is_wanted(value, module)}
-    if not found:
+    values = {id(value): value for value in vars(module).values() if is_wanted(value, module)}
+    if not values:
         del sys.modules[module.__name__]
         raise ValueError(f"{file} holds no {what}; one is {definition}")
-    return list(found.values())
+    return list(values.values())
 
 
 def installed(group: str, what: str) -> Iterator[tuple[Any, str]]:
-    """What installed packages bring, in the order of their names, each with where it comes from, in words.
+    """Load what installed packages bring, in the order of their names, each with its origin in words.
 
     Args:
         group: of the entry points: `anchorlens.tasks`.

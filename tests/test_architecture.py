@@ -1,6 +1,7 @@
 """The shape of the house: which way imports point, what importing costs, what is documented."""
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import subprocess
@@ -140,6 +141,15 @@ def test_no_modules_import_each_other():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
 
 
+@pytest.mark.parametrize("name", sorted(name for name in MODULES if not name.startswith("tasks")))
+def test_no_module_outside_tasks_asks_of_what_class_a_task_is(name):
+    """A task has a member for each such question, with a default in `TaskConfig`: `has_anchors`, `loss`."""
+    calls = [node for node in ast.walk(ast.parse(MODULES[name].read_text())) if isinstance(node, ast.Call)]
+    asked = [call for call in calls if ast.unparse(call.func) in ("isinstance", "issubclass", "hasattr")]
+    of_tasks = [ast.unparse(call) for call in asked if ast.unparse(call.args[0]).split(".")[-1] == "task"]
+    assert of_tasks == [] and not [text for text in map(ast.unparse, asked) if "Task" in text]
+
+
 LATEST = ("tasks.text", "tasks.concept_graphs", "models.unet")
 """Kinds of task and model that came last, and changed nothing of what trains, stores and sweeps."""
 
@@ -264,7 +274,7 @@ class TestPublicNames:
         from anchorlens.configuration import field_docs
 
         for cls in (anchorlens.AnchorTask, anchorlens.ModelConfig, anchorlens.TrainConfig):
-            assert set(field_docs(cls)) == set(cls.__dataclass_fields__)
+            assert set(field_docs(cls)) == {field.name for field in dataclasses.fields(cls)}
 
 
 @pytest.mark.parametrize("face", ["", ".audit", ".cli", ".figures", ".show", ".sweep"])

@@ -9,7 +9,7 @@ import numpy as np
 
 from anchorlens.audit.mappings import mappings_of
 from anchorlens.configuration import check_number
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import numpy as np
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
 from anchorlens.foreign import read_bytes, read_toml, shown
+from anchorlens.tasks.shared.rows import distinct_rows
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -59,10 +60,8 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
     others = sorted(content.keys() - {"task"})
     if others or not isinstance(content.get("task"), dict):
-        found = f"{shown(others[0])} too" if others else "no such table"
-        raise ValueError(
-            f"{path}: must hold the table [task] alone, got {found}; the model is the audit's own"
-        )
+        got = f"{shown(others[0])} too" if others else "no such table"
+        raise ValueError(f"{path}: must hold the table [task] alone, got {got}; the model is the audit's own")
     try:
         return replace(mappings_of(AnchorTask.from_dict(content["task"]), path.name), file=path)
     except ValueError as error:
@@ -92,12 +91,8 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
     anchors = [f"a{k + 1}" for k in range(len(names) - 2 - ("violates" in names))]
     column = {name: rows[:, names.index(name)] for name in names}
     question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
-    order = np.lexsort(question.T[::-1])  # as the questions ascend; of equal ones the first line first
-    new = np.ones(len(rows), dtype=bool)
-    new[1:] = (question[order[1:]] != question[order[:-1]]).any(axis=1)
-    first = order[new]  # a row for each question
-    before = np.empty(len(rows), dtype=np.int64)
-    before[order] = first[np.cumsum(new) - 1]
+    first, place = distinct_rows(question)
+    before = first[place]  # the first row with the same question
     for name in ("target", "violates"):
         for row in np.flatnonzero(column[name] != column[name][before])[:1] if name in column else ():
             chain = " ".join(map(str, question[row, :-1]))
@@ -109,8 +104,8 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
     if len(first) > MOST_MAPPINGS:
         raise ValueError(f"{path}: must hold at most {MOST_MAPPINGS:,} mappings; audit a part of them")
     chains, keys = question[first, :-1], question[first, -1]
-    known = column["violates"][first] == 1 if "violates" in column else None
-    return _as_sequences(path, chains, keys, column["target"][first], known)
+    violates = column["violates"][first] == 1 if "violates" in column else None
+    return _as_sequences(path, chains, keys, column["target"][first], violates)
 
 
 def _content(path: Path, most: int) -> bytes:
@@ -176,9 +171,7 @@ def _lines(path: Path, content: io.TextIOWrapper) -> Iterator[str]:
 def _what_is_wrong(columns: Sequence[str], row: Sequence[str]) -> str:
     if len(row) != len(columns):
         return f"must have {len(columns)} values, as the header has, got {len(row)}"
-    name, field = next(
-        (name, field) for name, field in zip(columns, row, strict=True) if not _NUMBER.fullmatch(field)
-    )
+    name, field = next(pair for pair in zip(columns, row, strict=True) if not _NUMBER.fullmatch(pair[1]))
     return f"{name} must be an integer of up to 18 digits, got {field[:40]!r}"
 
 
@@ -187,8 +180,7 @@ def _check_columns(where: str, columns: Sequence[str]) -> None:
         raise ValueError(f"{where}: must have at most {_MOST_COLUMNS} columns, got {len(columns):,}")
     anchors = [name for name in columns if _ANCHOR.fullmatch(name)]
     expected = ["key", *(f"a{k + 1}" for k in range(max(2, len(anchors)))), "target"]
-    missing = [name for name in expected if name not in columns]
-    if missing:
+    if missing := [name for name in expected if name not in columns]:
         raise ValueError(
             f"{where}: the header must have the columns key, a1, a2 (a3, ..) and target, "
             f"got no {missing[0]!r}; is the first line a header?"
@@ -202,7 +194,7 @@ def _check_columns(where: str, columns: Sequence[str]) -> None:
 
 
 def _as_sequences(
-    path: Path, chains: np.ndarray, keys: np.ndarray, targets: np.ndarray, known: np.ndarray | None
+    path: Path, chains: np.ndarray, keys: np.ndarray, targets: np.ndarray, violates: np.ndarray | None
 ) -> Mappings:
     """Give anchors, keys and targets tokens, in this order; a target that is also a key has the key's token.
 
@@ -210,47 +202,44 @@ def _as_sequences(
     shifts of 0 stand for nothing. Chains that are not there are unseen; keys that a chain lacks have an
     entry in its table that no trial asks for.
     """
+    k = chains.shape[1]
     anchors, chain_tokens = np.unique(chains, return_inverse=True)
-    chain_tokens = chain_tokens.reshape(chains.shape)
-    numbers = np.unique(keys)
+    chain_tokens = chain_tokens.reshape(-1, k)
+    numbers, keys_at = np.unique(keys, return_inverse=True)
     others = np.setdiff1d(targets, numbers)
-    n_chains = len(anchors) ** chains.shape[1]
+    n_chains = len(anchors) ** k
     if n_chains * len(numbers) > MOST_QUESTIONS:
         raise ValueError(
-            f"{path}: {len(anchors):,} anchors in chains of {chains.shape[1]} and {len(numbers):,} keys make "
+            f"{path}: {len(anchors):,} anchors in chains of {k} and {len(numbers):,} keys make "
             f"more than {MOST_QUESTIONS:,} questions; audit fewer anchors or keys at a time"
         )
     key_range = range(len(anchors), len(anchors) + len(numbers))
-    keys_at = np.searchsorted(numbers, keys)
+    at, at_other = np.searchsorted(numbers, targets), np.searchsorted(others, targets)
     is_key = np.isin(targets, numbers, kind="sort")
-    tokens = len(anchors) + np.where(
-        is_key, np.searchsorted(numbers, targets), len(numbers) + np.searchsorted(others, targets)
-    )
-    asked, table_of = np.unique(chain_tokens, axis=0, return_inverse=True)
-    trained = np.full((len(asked), len(numbers)), key_range.start)
-    trained[table_of.reshape(-1), keys_at] = tokens
+    tokens = len(anchors) + np.where(is_key, at, len(numbers) + at_other)
+    first, table_of = distinct_rows(chain_tokens)
+    trained = np.full((len(first), len(numbers)), key_range.start)
+    trained[table_of, keys_at] = tokens
     inputs = list(key_range)  # one list, so that all tables share its numbers
     tables = {
         tuple(chain): dict(zip(inputs, row.tolist(), strict=True))
-        for chain, row in zip(asked.tolist(), trained, strict=True)
+        for chain, row in zip(chain_tokens[first].tolist(), trained, strict=True)
     }
     try:
         task = AnchorTask(
             anchors=dict.fromkeys(range(len(anchors)), 0),
-            chain_length=chains.shape[1],
+            chain_length=k,
             key_min=key_range.start,
             key_max=key_range.stop - 1,
-            seq_len=N_POSITIONS + chains.shape[1],
-            unseen_pairs=[c for c in product(range(len(anchors)), repeat=chains.shape[1]) if c not in tables],
+            seq_len=N_POSITIONS + k,
+            unseen_pairs=[c for c in product(range(len(anchors)), repeat=k) if c not in tables],
             overrides=tables,
             split_modulus=2,  # any: every position is trained
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    n = len(keys)
-    trials = Trials(
-        np.repeat(chain_tokens, N_POSITIONS, axis=0),
-        np.repeat(len(anchors) + keys_at, N_POSITIONS),
-        np.tile(task.positions, n),
-    )
-    return Mappings(path.name, chains, keys, targets, known, task, trials, N_POSITIONS * np.arange(n))
+    every = np.repeat(np.arange(len(keys)), N_POSITIONS)
+    positions = np.tile(task.positions, len(keys))
+    trials = Trials(chain_tokens[every], key_range.start + keys_at[every], positions)
+    first = N_POSITIONS * np.arange(len(keys))
+    return Mappings(path.name, chains, keys, targets, violates, task, trials, first)

@@ -58,7 +58,7 @@ def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"
 
 def lateness(steps: Float[np.ndarray, "run mapping"]) -> Float[np.ndarray, " mapping"]:
     """Mean over the runs of each mapping's rank by fit step, 0..1; 1 = the last of all, in every run."""
-    return np.mean([ranks(each) for each in steps], axis=0)
+    return np.mean(list(map(ranks, steps)), axis=0)
 
 
 def fence(steps: Float[np.ndarray, " mapping"], moments: Sequence[int]) -> float | None:
@@ -94,7 +94,7 @@ def stand_out(
     Where the fence lies beyond the last step nothing does: what is not fit may yet be fit before the fence.
     """
     limits = [math.inf if limit is not None and limit > last else limit for limit in fences]
-    beyond = [each > limit for each, limit in zip(steps, limits, strict=True) if limit is not None]
+    beyond = [fits > limit for fits, limit in zip(steps, limits, strict=True) if limit is not None]
     return np.mean(beyond, axis=0) > 0.5 if beyond else np.zeros(steps.shape[1], dtype=bool)
 
 
@@ -106,14 +106,14 @@ class Score:
     n: int
     """Mappings (or groups) that were ranked."""
     n_violating: int
-    """Those that violate the rule."""
+    """Mappings (or groups) that violate the rule."""
     auc: float | None
     """Probability that one that violates is later than one that obeys, 0..1; ties count one half. .5 = no
     better than chance. None where all violate, or none."""
     auc_error: float | None
     """Its standard error (Hanley and McNeil), as if they were independent; 0 at an AUC of 1."""
     n_flagged: int
-    """Those that are flagged."""
+    """Mappings (or groups) that are flagged."""
     precision: float | None
     """Share of the flagged that violate, 0..1; None where nothing is flagged."""
     recall: float | None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
+from anchorlens.tasks.shared.rows import distinct_rows
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Mappings:
     first_trial: Int[np.ndarray, " mapping"]
     """Where the trials of each mapping begin in `trials`."""
     file: Path | None = None
-    """Where they were read."""
+    """File from which they were read."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -55,7 +55,7 @@ class Mappings:
     @cached_property
     def groups(self) -> tuple[Pair, ...]:
         """The chains (pairs) that occur, ascending."""
-        return tuple(map(tuple, self._grouping[0].tolist()))
+        return tuple(map(tuple, self.chains[self._grouping[0]].tolist()))
 
     @property
     def group_of(self) -> Int[np.ndarray, " mapping"]:
@@ -80,27 +80,15 @@ class Mappings:
 
     @cached_property
     def mirror(self) -> Int[np.ndarray, " mapping"]:
-        """Where the mapping of the same key and the anchors in reverse order stands; -1 where there is none.
+        """Index of the mapping with the same key and the anchors in reverse order; -1 where there is none.
 
         A chain that reads the same in both orders has none.
         """
-        anchors, tokens = np.unique(self.chains, return_inverse=True)
-        tokens = tokens.reshape(self.chains.shape)
-        numbers, key = np.unique(self.keys, return_inverse=True)
-        own, mirrored = (
-            self._chain_numbers(each, len(anchors)) * len(numbers) + key.reshape(-1)
-            for each in (tokens, tokens[:, ::-1])
-        )
-        order = np.argsort(own, kind="stable")
-        at = order[np.minimum(np.searchsorted(own[order], mirrored), len(own) - 1)]
-        return np.where((own[at] == mirrored) & (own != mirrored), at, -1)
-
-    @staticmethod
-    def _chain_numbers(tokens: Int[np.ndarray, "mapping k"], n_anchors: int) -> Int[np.ndarray, " mapping"]:
-        number = np.zeros(len(tokens), dtype=np.int64)
-        for column in tokens.T:
-            number = number * n_anchors + column
-        return number
+        both = (np.column_stack([chains, self.keys]) for chains in (self.chains, self.chains[:, ::-1]))
+        own, mirrored = np.split(distinct_rows(np.concatenate(list(both)))[1], 2)
+        place = np.full(2 * len(self), -1)
+        place[own] = np.arange(len(self))
+        return np.where(own != mirrored, place[mirrored], -1)
 
     def training_set(self, n: int, rng: np.random.Generator) -> AnchorBatch:
         """Draw `n` sequences: trained (chain, key, position) uniform, with noise around it."""
@@ -112,13 +100,12 @@ class Mappings:
         return self._put(rng.integers(self.first_trial, ends, (n_draws, len(self))).ravel(), rng)
 
     def _put(self, rows: Int[np.ndarray, " batch"], rng: np.random.Generator) -> AnchorBatch:
-        trials = Trials(self.trials.pairs[rows], self.trials.keys[rows], self.trials.positions[rows])
-        return self.task.sequences(trials, rng)
+        return self.task.sequences(self.trials.take(rows), rng)
 
     @cached_property
     def _grouping(self) -> tuple[np.ndarray, np.ndarray]:
-        groups, group_of = np.unique(self.chains, axis=0, return_inverse=True)
-        return groups, group_of.reshape(-1)
+        """The first mapping of each group, groups ascending, and the group of each mapping."""
+        return distinct_rows(self.chains)
 
     def __repr__(self) -> str:
         known = "truth unknown" if self.violates is None else f"{self.violates.sum():,} violate the rule"
@@ -144,19 +131,16 @@ def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
             f"the task trains {n_trials:,} (chain, key, position), more than an audit's {MOST_CELLS:,}; "
             "narrow its key range or its sequence"
         )
-    trials = task.trials("train")  # pair-major, key by key
-    new = np.ones(len(trials), dtype=bool)
-    new[1:] = np.diff(trials.keys) != 0
-    new[1:] |= (trials.pairs[1:] != trials.pairs[:-1]).any(axis=1)
-    first = np.flatnonzero(new)
-    one_each = Trials(trials.pairs[first], trials.keys[first], trials.positions[first])
-    trained = task.targets(one_each)
+    trials = task.trials("train")
+    first, _ = distinct_rows(np.column_stack([trials.pairs, trials.keys]))  # pair-major, key by key
+    mappings = trials.take(first)
+    trained = task.targets(mappings)
     return Mappings(
         name=name,
-        chains=one_each.pairs,
-        keys=one_each.keys,
+        chains=mappings.pairs,
+        keys=mappings.keys,
         targets=trained,
-        violates=trained != task.targets(one_each, kind="inferential"),
+        violates=trained != task.targets(mappings, kind="inferential"),
         task=task,
         trials=trials,
         first_trial=first,

@@ -44,8 +44,8 @@ def _draw_fits(figure: go.Figure, audit: Audit, odd: np.ndarray, names: tuple[st
     for is_odd, colour in ((False, BLUE), (True, ORANGE)):
         rows = np.flatnonzero(odd == is_odd)
         name = f"{names[is_odd]} ({len(rows):,})"
-        for k, each in enumerate(audit.fit_steps[:, rows] if len(rows) else []):
-            share = [float((each <= step).mean()) for step in across]
+        for k, steps in enumerate(audit.fit_steps[:, rows] if len(rows) else []):
+            share = [float((steps <= step).mean()) for step in across]
             line = {"color": colour, "width": 1.5, "shape": "hv"}
             figure.add_scatter(
                 x=across, y=share, mode="lines", line=line, name=name, legendgroup=name, showlegend=k == 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FEW = 0.2
 """Share of the mappings that some model never fits from which the steps were too few."""
 SCHEMA_VERSION = 1
-"""Of `to_dict`; it grows by one when a key changes its meaning or goes."""
+"""Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
 
 
 @documented
@@ -97,14 +97,14 @@ class Audit:
 
         One beyond the last step flags nothing.
         """
-        return tuple(fence(each, self.moments) for each in self.fit_steps)
+        return tuple(fence(steps, self.moments) for steps in self.fit_steps)
 
     @property
     def late_fences(self) -> tuple[float, ...]:
-        """Those beyond the last step, of models that have not fit all by then."""
-        found = zip(self.fences, self.fit_steps, strict=True)
-        late = ((limit, each) for limit, each in found if limit is not None and limit > self.moments[-1])
-        return tuple(limit for limit, each in late if not np.isfinite(each).all())
+        """Fences beyond the last step, of models that have not fit every mapping by then."""
+        by_model = zip(self.fences, self.fit_steps, strict=True)
+        unfit = (limit for limit, steps in by_model if not np.isfinite(steps).all())
+        return tuple(limit for limit in unfit if limit is not None and limit > self.moments[-1])
 
     @property
     def too_few_steps(self) -> bool:
@@ -147,7 +147,7 @@ class Audit:
 
     @cached_property
     def group_score(self) -> Score | None:
-        """The same for the groups; one violates where more than half of its mappings do."""
+        """Ranking and flags of the groups against the truth; a group violates if most of its mappings do."""
         violates = self.mappings.group_violates
         return None if violates is None else score(self.group_lateness, self.group_flagged, violates)
 
@@ -157,7 +157,7 @@ class Audit:
         violates = self.mappings.violates
         if violates is None:
             return (None,) * len(self.seeds)
-        return tuple(score(ranks(each), self.flagged, violates).auc for each in self.fit_steps)
+        return tuple(score(ranks(steps), self.flagged, violates).auc for steps in self.fit_steps)
 
     @property
     def order(self) -> Int[np.ndarray, " mapping"]:
@@ -263,11 +263,11 @@ class Audit:
     _repr_html_ = html
 
     def __repr__(self) -> str:
-        n, n_flagged, known = len(self.mappings), int(self.flagged.sum()), self.score
+        n, n_flagged = len(self.mappings), int(self.flagged.sum())
         if all(limit is None for limit in self.fences):
             return f"Audit({self.mappings.name}: nothing can be told, the models have not fit their data)"
-        found = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
-        found = f"too few steps; {found}" if self.too_few_steps else found
-        if known is not None and known.auc is not None:
-            found += f"; AUC {known.auc:.3f} ± {known.auc_error:.3f}"
-        return f"Audit({self.mappings.name}: {found})"
+        words = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
+        words = f"too few steps; {words}" if self.too_few_steps else words
+        if self.score is not None and self.score.auc is not None:
+            words += f"; AUC {self.score.auc:.3f} ± {self.score.auc_error:.3f}"
+        return f"Audit({self.mappings.name}: {words})"

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.plan import MOST_WORKERS
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.two_anchor.task import AnchorTask
 
 GAMMA = 0.8
 """The initialization rate of an audit: small weights, which learn what composes first."""
@@ -37,7 +40,7 @@ MOST_ASKED = 10_000_000
 MOST_ANSWERS = 200_000_000
 """Models times moments times mappings, so that they stay in memory."""
 FILES = ("audit.json", "mappings.csv", "audit.html")
-"""What is written into a folder."""
+"""Files that are written into the folder."""
 
 
 def audit(
@@ -125,40 +128,35 @@ def audit(
             check_can_write(folder / name, "out", (Path(name).suffix,), (mappings.file,))
     runs = [RunConfig(mappings.task, model, replace(train, seed=seed)) for seed in seeds]
     right = watch(mappings, runs, moments, n_draws, workers=workers, progress=progress)
-    found = Audit(mappings, right, moments, seeds, n_draws, model, train, fit)
+    result = Audit(mappings, right, moments, seeds, n_draws, model, train, fit)
     if folder is not None:
-        _write(found, folder)
-    return found
+        values, table, page = (folder / name for name in FILES)
+        with atomic_write(values) as file:
+            file.write(json.dumps(result.to_dict(), allow_nan=False).encode())
+        result.table(table)
+        figures.save(result.plot(), page)
+    return result
 
 
-def _as_mappings(dataset: AnchorTask | Mappings | str | os.PathLike[str]) -> Mappings:
+def _as_mappings(dataset: Any) -> Mappings:
     if isinstance(dataset, Mappings):
         return dataset
-    if isinstance(dataset, AnchorTask):
-        return mappings_of(dataset)
     if isinstance(dataset, str | os.PathLike):
         return open_dataset(dataset)
+    if getattr(dataset, "has_anchors", False):
+        return mappings_of(dataset)
     raise ValueError(f"dataset must be an AnchorTask, Mappings or a file, got {type(dataset).__name__}")
 
 
 def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
-    if not isinstance(seeds, Sequence | range | np.ndarray) or isinstance(seeds, str):
-        raise ValueError(f"seeds must be a list of one seed or more, got {shown(seeds)}")
-    n_seeds = sum(1 for _ in itertools.islice(seeds, MOST_MODELS + 1))  # a range may be too long for len
-    if not 0 < n_seeds <= MOST_MODELS:
+    is_list = isinstance(seeds, Sequence | np.ndarray) and not isinstance(seeds, str)
+    some = tuple(itertools.islice(seeds, MOST_MODELS + 1)) if is_list else ()  # of what may be very long
+    if not 0 < len(some) <= MOST_MODELS:
         raise ValueError(
             f"seeds must be a list of one seed or more, at most {MOST_MODELS:,}, got {shown(seeds)}"
         )
-    for seed in seeds:
+    for seed in some:
         check_number("a seed", seed, minimum=0, integer=True)
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be different from each other, got {shown(list(seeds))}")
-    return tuple(int(seed) for seed in seeds)
-
-
-def _write(found: Audit, folder: Path) -> None:
-    values, table, page = (folder / name for name in FILES)
-    with atomic_write(values) as file:
-        file.write(json.dumps(found.to_dict(), allow_nan=False).encode())
-    found.table(table)
-    figures.save(found.plot(), page)
+    if len(set(some)) < len(some):
+        raise ValueError(f"seeds must be different from each other, got {shown(list(some))}")
+    return tuple(map(int, some))

@@ -85,8 +85,8 @@ def _watch_stack(
                         f"training diverged with seed {run.train.seed} at step {update.failed_at}; "
                         "try a smaller lr or weight_decay, or a larger gamma"
                     )
-                each = _probabilities(stack, k, questions[k])
-                right[k, place] = each.reshape(n_draws, -1).mean(axis=0)
+                probabilities = _probabilities(stack, k, questions[k])
+                right[k, place] = probabilities.reshape(n_draws, -1).mean(axis=0)
             losses = sum(update.loss for update in updates) / len(updates)
             show(len(runs) * moment, f"loss {losses:.4f}")
     return right
@@ -95,9 +95,10 @@ def _watch_stack(
 def _probabilities(stack: Stack, member: int, batch: AnchorBatch) -> Float[np.ndarray, " batch"]:
     """Probability that a member gives to the target of each sequence."""
     model = stack.model(member)
-    found = []
+    probabilities = []
     with torch.inference_mode():
         for tokens, targets in zip(batch.tokens.split(_BATCH), batch.targets.split(_BATCH), strict=True):
             shares = model(tokens)[:, -1].softmax(dim=-1)  # [batch, d_vocab]
-            found.append(shares.gather(1, targets.to(shares.device).unsqueeze(1)).squeeze(1).cpu().numpy())
-    return np.concatenate(found)
+            of_targets = shares.gather(1, targets.to(shares.device).unsqueeze(1))
+            probabilities.append(of_targets.squeeze(1).cpu().numpy())
+    return np.concatenate(probabilities)

@@ -52,9 +52,9 @@ def audit_command(
     from anchorlens.runs.train_config import TrainConfig
     from anchorlens.show.terminal.audit import print_audit
     from anchorlens.show.terminal.console import print_json
-    from anchorlens.tasks.kinds import task_class
+    from anchorlens.tasks.kinds import task_or_default
 
-    the_papers: Any = task_class()()
+    the_papers: Any = task_or_default()
     choose_device(device)
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (dataset,))

@@ -10,4 +10,4 @@ from anchorlens.runs.run_config import RunConfig
 
 def engine_of(run: RunConfig) -> type[Engine]:
     """The engine of a run's task: the stack, or for a loss of its own the functional engine."""
-    return FunctionalEngine if hasattr(run.task, "loss") else Stack
+    return FunctionalEngine if run.task.loss is not None else Stack

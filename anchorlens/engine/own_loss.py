@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,8 +14,6 @@ from anchorlens.tasks.shared.batch import on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-
-    from anchorlens.tasks.shared.base import OwnLoss
 
 
 class FunctionalEngine(Engine):
@@ -41,6 +39,5 @@ class FunctionalEngine(Engine):
             batch = on_device(self._sets[which].take(chosen - self._starts[k]), self.device)
             parameters = {name: leaf[k : k + 1] for name, leaf in self._merged.items()}
             model = self.layout.function(run.model, parameters)
-            task = cast("OwnLoss", run.task)
-            losses.append(task.loss(model, batch, generator(run.train.seed, "loss", self.step)))
+            losses.append(run.task.loss(model, batch, generator(run.train.seed, "loss", self.step)))
         return torch.stack(losses)

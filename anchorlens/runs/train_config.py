@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anchorlens.configuration import Config, documented, number
-from anchorlens.foreign import shown
 
 DURATIONS = (("steps", "epochs"), ("warmup_steps", "warmup_epochs"))
 """Fields that are the same thing in two units, so that only one of them can be given."""
@@ -110,10 +109,6 @@ class TrainConfig(Config):
         if self.dtype == "float64" and self.matmul != "float32":
             raise ValueError(
                 f"matmul {self.matmul!r} goes with dtype 'float32', got 'float64'; leave matmul out"
-            )
-        if not isinstance(self.device, str):
-            raise ValueError(
-                f"device must be a name such as 'auto', 'cpu' or 'cuda:0', got {shown(self.device)}"
             )
 
     @property

@@ -6,69 +6,47 @@ Source: figure 7C of Zhang et al., arXiv 2501.08537; the left-out square is that
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from anchorlens.configuration import check_number, documented, number
-from anchorlens.foreign import shown
+from anchorlens.configuration import documented, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import Asker
-from anchorlens.tasks.shared.base import Answers, TaskConfig
-from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.metric import Metric
-from anchorlens.tasks.shared.overlap import Overlap, overlap_of_prompts
-from anchorlens.tasks.shared.phases import TRAINING_SET
-from anchorlens.tasks.shared.sketch import Curve, Grid
+from anchorlens.tasks.shared.metric import Metric, phase_metrics
+from anchorlens.tasks.shared.sketch import Curve, Grid, Sketch
+from anchorlens.tasks.shared.split_task import Right, SplitTask, at_random, in_rounds, split_rows
 
 if TYPE_CHECKING:
-    from jaxtyping import Int
+    from jaxtyping import Bool, Int
 
     from anchorlens.tasks.shared.batch import TokenBatch
 
 Split = Literal["train", "id", "ood"]
-_SPLITS: tuple[Split, ...] = ("train", "id", "ood")
 _LARGEST = 999
-_MOST_ASKED = 20_000
 
 _END = "$"
 _TOKENS = np.zeros(128, dtype=np.int64)
 """Character of a sum that is written in digits -> its token."""
 _TOKENS[[ord(character) for character in f"0123456789+={_END}"]] = range(13)
 
-METRICS = (
-    Metric(
-        "train", "train", "Train accuracy", "sums it was trained on", "every training sum", "train_accuracy"
-    ),
-    Metric(
-        "id",
-        "ID",
-        "ID accuracy",
+METRICS = phase_metrics(
+    meanings=(
+        "sums it was trained on",
         "sums held out by seed, from where sums are trained",
-        "held-out sums",
-        "id_accuracy",
-        map_caption="Sums that were held out by seed, from where sums are trained: below .90 it is Phase 1.",
+        "left-out sums, those of the square or of the random split",
     ),
-    Metric(
-        "ood",
-        "OOD",
-        "OOD accuracy",
-        "left-out sums: those of the square, or of the random split",
-        "left-out sums",
-        "ood_accuracy",
-        map_caption="Sums of the square that is left out of training, or of the random split: above .50 it "
-        "is Phase 3.",
-    ),
+    asks=("every training sum", "held-out sums", "left-out sums"),
 )
 
 
 @documented
 @dataclass(frozen=True)
-class AdditionTask(TaskConfig):
+class AdditionTask(SplitTask):
     """a + b for all operands from 0 on, with a square of pairs left out of training: is there a hole?
 
     An answer is right if every one of its tokens is, the end mark too where there is one.
@@ -88,6 +66,7 @@ class AdditionTask(TaskConfig):
 
     kind: ClassVar[str] = "addition"
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    asks_all_of_train: ClassVar[bool] = True
 
     mode: Literal["number", "digits", "reversed"] = "number"
     """`number`: a token for each number, `a + b =` and one answer token; `digits`: a token for each digit,
@@ -118,30 +97,21 @@ class AdditionTask(TaskConfig):
             )
 
     @cached_property
-    def _left_out(self) -> np.ndarray:
+    def _left_out(self) -> Bool[np.ndarray, " pair"]:
         """Whether each pair, a * (largest + 1) + b, is OOD."""
         side = self.largest + 1
         if self.split == "random":
-            left_out = np.zeros(side**2, dtype=bool)
-            chosen = generator(self.split_seed, "data", 1).permutation(side**2)
-            left_out[chosen[: round(self.random_share * side**2)]] = True
-            return left_out
+            return at_random(side**2, self.random_share, self.split_seed)
         inside = (np.arange(side) >= self.square_min) & (np.arange(side) <= self.square_max)
-        return (inside[:, None] & inside[None, :]).ravel()
+        return np.outer(inside, inside).ravel()
 
     @cached_property
-    def _sums(self) -> dict[Split, np.ndarray]:
-        """Split -> its pairs [pair, 2], ascending."""
-        side = self.largest + 1
+    def splits(self) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
+        """`train`, `id` and `ood` -> the operands (a, b) of every sum, ascending."""
         rest = np.flatnonzero(~self._left_out)
-        chosen = generator(self.split_seed, "data", 2).choice(len(rest), self.n_held_out, replace=False)
-        held_out = np.zeros(len(rest), dtype=bool)
-        held_out[chosen] = True
-        parts = (rest[~held_out], rest[held_out], np.flatnonzero(self._left_out))
-        return {
-            split: np.stack([part // side, part % side], axis=1)
-            for split, part in zip(_SPLITS, parts, strict=True)
-        }
+        held_out = generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False)
+        rows = split_rows(self._left_out, held_out)
+        return {name: np.stack(np.divmod(pairs, self.largest + 1), axis=1) for name, pairs in rows.items()}
 
     def sums(self, split: Split) -> Int[np.ndarray, "pair 2"]:
         """The operands (a, b) of every sum of a split, ascending.
@@ -152,9 +122,7 @@ class AdditionTask(TaskConfig):
         Raises:
             ValueError: an unknown split.
         """
-        if split not in _SPLITS:
-            raise ValueError(f"split must be one of {', '.join(_SPLITS)}, got {shown(split)}")
-        return self._sums[split]
+        return self.examples(split)
 
     @property
     def d_vocab(self) -> int:
@@ -201,107 +169,38 @@ class AdditionTask(TaskConfig):
         return [f"{a}+{b}={str(a + b)[order]}" for a, b in sums.tolist()]
 
     @property
+    def prompt_end(self) -> int:
+        """The token `=`."""
+        return 2 * self.largest + 2 if self.mode == "number" else int(_TOKENS[ord("=")])
+
+    @property
     def table_size(self) -> int:
         """Operands of every sum."""
         return 2 * (self.largest + 1) ** 2
 
     def training_set(self, n: int, seed: np.random.Generator) -> TokenBatch:
         """`n` sequences: the training sums in random order, again and again; fewer are a random choice."""
-        sums = self._sums["train"]
-        rounds = [seed.permutation(len(sums)) for _ in range(math.ceil(n / len(sums)))]
-        return self.sequences(sums[np.concatenate(rounds)[:n]])
+        sums = self.splits["train"]
+        return self.sequences(sums[in_rounds(len(sums), n, seed)])
 
-    def checked_training_set(self, given: Any) -> TokenBatch:
+    def checked_training_set(self, training_set: Any) -> TokenBatch:
         """Training data that a caller gives, if they have the shape and the vocabulary of this task's."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
         whole = self.mode != "number"
-        return token_batch(given, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=whole)
+        return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=whole)
 
-    def evaluate(
-        self,
-        model: Answers,
-        *,
-        training_set: Any = None,
-        seed: int = 0,
-        max_train: int = _MOST_ASKED,
-        batch_size: int = 1024,
-    ) -> Evaluation:
-        """Ask every sum of every split.
-
-        Args:
-            model: a HookedTransformer, or anything that gives logits.
-            training_set: what it was trained on, (tokens, targets) as `sequences` gives them; without it
-                every training sum is asked, and a model that was trained on a part of them may be wrong.
-            seed: of the choice among more than `max_train` different training sums.
-            max_train: training sums asked at most.
-            batch_size: sequences per forward pass at most.
-
-        Raises:
-            ValueError: an unusable option, or a model that does not fit the task.
-        """
-        check_number("seed", seed, minimum=0, integer=True)
-        check_number("max_train", max_train, minimum=1, limit=_MOST_ASKED, integer=True)
-        check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
-        asker = Asker(model, self, batch_size)
-        right = {split: asker.right(self.sequences(sums)) for split, sums in self._sums.items()}
-        measures: dict[str, Accuracy | None] = {
-            split: Accuracy.of_some(found, of=len(found)) for split, found in right.items()
-        }
-        source, overlap = METRICS[0].asks, None
-        if training_set is not None:
-            known = self.checked_training_set(training_set)
-            source, overlap, trained = TRAINING_SET, self._overlap(known), known.distinct()
-            rows = generator(seed, "evaluation").permutation(len(trained))[:max_train]
-            measures["train"] = Accuracy.of_some(asker.right(trained.take(rows)), of=len(trained))
+    def pictures(self, whole: Right, asker: Asker, rng: np.random.Generator) -> tuple[Sketch, ...]:
+        """Every sum as a point of a plane, and accuracy against the distance to the border of the square."""
         plane = np.zeros((self.largest + 1, self.largest + 1))
-        for split, sums in self._sums.items():
-            plane[tuple(sums.T)] = right[split]
-        options = {"seed": seed, "max_train": max_train, "task": self.describe()}
-        sketches = (_hole(self, plane), *_by_distance(self, plane))
-        return Evaluation(
-            self.kind,
-            self.metrics,
-            measures,
-            asker.finite,
-            options,
-            sketches,
-            train_source=source,
-            held_out=self.held_out,
-            overlap=overlap,
-        )
-
-    def _overlap(self, trained: TokenBatch) -> Overlap:
-        tests = {split: self.sequences(self._sums[split]).tokens for split in ("id", "ood")}
-        equals = 2 * self.largest + 2 if self.mode == "number" else int(_TOKENS[ord("=")])
-        return overlap_of_prompts(trained.tokens, tests, equals)
-
-    def measure(
-        self, model: Answers, training_set: TokenBatch, *, seed: int = 0, most: int = 1024
-    ) -> dict[str, float | None]:
-        """Train, ID and OOD accuracy, of at most `most` sums each, by their names in a log."""
-        asker, rng = Asker(model, self, most), generator(seed, "evaluation", 1)
-        batches = {"train": training_set.take(rng.permutation(len(training_set))[:most])}
-        for split in ("id", "ood"):
-            sums = self._sums[split]
-            batches[split] = self.sequences(sums[rng.permutation(len(sums))[:most]])
-        names = {metric.name: metric.logged_as for metric in self.metrics}
-        return {names[split]: float(asker.right(batch).mean()) for split, batch in batches.items()}
-
-    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` asks at most, or `measure`."""
-        if quickly:
-            return sum(min(1024, len(sums)) for sums in self._sums.values())
-        return min(n_train, _MOST_ASKED) + (self.largest + 1) ** 2
-
-    def bytes_to_ask(self, n_train: int) -> int:
-        """Of the sequences of all sums, and of the training set."""
-        return 3 * 8 * ((self.largest + 1) ** 2 + n_train) * (2 * self.seq_len + 2)
+        for name, sums in self.splits.items():
+            plane[tuple(sums.T)] = whole[name]
+        return (_hole(self, plane), *_by_distance(self, plane))
 
     @property
     def held_out(self) -> str:
         """What is left out of training, in words."""
-        n_ood, n_id = len(self._sums["ood"]), len(self._sums["id"])
+        n_ood, n_id = len(self.splits["ood"]), len(self.splits["id"])
         return f"{n_ood:,} sums ({self._left_out_in_words}) and {n_id:,} others, by seed {self.split_seed}"
 
     @property
@@ -312,14 +211,14 @@ class AdditionTask(TaskConfig):
 
     def describe(self) -> str:
         """In words: what is trained, and what is held out."""
-        sums = {split: len(sums) for split, sums in self._sums.items()}
-        example = self.in_words(self._sums["train"][-1:])[0]
+        n = {split: f"{len(sums):,}" for split, sums in self.splits.items()}
+        example = self.in_words(self.splits["train"][-1:])[0]
         asked = {"number": "the answer is one token", "digits": "a token for each digit, then an end mark"}
         asked["reversed"] = "a token for each digit, the answer's last digit first, then an end mark"
         return (
             f"a + b for operands 0..{self.largest}, such as {example}; {asked[self.mode]}.\n"
-            f"Trained: {sums['train']:,} sums. Held out (ID test): {sums['id']:,} of the others, by seed.\n"
-            f"Never seen (OOD): {sums['ood']:,} sums, {self._left_out_in_words}."
+            f"Trained: {n['train']} sums. Held out (ID test): {n['id']} of the others, by seed.\n"
+            f"Never seen (OOD): {n['ood']} sums, {self._left_out_in_words}."
         )
 
 
@@ -346,10 +245,9 @@ def _by_distance(task: AdditionTask, plane: np.ndarray) -> list[Curve]:
         return []
     operands = np.arange(task.largest + 1)
     inside = np.minimum(operands - task.square_min, task.square_max - operands) + 1  # <= 0 outside
-    distance = np.minimum(inside[:, None], inside[None, :])
+    distance = np.minimum.outer(inside, inside)
     x = np.unique(distance).tolist()
-    n, right = np.array([[(distance == steps).sum(), plane[distance == steps].sum()] for steps in x]).T
-    y = right / n
+    shares = [Accuracy.of_some(plane[distance == steps]) for steps in x]
     return [
         Curve(
             title="Accuracy against the distance to the border",
@@ -358,8 +256,8 @@ def _by_distance(task: AdditionTask, plane: np.ndarray) -> list[Curve]:
             x_title="steps into the square",
             y_title="accuracy",
             x=x,
-            y=y.tolist(),
-            errors=[Accuracy.of_share(*each).standard_error for each in zip(y, n, strict=True)],
+            y=[share.value for share in shares],
+            errors=[share.standard_error for share in shares],
             mark=0.5,
         )
     ]

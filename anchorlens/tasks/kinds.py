@@ -52,7 +52,7 @@ dtype matmul threads log_every eval_every n_checkpoints state_every_seconds
 OPTIONS = frozenset((_OF_COMMANDS + _OF_MODELS + _OF_TRAINING).split())
 """Names of options that are no fields of a task, and that none of a registered task may take."""
 LOGGED = frozenset({"step", "loss", "lr", "grad_norm", "weight_norm", "seconds"})
-"""What every line of a log holds beside the metrics of a task."""
+"""Columns that every line of a log has beside the metrics of a task."""
 WHAT_A_TASK_IS = (
     "a frozen dataclass on anchorlens.tasks.TaskConfig with kind, metrics, d_vocab, seq_len, training_set "
     "and evaluate"
@@ -127,14 +127,14 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
         >>> own_tasks("modular_addition.py")  # doctest: +SKIP
         (<class 'own_tasks_1b0b2c3d_modular_addition.ModularAddition'>,)
     """
-    found = defined_in(path, "task", WHAT_A_TASK_IS, _is_own_task)
-    for task in found:
+    defined = defined_in(path, "task", WHAT_A_TASK_IS, _is_own_task)
+    for task in defined:
         try:
             register_task(task)
         except ValueError as error:
             raise ValueError(f"{printable(path)}: {error}") from None
         _files[task] = str(Path(path).resolve())
-    return tuple(found)
+    return tuple(defined)
 
 
 def task_class(kind: Any = None) -> type[Task]:
@@ -155,6 +155,17 @@ def task_class(kind: Any = None) -> type[Task]:
             "file (--tasks FILE, register_task in Python), or install its package"
         )
     return kinds[kind]
+
+
+def task_or_default(task: Any = None) -> Task:
+    """A task; where it is None the two-anchor task with the papers' values.
+
+    Raises:
+        ValueError: it is no task.
+    """
+    if task is not None and not isinstance(task, Task):
+        raise ValueError(f"task must be a task, AnchorTask() for example, got {type(task).__name__}")
+    return TASKS[0]() if task is None else task
 
 
 def read_task(values: Mapping[str, Any]) -> Task:
@@ -182,7 +193,7 @@ def read_stored_task(values: Mapping[str, Any]) -> Task:
     Raises:
         ValueError: as for `read_task`, or it leaves open what is settled when a task is made.
     """
-    for name in getattr(task_class(values.get("kind")), "settled", ()):
+    for name in task_class(values.get("kind")).settled:
         if not values.get(name):
             raise ValueError(f"a stored task {shown(values['kind'])} must say its {name}, and does not")
     return read_task(values)
@@ -200,17 +211,15 @@ def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
 
 def task_fields(task: type[Task]) -> Mapping[str, Any]:
     """Name -> field of a kind of task."""
-    return task.__dataclass_fields__  # pyright: ignore[reportAttributeAccessIssue]
+    return {field.name: field for field in dataclasses.fields(task)}  # pyright: ignore[reportArgumentType]
 
 
 def logged_metrics() -> dict[str, Metric]:
     """Name in a log -> the metric of the first task that logs it."""
-    found: dict[str, Metric] = {}
-    for task in tasks():
-        for metric in task.metrics:
-            if metric.logged_as:
-                found.setdefault(metric.logged_as, metric)
-    return found
+    logged: dict[str, Metric] = {}
+    for metric in (metric for task in tasks() for metric in task.metrics if metric.logged_as):
+        logged.setdefault(metric.logged_as, metric)
+    return logged
 
 
 def _read_installed() -> None:
@@ -225,17 +234,16 @@ def _read_installed() -> None:
     _installed_are_read = True
 
 
-def _check(given: Any) -> None:
+def _check(task: Any) -> None:
     """Check that a class is a task, and that its names are its own.
 
     Raises:
         ValueError: it is not, or takes a name that another has.
     """
-    is_task = isinstance(given, type) and issubclass(given, TaskConfig) and dataclasses.is_dataclass(given)
-    if not is_task or not given.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
-        got = given.__name__ if isinstance(given, type) else shown(given)
+    is_task = isinstance(task, type) and issubclass(task, TaskConfig) and dataclasses.is_dataclass(task)
+    if not is_task or not task.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
+        got = task.__name__ if isinstance(task, type) else shown(task)
         raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}")
-    task: Any = given
     if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
         raise ValueError(f"the task {task.__name__} must have {', '.join(missing)}; it is {WHAT_A_TASK_IS}")
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
@@ -247,7 +255,7 @@ def _check(given: Any) -> None:
         fields = field_types(task)
     except NameError as error:
         raise ValueError(f"the types of the fields of {task.__name__} must be known: {error}") from None
-    for field in dataclasses.fields(task):
+    for field in task_fields(task).values():
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ValueError(f"the field {field.name} of {task.__name__} must have a default")
     if taken := OPTIONS & fields.keys():
@@ -257,7 +265,11 @@ def _check(given: Any) -> None:
             f"{name.replace('_', '-')}) or of a field of the model or the training; give it another one"
         )
     metrics = task.metrics
-    if not isinstance(metrics, tuple) or not metrics or not all(isinstance(one, Metric) for one in metrics):
+    if (
+        not isinstance(metrics, tuple)
+        or not metrics
+        or not all(isinstance(metric, Metric) for metric in metrics)
+    ):
         raise ValueError(f"metrics of {task.__name__} must be a tuple of Metric, got {shown(metrics)}")
     names = [metric.name for metric in metrics]
     if len(set(names)) < len(names):
@@ -287,8 +299,7 @@ def _packed(task: Any) -> tuple[Any, ...]:
 def _unpacked(source: Any, kind: str) -> Any:
     """A task without its fields, which pickle fills in, of a class that is registered now."""
     if isinstance(source, str):
-        known = _registered.get(kind)
-        if known is None or _files.get(known) != source:
+        if kind not in _registered or _files.get(_registered[kind]) != source:
             own_tasks(source)
         source = _registered[kind]
     cls = register_task(source)

@@ -10,35 +10,23 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from anchorlens.configuration import documented, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.split_task import at_random, in_rounds, split_rows
 from anchorlens.tasks.shared.word_task import WordTask, word_metrics
 from anchorlens.tasks.shared.words import Examples, Vocabulary
-
-if TYPE_CHECKING:
-    pass
 
 VERBS = ("walk", "look", "run", "jump")
 DIRECTIONS = ("left", "right")
 COMMAND_WORDS = (
-    "after",
-    "and",
-    "around",
-    "jump",
-    "left",
-    "look",
-    "opposite",
-    "right",
-    "run",
-    "thrice",
-    "turn",
+    *("after", "and", "around", "jump", "left", "look", "opposite"),
+    *("right", "run", "thrice", "turn", "twice", "walk"),
 )
-COMMAND_WORDS = (*COMMAND_WORDS, "twice", "walk")
 ACTIONS = ("I_JUMP", "I_LOOK", "I_RUN", "I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK")
 LONGEST = 9 + 48
 """Words of the longest command and of its action sequence together."""
@@ -47,12 +35,12 @@ COPIES = 0.1
 _PRIMITIVE = {"turn_left": "turn left", "jump": "jump"}
 _SIMPLE_SHARE = 0.2
 METRICS = word_metrics(
-    train="commands it was trained on",
-    id="held-out commands of the kinds that are trained",
-    ood="commands that the split leaves out",
-    every="every training command",
-    held_out="held-out commands",
-    left_out="left-out commands",
+    meanings=(
+        "commands it was trained on",
+        "held-out commands of the kinds that are trained",
+        "commands that the split leaves out",
+    ),
+    asks=("every training command", "held-out commands", "left-out commands"),
 )
 
 
@@ -93,7 +81,7 @@ class ScanTask(WordTask):
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The 13 words of commands and the 6 actions, behind the special tokens."""
-        return Vocabulary(VOCABULARY.words, self.bos)
+        return Vocabulary((*COMMAND_WORDS, *ACTIONS), self.bos)
 
     @property
     def seq_len(self) -> int:
@@ -103,23 +91,16 @@ class ScanTask(WordTask):
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
         """`train`, each command once, without the copies of the bare one; `id` and `ood`."""
-        commands = list(all_commands())
+        commands = np.array(list(all_commands()))
         if self.split == "simple":
-            out = np.zeros(len(commands), dtype=bool)
-            chosen = generator(self.split_seed, "data", 1).permutation(len(commands))
-            out[chosen[: round(_SIMPLE_SHARE * len(commands))]] = True
+            left_out = at_random(len(commands), _SIMPLE_SHARE, self.split_seed)
         else:
             bare = _PRIMITIVE[self.split]
-            out = np.array([bare in command and command != bare for command in commands])
-        rest = np.flatnonzero(
-            [not left and command != self.primitive for command, left in zip(commands, out, strict=True)]
-        )
+            left_out = np.array([bare in command and command != bare for command in commands])
+        rest = np.flatnonzero(~left_out & (commands != self.primitive))
         held_out = generator(self.split_seed, "data", 2).permutation(rest)[: self.n_held_out]
-        rows = {"id": np.sort(held_out), "ood": np.flatnonzero(out)}
-        taken = set(rows["id"].tolist()) | set(rows["ood"].tolist())
-        rows["train"] = np.array([row for row in range(len(commands)) if row not in taken])
-        every = Examples(commands, list(all_commands().values()))
-        return {name: every.take(rows[name]) for name in ("train", "id", "ood")}
+        every = Examples(list(all_commands()), list(all_commands().values()))
+        return {name: every[rows] for name, rows in split_rows(left_out, held_out).items()}
 
     @property
     def primitive(self) -> str | None:
@@ -133,12 +114,12 @@ class ScanTask(WordTask):
         """
         train = self.splits["train"]
         if self.primitive is None:
-            return train.take(_rounds(len(train), n, seed))
+            return train[in_rounds(len(train), n, seed)]
         others = np.array([row for row, command in enumerate(train.prompts) if command != self.primitive])
         n_copies = round(COPIES * n)
-        rows = others[_rounds(len(others), n - n_copies, seed)]
+        rows = others[in_rounds(len(others), n - n_copies, seed)]
         copies = np.full(n_copies, train.prompts.index(self.primitive))
-        return train.take(seed.permutation(np.concatenate([rows, copies])))
+        return train[seed.permutation(np.concatenate([rows, copies]))]
 
     def describe(self) -> str:
         """In words: what is trained, and what is held out."""
@@ -152,15 +133,6 @@ class ScanTask(WordTask):
             f"Trained: {n['train']} commands{copies}. Held out (ID test): {n['id']} others, by seed.\n"
             f"Never seen (OOD): {n['ood']} commands, {left_out}."
         )
-
-
-VOCABULARY = Vocabulary((*COMMAND_WORDS, *ACTIONS))
-
-
-def _rounds(of: int, n: int, seed: np.random.Generator) -> np.ndarray:
-    """`n` numbers below `of`, each as often as the others or once more."""
-    rounds = [seed.permutation(of) for _ in range(-(-n // of))]
-    return np.concatenate(rounds)[:n] if rounds else np.zeros(0, dtype=np.int64)
 
 
 @functools.cache

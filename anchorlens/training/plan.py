@@ -35,7 +35,7 @@ from anchorlens.foreign import shown
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.tasks.shared.base import Batch, OwnLoss, Task
+from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.batch import on_device
 
 MOST_WORKERS = 1024
@@ -190,7 +190,7 @@ def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
     model = stack.model(0)
 
     def ask(some: Any) -> int:
-        if isinstance(task, OwnLoss):
+        if task.loss is not None:
             task.loss(
                 model, on_device(some, stack.device), generator(0, "loss")
             ).item()  # waits for the device

@@ -20,7 +20,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.kinds import task_class
+from anchorlens.tasks.kinds import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import RunFolder, read_log, stored_run
 from anchorlens.training.jobs import train_in_jobs
@@ -71,7 +71,7 @@ def train(
     stored = stored_run(out) if resume and out is not None else None
     if stored is not None:
         task, model, config = task or stored.task, model or stored.model, config or stored.train
-    task = task or task_class()()
+    task = task_or_default(task)
     run = RunConfig(task, model or task.model_class.for_task(task), config or TrainConfig())
     outs = None if out is None else [out]
     (result,) = train_many([run], outs=outs, resume=resume, progress=progress)

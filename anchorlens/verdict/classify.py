@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.models.devices import choose_device
-from anchorlens.tasks.kinds import task_class
+from anchorlens.tasks.kinds import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase
@@ -97,9 +97,7 @@ def classify(
         checkpoint = given
 
     if checkpoint is None:
-        asked = task_class()() if task is None else task
-        if not isinstance(asked, Task):
-            raise ValueError(f"task must be a task, AnchorTask() for example, got {type(task).__name__}")
+        asked = task_or_default(task)
         model, shape = _checked_model(given), None
         behaviour = asked.evaluate(model, training_set=training_set, seed=seed)
     else:

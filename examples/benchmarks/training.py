@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -51,9 +51,6 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
 from anchorlens.training.child_processes import safe_children
 from anchorlens.training.plan import count_cost
-
-if TYPE_CHECKING:
-    from anchorlens.tasks.shared.base import OwnLoss
 
 EAGER, TUNED = "HookedTransformer", "HookedTransformer, our settings"
 COMPILED, PLAIN, VMAP = "HookedTransformer, compiled", "plain PyTorch", "vmap"
@@ -125,7 +122,7 @@ def own_losses(
     run: RunConfig, data: Any, device: torch.device, model: Callable[..., Tensor]
 ) -> Iterator[Callable[[], Tensor]]:
     """The loss that the task defines, of one batch after another."""
-    task, noise = cast("OwnLoss", run.task), np.random.default_rng(0)
+    task, noise = run.task, np.random.default_rng(0)
     while True:
         for rows in torch.randperm(len(data)).split(run.train.batch_size)[:-1]:
             batch = data.take(rows.numpy())

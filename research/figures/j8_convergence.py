@@ -30,7 +30,7 @@ from plotly.subplots import make_subplots
 from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.sequences import Pair
 from c6_complexity import GAMMAS, LARGE_GAMMA, LONGEST, SMALL_GAMMA
 from common import options, runs, trained, write
 from complexity import LOSS, draw, numbers, time_of

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 
 from anchorlens.files.checkpoint import load_checkpoint, training_set
 from anchorlens.sweep import Cell
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.sequences import Pair
 
 BROKEN: tuple[Pair, ...] = ((1, 2), (2, 1))
 """The pairs whose rule complexity 1 breaks."""

@@ -88,7 +88,7 @@ def test_it_is_swept_listed_and_drawn(tmp_path):
     assert all(0 <= row["ood"] <= 1 and row["mechanism_phase"] is None for row in rows)
     call("diagram", out, "--out", tmp_path / "diagram.html", "--table", tmp_path / "cells.csv")
     page = (tmp_path / "diagram.html").read_text()
-    assert "Sums of the square that is left out of training" in page and "Commutativity" not in page
+    assert "those of the square or of the random split: above .50" in page and "Commutativity" not in page
     assert (tmp_path / "cells.csv").read_text().count("addition") == 4
 
 

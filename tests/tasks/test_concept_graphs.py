@@ -1,6 +1,7 @@
 """Concept Graphs: images, schedule, network and initialisation by hand, and a run that goes every way."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -190,7 +191,6 @@ class TestNetwork:
 class TestScores:
     @pytest.mark.parametrize("side", [24, 32])
     def test_the_classifier_and_the_rule_know_what_is_drawn(self, side):
-        assert min(classifier(side, 0.0).accuracy.values()) >= 0.99
         images = draw([*TUPLES] * 40, side, np.random.default_rng(3))
         for says in (classifier(side, 0.0), by_mask):
             assert (says(images.pixels.numpy()) == images.tuples).mean(axis=0).min() >= 0.99
@@ -321,8 +321,9 @@ class TestStableRank:
             stable_rank(model)
 
 
+@functools.cache
 def checkpoint_at_start():
-    """The network of a small run as it starts."""
+    """The network of a small run as it starts; `build_model` gives each test its own."""
     return train(*preset("concept_graphs", **TINY | {"steps": 1})).checkpoint
 
 

@@ -14,7 +14,7 @@ from anchorlens.configuration import field_types
 from anchorlens.randomness import generator
 from anchorlens.tasks.kinds import read_evaluation, read_task
 from anchorlens.tasks.scan import ACTIONS, COMMAND_WORDS, ScanTask, all_commands
-from anchorlens.tasks.shared import word_task
+from anchorlens.tasks.shared import split_task
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.sketch import Lines, Transcript
 from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, Examples, Vocabulary
@@ -179,7 +179,7 @@ class TestEvaluate:
         known = {p: a for p, a in pairs(TASK.examples("ood")) if len(p) % 2}
         some = Answerer(TASK, lambda p: known.get(p, "I_RUN") + " I_RUN" * (len(p) % 3 == 0))
         whole = TASK.evaluate(some, max_train=50)
-        monkeypatch.setattr(word_task, "_AT_ONCE", 100)
+        monkeypatch.setattr(split_task, "AT_ONCE", 100)
         assert TASK.evaluate(some, max_train=50).to_dict() == whole.to_dict()
         assert 0.2 < whole.measure("ood").value < whole.measure("ood_without_end").value < 0.6
 

@@ -87,7 +87,7 @@ class TestCounts:
         if isinstance(task, AdditionTask):
             splits = {split: task.sequences(task.sums(split)[:40]) for split in ("train", "id", "ood")}
         else:
-            wide = {split: task.examples(split).take(np.arange(40)) for split in ("train", "id", "ood")}
+            wide = {split: task.examples(split)[np.arange(40)] for split in ("train", "id", "ood")}
             splits = {s: task.vocabulary.sequences(e, task.seq_len) for s, e in wide.items()}
         model = build_model(ModelConfig.for_task(task, n_layers=1, d_model=16, d_head=8, d_mlp=16))
         for given, counts in (

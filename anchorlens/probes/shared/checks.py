@@ -11,10 +11,11 @@ from torch import nn
 from anchorlens.configuration import check_number
 from anchorlens.foreign import shown
 from anchorlens.tasks.shared.asking import check_capacity
-from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
+
+    from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_SEQUENCES = 1_000_000
 """The largest `n_sequences` that a probe takes."""
@@ -52,7 +53,7 @@ def check_task(task: Any) -> None:
     Raises:
         ValueError: it is something else.
     """
-    if not isinstance(task, AnchorTask):
+    if getattr(task, "has_anchors", False) is not True:
         raise ValueError(
             f"task must be an AnchorTask, got {type(task).__name__}; what needs anchors has no other task"
         )
@@ -64,7 +65,7 @@ def two_anchor_task(task: Any) -> AnchorTask | None:
     Raises:
         ValueError: it is no task.
     """
-    if task is None or isinstance(getattr(task, "kind", None), str) and not isinstance(task, AnchorTask):
+    if task is None or getattr(task, "has_anchors", None) is False:
         return None
     check_task(task)
     return task

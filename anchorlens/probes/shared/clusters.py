@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.probes.shared.linalg import principal_components
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_CHAINS = 32

@@ -13,8 +13,7 @@ from torch import Tensor
 from anchorlens.models import hooks
 from anchorlens.models.measuring import attached
 from anchorlens.randomness import generator
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
-from anchorlens.tasks.two_anchor.sequences import Trials
+from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from anchorlens.show.tables import MOST_ANCHORS
 from anchorlens.show.templating import view
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.two_anchor.anchor_functions import Pair, formula
+from anchorlens.tasks.two_anchor.anchor_functions import formula
 from anchorlens.tasks.two_anchor.description import composition
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, marked, placed
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, marked, placed
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.views import html
 

@@ -21,7 +21,7 @@ PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971f
 
 
 class Content(NamedTuple):
-    """What a file holds, after gzip where it is packed."""
+    """Size and digest of a file's content, unpacked."""
 
     size: int
     """Bytes."""
@@ -108,9 +108,9 @@ def _fetched(url: str) -> Path:
 
     cache = user_cache("cogs")
     pooch.get_logger().setLevel("ERROR")
-    for name, known in FILES.items():
+    for name, content in FILES.items():
         try:
-            pooch.retrieve(url + name, known_hash=f"sha256:{known.sha256}", fname=name, path=cache)
+            pooch.retrieve(url + name, known_hash=f"sha256:{content.sha256}", fname=name, path=cache)
         except Exception as error:  # of the network, of the disk, or another content
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(

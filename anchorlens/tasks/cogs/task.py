@@ -15,12 +15,12 @@ from typing import ClassVar
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import shown
 from anchorlens.tasks.cogs.files import Line, published_files
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.sketch import Bars, Sketch
-from anchorlens.tasks.shared.word_task import MOST_ASKED, QUICKLY, WordTask, word_metrics
+from anchorlens.tasks.shared.split_task import Right
+from anchorlens.tasks.shared.word_task import WordTask, word_metrics
 from anchorlens.tasks.shared.words import SPECIAL, UNKNOWN, Examples, Vocabulary
 
 STRUCTURAL = ("obj_pp_to_subj_pp", "cp_recursion", "pp_recursion")
@@ -33,12 +33,12 @@ MEAN_LENGTH = 74
 """Mean over these of the tokens that a model reads."""
 METRICS = (
     *word_metrics(
-        train="sentences it was trained on",
-        id="dev and test sentences, of the kinds that are trained",
-        ood="sentences of the 21 cases of generalisation",
-        every="training sentences",
-        held_out="dev and test sentences",
-        left_out="cases of generalisation",
+        meanings=(
+            "sentences it was trained on",
+            "dev and test sentences, of the kinds that are trained",
+            "sentences of the 21 cases of generalisation",
+        ),
+        asks=("training sentences", "dev and test sentences", "cases of generalisation"),
     ),
     Metric("lexical", "lexical", "Lexical generalisation", "mean over the 18 lexical cases"),
     Metric("structural", "structural", "Structural generalisation", "mean over the 3 structural cases"),
@@ -74,8 +74,6 @@ class CogsTask(WordTask):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        if not isinstance(self.data, str):
-            raise ValueError(f"data must be the name of a folder, as text, got {shown(self.data)}")
         if self.data:
             object.__setattr__(self, "data", os.path.abspath(self.data))
 
@@ -100,8 +98,8 @@ class CogsTask(WordTask):
         return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """As many of the longest as `evaluate` or `measure` asks tokens; known without the files."""
-        n_asked = 3 * QUICKLY if quickly else min(n_train, MOST_ASKED) + N_TEST
+        """Sequences that are asked, counted in the longest ones by their tokens; known without the files."""
+        n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
 
     @property
@@ -112,16 +110,14 @@ class CogsTask(WordTask):
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
         """`train`; `id`, dev and test; `ood`, gen."""
-        files, known = self._files, set(self.vocabulary.words)
+        files, words = self._files, set(self.vocabulary.words)
 
         def readable(text: str) -> str:
-            return " ".join(word if word in known else UNKNOWN for word in text.split())
+            return " ".join(word if word in words else UNKNOWN for word in text.split())
 
         parts = {"train": files["train"], "id": files["dev"] + files["test"], "ood": files["gen"]}
         return {
-            name: Examples(
-                [readable(line.sentence) for line in lines], [readable(line.logical_form) for line in lines]
-            )
+            name: Examples(*([readable(line[column]) for line in lines] for column in (0, 1)))
             for name, lines in parts.items()
         }
 
@@ -151,37 +147,31 @@ class CogsTask(WordTask):
         if last:
             chosen = seed.permutation(rest)[: max(0, last - len(fixed))]
             every.append(np.concatenate([fixed[:last], chosen]))
-        return train.take(seed.permutation(np.concatenate(every)))
+        return train[seed.permutation(np.concatenate(every))]
 
-    def further_measures(
-        self, whole: Mapping[str, np.ndarray], but_the_end: Mapping[str, np.ndarray]
-    ) -> dict[str, Accuracy | None]:
+    def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
         """Lexical and structural means over cases, and what the vocabulary allows."""
-        found = super().further_measures(whole, but_the_end)
-        shares = self._by_case(whole["ood"])
-        for name, of in (("lexical", False), ("structural", True)):
-            own = np.concatenate([right for case, right in shares.items() if (case in STRUCTURAL) == of])
-            found[name] = Accuracy.of_some(own, of=len(own))  # cases are of equal size: the mean over them
-        reachable = np.array([UNKNOWN not in answer.split() for answer in self.splits["ood"].answers])
-        found["ceiling"] = Accuracy.of_some(reachable, of=len(reachable))
-        return found
+        structural = np.isin(self.cases, STRUCTURAL)
+        shares = {
+            "lexical": whole["ood"][~structural],  # cases are of equal size: the mean over them
+            "structural": whole["ood"][structural],
+            "ceiling": np.array([UNKNOWN not in text.split() for text in self.splits["ood"].answers]),
+        }
+        measures = {name: Accuracy.of_some(right, of=len(right)) for name, right in shares.items()}
+        return super().further_measures(whole, but_the_end) | measures
 
-    def pictures(self, whole: Mapping[str, np.ndarray]) -> tuple[Sketch, ...]:
+    def charts(self, whole: Right) -> tuple[Sketch, ...]:
         """Exact match by case, and by length."""
-        shares = self._by_case(whole["ood"])
-        ordered = sorted(shares, key=lambda case: (case in STRUCTURAL, case))
+        cases = np.array(self.cases)
+        ordered = sorted(set(self.cases), key=lambda case: (case in STRUCTURAL, case))
         bars = Bars(
             title="Exact match by case",
             caption="Whole logical forms right, of 1,000 sentences of each case of generalisation; the last "
             "three are structural.",
             x_title="exact match",
-            y={case.replace("_", " "): float(shares[case].mean()) for case in ordered},
+            y={case.replace("_", " "): float(whole["ood"][cases == case].mean()) for case in ordered},
         )
-        return (bars, *super().pictures(whole))
-
-    def _by_case(self, right: np.ndarray) -> dict[str, np.ndarray]:
-        cases = np.array(self.cases)
-        return {case: right[cases == case] for case in sorted(set(self.cases))}
+        return (bars, *super().charts(whole))
 
     def describe(self) -> str:
         """In words: what is trained, and what is held out."""

@@ -30,24 +30,24 @@ WORDS = {"shape": ("circle", "triangle"), "size": ("large", "small"), "colour": 
 TRAINED = ("000", "100", "001", "111")
 """Tuples with images in the training set; "small" is seen with a triangle alone, and with blue alone."""
 TUPLES = tuple("".join(digits) for digits in itertools.product("01", repeat=3))
-UNSEEN = tuple(each for each in TUPLES if each not in TRAINED)
+UNSEEN = tuple(name for name in TUPLES if name not in TRAINED)
 """Tuples that are never trained: 010, 011, 101, 110."""
 SMALL_CIRCLES = ("010", "011")
-"""Those of figure 6B."""
+"""The small circles, which figure 6B shows."""
 
 COLOURS = ((0.9, 0.1, 0.1), (0.1, 0.1, 0.9))
 RADII = (0.6, 0.3)
-"""Of a large and a small circle, half the side of the image being 1."""
+"""Radii of a large and a small circle, half the side of the image being 1."""
 N_CHANNELS = 3
-"""Of an image: red, green and blue."""
+"""Channels of an image: red, green and blue."""
 N_CONDITIONS = 6
 """Numbers that say what to draw: two for the shape, one for the size, three for the colour."""
 _COLOUR_JITTER, _RADIUS_JITTER, _NOISE = 0.1, 0.06, 1e-3
 _SIZE_UNIT = 4.4
-"""What a radius is multiplied by as a condition: a large shape is told as 2.6, as in the released code, and a
+"""Factor of a radius as a condition: a large shape is told as 2.6, as in the released code, and a
 small one as 1.3 (1.6 there)."""
 _SIDE = math.sqrt(4 * math.pi / math.sqrt(3))
-"""Of an equilateral triangle with the area of a circle of radius 1."""
+"""Side of an equilateral triangle with the area of a circle of radius 1."""
 _HEIGHT = _SIDE * math.sqrt(3) / 2
 
 
@@ -59,7 +59,7 @@ class Images:
     pixels: Float[Tensor, "image 3 y x"]
     """Red, green and blue, 0..1."""
     conditions: Float[Tensor, "image 6"]
-    """What a model is told: shape (two numbers, one of which is 1), size, and colour (three)."""
+    """Conditions that a model reads: shape (two numbers, one of which is 1), size, and colour (three)."""
     tuples: Int[np.ndarray, "image 3"]
     """Shape, size and colour, each 0 or 1."""
 
@@ -76,26 +76,27 @@ class Images:
         return Images(self.pixels[rows], self.conditions[rows], self.tuples[rows])
 
 
-def checked_images(given: Any, side: int) -> Images:
+def checked_images(training_set: Any, side: int) -> Images:
     """Images that a caller gives.
 
     Raises:
         ValueError: they are something else, or of another size.
     """
-    if not isinstance(given, Images):
+    if not isinstance(training_set, Images):
         raise ValueError(
-            f"the training data must be Images, as training_set gives them, got {shown(type(given).__name__)}"
+            "the training data must be Images, as training_set gives them, got "
+            f"{shown(type(training_set).__name__)}"
         )
     expected = (N_CHANNELS, side, side)
-    if tuple(given.pixels.shape[1:]) != expected:
+    if tuple(training_set.pixels.shape[1:]) != expected:
         raise ValueError(
             f"images must be of {list(expected)} numbers each (channels, height, width), got "
-            f"{list(given.pixels.shape[1:])}; is it the data of this model's task?"
+            f"{list(training_set.pixels.shape[1:])}; is it the data of this model's task?"
         )
-    return given
+    return training_set
 
 
-def in_words(each: str) -> str:
+def in_words(name: str) -> str:
     """A tuple in words.
 
     Raises:
@@ -104,53 +105,53 @@ def in_words(each: str) -> str:
     >>> in_words("010")
     'small red circle'
     """
-    digits = zip(CONCEPTS, checked(each), strict=True)
+    digits = zip(CONCEPTS, checked(name), strict=True)
     shape, size, colour = (WORDS[concept][int(digit)] for concept, digit in digits)
     return f"{size} {colour} {shape}"
 
 
-def marked(each: str) -> str:
+def marked(name: str) -> str:
     """A tuple in words, with a star if it is never trained.
 
     >>> marked("010"), marked("000")
     ('small red circle *', 'large red circle')
     """
-    return f"{in_words(each)}{' *' if each in UNSEEN else ''}"
+    return f"{in_words(name)}{' *' if name in UNSEEN else ''}"
 
 
-def released_order(each: str) -> str:
+def released_order(name: str) -> str:
     """A tuple as the released code writes it: shape, colour, size. Its own inverse.
 
     The training set of the paper, 000 100 001 111, is 000 100 010 111 there.
 
-    >>> [released_order(each) for each in TRAINED]
+    >>> [released_order(name) for name in TRAINED]
     ['000', '100', '010', '111']
     """
-    shape, second, third = checked(each)
+    shape, second, third = checked(name)
     return shape + third + second
 
 
-def checked(each: str) -> str:
+def checked(name: str) -> str:
     """A tuple that there is.
 
     Raises:
         ValueError: anything else.
     """
-    if each not in TUPLES:
+    if name not in TUPLES:
         raise ValueError(
             f"a tuple must be three digits, shape, size and colour, each 0 or 1 ({', '.join(TUPLES)}), got "
-            f"{shown(each)}"
+            f"{shown(name)}"
         )
-    return each
+    return name
 
 
-def nominal(each: str) -> Float[np.ndarray, " 6"]:
-    """What a model is told to draw a tuple, without jitter.
+def nominal(name: str) -> Float[np.ndarray, " 6"]:
+    """Conditions of a tuple, without jitter.
 
     Raises:
         ValueError: there is no such tuple.
     """
-    shape, size, colour = (int(digit) for digit in checked(each))
+    shape, size, colour = (int(digit) for digit in checked(name))
     return _told(shape, RADII[size], np.array(COLOURS[colour]))
 
 
@@ -171,20 +172,15 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
 
     if not len(tuples):
         raise ValueError("tuples must name at least one, got none")
-    digits = np.array([[int(digit) for digit in checked(each)] for each in tuples]).reshape(-1, 3)
+    digits = np.array([[int(digit) for digit in checked(name)] for name in tuples]).reshape(-1, 3)
     n = len(digits)
     colours = np.array(COLOURS)[digits[:, 2]] + rng.uniform(-_COLOUR_JITTER, _COLOUR_JITTER, (n, 3))
     radii = np.array(RADII)[digits[:, 1]] + rng.uniform(-_RADIUS_JITTER, _RADIUS_JITTER, n)
     centres = rng.uniform(-1, 1, (n, 2)) * shift
-    covered = np.stack(
-        [
-            coverage(int(shape), radius, side, centre)
-            for shape, radius, centre in zip(digits[:, 0], radii, centres, strict=True)
-        ]
-    ).reshape(n, 1, side, side)
+    covered = np.stack(list(map(coverage, digits[:, 0], radii, [side] * n, centres)))[:, None]
     pixels = 1 - covered * (1 - colours[:, :, None, None])
     pixels = np.clip(pixels + rng.normal(0, _NOISE, pixels.shape), 0, 1)
-    conditions = [_told(*each) for each in zip(digits[:, 0], radii, colours, strict=True)]
+    conditions = list(map(_told, digits[:, 0], radii, colours))
     return Images(
         torch.tensor(pixels, dtype=torch.float32, device="cpu"),
         torch.tensor(np.array(conditions).reshape(n, N_CONDITIONS), dtype=torch.float32, device="cpu"),

@@ -1,4 +1,4 @@
-"""What an image is of: a linear classifier for each concept, and a rule on its mask as a second opinion.
+"""The metrics of a model's samples: concepts by a linear classifier, and by a rule on masks for comparison.
 
 Source: the classifier of the released code of arXiv 2501.08537, one linear layer for each concept on the
 pixels, trained on images of all eight tuples. The rule is our own: it knows nothing of the classifier, and
@@ -10,15 +10,28 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from anchorlens.randomness import generator
-from anchorlens.tasks.concept_graphs.images import COLOURS, CONCEPTS, RADII, TUPLES, draw
+from anchorlens.tasks.concept_graphs.images import (
+    COLOURS,
+    CONCEPTS,
+    RADII,
+    SMALL_CIRCLES,
+    TRAINED,
+    TUPLES,
+    draw,
+    marked,
+)
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.sketch import Grid, Mosaic
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
 MUST_KNOW = 0.99
 """Share of held-out drawn images that the classifier must name right, for each concept."""
@@ -31,63 +44,117 @@ and circles to .76 and more."""
 _GROUND = 0.3
 """Share of the darkest pixels, above the ground that the border shows, up to which a pixel belongs to it."""
 _LEAST_INK = 0.2
-"""Of the darkest pixels, below which there is no shape."""
+"""Ink of the darkest pixels below which an image holds no shape."""
 _FULL = 0.9
 """Ink of a pixel that is covered: of the nominal colours."""
 _DARKEST = 5
 """Pixels whose mean is full cover."""
+_CIRCLE, _TRIANGLE = 0, 1
+_PRESENT = 0.5
+"""Share of a small shape's area from which a sample shows one: the smallest that is trained has .64."""
+_SHOWN = 6
+"""Samples of each tuple that a picture shows."""
 
-
-class Classifier:
-    """Which shape, size and colour an image has, by a linear map of its pixels for each concept."""
-
-    def __init__(self, side: int, shift: float = 0.0, seed: int = 0) -> None:
-        """Fit it on drawn images.
-
-        Args:
-            side: pixels of an image's side.
-            shift: how far from the middle images are drawn, as for `draw`.
-            seed: of the images.
-
-        Raises:
-            ValueError: it does not name .99 of held-out images right, for each concept.
-        """
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-
-        rng = generator(seed, "evaluation", 7)
-        names = rng.choice(TUPLES, N_TRAINED + N_HELD_OUT)
-        images = draw(names.tolist(), side, rng, shift)
-        pixels = images.pixels.numpy().reshape(len(images), -1)
-        trained = images.tuples[:N_TRAINED].T
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # what it knows is asked below
-            self._by_concept = [
-                LogisticRegression(C=10.0, max_iter=1000).fit(pixels[:N_TRAINED], concept)
-                for concept in trained
-            ]
-        found = self(images.pixels.numpy()[N_TRAINED:])
-        self.accuracy = dict(
-            zip(CONCEPTS, (found == images.tuples[N_TRAINED:]).mean(axis=0).tolist(), strict=True)
+_TRAINED, _UNSEEN, _FAILURE = (
+    "Trained tuples drawn right",
+    "Unseen tuples drawn right",
+    "Small circles drawn as triangles",
+)
+METRICS = (
+    Metric(
+        "train",
+        "trained",
+        _TRAINED,
+        "samples of trained tuples that are there, with the right shape, size and colour",
+        logged_as="train_accuracy",
+        map_caption="Samples of trained tuples whose shape, size and colour are all right.",
+    ),
+    Metric(
+        "unseen",
+        "unseen",
+        _UNSEEN,
+        "samples of tuples that were never trained, that are there, with all three concepts right",
+        logged_as="unseen_accuracy",
+        map_caption="Samples of tuples that were never trained whose shape, size and colour are all right.",
+    ),
+    Metric(
+        "failure",
+        "failure",
+        _FAILURE,
+        "samples of small circles, which are never trained, that are triangles",
+        logged_as="failure_rate",
+        map_caption="Samples of small circles that are triangles. In training every small shape was one.",
+        higher_is_better=False,
+    ),
+    Metric(
+        "circles",
+        "circles",
+        "Small circles drawn as circles",
+        "samples of small circles that both rules take for circles, and that are there at all",
+        logged_as="circles",
+        map_caption="Samples of small circles that both rules take for circles, and that are there at all.",
+    ),
+    Metric(
+        "present",
+        "present",
+        "Small circles that are there at all",
+        "samples of small circles that cover at least half of a small shape's area; of the others neither "
+        "rule can say what they are",
+        logged_as="present",
+        map_caption="Samples of small circles that cover at least half of a small shape's area.",
+    ),
+    *(
+        Metric(
+            f"{name}_by_mask",
+            f"{name}, mask",
+            f"{heading}, by the rule on masks",
+            "the same by the filled share of the bounding box, area and mean colour",
+            in_tables=False,
+            higher_is_better=name != "failure",
         )
-        """Concept -> share of held-out drawn images that it names right."""
-        for concept, share in self.accuracy.items():
-            if share < MUST_KNOW:
-                raise ValueError(
-                    f"the classifier must tell {concept} in {MUST_KNOW:.0%} of drawn images of {side} "
-                    f"pixels, and does in {share:.1%}; take larger images (image_side), or a smaller shift"
-                )
-
-    def __call__(self, pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 3"]:
-        """Shape, size and colour of each image, 0 or 1."""
-        flat = pixels.reshape(len(pixels), -1)
-        return np.stack([one.predict(flat) for one in self._by_concept], axis=1)
+        for name, heading in (("train", _TRAINED), ("unseen", _UNSEEN), ("failure", _FAILURE))
+    ),
+)
 
 
 @functools.lru_cache(maxsize=8)
-def classifier(side: int, shift: float) -> Classifier:
-    """The classifier of images of this size, fit once."""
-    return Classifier(side, shift)
+def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:
+    """The classifier of images of a size, a linear map of the pixels for each concept, fit once.
+
+    Args:
+        side: pixels of an image's side.
+        shift: how far from the middle images are drawn, as for `draw`.
+
+    Returns:
+        A function of images [image, 3, y, x] that gives shape, size and colour of each, 0 or 1.
+
+    Raises:
+        ValueError: it does not name .99 of held-out images right, for each concept.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    rng = generator(0, "evaluation", 7)
+    images = draw(rng.choice(TUPLES, N_TRAINED + N_HELD_OUT).tolist(), side, rng, shift)
+    pixels, truth = images.pixels.numpy().reshape(len(images), -1), images.tuples
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # what it knows is asked below
+        models = [
+            LogisticRegression(C=10.0, max_iter=1000).fit(pixels[:N_TRAINED], concept)
+            for concept in truth[:N_TRAINED].T
+        ]
+
+    def concepts_of(images: np.ndarray) -> np.ndarray:
+        return np.stack([model.predict(images.reshape(len(images), -1)) for model in models], axis=1)
+
+    shares = (concepts_of(pixels[N_TRAINED:]) == truth[N_TRAINED:]).mean(axis=0)
+    for concept, share in zip(CONCEPTS, shares.tolist(), strict=True):
+        if share < MUST_KNOW:
+            raise ValueError(
+                f"the classifier must tell {concept} in {MUST_KNOW:.0%} of drawn images of {side} "
+                f"pixels, and does in {share:.1%}; take larger images (image_side), or a smaller shift"
+            )
+    return concepts_of
 
 
 def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 3"]:
@@ -96,8 +163,7 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
     The shape is a circle where it fills more than .71 of its bounding box; the size goes by the covered area,
     the colour by the mean colour, each to the nearer of the two.
     """
-    side = pixels.shape[-1]
-    found = np.full((len(pixels), 3), -1)
+    concepts = np.full((len(pixels), 3), -1)
     for row, image in enumerate(pixels):
         ink = _ink(image)
         full = np.sort(ink, axis=None)[-_DARKEST:].mean()
@@ -105,15 +171,15 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
             continue
         covered = np.clip(ink / full, 0, 1)
         covered[covered < _GROUND] = 0
-        area, box = covered.sum(), covered.max(axis=0).sum() * covered.max(axis=1).sum()
-        radius = math.sqrt(area / math.pi) * 2 / side
+        n_pixels, box = covered.sum(), covered.max(axis=0).sum() * covered.max(axis=1).sum()
+        radius = math.sqrt(n_pixels / math.pi) * 2 / pixels.shape[-1]
         colour = image[:, covered > 0.5].mean(axis=1)
-        found[row] = (
-            area / box <= FILL,
+        concepts[row] = (
+            n_pixels / box <= FILL,
             np.argmin(np.abs(radius - np.array(RADII))),
             np.argmin(((colour - np.array(COLOURS)) ** 2).sum(axis=1)),
         )
-    return found
+    return concepts
 
 
 def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"]:
@@ -124,8 +190,8 @@ def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"
     from 1 and 4 says that it was asked about what is neither.
 
     >>> from anchorlens.randomness import generator
-    >>> images = [draw([each] * 200, 24, generator(0, "data")) for each in ("010", "000")]
-    >>> [round(float(area(one.pixels.numpy()).mean())) for one in images]
+    >>> drawn = [draw([name] * 200, 24, generator(0, "data")) for name in ("010", "000")]
+    >>> [round(float(area(images.pixels.numpy()).mean())) for images in drawn]
     [1, 4]
     """
     covered = np.stack([np.clip(_ink(image) / _FULL, 0, 1) for image in pixels])
@@ -137,3 +203,56 @@ def _ink(image: Float[np.ndarray, "3 y x"]) -> Float[np.ndarray, "y x"]:
     """How much darker than the border each pixel is, in the colour that it lacks most."""
     ink = (1 - image).max(axis=0)
     return ink - np.median(np.concatenate([ink[0], ink[-1], ink[:, 0], ink[:, -1]]))
+
+
+def scored(
+    drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]], classifier: Callable[[np.ndarray], np.ndarray]
+) -> tuple[dict[str, Accuracy | None], tuple[Grid, Mosaic]]:
+    """Every metric of some samples, by a classifier and by the rule on masks, and pictures of them.
+
+    What is not there at all is not drawn right, whatever the rules say of it; `failure` is the classifier's
+    own word, as published.
+
+    Args:
+        drawn: every tuple -> its samples, as many of each.
+        classifier: gives shape, size and colour of each image.
+    """
+    there = np.stack([area(drawn[name]) >= _PRESENT for name in TUPLES])  # [tuple, sample]
+    truth = np.array([[int(digit) for digit in name] for name in TUPLES])[:, None]
+    trained, small_circle = np.isin(TUPLES, TRAINED), np.isin(TUPLES, SMALL_CIRCLES)
+    measures: dict[str, Accuracy | None] = {"present": Accuracy.of_some(there[small_circle].ravel())}
+    right, circles = {}, there[small_circle]
+    for suffix, rule in (("", classifier), ("_by_mask", by_mask)):
+        says = np.stack([rule(drawn[name]) for name in TUPLES])  # [tuple, sample, concept]
+        right[suffix] = (says == truth) & there[..., None]
+        joint, shapes = right[suffix].all(axis=-1), says[small_circle, :, 0]
+        circles = circles & (shapes == _CIRCLE)
+        shares = {"train": joint[trained], "unseen": joint[~trained], "failure": shapes == _TRIANGLE}
+        measures |= {f"{name}{suffix}": Accuracy.of_some(share.ravel()) for name, share in shares.items()}
+    measures["circles"] = Accuracy.of_some(circles.ravel())
+    return measures, (_by_tuple(right[""]), _mosaic(drawn))
+
+
+def _mosaic(drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]]) -> Mosaic:
+    """Some samples of each tuple."""
+    return Mosaic.of(
+        "Samples",
+        "What the model draws, a row for each tuple; * marks those that were never trained. The same noise "
+        "in every row.",
+        {marked(name): drawn[name][:_SHOWN] for name in TUPLES},
+    )
+
+
+def _by_tuple(right: Bool[np.ndarray, "tuple sample 3"]) -> Grid:
+    """The share of samples with the right shape, size and colour, and all of them, of each tuple."""
+    rows = np.column_stack([right.mean(axis=1), right.all(axis=-1).mean(axis=1)])
+    return Grid(
+        title="Concepts drawn right",
+        caption="Share of samples that are there and have the right shape, size and colour, and all three, "
+        "by the classifier; * marks tuples that were never trained.",
+        x_title="concept",
+        y_title="tuple",
+        x=[*CONCEPTS, "all"],
+        y=[marked(name) for name in reversed(TUPLES)],
+        values=rows[::-1].tolist(),
+    )

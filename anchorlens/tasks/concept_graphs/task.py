@@ -12,25 +12,13 @@ import numpy as np
 from anchorlens.configuration import check_number, documented, number
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.randomness import generator
+from anchorlens.tasks.concept_graphs import images
 from anchorlens.tasks.concept_graphs.diffusion import Schedule
-from anchorlens.tasks.concept_graphs.images import (
-    N_CHANNELS,
-    N_CONDITIONS,
-    TRAINED,
-    TUPLES,
-    UNSEEN,
-    Images,
-    checked_images,
-    draw,
-    in_words,
-    nominal,
-)
-from anchorlens.tasks.concept_graphs.measures import METRICS, scored
-from anchorlens.tasks.concept_graphs.scoring import classifier
+from anchorlens.tasks.concept_graphs.images import N_CHANNELS, TRAINED, TUPLES, UNSEEN, Images
+from anchorlens.tasks.concept_graphs.scoring import METRICS, classifier, scored
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.tasks.shared.phases import TRAINING_SET
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -74,6 +62,8 @@ class ConceptGraphsTask(TaskConfig):
     kind: ClassVar[str] = "concept_graphs"
     model_class: ClassVar[type[UNetConfig]] = UNetConfig
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    d_vocab = 0
+    n_channels: ClassVar[int] = N_CHANNELS
 
     image_side: int = number(32, minimum=8, maximum=128)
     """Pixels of an image's side, a multiple of 4. Below 20 the rule on masks takes some small triangles for
@@ -92,19 +82,9 @@ class ConceptGraphsTask(TaskConfig):
             raise ValueError(f"image_side must be a multiple of 4, got {self.image_side}")
 
     @property
-    def d_vocab(self) -> int:
-        """There are no tokens."""
-        return 0
-
-    @property
-    def n_channels(self) -> int:
-        """Of an image: red, green and blue."""
-        return N_CHANNELS
-
-    @property
     def seq_len(self) -> int:
         """Numbers of an example: pixels, and what it is of."""
-        return N_CHANNELS * self.image_side**2 + N_CONDITIONS
+        return N_CHANNELS * self.image_side**2 + images.N_CONDITIONS
 
     @property
     def passes(self) -> int:
@@ -128,15 +108,15 @@ class ConceptGraphsTask(TaskConfig):
         if n < len(TRAINED):
             raise ValueError(f"n_samples must be at least {len(TRAINED)}, an image of each tuple, got {n}")
         classifier(self.image_side, self.shift)  # what they are scored by
-        return draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, seed, self.shift)
+        return images.draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, seed, self.shift)
 
-    def checked_training_set(self, given: Any) -> Images:
+    def checked_training_set(self, training_set: Any) -> Images:
         """Images that a caller gives.
 
         Raises:
             ValueError: they are something else, or of another size.
         """
-        return checked_images(given, self.image_side)
+        return images.checked_images(training_set, self.image_side)
 
     def loss(self, model: Any, batch: Images, generator: np.random.Generator) -> Tensor:
         """Mean squared error of the predicted noise.
@@ -149,8 +129,8 @@ class ConceptGraphsTask(TaskConfig):
         import torch
 
         *inputs, noise = self._noisy(batch, generator)
-        found = model(*inputs)
-        return torch.nn.functional.mse_loss(found, noise.to(found))
+        predicted = model(*inputs)
+        return torch.nn.functional.mse_loss(predicted, noise.to(predicted))
 
     def _noisy(self, batch: Images, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Noisy images, times, conditions, and the noise."""
@@ -162,7 +142,7 @@ class ConceptGraphsTask(TaskConfig):
         steps = generator.integers(1, self.n_diffusion_steps + 1, len(batch))
         drawn = torch.from_numpy(generator.standard_normal(pixels.shape, dtype=np.float32))
         times = torch.as_tensor(steps / self.n_diffusion_steps, dtype=torch.float32, device="cpu")
-        noise, times = (on_device(each, pixels.device) for each in (drawn, times))
+        noise, times = (on_device(tensor, pixels.device) for tensor in (drawn, times))
         return self.schedule.noisy(pixels, steps, noise), times, batch.conditions, noise
 
     # -- sampling --------------------------------------------------------------------------------------
@@ -187,7 +167,7 @@ class ConceptGraphsTask(TaskConfig):
     def samples(
         self, model: Any, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0
     ) -> dict[str, Float[np.ndarray, "sample 3 y x"]]:
-        """What a model draws, told what to draw without jitter, by ancestral sampling.
+        """Draw samples by ancestral sampling; the model is told each tuple without jitter.
 
         Args:
             model: as `ready` gives it.
@@ -204,15 +184,14 @@ class ConceptGraphsTask(TaskConfig):
         from anchorlens.models.measuring import BATCH_BYTES
 
         check_number("n", n, minimum=1, limit=10_000, integer=True)
-        conditions = {each: nominal(each) for each in tuples}
+        conditions = {name: images.nominal(name) for name in tuples}
         size = getattr(getattr(model, "config", None), "image_bytes", BATCH_BYTES // _AT_ONCE)
         at_once = max(1, int(BATCH_BYTES // size))
-        drawn: dict[str, list[np.ndarray]] = {each: [] for each in tuples}
-        for first in range(0, n, at_once):
-            rows = slice(first, min(n, first + at_once))
-            for each, told in conditions.items():
-                drawn[each].append(self._drawn(model, told, n, rows, seed))
-        return {each: np.concatenate(parts) for each, parts in drawn.items()}
+        parts = [slice(first, min(n, first + at_once)) for first in range(0, n, at_once)]
+        return {
+            name: np.concatenate([self._drawn(model, told, n, rows, seed) for rows in parts])
+            for name, told in conditions.items()
+        }
 
     def _drawn(
         self, model: Any, told: Float[np.ndarray, " 6"], n: int, rows: slice, seed: int
@@ -235,14 +214,20 @@ class ConceptGraphsTask(TaskConfig):
         steps = range(self.n_diffusion_steps, 1, -1)
         with torch.inference_mode():
             start = noise(self.n_diffusion_steps + 1)
-            found = self.schedule.sample(noise_in, start, (noise(step) for step in steps))
-        found = (found + 1) / 2 if self.centred else found
-        return found.clamp(0, 1).float().cpu().numpy()
+            pixels = self.schedule.sample(noise_in, start, (noise(step) for step in steps))
+        pixels = (pixels + 1) / 2 if self.centred else pixels
+        return pixels.clamp(0, 1).float().cpu().numpy()
 
     # -- measuring -------------------------------------------------------------------------------------
 
     def evaluate(
-        self, model: Any, *, training_set: Any = None, seed: int = 0, n_samples: int = N_SAMPLES
+        self,
+        model: Any,
+        *,
+        training_set: Any = None,
+        seed: int = 0,
+        n_samples: int = N_SAMPLES,
+        quick: bool = False,
     ) -> Evaluation:
         """Which shapes, sizes and colours it draws, by a linear classifier and by a rule on masks.
 
@@ -254,11 +239,13 @@ class ConceptGraphsTask(TaskConfig):
             training_set: checked, and not asked: every sample is new.
             seed: of the noise.
             n_samples: of each tuple.
+            quick: whether 8 of each are enough.
 
         Raises:
             ValueError: an unusable option, a model of another size, or images in which the classifier cannot
                 tell the concepts.
         """
+        n_samples = QUICKLY if quick else n_samples
         check_number("seed", seed, minimum=0, integer=True)
         check_number("n_samples", n_samples, minimum=1, limit=10_000, integer=True)
         if training_set is not None:
@@ -267,17 +254,11 @@ class ConceptGraphsTask(TaskConfig):
         if isinstance(config, UNetConfig):
             config.check_task(self)
         drawn = self.samples(self.ready(model, seed), n=n_samples, seed=seed)
-        finite = all(bool(np.isfinite(images).all()) for images in drawn.values())
-        drawn = {each: np.nan_to_num(images, nan=_WHITE) for each, images in drawn.items()}
-        found, sketches = scored(drawn, classifier(self.image_side, self.shift))
-        options = {"seed": seed, "n_samples": n_samples, "task": self.describe().split("\n")[0]}
-        return Evaluation(self.kind, METRICS, found, finite, options, sketches, TRAINING_SET)
-
-    def measure(self, model: Any, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
-        """Shares of few samples of each tuple, by their names in a log."""
-        found = self.evaluate(model, seed=seed, n_samples=QUICKLY)
-        values = {metric.logged_as: found.measure(metric.name) for metric in METRICS if metric.logged_as}
-        return {name: None if one is None else one.value for name, one in values.items()}
+        finite = all(bool(np.isfinite(samples).all()) for samples in drawn.values())
+        drawn = {name: np.nan_to_num(samples, nan=_WHITE) for name, samples in drawn.items()}
+        measures, pictures = scored(drawn, classifier(self.image_side, self.shift))
+        options = {"n_samples": n_samples, "task": self.describe().split("\n")[0]}
+        return self.evaluation(measures, finite=finite, seed=seed, options=options, sketches=pictures)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
         """Images times steps: a sample is a forward pass at every step."""
@@ -285,15 +266,19 @@ class ConceptGraphsTask(TaskConfig):
         return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_settling
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Of training images, samples, and what the classifier is fit on."""
+        """Memory of training images, samples, and the images that the classifier is fit on."""
         return 4 * self.seq_len * (n_train + 4 * len(TUPLES) * N_SAMPLES + 15_000)
+
+    @property
+    def held_out(self) -> str:
+        """The tuples that are left out of training, in words."""
+        return ", ".join(map(images.in_words, UNSEEN))
 
     def describe(self) -> str:
         """In words: what is trained, and what is left out."""
-        unseen = ", ".join(in_words(each) for each in UNSEEN)
         return (
             f"Concept Graphs: draw a shape, size and colour in {self.image_side} x {self.image_side} "
             f"pixels, by diffusion in {self.n_diffusion_steps} steps.\n"
-            f"Trained: {', '.join(in_words(each) for each in TRAINED)}.\n"
-            f"Never trained: {unseen}."
+            f"Trained: {', '.join(map(images.in_words, TRAINED))}.\n"
+            f"Never trained: {self.held_out}."
         )

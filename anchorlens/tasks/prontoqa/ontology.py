@@ -6,12 +6,12 @@ is our own.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
-from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
+from anchorlens.configuration import check_choice, check_number
 
 CONCEPTS = ("wumpus", "yumpus", "zumpus", "dumpus", "rompus", "numpus", "tumpus", "vumpus", "impus", "jompus")
 FAMILIES = (
@@ -28,19 +28,26 @@ FAMILIES = (
 )
 """Properties; a concept has at most one of each family."""
 NAMES = ("fae", "rex", "sally", "max", "alex", "sam", "polly", "stella", "wren")
+WORDS = (
+    *("a", "an", "are", "each", "every", "is", "not", "or", ":", ".", "true", "false"),
+    *CONCEPTS,
+    *(f"{concept}es" for concept in CONCEPTS),
+    *itertools.chain.from_iterable(FAMILIES),
+    *NAMES,
+)
+"""All 74 words, in lower case."""
 MOST_HOPS = {"official": 5, "balanced": 4}
 """Ontology -> the longest deductions it is asked for."""
 LONGEST_PROMPT = 17 * 6 + 5 + 9
 """Words of the longest prompt: rules, the sentence that names the entity, and the query."""
-LONGEST_FACT, LONGEST_STEP = 5, 6 + 5
+_LONGEST_FACT, _LONGEST_STEP = 5, 6 + 5
 """Words of a deduction at most: what the entity is, and of each step the rule and what follows."""
 
-Ontology = Literal["official", "balanced"]
 Order = Literal["postorder", "preorder", "random"]
 
 _P_NEGATED = 1 / 3
 _WEIGHTS = {"parent": 1.0, "property": 0.3, "negated": 0.7}
-"""Of the ways on from a concept, when a question is drawn."""
+"""Relative probabilities of the next step from a concept, when a question is drawn."""
 
 
 class Node(NamedTuple):
@@ -64,6 +71,11 @@ class Item(NamedTuple):
     """Steps of the deduction: to be a parent's, and at last to have its property."""
 
 
+def most_words(ontology: str, *, with_deduction: bool) -> int:
+    """Words of the longest prompt of an ontology, and of its deduction where that is asked for."""
+    return LONGEST_PROMPT + (_LONGEST_FACT + _LONGEST_STEP * MOST_HOPS[ontology]) * with_deduction
+
+
 def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
     """A question of the official generator with its default options.
 
@@ -75,17 +87,14 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
     Raises:
         ValueError: another number of steps, or another order.
     """
-    _check_hops("official", hops)
-    if order not in get_args(Order):
-        raise ValueError(f"order must be one of {', '.join(get_args(Order))}, got {shown(order)}")
-    while True:
-        concepts = rng.sample(CONCEPTS, len(CONCEPTS))
-        distractor = concepts.pop()
+    check_number("hops", hops, minimum=1, maximum=MOST_HOPS["official"], integer=True)
+    check_choice("order", order, get_args(Order))
+    chain, walk, distractor = [], None, ""
+    while walk is None:
+        *concepts, distractor = rng.sample(CONCEPTS, len(CONCEPTS))
         chain = _chain(concepts, hops, rng)
-        found = _walk(chain, hops, rng)
-        if found is not None:
-            break
-    start, asked = found
+        walk = _walk(chain, hops, rng)
+    start, asked = walk
     rules = _rules(chain, rng)
     if order == "preorder":
         rules.reverse()
@@ -109,10 +118,9 @@ def balanced(hops: int, rng: random.Random) -> Item:
     Raises:
         ValueError: another number of steps.
     """
-    _check_hops("balanced", hops)
+    check_number("hops", hops, minimum=1, maximum=MOST_HOPS["balanced"], integer=True)
     concepts = rng.sample(CONCEPTS, len(CONCEPTS))
-    families = rng.sample(FAMILIES, 7)
-    words = [rng.choice(family) for family in families]
+    words = [rng.choice(family) for family in rng.sample(FAMILIES, 7)]
     shared = words.pop()
     start = rng.randrange(5 - hops)
     height, negated = start + hops - 1, rng.random() < 0.5
@@ -131,10 +139,6 @@ def balanced(hops: int, rng: random.Random) -> Item:
     return _item(rules, chains[0][start].concept, chains[0][height], hops, rng)
 
 
-def _check_hops(ontology: str, hops: int) -> None:
-    check_number("hops", hops, minimum=1, maximum=MOST_HOPS[ontology], integer=True)
-
-
 def _chain(concepts: Sequence[str], hops: int, rng: random.Random) -> list[Node]:
     """A chain of concepts, its root last."""
     stop = 1 / (hops + 2) / 2
@@ -148,7 +152,7 @@ def _chain(concepts: Sequence[str], hops: int, rng: random.Random) -> list[Node]
 
 
 def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] | None:
-    """Where the entity starts, and the concept whose property is asked for; None of another length."""
+    """Start of the entity, and the concept whose property is asked; None for a walk of another length."""
     n_starts = len(chain) - hops  # deep enough: `hops` steps below the root
     if n_starts < 1:
         return None
@@ -164,12 +168,12 @@ def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] 
 
 
 def _rules(chain: list[Node], rng: random.Random) -> list[str]:
-    """Of every concept but the root what it is and has, from the entity's end on."""
-    rules = []
-    for node, parent in zip(chain, chain[1:], strict=False):
-        rules.append(_is(node.concept, parent.concept, "", False, rng))
-        rules.append(_is(node.concept, "", node.property, node.negated, rng))
-    return rules
+    """Two rules for every concept but the root, its parent and its property, from the entity's end on."""
+    return [
+        _is(node.concept, *said, rng)
+        for node, parent in itertools.pairwise(chain)
+        for said in ((parent.concept, "", False), ("", node.property, node.negated))
+    ]
 
 
 def _is(concept: str, parent: str, property: str, negated: bool, rng: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""What answers these questions without a network: forward chaining, its deduction in words, and shortcuts."""
+"""Ways to answer the questions without a network: forward chaining, its deduction in words, and shortcuts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Question(NamedTuple):
     """A prompt, read."""
 
     rules: tuple[Statement, ...]
-    """Of concepts."""
+    """Statements about concepts."""
     facts: tuple[Statement, ...]
-    """Of the entity."""
+    """Statements about the entity."""
     query: Statement
     """Is it true?"""
 
@@ -45,10 +45,9 @@ def read_question(prompt: str) -> Question:
         ValueError: a sentence of another form.
     """
     *context, query = _sentences(prompt)
-    asked = _asked(query)
-    statements = [_statement(sentence) for sentence in context]
-    rules = tuple(one for one in statements if one.of_all)
-    return Question(rules, tuple(one for one in statements if not one.of_all), asked)
+    asked, statements = _asked(query), list(map(_statement, context))
+    rules, facts = (tuple(s for s in statements if s.of_all == of_all) for of_all in (True, False))
+    return Question(rules, facts, asked)
 
 
 def deduction(prompt: str) -> str:
@@ -65,28 +64,10 @@ def deduction(prompt: str) -> str:
     >>> deduction("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
     'rex is a wumpus . each wumpus is shy . rex is shy .'
     """
-    *context, query = _sentences(prompt)
-    asked = _asked(query)
-    read = {sentence: _statement(sentence) for sentence in context}
-    rules = {sentence: rule for sentence, rule in read.items() if rule.of_all}
-    said = {
-        (fact.predicate, fact.negated): [sentence]
-        for sentence, fact in read.items()
-        if fact.subject == asked.subject and not fact.of_all
-    }
-    new = set(said)
-    while new:
-        reached = {
-            (rule.predicate, rule.negated): [*said[rule.subject, False], sentence, _of(asked.subject, rule)]
-            for sentence, rule in rules.items()
-            if (rule.subject, False) in new
-        }
-        new = reached.keys() - said.keys()
-        said |= {fact: reached[fact] for fact in new}
-    for negated in (False, True):
-        if (asked.predicate, negated) in said:
-            return " . ".join(said[asked.predicate, negated]) + " ."
-    raise ValueError(f"the query or its opposite must follow from the rules, got {shown(prompt)}")
+    chain = _deduced(prompt)
+    if chain is None:
+        raise ValueError(f"the query or its opposite must follow from the rules, got {shown(prompt)}")
+    return " . ".join(chain) + " ."
 
 
 def n_steps(prompt: str) -> int | None:
@@ -102,7 +83,7 @@ def n_steps(prompt: str) -> int | None:
 
 
 def _of(entity: str, rule: Statement) -> str:
-    """What a rule says, of an entity: `rex is not shy`, `rex is an impus`."""
+    """Apply a rule to an entity: `rex is not shy`, `rex is an impus`."""
     name = rule.predicate
     article = "" if not name.endswith("pus") else "an " if name[0] in "aeiou" else "a "
     return f"{entity} is{' not' if rule.negated else ''} {article}{name}"
@@ -120,10 +101,10 @@ def _asked(query: str) -> Statement:
 
 
 def _statement(sentence: str) -> Statement:
-    found = _SENTENCE.match(sentence)
-    if found is None:
+    match = _SENTENCE.match(sentence)
+    if match is None:
         raise ValueError(f"a sentence must say that something is something, got {shown(sentence)}")
-    quantifier, subject, verb, no, _, predicate = found.groups()
+    quantifier, subject, verb, no, _, predicate = match.groups()
     of_all = quantifier is not None or verb == "are"
     return Statement(_singular(subject), no is not None, _singular(predicate), of_all)
 
@@ -133,25 +114,31 @@ def _singular(word: str) -> str:
 
 
 def by_chaining(prompt: str) -> bool | None:
-    """What follows from the rules: whether the query is true; None where nothing does."""
-    question = read_question(prompt)
-    known = {
-        (fact.predicate, fact.negated) for fact in question.facts if fact.subject == question.query.subject
+    """Whether the query is true by the rules; None where neither it nor its opposite follows."""
+    chain = _deduced(prompt)
+    return None if chain is None else _statement(chain[-1]).negated == read_question(prompt).query.negated
+
+
+def _deduced(prompt: str) -> list[str] | None:
+    """The sentences by which the query or its opposite follows, the conclusion last; None if neither does."""
+    *context, query = _sentences(prompt)
+    asked = _asked(query)
+    statements = {sentence: _statement(sentence) for sentence in context}
+    chains = {  # (predicate, negated) -> sentences
+        (fact.predicate, fact.negated): [sentence]
+        for sentence, fact in statements.items()
+        if fact.subject == asked.subject and not fact.of_all
     }
-    while True:
-        new = {
-            (rule.predicate, rule.negated)
-            for rule in question.rules
-            if (rule.subject, False) in known and (rule.predicate, rule.negated) not in known
+    new = set(chains)
+    while new:
+        reached = {
+            (rule.predicate, rule.negated): [*chains[rule.subject, False], sentence, _of(asked.subject, rule)]
+            for sentence, rule in statements.items()
+            if rule.of_all and (rule.subject, False) in new
         }
-        if not new:
-            break
-        known |= new
-    asked = question.query
-    for negated in (False, True):
-        if (asked.predicate, negated) in known:
-            return negated == asked.negated
-    return None
+        new = reached.keys() - chains.keys()
+        chains |= {conclusion: reached[conclusion] for conclusion in new}
+    return chains.get((asked.predicate, False), chains.get((asked.predicate, True)))
 
 
 def by_degree(prompt: str) -> bool:

@@ -15,69 +15,41 @@ import numpy as np
 
 from anchorlens.configuration import documented, number
 from anchorlens.randomness import generator
-from anchorlens.tasks.prontoqa.ontology import (
-    CONCEPTS,
-    FAMILIES,
-    LONGEST_FACT,
-    LONGEST_PROMPT,
-    LONGEST_STEP,
-    MOST_HOPS,
-    NAMES,
-    Item,
-    Order,
-    balanced,
-    official,
-)
+from anchorlens.tasks.prontoqa.ontology import MOST_HOPS, WORDS, Item, Order, balanced, most_words, official
 from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction, n_steps
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.overlap import Overlap
-from anchorlens.tasks.shared.sketch import Lines, Sketch
+from anchorlens.tasks.shared.sketch import Sketch
+from anchorlens.tasks.shared.split_task import Right, shares_by_group
 from anchorlens.tasks.shared.word_task import WordTask, word_metrics
 from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
 
-_FUNCTION_WORDS = ("a", "an", "are", "each", "every", "is", "not", "or", ":", ".", "true", "false")
-_PLURALS = tuple(f"{concept}es" for concept in CONCEPTS)
-_PROPERTIES = tuple(word for family in FAMILIES for word in family)
-VOCABULARY = Vocabulary((*_FUNCTION_WORDS, *CONCEPTS, *_PLURALS, *_PROPERTIES, *NAMES))
-"""74 words, all in lower case."""
-
 _MOST_READ = 2_000
 """Training questions whose steps are counted."""
 _SHORTCUTS = {"degree": by_degree, "polarity": by_polarity}
 METRICS = (
     *word_metrics(
-        train="questions it was trained on",
-        id="fresh questions of as many steps as are trained",
-        ood="fresh questions of more steps than are trained",
-        every="fresh questions",
-        held_out="fresh questions",
-        left_out="questions of more steps",
+        meanings=(
+            "questions it was trained on",
+            "fresh questions of as many steps as are trained",
+            "fresh questions of more steps than are trained",
+        ),
+        asks=("fresh questions", "fresh questions", "questions of more steps"),
         thresholds=(".90 (.95 if the label alone is asked for)", ".50 (.75 if the label alone is asked for)"),
     )[:3],
-    Metric(
-        "other",
-        "other kind",
-        "The other kind of ontology",
-        "fresh questions of the kind not trained",
-        in_tables=False,
-    ),
-    Metric(
-        "degree", "degree", "Degree shortcut", "no model: the subject in more rules, on ID", in_tables=False
-    ),
-    Metric(
-        "polarity", "polarity", "Polarity shortcut", "no model: true without `not`, on ID", in_tables=False
-    ),
-    Metric("majority", "majority", "Majority", "no model: the more frequent label, on ID", in_tables=False),
-    Metric(
-        "solver",
-        "solver",
-        "Forward chaining",
-        "no model: what follows from the rules, on ID",
-        in_tables=False,
+    *(
+        Metric(name, title, heading, meaning, in_tables=False)
+        for name, title, heading, meaning in (
+            ("other", "other kind", "The other kind of ontology", "fresh questions of the kind not trained"),
+            ("degree", "degree", "Degree shortcut", "no model: the subject in more rules, on ID"),
+            ("polarity", "polarity", "Polarity shortcut", "no model: true without `not`, on ID"),
+            ("majority", "majority", "Majority", "no model: the more frequent label, on ID"),
+            ("solver", "solver", "Forward chaining", "no model: what follows from the rules, on ID"),
+        )
     ),
 )
 
@@ -111,8 +83,8 @@ class PrOntoQATask(WordTask):
     """`official`: a chain of concepts and one more that misleads, as published; `balanced`: two chains that
     say the opposite at the same height, so that only reachability decides."""
     order: Order = "random"
-    """Of an official ontology's rules: `postorder` from the entity's end of the chain to its root, `preorder`
-    the reverse, or at random; a balanced one has them at random."""
+    """Order of an official ontology's rules: `postorder` from the entity's end of the chain to its root,
+    `preorder` the reverse, or at random; a balanced one has them at random."""
     most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
     """Most steps of a trained deduction; OOD asks for more, up to 5 (official) or 4 (balanced)."""
     least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
@@ -133,13 +105,12 @@ class PrOntoQATask(WordTask):
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """74 words behind the special tokens."""
-        return Vocabulary(VOCABULARY.words, self.bos)
+        return Vocabulary(WORDS, self.bos)
 
     @property
     def seq_len(self) -> int:
         """Tokens that a model reads of the longest question, its answer too."""
-        longest = LONGEST_FACT + LONGEST_STEP * MOST_HOPS[self.ontology] if self.says == "deduction" else 0
-        return LONGEST_PROMPT + longest + 2 + self.bos
+        return most_words(self.ontology, with_deduction=self.says == "deduction") + 2 + self.bos
 
     @property
     def chance(self) -> float:
@@ -148,7 +119,7 @@ class PrOntoQATask(WordTask):
 
     @property
     def training_width(self) -> int:
-        """The same: a question may be that long."""
+        """As many tokens as the longest question there may be."""
         return self.seq_len
 
     @property
@@ -186,10 +157,9 @@ class PrOntoQATask(WordTask):
         return {name: self._examples(items) for name, items in self._tests.items()}
 
     def _examples(self, items: Sequence[Item]) -> Examples:
-        labels = [item.answer for item in items]
-        if self.says == "deduction":
-            labels = [f"{deduction(i.prompt)} {label}" for i, label in zip(items, labels, strict=True)]
-        return Examples([item.prompt for item in items], labels)
+        steps = (f"{deduction(item.prompt)} " if self.says == "deduction" else "" for item in items)
+        answers = [before + item.answer for before, item in zip(steps, items, strict=True)]
+        return Examples([item.prompt for item in items], answers)
 
     def there_are(self, split: str) -> int:
         """Very many: the tests are samples."""
@@ -218,10 +188,10 @@ class PrOntoQATask(WordTask):
         Where some of the first 2,000 have more steps, it is counted among these alone.
         """
         some = trained.take(np.arange(min(_MOST_READ, len(trained))))
-        prompts = (self.vocabulary.prompt(tokens) for tokens in some.tokens.tolist())
+        prompts = map(self.vocabulary.prompt, some.tokens.tolist())
         longer = sum((n_steps(prompt) or 0) > self.most_hops for prompt in prompts)
-        found = super().overlap(some if longer else trained)
-        return replace(found, counts={**found.counts, "ood": max(longer, found.counts["ood"])})
+        overlap = super().overlap(some if longer else trained)
+        return replace(overlap, counts={**overlap.counts, "ood": max(longer, overlap.counts["ood"])})
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
         """Training sequences with the answer alone scored."""
@@ -232,16 +202,11 @@ class PrOntoQATask(WordTask):
         answered = np.logical_or.accumulate(batch.tokens.numpy() == SEP, axis=1)
         return TokenBatch(batch.tokens, batch.targets.masked_fill(from_numpy(~answered), IGNORE))
 
-    def further_measures(
-        self, whole: Mapping[str, np.ndarray], but_the_end: Mapping[str, np.ndarray]
-    ) -> dict[str, Accuracy | None]:
-        """What the shortcuts and the solver come to on the same questions."""
-        truth = np.array([item.answer == "true" for item in self._tests["id"]])
-        share = max(truth.mean(), 1 - truth.mean())
-        return {
-            **{name: Accuracy.of_some(found) for name, found in self._by_shortcut["id"].items()},
-            "majority": Accuracy.of_share(float(share), len(truth)),
-        }
+    def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
+        """Accuracy of the shortcuts and of the solver on the same questions."""
+        truth = np.mean([item.answer == "true" for item in self._tests["id"]])
+        measures = {name: Accuracy.of_some(right) for name, right in self._by_shortcut["id"].items()}
+        return {**measures, "majority": Accuracy.of_share(float(max(truth, 1 - truth)), self.n_test)}
 
     @cached_property
     def _by_shortcut(self) -> Mapping[str, Mapping[str, np.ndarray]]:
@@ -255,29 +220,26 @@ class PrOntoQATask(WordTask):
             for name in ("id", "ood")
         }
 
-    def pictures(self, whole: Mapping[str, np.ndarray]) -> tuple[Sketch, ...]:
+    def charts(self, whole: Right) -> tuple[Sketch, ...]:
         """Accuracy against the steps of the deduction, beside that of the shortcuts."""
         hops = np.array([item.hops for name in ("id", "ood") for item in self._tests[name]])
-        lines = {"model": np.concatenate([whole["id"], whole["ood"]])}
-        for way in _SHORTCUTS:
-            lines[way] = np.concatenate([self._by_shortcut[name][way] for name in ("id", "ood")])
-        steps = np.unique(hops).tolist()
-        shares = {name: [Accuracy.of_some(found[hops == n]) for n in steps] for name, found in lines.items()}
+        ways = {way: {name: self._by_shortcut[name][way] for name in ("id", "ood")} for way in _SHORTCUTS}
         compared = "Shortcuts need no model: one that is no better than they are may have learnt them."
         if self.says == "deduction":
             compared = "Shortcuts need no model; they say the label alone, the model the deduction before it."
-        return (
-            Lines(
-                title="Accuracy by steps",
-                caption=f"Right answers against the steps of the deduction; up to {self.most_hops} are "
-                f"trained. {compared}",
-                x_title="steps of the deduction",
-                y_title="accuracy",
-                x=steps,
-                y={name: [one.value for one in found] for name, found in shares.items()},
-                errors={name: [one.standard_error for one in found] for name, found in shares.items()},
-            ),
+        lines = shares_by_group(
+            {
+                name: (hops, np.concatenate([right["id"], right["ood"]]))
+                for name, right in {"model": whole, **ways}.items()
+            },
+            x={steps: steps for steps in np.unique(hops).tolist()},
+            title="Accuracy by steps",
+            caption=f"Right answers against the steps of the deduction; up to {self.most_hops} are "
+            f"trained. {compared}",
+            x_title="steps of the deduction",
+            y_title="accuracy",
         )
+        return (lines,)
 
     def describe(self) -> str:
         """In words: what is trained, and what is held out."""
@@ -300,7 +262,7 @@ class PrOntoQATask(WordTask):
 
 
 def _every_word(batch: TokenBatch) -> TokenBatch:
-    """The same sequences with the token after every position for a target, up to the end mark."""
+    """Score every position of the sequences up to the end mark: its target is the next token."""
     import torch
 
     from anchorlens.tasks.shared.batch import IGNORE, TokenBatch

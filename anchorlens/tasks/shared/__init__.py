@@ -1,1 +1,1 @@
-"""What every task is made of: the protocol, batches, asking, accuracies, evaluations, and the phases."""
+"""Parts that every task uses: base classes, batches, asking, accuracies, evaluations, and the phases."""

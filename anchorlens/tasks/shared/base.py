@@ -1,4 +1,4 @@
-"""What a task is: the one door through which everything that trains, asks, stores or draws meets it."""
+"""TaskConfig: the base class of every task, through which it is trained, asked, stored and drawn."""
 
 from __future__ import annotations
 
@@ -50,126 +50,40 @@ class Answers(Protocol):
         ...
 
 
-@runtime_checkable
-class Task(Protocol):
-    """What is trained and asked: a frozen configuration that travels as data.
+class TaskConfig(Config):
+    """Base of the tasks: what is trained and asked, a frozen configuration that travels as data.
 
-    A registered class that has these names is trained, stored, measured, swept and drawn like every other;
-    `TaskConfig` has a default for all but six. A task with a loss of its own has a method `loss` besides (see
-    `OwnLoss`); every other is trained by cross-entropy where its training set has a target.
+    One of your own is a frozen dataclass on it with six names of its own: `kind`, `metrics`, `d_vocab`,
+    `seq_len`, `training_set(n, seed)` and `evaluate(model, *, training_set=None, seed=0, quick=False)`. Every
+    field has a default and, under it, a docstring, which is the help of its option. Registered, it is
+    trained, stored, measured, swept and drawn like every other.
     """
 
     kind: ClassVar[str]
     """Its name in files and on the command line: `two_anchor`, `addition`."""
-    model_class: ClassVar[type[Any]]
-    """The configuration of what it trains: `ModelConfig`, a HookedTransformer, or another."""
     metrics: ClassVar[tuple[Metric, ...]]
     """What it measures. One named `train` says how well the training data are fit; with `id` and `ood` beside
     it, as accuracies, the phases are defined."""
-    has_anchors: ClassVar[bool]
-    """Whether its sequences hold anchors, which some probes and the mechanism verdict ask about."""
-    sampling: ClassVar[Mapping[str, int]]
-    """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
-    evaluation_class: ClassVar[type[Evaluation]]
-    """What `evaluate` gives, and what is read back from JSON."""
-    vocabulary: Any
-    """Its words, where it is in words; None where it is in numbers."""
-
-    @property
-    def d_vocab(self) -> int:
-        """Smallest vocabulary that holds every token and every target."""
-        ...
-
-    @property
-    def seq_len(self) -> int:
-        """Tokens per sequence, as a model reads them."""
-        ...
-
-    @property
-    def table_size(self) -> int:
-        """Numbers that the task itself holds, which bound how many tasks one file may name."""
-        ...
-
-    def training_set(self, n: int, seed: np.random.Generator) -> Batch:
-        """The training set of a run, `n` examples, a function of the generator alone."""
-        ...
-
-    def training_drawing(self, n: int, seed: np.random.Generator) -> Batch:
-        """The same, of which some can be taken without holding the others, where the task has a way."""
-        ...
-
-    def checked_training_set(self, given: Any) -> Batch:
-        """Training data that a caller gives, if they are of this task.
-
-        Raises:
-            ValueError: they are something else, or of another shape or vocabulary.
-        """
-        ...
-
-    def evaluate(self, model: Answers, *, training_set: Any = None, seed: int = 0) -> Evaluation:
-        """Measure what a model answers; a task may take more options.
-
-        Args:
-            model: whose answers.
-            training_set: what it was trained on, for the metric `train`. Without it the evaluation's
-                `train_source` says what was asked instead, and below .90 there is no phase.
-            seed: of what is drawn at random.
-        """
-        ...
-
-    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
-        """The metrics that are logged, by their names in the log, measured quickly while training."""
-        ...
-
-    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` examples.
-
-        Of a task with far shorter ones, as many of `seq_len` tokens as they have tokens in all.
-        """
-        ...
-
-    def bytes_to_ask(self, n_train: int) -> int:
-        """Memory that `evaluate` takes beside the model's, about, for so many training examples."""
-        ...
-
-    @property
-    def held_out(self) -> str:
-        """What is left out of training, in words that fit behind `it was never trained on`."""
-        ...
-
-    def describe(self) -> str:
-        """In words, a line for each thing: what is trained, and what is held out."""
-        ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields, `kind` among them; `from_dict` gives an equal task back."""
-        ...
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Read a task from JSON or TOML data.
-
-        Raises:
-            ValueError: an unknown field or an unusable value.
-        """
-        ...
-
-
-class TaskConfig(Config):
-    """Base of the tasks. One of your own is a frozen dataclass on it with six names of its own.
-
-    `kind`, `metrics`, `d_vocab`, `seq_len`, `training_set(n, seed)` and
-    `evaluate(model, *, training_set=None, seed=0, quick=False)`; see `Task` for what each of them is. Every
-    field has a default and, under it, a docstring, which is the help of its option.
-    """
-
-    kind: ClassVar[str]
-    metrics: ClassVar[tuple[Metric, ...]]
     d_vocab: Any
+    """Smallest vocabulary that holds every token and every target."""
     seq_len: Any
+    """Tokens per sequence, as a model reads them."""
     evaluate: Any
+    """`evaluate(model, *, training_set=None, seed=0)` gives an `Evaluation` of what a model answers.
+
+    A task may take more options. `training_set` is what the model was trained on, for the metric `train`:
+    without it the evaluation's `train_source` says what was asked instead, and below .90 there is no phase.
+    `seed` is of what is drawn at random. With `quick=True` little is asked, for a line of the log."""
+    loss: Any = None
+    """Its own loss, where it is not cross-entropy on tokens; None where it is, of what has a target.
+
+    `loss(model, batch, generator)` gives a tensor of one number that can be differentiated. `model` gives
+    logits at every position; `batch` is what `take` of the training set gives, and where that is a dataclass
+    its tensors are on the model's device; `generator`, a NumPy generator, is of what the loss draws at
+    random, a function of the seed and the step. What is made of it lies on the CPU; `on_device`
+    (`tasks.shared.batch`) moves it without a wait for CUDA. The functional engine trains such a task."""
     model_class: ClassVar[type[Any]] = ModelConfig
-    """The configuration of what it trains."""
+    """The configuration of what it trains: `ModelConfig`, a HookedTransformer, or another."""
     settled: ClassVar[tuple[str, ...]] = ()
     """Fields that are settled when a task is made where they are not given; a stored task must hold them."""
     has_anchors: ClassVar[bool] = False
@@ -178,23 +92,24 @@ class TaskConfig(Config):
     """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
     evaluation_class: ClassVar[type[Evaluation]] = Evaluation
     """What `evaluate` gives, and what is read back from JSON."""
+    evaluation_class: ClassVar[type[Evaluation]] = Evaluation
+    """What `evaluate` gives, and what is read back from JSON."""
     vocabulary: Any = None
     """Its words, where it is in words; None where it is in numbers."""
-
-    @property
-    def table_size(self) -> int:
-        """Numbers that the task itself holds: none."""
-        return 0
+    table_size: Any = 0
+    """Numbers that the task itself holds, which bound how many tasks one file may name."""
+    held_out: Any = "what the task holds out"
+    """What is left out of training, in words that fit behind `it was never trained on`."""
 
     def training_set(self, n: int, seed: np.random.Generator) -> Any:
         """The training set of a run, `n` examples, a function of the generator alone."""
         raise NotImplementedError
 
     def training_drawing(self, n: int, seed: np.random.Generator) -> Any:
-        """The same: it is small enough to be held."""
+        """The same, of which some can be taken without holding the others, where the task has a way."""
         return self.training_set(n, seed)
 
-    def checked_training_set(self, given: Any) -> Any:
+    def checked_training_set(self, training_set: Any) -> Any:
         """Training data that a caller gives, (tokens, targets), if they are of this task.
 
         Raises:
@@ -202,45 +117,48 @@ class TaskConfig(Config):
         """
         from anchorlens.tasks.shared.checked_batch import token_batch  # with torch
 
-        return token_batch(given, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
+        return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
 
     def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """The metrics that are logged, by their names in the log: those of `evaluate(..., quick=True)`."""
-        found = self.evaluate(model, training_set=training_set, seed=seed, quick=True)
-        values = {metric: found.measure(metric.name) for metric in self.metrics if metric.logged_as}
-        return {metric.logged_as: None if one is None else one.value for metric, one in values.items()}
+        evaluation = self.evaluate(model, training_set=training_set, seed=seed, quick=True)
+        values = {metric.logged_as: evaluation.measure(metric.name) for metric in self.metrics}
+        return {name: value and value.value for name, value in values.items() if name}
 
     def evaluation(
-        self, measures: Mapping[str, Accuracy | None], *, finite: bool = True, seed: int = 0, **more: Any
+        self,
+        measures: Mapping[str, Accuracy | None],
+        *,
+        finite: bool = True,
+        seed: int = 0,
+        options: Mapping[str, Any] = MappingProxyType({}),
+        **more: Any,
     ) -> Evaluation:
-        """What `evaluate` gives back.
+        """Put together what `evaluate` returns.
 
         Args:
             measures: metric -> its value; one that is left out is not defined.
             finite: whether every logit was finite.
             seed: of what was drawn at random.
+            options: what else was asked how, JSON-ready.
             **more: other fields of `Evaluation`: pictures (`sketches`), `train_source`, `overlap`.
         """
         values = {metric.name: measures.get(metric.name) for metric in self.metrics}
-        options = {"seed": seed, "task": self.describe()}
+        options = {"seed": seed, "task": self.describe(), **options}
         return Evaluation(self.kind, self.metrics, values, finite, options, held_out=self.held_out, **more)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` asks at most, or `measure`, where the task does not know it better.
+        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` examples.
 
-        Supposed are as many held-out ones as it asks of its training set; for a log at most 1,024 of each.
+        As many held-out ones are assumed as it asks of its training set, for a log at most 1,024 of each. A
+        task with far shorter sequences gives as many of `seq_len` tokens as they have tokens in all.
         """
         return 2 * min(n_train, 1024 if quickly else _MOST_ASKED)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Memory of the training set and of what is asked: tokens, targets, and what is right."""
+        """Bytes that `evaluate` takes beside the model's, about: tokens, targets, and what is right."""
         n_sequences = n_train + self.sequences_asked(n_train, quickly=False)
         return 3 * 8 * n_sequences * (2 * self.seq_len + 2)
-
-    @property
-    def held_out(self) -> str:
-        """What is left out of training, in words that fit behind `it was never trained on`."""
-        return "what the task holds out"
 
     def describe(self) -> str:
         """In words: what is trained, and what is held out. The first paragraph of the class's docstring."""
@@ -262,18 +180,5 @@ class TaskConfig(Config):
     _repr_html_ = html
 
 
-@runtime_checkable
-class OwnLoss(Protocol):
-    """A task whose loss is not cross-entropy on tokens, which the functional engine trains."""
-
-    def loss(self, model: Answers, batch: Any, generator: np.random.Generator) -> Tensor:
-        """The loss of a batch, a tensor of one number that can be differentiated.
-
-        Args:
-            model: gives logits at every position.
-            batch: some of the training set: what its `take` gives, and where that is a dataclass its tensors
-                are on the model's device.
-            generator: of what the loss draws at random, a function of the seed and the step. What is made of
-                it lies on the CPU; `on_device` (`tasks.shared.batch`) moves it without a wait for CUDA.
-        """
-        ...
+Task = TaskConfig
+"""Any task, in annotations."""

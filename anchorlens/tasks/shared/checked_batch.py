@@ -16,7 +16,7 @@ _LARGEST = 2**62
 
 
 def token_batch(
-    given: Any,
+    data: Any,
     *,
     seq_len: int | None = None,
     d_vocab: int | None = None,
@@ -25,7 +25,7 @@ def token_batch(
     """Training data as one batch, whichever way they are given.
 
     Args:
-        given: something with `tokens` and `targets`, or a pair of them: tensors, arrays or lists of integers.
+        data: something with `tokens` and `targets`, or a pair of them: tensors, arrays or lists of integers.
         seq_len: tokens that each sequence must have; None: any number.
         d_vocab: number of tokens there are, which every token and target must be below; None: any number.
         every_position: whether targets are [batch, pos], `IGNORE` (-100) where nothing is scored, and not
@@ -41,7 +41,7 @@ def token_batch(
     >>> token_batch(([[23, 1, 2], [31, 2, 1]], [29, 37]), seq_len=3)
     TokenBatch(2 sequences of 3 tokens with their targets)
     """
-    pair = (given.tokens, given.targets) if hasattr(given, "tokens") and hasattr(given, "targets") else given
+    pair = (data.tokens, data.targets) if hasattr(data, "tokens") and hasattr(data, "targets") else data
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         got = f"{len(pair)} values" if isinstance(pair, tuple | list) else type(pair).__name__
         raise ValueError(
@@ -58,9 +58,9 @@ def token_batch(
         every_position = targets.ndim == 2
     shape = tokens.shape if every_position else tokens.shape[:1]
     if targets.shape != shape:
-        each = "token" if every_position else "row of tokens"
+        place = "token" if every_position else "row of tokens"
         raise ValueError(
-            f"targets of the training data must have shape {list(shape)}, one for each {each}, got "
+            f"targets of the training data must have shape {list(shape)}, one for each {place}, got "
             f"{list(targets.shape)}"
         )
     limit = _LARGEST if d_vocab is None else d_vocab - 1
@@ -84,15 +84,13 @@ def token_batch(
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:
-    """The same integers, of which there is one at least, in the narrowest signed type that holds them.
+    """Cast one integer or more to the narrowest signed type that holds them.
 
     >>> narrowed(np.array([-100, 127])).dtype, narrowed(np.array([200], np.uint8)).dtype
     (dtype('int8'), dtype('int16'))
     """
-    low, high = int(array.min()), int(array.max())
-    types = (np.int8, np.int16, np.int32, np.int64)
-    narrowest = next(one for one in types if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
-    return array.astype(narrowest, copy=False)
+    lowest = min(int(array.min()), -1 - int(array.max()))  # a type that holds -1 - x < 0 holds x too
+    return array.astype(np.min_scalar_type(lowest), copy=False)
 
 
 def _array(name: str, values: Any) -> np.ndarray:

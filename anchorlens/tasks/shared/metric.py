@@ -42,6 +42,42 @@ class Metric:
     """Whether a larger value is better; None where neither is."""
 
 
+def phase_metrics(
+    *,
+    meanings: tuple[str, str, str],
+    asks: tuple[str, str, str],
+    score: str = "accuracy",
+    thresholds: tuple[str, str] = (".90", ".50"),
+    ood_absent: str = Metric.absent,
+) -> tuple[Metric, Metric, Metric]:
+    """Train, ID and OOD accuracy, which define the phases.
+
+    Args:
+        meanings: what each of the three is measured on: what was trained, held out and left out.
+        asks: what train asks where the training data are not known, and what ID and OOD ask, in the words
+            of a verdict.
+        score: what is measured: `accuracy`, `exact match`.
+        thresholds: below which of ID it is Phase 1, and above which of OOD Phase 3, in words.
+        ood_absent: why OOD may be defined for no cell of a sweep.
+    """
+    titles = {"train": "train", "id": "ID", "ood": "OOD"}
+    rules = ("", f": below {thresholds[0]} it is Phase 1.", f": above {thresholds[1]} it is Phase 3.")
+    train, id, ood = (
+        Metric(
+            name,
+            title,
+            f"{title[0].upper()}{title[1:]} {score}",
+            meaning,
+            asked,
+            f"{name}_accuracy",
+            map_caption=rule and f"{meaning[0].upper()}{meaning[1:]}{rule}",
+            absent=ood_absent if name == "ood" else Metric.absent,
+        )
+        for (name, title), meaning, asked, rule in zip(titles.items(), meanings, asks, rules, strict=True)
+    )
+    return train, id, ood
+
+
 def has_phases(metrics: Iterable[Metric]) -> bool:
     """Whether the phases are defined for a task that measures these: train, ID and OOD accuracy.
 

@@ -30,14 +30,14 @@ class Examples:
     """Prompts with the answers that are asked for, each a string of words with single spaces between them."""
 
     prompts: Sequence[str]
-    """What a model reads; two examples may have the same."""
+    """Texts that a model reads; two examples may have the same prompt."""
     answers: Sequence[str]
-    """What it is to say; may be empty, as an answer of no words."""
+    """Texts that it should answer; an answer may be empty."""
 
     def __len__(self) -> int:
         return len(self.prompts)
 
-    def take(self, rows: Int[np.ndarray, " row"]) -> Examples:
+    def __getitem__(self, rows: Int[np.ndarray, " row"]) -> Examples:
         """Some of the examples, in the order of `rows`."""
         numbers: list[int] = rows.tolist()
         return Examples([self.prompts[row] for row in numbers], [self.answers[row] for row in numbers])
@@ -62,7 +62,7 @@ class Vocabulary:
     """
 
     words: tuple[str, ...]
-    """In the order of their tokens."""
+    """Each word once, in the order of their tokens."""
     bos: bool = True
     """Whether every sequence begins with `<bos>`."""
 
@@ -90,8 +90,8 @@ class Vocabulary:
 
     def text(self, tokens: Sequence[int]) -> str:
         """The words of tokens, those of `SPECIAL` as they are written there."""
-        known = (*SPECIAL, *self.words)
-        return " ".join(known[token] if token < len(known) else f"<{token}>" for token in tokens)
+        words = (*SPECIAL, *self.words)
+        return " ".join(words[token] if token < len(words) else f"<{token}>" for token in tokens)
 
     def prompt(self, tokens: Sequence[int]) -> str:
         """The words of a sequence's prompt; all of them where no `<sep>` ends it."""

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Corpus:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """Of the manifest: of what was taken from every source, and in which split it is."""
+        """SHA-256 of the manifest, which says what was taken from every source, and for which split."""
         return hashlib.sha256((self.folder / "manifest.json").read_bytes()).hexdigest()
 
     @property
@@ -152,13 +152,13 @@ def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str
     []
     """
     names, wanted = sorted(sizes), share * sum(sizes.values())
-    found, n_bytes = [], 0
+    chosen, n_bytes = [], 0
     for place in generator(seed, "data", 5).permutation(len(names)).tolist():
         name = names[place]
         if n_bytes < wanted and n_bytes + sizes[name] <= 2 * wanted:
-            found.append(name)
+            chosen.append(name)
             n_bytes += sizes[name]
-    return frozenset(found if 2 * n_bytes >= wanted else [])
+    return frozenset(chosen if 2 * n_bytes >= wanted else [])
 
 
 def _end_of_the_largest(sizes: Mapping[str, int], share: float) -> dict[str, int]:
@@ -178,26 +178,21 @@ def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Ma
         out: sources that are held out.
         cut: source -> how many of its bytes are trained, where its end is held out; they end with the line.
     """
-    manifest: dict[str, dict[str, dict[str, int | str]]] = {TRAIN: {}, VALIDATION: {}}
+    manifest: dict[str, dict[str, dict[str, Any]]] = {TRAIN: {}, VALIDATION: {}}
     with contextlib.ExitStack() as stack:
         files = {split: stack.enter_context((folder / f"{split}.bin").open("wb")) for split in manifest}
         for source, pieces in read:
             split = VALIDATION if source in out else TRAIN
             halves = _at_the_end_of_a_line(pieces, cut[source]) if source in cut else [(split, pieces)]
             for split, half in halves:
-                known = manifest[split].setdefault(source, {"documents": 0, "bytes": 0, "sha256": ""})
-                digest, n_bytes = hashlib.sha256(str(known["sha256"]).encode()), int(known["bytes"])
+                entry = manifest[split].setdefault(source, {"documents": 0, "bytes": 0, "sha256": ""})
+                digest = hashlib.sha256(entry["sha256"].encode())
                 for piece in half:
                     files[split].write(piece)
                     digest.update(piece)
-                    n_bytes += len(piece)
+                    entry["bytes"] += len(piece)
                 files[split].write(END)
-                n_documents = int(known["documents"]) + 1
-                manifest[split][source] = {
-                    "documents": n_documents,
-                    "bytes": n_bytes,
-                    "sha256": digest.hexdigest(),
-                }
+                entry |= {"documents": entry["documents"] + 1, "sha256": digest.hexdigest()}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
     (folder / _SUMS).write_text(json.dumps({name: content_digest(folder / name) for name in _FILES}))
     for path in (*map(folder.joinpath, (*_FILES, _SUMS)), folder):
@@ -214,7 +209,7 @@ def _write_through(path: Path) -> None:
 
 
 def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """What is trained of a file and then what is held out of it; both must be read through.
+    """Split a file into a training part and a held-out part; both must be read to their end, in this order.
 
     Where no line ends soon after the cut, it goes through the line.
     """

@@ -10,11 +10,12 @@ import ast
 import codecs
 import functools
 import hashlib
+import itertools
 import os
 import platform
 import sysconfig
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ class Document(NamedTuple):
 
 
 def python_version() -> str:
-    """What decides the content of `code` and `text`.
+    """Name the Python version, which decides the content of `code` and `text`.
 
     >>> python_version().split()[0]
     'Python'
@@ -81,20 +82,20 @@ def sizes(corpus: str, data: str = "") -> dict[str, int]:
         return {name: path.stat().st_size for name, path in distinct_files(data).items()}
     if corpus == CODE:
         return {_name(path): path.stat().st_size for path in _library()}
-    found: Counter[str] = Counter()
+    n_bytes: Counter[str] = Counter()
     for source, pieces in documents(corpus):
-        found[source] += sum(map(len, pieces))
-    return dict(found)
+        n_bytes[source] += sum(map(len, pieces))
+    return dict(n_bytes)
 
 
 def absolute(data: str) -> str:
-    """The same paths, absolute: a run goes on from any folder.
+    """Make the paths absolute, so that a run can go on from any folder.
 
     Raises:
         ValueError: what is no path at all.
     """
     try:
-        return os.pathsep.join(os.path.abspath(given) for given in filter(None, data.split(os.pathsep)))
+        return os.pathsep.join(os.path.abspath(path) for path in filter(None, data.split(os.pathsep)))
     except (OSError, ValueError) as error:
         raise ValueError(
             f"data must name text files or folders that exist, got {shown(data)}: {error}"
@@ -109,55 +110,51 @@ def named_files(data: str) -> dict[str, Path]:
     Raises:
         ValueError: a path that is not there or no plain file, none, or more than `MOST_FILES`.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     n_entries = 0
-    for given in filter(None, data.split(os.pathsep)):
-        path = Path(given)
+    for text in filter(None, data.split(os.pathsep)):
+        path = Path(text)
         named = {path.name: path}
-        if _is(path, "dir"):
-            named = {}
-            for entry in _inside(path):
-                n_entries += 1
-                if n_entries > MOST_ENTRIES or len(named) > MOST_FILES:
-                    break
-                if entry.is_file(follow_symlinks=False):
-                    below = Path(entry.path).relative_to(path).as_posix()
-                    named[f"{path.resolve().name}/{below}"] = Path(entry.path)
-        elif not _is(path, "file"):
+        if os.path.isdir(path):
+            entries = list(itertools.islice(_inside(path), MOST_ENTRIES + 1 - n_entries))
+            n_entries += len(entries)
+            plain = (Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False))
+            named = {f"{path.resolve().name}/{file.relative_to(path).as_posix()}": file for file in plain}
+        elif not os.path.isfile(path):
             raise ValueError(
                 f"data must name text files or folders that exist, {os.pathsep!r} between two, got "
-                f"{shown(given)}"
+                f"{shown(text)}"
             )
-        if twice := sorted(found.keys() & named):
+        if twice := sorted(files.keys() & named):
             raise ValueError(
                 f"data must name files of different names, got {shown(twice[0])} twice; put what you want "
                 "into one folder"
             )
-        found |= dict(sorted(named.items()))
-        if n_entries > MOST_ENTRIES or len(found) > MOST_FILES:
+        files |= dict(sorted(named.items()))
+        if n_entries > MOST_ENTRIES or len(files) > MOST_FILES:
             raise ValueError(
                 f"data must name at most {MOST_FILES:,} files, in folders of at most {MOST_ENTRIES:,} "
-                f"entries, got more with {shown(given)}; put what you want into a folder of its own"
+                f"entries, got more with {shown(text)}; put what you want into a folder of its own"
             )
-    if not found:
+    if not files:
         raise ValueError(f"data must name text files, or folders with some, got {shown(data)}")
-    return found
+    return files
 
 
 def distinct_files(data: str) -> dict[str, Path]:
-    """As `named_files`, of files with equal contents the first alone: the same text is not in both splits.
+    """The named files, of equal ones the first alone, so that no text is in both splits.
 
     Raises:
         ValueError: as `named_files`.
     """
-    found: dict[str, tuple[str, Path]] = {}
+    by_content: dict[str, tuple[str, Path]] = {}
     for name, path in named_files(data).items():
-        found.setdefault(content_digest(path), (name, path))
-    return dict(found.values())
+        by_content.setdefault(content_digest(path), (name, path))
+    return dict(by_content.values())
 
 
 def fingerprint(data: str, expected: str = "") -> str:
-    """What decides the content of `files`: how many, their bytes, and a SHA-256 of names and contents.
+    """Say what decides the content of `files`: their number, bytes, and a SHA-256 of names and contents.
 
     Args:
         data: their paths, separated as in PATH.
@@ -170,20 +167,21 @@ def fingerprint(data: str, expected: str = "") -> str:
     n_bytes = sum(path.stat().st_size for path in files.values())
     if n_bytes > MOST_BYTES:
         raise ValueError(f"data must be at most {MOST_BYTES:,} bytes of text, got {n_bytes:,}; name less")
-    found = f"{len(files)} {'file' if len(files) == 1 else 'files'}, {n_bytes:,} bytes"
-    if not expected or expected.startswith(f"{found}, "):
-        whole = f"{found}, SHA-256 {_digest(files)}"
-        if not expected or expected == whole:
+    named = f"{len(files)} {'file' if len(files) == 1 else 'files'}, {n_bytes:,} bytes"
+    if not expected or expected.startswith(f"{named}, "):
+        contents = "".join(f"{name}\0{content_digest(path)}\n" for name, path in files.items())
+        whole = f"{named}, SHA-256 {hashlib.sha256(contents.encode()).hexdigest()[:16]}"
+        if expected in ("", whole):
             return whole
-        found += ", of other contents"  # their hash would tell a stranger, who named them, what they are
+        named += ", of other contents"  # their hash would tell a stranger, who named them, what they are
     raise ValueError(
-        f"the text must be that of {shown(expected)}, and what is named is {found}; name the same files in "
+        f"the text must be that of {shown(expected)}, and what is named is {named}; name the same files in "
         "the same order"
     )
 
 
 def text_of(path: Path) -> Iterator[bytes]:
-    """What a file holds, piece by piece.
+    """Read a text file piece by piece.
 
     Raises:
         ValueError: it cannot be read, is empty or no text.
@@ -204,14 +202,6 @@ def text_of(path: Path) -> Iterator[bytes]:
         raise ValueError(f"{shown(str(path))} must be text in UTF-8, and its end is not; is it cut off?")
     if not n_bytes:
         raise ValueError(f"{shown(str(path))} must hold text, and is empty; leave it out")
-
-
-def _is(path: Path, kind: str) -> bool:
-    """Whether there is such a `dir` or `file`; what is no path at all is neither."""
-    try:
-        return path.is_dir() if kind == "dir" else path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -242,14 +232,6 @@ def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
             raise ValueError(f"{shown(this)} cannot be read: {error.strerror}") from None
 
 
-def _digest(files: Mapping[str, Path]) -> str:
-    """SHA-256 of names and contents, in 16 hexadecimal digits."""
-    found = hashlib.sha256()
-    for name, path in files.items():
-        found.update(f"{name}\0{content_digest(path)}\n".encode())
-    return found.hexdigest()[:16]
-
-
 def content_digest(path: Path) -> str:
     """SHA-256 of a file's content as it is now; it is read once, while size and time stay the same.
 
@@ -263,14 +245,14 @@ def content_digest(path: Path) -> str:
 
 @functools.lru_cache(maxsize=MOST_FILES)
 def _file_digest(path: Path, changed: int, size: int) -> str:
-    """Of one file, as it was at that time; of so many bytes as it had, should it grow."""
-    found = hashlib.sha256()
+    """SHA-256 of the first `size` bytes of a file, kept for the time at which it changed last."""
+    digest = hashlib.sha256()
     for piece in _pieces(path):
-        found.update(piece[:size])
+        digest.update(piece[:size])
         size -= len(piece)
         if size <= 0:
             break
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def _root() -> Path:
@@ -278,7 +260,7 @@ def _root() -> Path:
 
 
 def _name(path: Path) -> str:
-    """Of a module of the standard library."""
+    """Name of a module of the standard library."""
     return path.relative_to(_root()).as_posix()
 
 
@@ -308,5 +290,5 @@ def _docstrings(code: bytes) -> bytes:
         tree = ast.parse(code)
     except (SyntaxError, ValueError):
         return b""
-    found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
-    return "\n\n".join(text for text in found if text).encode()
+    texts = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds))
+    return "\n\n".join(filter(None, texts)).encode()

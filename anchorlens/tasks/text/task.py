@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from anchorlens.configuration import check_number, documented, number
-from anchorlens.foreign import shown
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import check_capacity
@@ -32,48 +32,41 @@ MOST_ASKED, QUICKLY = 1_000, 128
 """Sequences of each split that `evaluate` asks, unless it is told another number, and `measure`."""
 AT_ONCE = 32
 """Sequences of a forward pass."""
-_BYTES, _MOST_BITS = 256, 64
+_MOST_BITS = 64
+_bits = functools.partial(Metric, highest=8.0, unit="bits per byte", higher_is_better=False)
+_derived = functools.partial(Metric, in_tables=False, higher_is_better=False)
+_HELD_OUT = "bits per byte on held-out files"
 METRICS = (
-    Metric(
+    _bits(
         "train_bits",
         "train bits",
         "Bits per byte on training text",
         "bits per byte on what it was trained on",
         logged_as="train_bits",
-        highest=8.0,
-        unit="bits per byte",
-        higher_is_better=False,
     ),
-    Metric(
+    _bits(
         "validation_bits",
         "validation bits",
         "Bits per byte on held-out text",
-        "bits per byte on held-out files",
+        _HELD_OUT,
         logged_as="validation_bits",
         map_caption="Bits per byte on held-out files: 8 for a guess among all bytes, less is better.",
-        highest=8.0,
-        unit="bits per byte",
-        higher_is_better=False,
     ),
-    Metric(
+    _derived(
         "perplexity",
         "perplexity",
         "Perplexity per byte on held-out text",
-        "2 to the bits per byte on held-out files",
-        in_tables=False,
+        f"2 to the {_HELD_OUT}",
         lowest=1.0,
         highest=256.0,
-        higher_is_better=False,
     ),
-    Metric(
+    _derived(
         "gap",
         "gap",
         "Gap between held-out and training text",
-        "bits per byte on held-out files minus those on training text",
-        in_tables=False,
+        f"{_HELD_OUT} minus those on training text",
         lowest=None,
         highest=None,
-        higher_is_better=False,
     ),
 )
 
@@ -98,6 +91,7 @@ class TextTask(TaskConfig):
     kind: ClassVar[str] = "text"
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     settled: ClassVar[tuple[str, ...]] = ("version",)
+    d_vocab = 256
 
     corpus: Literal["", "code", "text", "code+text", "files"] = ""
     """`code`, the standard library of the Python that is running; `text`, English prose: its docstrings and
@@ -118,9 +112,6 @@ class TextTask(TaskConfig):
     def __post_init__(self) -> None:
         """Check every field, and settle which content it is."""
         super().__post_init__()
-        for name in ("data", "version"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"{name} must be text, got {shown(getattr(self, name))}")
         if not self.corpus:
             object.__setattr__(self, "corpus", FILES if self.data else CODE)
         if self.data and self.corpus != FILES:
@@ -130,13 +121,8 @@ class TextTask(TaskConfig):
         if self.corpus == FILES and not (self.data or self.version):
             raise ValueError("the corpus 'files' must name its files; give data (--data PATH)")
         if not self.version:
-            found = fingerprint(self.data) if self.corpus == FILES else python_version()
-            object.__setattr__(self, "version", found)
-
-    @property
-    def d_vocab(self) -> int:
-        """Bytes there are."""
-        return _BYTES
+            version = fingerprint(self.data) if self.corpus == FILES else python_version()
+            object.__setattr__(self, "version", version)
 
     @cached_property
     def text(self) -> Corpus:
@@ -154,13 +140,13 @@ class TextTask(TaskConfig):
         return corpus_of(self.corpus, self.data, self.version, self.held_out_share, self.split_seed)
 
     def _windows(self, split: str) -> Windows:
-        found = self.text.windows(split, self.seq_len)
-        if not len(found):
+        windows = self.text.windows(split, self.seq_len)
+        if not len(windows):
             raise ValueError(
                 f"the text must have a sequence of {self.seq_len} bytes in both splits, and of {split} there "
                 f"are {self.text.n_bytes(split):,} bytes; give more text or a smaller seq_len"
             )
-        return found
+        return windows
 
     def training_set(self, n: int, seed: np.random.Generator) -> Windows:
         """`n` sequences of the training text, none twice, in random order.
@@ -168,14 +154,13 @@ class TextTask(TaskConfig):
         Raises:
             ValueError: the text has fewer, or nothing that is held out.
         """
-        found = self._windows(TRAIN)
-        self._windows(VALIDATION)  # before anything is trained
-        if n > len(found):
+        windows, _ = self._windows(TRAIN), self._windows(VALIDATION)  # both, before anything is trained
+        if n > len(windows):
             raise ValueError(
-                f"n_samples must be at most {len(found):,}, the sequences of {self.seq_len} bytes of this "
+                f"n_samples must be at most {len(windows):,}, the sequences of {self.seq_len} bytes of this "
                 f"text, got {n:,}; train for several epochs, or give more text"
             )
-        return found.choose(seed.permutation(len(found))[:n])
+        return windows.choose(seed.permutation(len(windows))[:n])
 
     def loss(self, model: Answers, batch: TokenBatch, generator: np.random.Generator) -> Tensor:
         """Mean cross-entropy over every byte, in nats.
@@ -187,13 +172,19 @@ class TextTask(TaskConfig):
         """
         import torch
 
-        logits = model(batch.tokens)[..., :_BYTES]
+        logits = model(batch.tokens)[..., : TextTask.d_vocab]
         return torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), batch.targets.to(logits.device).flatten()
         )
 
     def evaluate(
-        self, model: Answers, *, training_set: Any = None, seed: int = 0, max_asked: int = MOST_ASKED
+        self,
+        model: Answers,
+        *,
+        training_set: Any = None,
+        seed: int = 0,
+        max_asked: int = MOST_ASKED,
+        quick: bool = False,
     ) -> Evaluation:
         """Bits per byte on held-out and on training text.
 
@@ -202,6 +193,7 @@ class TextTask(TaskConfig):
             training_set: what it was trained on; without it the whole training text stands for it.
             seed: of the sequences that are asked.
             max_asked: sequences of each split that are asked at most.
+            quick: whether 128 of each are enough.
 
         Returns:
             Bits per byte with standard errors over the sequences, perplexity and gap.
@@ -213,52 +205,48 @@ class TextTask(TaskConfig):
         check_capacity(model, self)
         check_number("max_asked", max_asked, minimum=1, integer=True)
         check_number("seed", seed, minimum=0, integer=True)
-        rng = generator(seed, "evaluation")
-        known = training_set is not None
-        trained = self.checked_training_set(training_set) if known else self._windows(TRAIN)
-        bits, finite = {}, True
-        for name, some in (("train_bits", trained), ("validation_bits", self._windows(VALIDATION))):
-            chosen = rng.permutation(len(some))[:max_asked]
-            found = np.concatenate(list(bits_per_byte(model, some, chosen)))
-            finite = finite and bool(np.isfinite(found).all())
-            bits[name] = _mean(found, of=len(some))
-        train, validation = bits["train_bits"], bits["validation_bits"]
+        rng, most = generator(seed, "evaluation"), QUICKLY if quick else max_asked
+        trained = self._windows(TRAIN) if training_set is None else self.checked_training_set(training_set)
+        measures: dict[str, Accuracy | None] = {}
+        finite = True
+        for name, sequences in (("train_bits", trained), ("validation_bits", self._windows(VALIDATION))):
+            rows = rng.permutation(len(sequences))[:most]
+            bits = np.concatenate(list(bits_per_byte(model, sequences, rows)))
+            finite = finite and bool(np.isfinite(bits).all())
+            measures[name] = _mean(bits, of=len(sequences))
+        train, validation = measures["train_bits"], measures["validation_bits"]
+        assert train is not None and validation is not None
         error = math.hypot(train.standard_error, validation.standard_error)
-        measures = {
-            **bits,
-            "perplexity": _perplexity(validation),
-            "gap": Accuracy(validation.value - train.value, error, validation.n_sequences),
-        }
-        options = {
-            "seed": seed,
-            "task": self.describe().split("\n")[0],
-            "text": self.version,
-            "text_sha256": self.text.sha256,
-        }
-        source = TRAINING_SET if known else "training text"
-        return Evaluation(self.kind, self.metrics, measures, finite, options, train_source=source)
+        measures["perplexity"] = _perplexity(validation)
+        measures["gap"] = Accuracy(validation.value - train.value, error, validation.n_sequences)
+        return self.evaluation(
+            measures,
+            finite=finite,
+            seed=seed,
+            options={
+                "task": self.describe().split("\n")[0],
+                "text": self.version,
+                "text_sha256": self.text.sha256,
+            },
+            train_source="training text" if training_set is None else TRAINING_SET,
+        )
 
-    def checked_training_set(self, given: Any) -> Any:
+    def checked_training_set(self, training_set: Any) -> Any:
         """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte.
 
         Raises:
             ValueError: there are none, or they are of another text or length.
         """
-        if not isinstance(given, Windows):
-            return super().checked_training_set(given)
+        if not isinstance(training_set, Windows):
+            return super().checked_training_set(training_set)
         whole = self._windows(TRAIN)
-        if not len(given) or (given.path, given.length) != (whole.path, whole.length):
+        if not len(training_set) or (training_set.path, training_set.length) != (whole.path, whole.length):
             raise ValueError(
                 f"the training data must be sequences of {self.seq_len} bytes of this task's text, as "
-                f"training_set gives them, got {len(given):,} of {given.length} bytes; is it another task's?"
+                f"training_set gives them, got {len(training_set):,} of {training_set.length} bytes; is it "
+                "another task's?"
             )
-        return given
-
-    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
-        """Bits per byte on a sample of both splits."""
-        found = self.evaluate(model, training_set=training_set, seed=seed, max_asked=QUICKLY)
-        measures = {metric.logged_as: found.measure(metric.name) for metric in METRICS if metric.logged_as}
-        return {name: None if one is None else one.value for name, one in measures.items()}
+        return training_set
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
         """Sequences that `evaluate` or `measure` asks."""
@@ -268,6 +256,12 @@ class TextTask(TaskConfig):
     def bytes_to_ask(self, n_train: int) -> int:
         """A batch at a time, and where every training sequence begins."""
         return 8 * n_train + 32 * AT_ONCE * self.seq_len
+
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        share = f"about {self.held_out_share:.1%} of the bytes"
+        return f"{share}, in whole files by seed, or the end of the largest file"
 
     def describe(self) -> str:
         """In words: which text, and how much of it is held out."""
@@ -279,8 +273,7 @@ class TextTask(TaskConfig):
         }[self.corpus]
         return (
             f"Text, byte by byte: {what} ({self.version}); sequences of {self.seq_len} bytes.\n"
-            f"Held out: about {self.held_out_share:.1%} of the bytes, in whole files by seed, or the end of "
-            "the largest file."
+            f"Held out: {self.held_out}."
         )
 
 
@@ -301,7 +294,7 @@ def bits_per_byte(model: Answers, some: Any, rows: np.ndarray) -> Iterator[np.nd
     with evaluation_mode(model), torch.inference_mode():
         for first in range(0, len(rows), AT_ONCE):
             batch = some.take(rows[first : first + AT_ONCE])
-            logits = at_end(model, None)(batch.tokens.to(device))[..., :_BYTES].float()
+            logits = at_end(model, None)(batch.tokens.to(device))[..., : TextTask.d_vocab].float()
             losses = torch.nn.functional.cross_entropy(
                 logits.transpose(1, 2), batch.targets.to(logits.device), reduction="none"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -21,6 +21,7 @@ from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.two_anchor import by_position
+from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
 from anchorlens.tasks.two_anchor.metrics import KIND
@@ -28,9 +29,6 @@ from anchorlens.tasks.two_anchor.overlap import overlap_with_training
 from anchorlens.tasks.two_anchor.questions import Questions
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.splits import Split
-
-if TYPE_CHECKING:
-    from anchorlens.tasks.two_anchor.task import AnchorTask
 
 TrainingSet = AnchorBatch | TokenBatch | Drawing | Sequence[Any]
 """What a model was trained on; the last is (tokens [batch, pos], targets [batch]), as tensors, arrays or
@@ -177,7 +175,7 @@ def _best_constant(targets: Int[np.ndarray, " trial"]) -> Accuracy:
     return Accuracy.of_share(share, len(targets))
 
 
-def checked_training_set(training_set: TrainingSet, task: AnchorTask) -> TokenBatch | Drawing:
+def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> TokenBatch | Drawing:
     """A model's training data, if they are sequences of this task.
 
     Raises:
@@ -194,7 +192,12 @@ def checked_training_set(training_set: TrainingSet, task: AnchorTask) -> TokenBa
 
 
 def quick_accuracies(
-    model: Answers, task: AnchorTask, training_set: AnchorBatch, *, seed: int = 0, max_train: int = 1024
+    model: Answers,
+    task: CompositeFunction,
+    training_set: AnchorBatch,
+    *,
+    seed: int = 0,
+    max_train: int = 1024,
 ) -> dict[str, float | None]:
     """Train, ID and OOD accuracy from one noise draw, for the log of a run.
 

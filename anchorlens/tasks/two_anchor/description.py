@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from anchorlens.tasks.two_anchor.anchor_functions import Pair, formula
+from anchorlens.tasks.two_anchor.anchor_functions import formula
+from anchorlens.tasks.two_anchor.sequences import Pair
 
 _MOST_IN_WORDS = 100
 """Overrides of a task that are named."""
+_NOTHING = "nothing, every pair is trained"
 _MOST_UNSEEN = 4
 """Unseen pairs of a task that are named in a line."""
 
@@ -24,13 +26,11 @@ def describe(task: Any) -> str:
     Never seen (OOD): (4, 3), asked for the composition.
     Held out (ID test): seen pairs where x mod 9 equals position mod 9; noise is free.
     """
-    overrides = [
-        f"{pair}: {formula(function)} (composition: {composition(task, pair)})"
-        for pair, function in itertools.islice(task.trained_overrides.items(), _MOST_IN_WORDS)
-    ]
-    if len(task.trained_overrides) > _MOST_IN_WORDS:
-        overrides.append(f"and {len(task.trained_overrides) - _MOST_IN_WORDS:,} more pairs")
-    other = f"; not on the composition: {'; '.join(overrides)}" if overrides else ""
+    named = itertools.islice(task.trained_overrides.items(), _MOST_IN_WORDS)
+    others = [f"{pair}: {formula(f)} (composition: {composition(task, pair)})" for pair, f in named]
+    if (more := len(task.trained_overrides) - _MOST_IN_WORDS) > 0:
+        others.append(f"and {more:,} more pairs")
+    other = f"; not on the composition: {'; '.join(others)}" if others else ""
     unseen = ", ".join(map(str, task.ood_pairs))
     trained_anchors = set(itertools.chain.from_iterable(task.seen_pairs))
     numbers = f"{task.key_min}..{task.key_max}"
@@ -39,15 +39,10 @@ def describe(task: Any) -> str:
         f"its {task.chain_length} anchors next, else noise in {numbers}.",
         f"Anchors: {', '.join(f'{a}: {formula(f)}' for a, f in task.anchors.items())}.",
         f"Trained: {len(task.seen_pairs)} of {len(task.pairs)} anchor pairs{other}.",
-        f"Never seen (OOD): {unseen}, asked for the composition."
-        if unseen
-        else "Never seen (OOD): nothing, every pair is trained.",
+        f"Never seen (OOD): {f'{unseen}, asked for the composition' if unseen else _NOTHING}.",
     ]
-    lines += [
-        f"No pair with anchor {a} is trained: OOD cannot be inferred."
-        for a in task.anchors
-        if a not in trained_anchors
-    ]
+    missing = (anchor for anchor in task.anchors if anchor not in trained_anchors)
+    lines += [f"No pair with anchor {anchor} is trained: OOD cannot be inferred." for anchor in missing]
     noise = "noise obeys the training rule too" if task.noise_obeys_split else "noise is free"
     m = task.modulus
     lines.append(f"Held out (ID test): seen pairs where x mod {m} equals position mod {m}; {noise}.")

@@ -21,7 +21,7 @@ DRAWN_AT_ONCE = 4_000_000
 
 
 class Drawing:
-    """What `AnchorTask.sample` draws, by rows.
+    """The sequences that `AnchorTask.sample` draws, by rows.
 
     All of it comes from one stream of numbers: first every position, then every pair, every key, and the
     noise. So a row is had by going through the whole stream; only what is asked for is kept.

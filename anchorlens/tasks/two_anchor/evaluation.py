@@ -14,8 +14,8 @@ from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import CLEAR
 from anchorlens.tasks.two_anchor import by_position
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.by_position import PositionAnswers, Solution
+from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.splits import Split
 
 

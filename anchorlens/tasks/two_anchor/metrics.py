@@ -1,37 +1,19 @@
 """What the two-anchor task measures."""
 
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.metric import Metric, phase_metrics
 
 KIND = "two_anchor"
-"""Of the task, in files."""
+"""Name of the task in files."""
 
 METRICS = (
-    Metric(
-        "train",
-        "train",
-        "Train accuracy",
-        "answers to what it was trained on",
-        "trained (pair, key, position), fresh noise",
-        "train_accuracy",
-    ),
-    Metric(
-        "id",
-        "ID",
-        "ID accuracy",
-        "seen pairs, held-out (key, position)",
-        "held-out keys",
-        "id_accuracy",
-        map_caption="Seen pairs at held-out (key, position): below .90 it is Phase 1.",
-    ),
-    Metric(
-        "ood",
-        "OOD",
-        "OOD accuracy",
-        "unseen pairs, asked for the composition",
-        "unseen pairs",
-        "ood_accuracy",
-        map_caption="Unseen pairs against the composition of the rules: above .50 it is Phase 3.",
-        absent="every pair of the task is trained",
+    *phase_metrics(
+        meanings=(
+            "answers to what it was trained on",
+            "seen pairs, held-out (key, position)",
+            "unseen pairs, asked for the composition",
+        ),
+        asks=("trained (pair, key, position), fresh noise", "held-out keys", "unseen pairs"),
+        ood_absent="every pair of the task is trained",
     ),
     Metric(
         "symmetric",

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Int
 
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.overlap import Overlap
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
+from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
 from anchorlens.tasks.two_anchor.drawing import Drawing
-
-if TYPE_CHECKING:
-    from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks.two_anchor.sequences import Pair
 
 
-def overlap_with_training(training_set: TokenBatch | Drawing, task: AnchorTask) -> Overlap:
+def overlap_with_training(training_set: TokenBatch | Drawing, task: CompositeFunction) -> Overlap:
     """The training sequences that ask an unseen pair, or a seen one where the split rule holds its key out.
 
     Args:

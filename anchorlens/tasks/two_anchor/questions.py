@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -13,24 +12,23 @@ from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.base import Answers
 from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.by_position import MOST_POSITIONS
+from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
 from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials
 from anchorlens.tasks.two_anchor.splits import Split
-
-if TYPE_CHECKING:
-    from anchorlens.tasks.two_anchor.task import AnchorTask
 
 _MOST_PERMUTED = 10_000_000
 """Sequences of a training set of which a permutation is made, to choose some."""
 
 
-class Questions(Asker["AnchorTask"]):
+class Questions(Asker[CompositeFunction]):
     """Asks one model for its answers at the last position, split by split."""
 
-    def __init__(self, model: Answers, task: AnchorTask, seed: int, batch_size: int, max_cells: int) -> None:
+    def __init__(
+        self, model: Answers, task: CompositeFunction, seed: int, batch_size: int, max_cells: int
+    ) -> None:
         """The arguments are those of `evaluate`."""
         super().__init__(model, task, batch_size)
         self.seed, self.max_cells = seed, max_cells

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from anchorlens.tasks.two_anchor.anchor_functions import AnchorFunction, Pair
+from anchorlens.tasks.two_anchor.anchor_functions import AnchorFunction
+from anchorlens.tasks.two_anchor.sequences import Pair
 
 PAPER_SHIFTS: dict[int, AnchorFunction] = {1: +5, 2: +1, 3: -2, 4: -8}
 CONFLICT_SHIFT = -6

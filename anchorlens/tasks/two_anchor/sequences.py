@@ -10,8 +10,10 @@ import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.views import html
+
+Pair = tuple[int, ...]
+"""The anchors of one sequence in the order they stand; two of them in the papers."""
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from anchorlens.configuration import check_choice, documented
-from anchorlens.tasks.two_anchor.anchor_functions import Pair
-from anchorlens.tasks.two_anchor.sequences import Trials
+from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -69,7 +68,7 @@ class Splits:
         return len(self.pairs(split)) * int(np.count_nonzero(self.allowed(split)))
 
     def trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
-        """Those (pair, key, position) of a split, counted pair by pair and key by key."""
+        """The (pair, key, position) of a split at these places, counted pair by pair and key by key."""
         pairs = np.array(self.pairs(split), dtype=np.int64).reshape(-1, len(self.seen[0]))
         key, position = np.nonzero(self.allowed(split))
         pair, place = np.divmod(which, max(1, len(key)))

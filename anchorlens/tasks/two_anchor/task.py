@@ -1,45 +1,27 @@
-"""AnchorTask: a two-anchor composite function, what is trained of it, and the sequences that ask for it.
-
-A sequence holds one key token x, an anchor pair right behind it, and noise everywhere else. Each
-anchor is a function of one number, and the target is their composition,
-f(x; a1, a2) = g(g(x; a1); a2). Sources: Zhang et al., arXiv 2501.08537 (the `reasoning`
-regime) and 2405.05409 (the `conflict` regime).
-"""
+"""AnchorTask: the papers' task, a two-anchor composite function, as a task like others."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from anchorlens.configuration import documented, number
-from anchorlens.tasks.two_anchor.anchor_functions import (
-    AnchorFunction,
-    FrozenDict,
-    Pair,
-    ascending,
-    distinct_pairs,
-    value_of,
-)
-from anchorlens.tasks.two_anchor.as_task import TwoAnchor
-from anchorlens.tasks.two_anchor.composition import Targets, tabulated, tabulated_overrides
-from anchorlens.tasks.two_anchor.drawing import Drawing
-from anchorlens.tasks.two_anchor.limits import LARGEST_KEY, LONGEST_CHAIN, LONGEST_SEQUENCE, check_size
-from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose, placed
-from anchorlens.tasks.two_anchor.splits import Split, Splits
+from anchorlens.configuration import documented
+from anchorlens.tasks.shared.base import Answers
+from anchorlens.tasks.two_anchor import description
+from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
+from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE
+from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
+from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
 
 if TYPE_CHECKING:
-    from jaxtyping import Int
+    from anchorlens.tasks.shared.batch import TokenBatch
+    from anchorlens.tasks.two_anchor.drawing import Drawing
 
 
 @documented
 @dataclass(frozen=True)
-class AnchorTask(TwoAnchor):
+class AnchorTask(CompositeFunction):
     """The papers' task as a user's object; the defaults are the papers' values.
 
     A task is immutable and holds data only: callables are tabulated when it is made, so that it can
@@ -62,222 +44,51 @@ class AnchorTask(TwoAnchor):
     Source: f(x; a1, a2) = g(g(x; a1); a2), arXiv 2501.08537 (`reasoning`) and 2405.05409 (`conflict`).
     """
 
-    anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
-    """Anchor token -> its function: an int is a shift, a mapping a table, or a callable of one int."""
-    chain_length: int = number(2, minimum=2, limit=LONGEST_CHAIN)
-    """Anchors per sequence, >= 2 (2 in the papers)."""
-    key_min: int = number(20, minimum=0, limit=LARGEST_KEY)
-    """Smallest number token."""
-    key_max: int = number(99, minimum=lambda task: task.key_min, limit=LARGEST_KEY)
-    """Largest number token (inclusive)."""
-    seq_len: int = number(9, minimum=lambda task: task.chain_length + 1, limit=LONGEST_SEQUENCE)
-    """Tokens per sequence, n in the papers."""
-    regime: Literal["reasoning", "conflict"] = "reasoning"
-    """`reasoning`: both orders of the two largest anchors unseen (2501.08537); `conflict`: one order is
-    trained on a non-inferential target, the other unseen (2405.05409)."""
-    complexity: int | None = number(None, minimum=0, maximum=6)
-    """Reasoning complexity 0..6: so many groups get a wrong but symmetric shift, and every pair is
-    trained; unset for the regime's own targets."""
-    unseen_pairs: Sequence[Pair] | None = None
-    """Pairs left out of training; unset for the regime's own (`ood_pairs` has them either way)."""
-    overrides: Mapping[Pair, AnchorFunction] | None = None
-    """Pair -> function of the key that is trained on instead of the composition; an int is a total
-    shift. Added to the regime's own (`trained_overrides` has them together)."""
-    split_modulus: int | None = number(None, minimum=2, limit=LARGEST_KEY)
-    """m: key x may stand at position i in training iff x mod m != i mod m; unset for seq_len."""
-    noise_obeys_split: bool = False
-    """Whether noise tokens obey the training rule too (2501.08537), or only the key (released code)."""
-
-    def __post_init__(self) -> None:
-        """Check every field and what follows from them, and tabulate the callables."""
-        super().__post_init__()
-        anchors = ascending(self.anchors, self.key_min, self.key_max)
-        check_size(len(anchors), self.chain_length, self.key_max - self.key_min + 1, self.seq_len)
-        settled: dict[str, Any] = {"anchors": tabulated(anchors, self.keys, self.chain_length)}
-        if self.unseen_pairs is not None:
-            settled["unseen_pairs"] = distinct_pairs(self.unseen_pairs, anchors, self.chain_length)
-        if self.overrides is not None:
-            settled["overrides"] = tabulated_overrides(self.overrides, anchors, self.keys, self.chain_length)
-        for name, value in settled.items():
-            object.__setattr__(self, name, value)
-        splits, _ = self.splits, self._targets  # which check pairs, places and answers
-        if overlap := set(self.trained_overrides) & set(self.ood_pairs):
-            raise ValueError(f"{min(overlap)} is both in overrides and unseen; it can be one only")
-        if self.noise_obeys_split and not splits.allowed("train").any(axis=0).all():
-            raise ValueError("noise_obeys_split leaves a position without noise; widen the key range")
-
-    @cached_property
-    def keys(self) -> Int[np.ndarray, " key"]:
-        """Every number token, ascending."""
-        return np.arange(self.key_min, self.key_max + 1)
-
-    @cached_property
-    def positions(self) -> Int[np.ndarray, " position"]:
-        """Every position the key can stand at, 0 .. seq_len - 1 - chain_length."""
-        return np.arange(self.seq_len - self.chain_length)
+    kind = KIND
+    metrics = METRICS
+    has_anchors = True
+    evaluation_class = AnchorEvaluation
+    sampling = MappingProxyType({"n_noise": 2, "max_cells": 2048, "max_train": 1024})
 
     @property
-    def modulus(self) -> int:
-        """The m of the split rule: `split_modulus`, or the length of a sequence."""
-        return self.seq_len if self.split_modulus is None else self.split_modulus
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        return description.held_out(self)
 
-    @cached_property
-    def pairs(self) -> tuple[Pair, ...]:
-        """Every ordered anchor pair (chain), seen or not."""
-        return tuple(itertools.product(self.anchors, repeat=self.chain_length))
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        return description.describe(self)
 
-    @cached_property
-    def ood_pairs(self) -> tuple[Pair, ...]:
-        """The pairs never seen in training: `unseen_pairs`, or the regime's own."""
-        return tuple(self._regime[0] if self.unseen_pairs is None else self.unseen_pairs)
+    def checked_training_set(self, training_set: Any) -> TokenBatch | Drawing:
+        """Training data that a caller gives, if they are sequences of this task."""
+        from anchorlens.tasks.two_anchor import behaviour
 
-    @cached_property
-    def seen_pairs(self) -> tuple[Pair, ...]:
-        """The pairs that are trained."""
-        unseen = set(self.ood_pairs)
-        return tuple(pair for pair in self.pairs if pair not in unseen)
+        return behaviour.checked_training_set(training_set, self)
 
-    @cached_property
-    def trained_overrides(self) -> Mapping[Pair, AnchorFunction]:
-        """Pair -> function that is trained instead of the composition: the regime's and your own."""
-        return FrozenDict({**self._regime[1], **(self.overrides or {})})
+    def evaluate(
+        self, model: Answers, *, training_set: Any = None, seed: int = 0, **options: Any
+    ) -> AnchorEvaluation:
+        """Measure what a model answers: `anchorlens.evaluate`, whose options are taken."""
+        from anchorlens.tasks.two_anchor import behaviour
 
-    @cached_property
-    def composed_pairs(self) -> list[Pair]:
-        """The seen pairs that are trained on the composition."""
-        return [pair for pair in self.seen_pairs if pair not in self.trained_overrides]
+        return behaviour.evaluate(model, self, training_set=training_set, seed=seed, **options)
 
-    @cached_property
-    def _regime(self) -> tuple[Sequence[Pair], Mapping[Pair, AnchorFunction]]:
-        return unseen_and_overrides(self.regime, self.complexity, self.anchors, self.pairs)
+    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+        """Train, ID and OOD accuracy from one noise draw, by their names in a log."""
+        from anchorlens.tasks.two_anchor import behaviour
 
-    @cached_property
-    def splits(self) -> Splits:
-        """The splits: their pairs, and where the key may stand."""
-        return Splits(self.keys, self.positions, self.modulus, self.seen_pairs, self.ood_pairs)
+        return behaviour.quick_accuracies(model, self, training_set, seed=seed)
 
-    @cached_property
-    def _targets(self) -> Targets:
-        return Targets(self.anchors, self.trained_overrides, self.keys, self.chain_length)
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` sequences."""
+        n_trained, n_id, n_ood = (self.n_trials(split) for split in ("train", "id", "ood"))
+        if quickly:
+            return min(1024, n_train) + min(2048, n_id) + min(2048, n_ood)
+        n_trained, n_id, n_ood = (min(n, 20_000) for n in (n_trained, n_id, n_ood))
+        return min(4096, n_train) + 2 * n_trained + 8 * (n_id + 2 * n_ood)
 
-    @property
-    def d_vocab(self) -> int:
-        """Smallest vocabulary that holds every token and every target."""
-        return self._d_vocab
-
-    @cached_property
-    def _d_vocab(self) -> int:
-        tables = self._targets
-        return int(max(tables.inferential.max(), tables.trained.max(), self.key_max, *self.anchors)) + 1
-
-    def apply(self, anchor: int, x: int) -> int:
-        """g(x; anchor), the function of one anchor.
-
-        Raises:
-            ValueError: an unknown anchor, or a value its table does not hold.
-        """
-        return value_of(self.anchors, anchor, x)
-
-    def inferential_target(self, key: int, pair: Sequence[int]) -> int:
-        """f(x; a1, ..) = g(..g(x; a1)..), whatever is trained.
-
-        Raises:
-            ValueError: a key or a pair the task does not have.
-        """
-        return self._targets.one(key, pair, "inferential")
-
-    def target(self, key: int, pair: Sequence[int]) -> int:
-        """What `pair` is (or would be) trained on: its override where it has one, else f.
-
-        Raises:
-            ValueError: a key or a pair the task does not have.
-        """
-        return self._targets.one(key, pair, "trained")
-
-    def targets(
-        self, trials: Trials, *, kind: Literal["trained", "inferential", "mirrored"] = "trained"
-    ) -> Int[np.ndarray, " trial"]:
-        """Targets of many trials at once.
-
-        Args:
-            trials: which pairs and keys.
-            kind: `trained` (overrides apply), `inferential` (f itself), or `mirrored`: what the
-                pair in reverse order is trained on, the symmetric solution of 2405.05409.
-
-        Raises:
-            ValueError: keys that the task does not have.
-        """
-        return self._targets.of(trials, kind)
-
-    def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
-        """Where each pair stands in `pairs`, the property; anchors are taken to be the task's."""
-        return self._targets.rows(pairs)
-
-    def trials(self, split: Split) -> Trials:
-        """Every (pair, key, position) of a split, each once, in a fixed order.
-
-        `train`: seen pairs where x mod m != i mod m; `id`: seen pairs where they are equal; `ood`:
-        unseen pairs with every key at every position. No two splits share a trial.
-
-        Raises:
-            ValueError: an unknown split.
-        """
-        return self.some_trials(split, np.arange(self.n_trials(split)))
-
-    def n_trials(self, split: Split) -> int:
-        """How many `trials` a split has, without making them."""
-        return self.splits.size(split)
-
-    def some_trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
-        """The trials of a split at these places of `trials`, without making the others."""
-        return self.splits.trials(split, which)
-
-    def product(
-        self, pairs: Sequence[Pair], keys: Int[np.ndarray, " place"], positions: Int[np.ndarray, " place"]
-    ) -> Trials:
-        """Trials of every pair with every (key, position) of two parallel arrays, pair-major."""
-        table = np.array(pairs, dtype=np.int64).reshape(len(pairs), self.chain_length)
-        return Trials(
-            pairs=np.repeat(table, len(keys), axis=0),
-            keys=np.tile(keys, len(pairs)),
-            positions=np.tile(positions, len(pairs)),
-        )
-
-    def sample(self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0) -> AnchorBatch:
-        """Draw `n` sequences: pair and position uniform, then the key uniform among those allowed.
-
-        Args:
-            n: number of sequences, >= 1.
-            split: `train`, `id` or `ood` (see `trials`).
-            seed: a seed, or a NumPy generator that is advanced.
-
-        Returns:
-            Tokens [n, seq_len] and targets [n]; for `ood` the inferential targets.
-
-        Raises:
-            ValueError: `n` < 1, an unknown split, or a split with nothing in it.
-        """
-        return self.drawing(n, split=split, seed=seed).all()
-
-    def drawing(self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0) -> Drawing:
-        """The sequences of `sample`, not yet drawn: any of them can be had without holding the others."""
-        return Drawing(self, n, split, np.random.default_rng(seed))
-
-    def sequences(self, trials: Trials, noise: int | np.random.Generator = 0) -> AnchorBatch:
-        """Sequences of given trials, in their order; `noise` is a seed or a generator, targets `sample`'s."""
-        return self.place(trials, self.noise(len(trials), noise))
-
-    def noise(self, n: int, seed: int | np.random.Generator = 0) -> Int[np.ndarray, "batch pos"]:
-        """Noise tokens for every position of `n` sequences, before key and anchors are placed."""
-        rng = np.random.default_rng(seed)
-        if not self.noise_obeys_split:
-            return rng.integers(self.key_min, self.key_max + 1, (n, self.seq_len))
-        where = np.arange(self.seq_len)
-        return choose(rng, self.keys, self.splits.obeys_rule(where), np.tile(where, (n, 1)))
-
-    def place(self, trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> AnchorBatch:
-        """Write key and anchors of `trials` into `noise` tokens (a copy of them)."""
-        import torch
-
-        tokens, targets = placed(trials, noise), self.targets(trials)  # no unseen pair has an override
-        return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), trials)
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Memory of the table of trials, the sequences of the largest split, and a part of the drawing."""
+        trials = [self.n_trials(split) for split in ("train", "id", "ood")]
+        tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), 20_000)
+        return 8 * (tables + 6 * min(n_train * self.seq_len, DRAWN_AT_ONCE))

@@ -1,0 +1,32 @@
+"""Rows of integers that are alike: where each distinct one stands first, and which of them each row is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+
+def distinct_rows(
+    rows: Int[np.ndarray, "row column"],
+) -> tuple[Int[np.ndarray, " distinct"], Int[np.ndarray, " row"]]:
+    """The distinct rows in ascending order, as `np.unique(rows, axis=0)` has them, many times faster.
+
+    Args:
+        rows: integers.
+
+    Returns:
+        Where each distinct row stands first, and for every row its place among the distinct ones.
+
+    >>> distinct_rows(np.array([[2, 1], [1, 5], [2, 1]]))
+    (array([1, 0]), array([1, 0, 1]))
+    """
+    order = np.lexsort(rows.T[::-1])  # of equal rows the first one first
+    is_new = np.ones(len(rows), dtype=bool)
+    is_new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+    place = np.empty(len(rows), dtype=np.int64)
+    place[order] = np.cumsum(is_new) - 1
+    return order[is_new], place

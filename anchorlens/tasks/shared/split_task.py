@@ -1,0 +1,270 @@
+"""SplitTask: what tasks share whose examples are trained, held out or left out, and answered as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_choice, check_number
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.asking import Asker
+from anchorlens.tasks.shared.base import Answers, TaskConfig
+from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.overlap import Overlap, overlap_of_prompts
+from anchorlens.tasks.shared.phases import TRAINING_SET
+from anchorlens.tasks.shared.sketch import Lines, Sketch
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int
+
+    from anchorlens.tasks.shared.batch import TokenBatch
+
+AT_ONCE = 4096
+"""Examples that are made into sequences at once, the shortest first."""
+
+Right = Mapping[str, "Bool[np.ndarray, ' example']"]
+"""Split -> whether each of its examples is answered right."""
+
+
+class SplitTask(TaskConfig):
+    """A task with examples in the splits `train`, `id`, `ood` and perhaps more; whole answers count.
+
+    A task of this kind has `splits`, `sequences`, `prompt_end` and `training_set` of its own. The examples of
+    a split have a length, and rows of them are taken as of an array.
+    """
+
+    prompt_end: Any
+    """The token that ends a prompt."""
+    splits: Any
+    """Split -> its examples, each once: of `id` and `ood` and any other all are asked."""
+    most_asked: ClassVar[int] = 20_000
+    """Training examples that `evaluate` asks, unless it is told another number."""
+    quickly: ClassVar[int] = 1024
+    """Examples of each split that `measure` asks at most."""
+    at_once: ClassVar[int] = 1024
+    """Sequences of a forward pass at most, unless `evaluate` is told another number."""
+    asks_all_of_train: ClassVar[bool] = False
+    """Whether every training example is asked, for the pictures, and not some of them."""
+    chance: Any = 0.0
+    """Accuracy of an answer at random; 0 where it is small."""
+
+    def sequences(self, examples: Any, /) -> TokenBatch:
+        """Examples as sequences with their targets."""
+        raise NotImplementedError
+
+    def lengths(self, examples: Any, /) -> Int[np.ndarray, " example"]:
+        """Tokens that a model reads of each example."""
+        return np.full(len(examples), self.seq_len)
+
+    def examples(self, split: str) -> Any:
+        """Every example of a split, once.
+
+        Args:
+            split: `train`, `id` or `ood`.
+
+        Raises:
+            ValueError: an unknown split.
+        """
+        check_choice("split", split, tuple(self.splits))
+        return self.splits[split]
+
+    def there_are(self, split: str) -> int:
+        """Examples that a split is of; more than it has where they are a sample."""
+        return len(self.splits[split])
+
+    def answers_alone(self, batch: TokenBatch) -> TokenBatch:
+        """Training sequences with the answer alone scored, where training scores more."""
+        return batch
+
+    def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
+        """Measures beside those of the splits.
+
+        Args:
+            whole: whether every token of the answer is right, the end mark too.
+            but_the_end: the same, whatever comes in place of the last token.
+        """
+        return {}
+
+    def pictures(self, whole: Right, asker: Asker, rng: np.random.Generator) -> tuple[Sketch, ...]:
+        """Pictures of the answers.
+
+        Args:
+            whole: whether every token of the answer is right.
+            asker: asks the model for more.
+            rng: of the choice of examples that are shown.
+        """
+        return ()
+
+    @property
+    def table_size(self) -> int:
+        """Examples of every split."""
+        return sum(map(len, self.splits.values()))
+
+    def evaluate(
+        self,
+        model: Answers,
+        *,
+        training_set: Any = None,
+        seed: int = 0,
+        max_train: int | None = None,
+        batch_size: int | None = None,
+    ) -> Evaluation:
+        """Ask every held-out and left-out example, and a sample of what was trained.
+
+        Args:
+            model: a HookedTransformer, or anything that gives logits.
+            training_set: what it was trained on, (tokens, targets) as `sequences` gives them; without it
+                training examples are asked, of which it may have seen a part.
+            seed: of the choice among more than `max_train` different training examples.
+            max_train: training examples asked at most; None for `most_asked`.
+            batch_size: sequences per forward pass at most; None for `at_once`.
+
+        Raises:
+            ValueError: an unusable option, or a model that does not fit the task.
+        """
+        max_train = self.most_asked if max_train is None else max_train
+        batch_size = self.at_once if batch_size is None else batch_size
+        check_number("seed", seed, minimum=0, integer=True)
+        check_number("max_train", max_train, minimum=1, limit=10**6, integer=True)
+        check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
+        task: Any = self
+        asker, rng = Asker(model, task, batch_size), generator(seed, "evaluation")
+        right = {
+            name: self._right(asker, examples)
+            for name, examples in self.splits.items()
+            if name != "train" or self.asks_all_of_train
+        }
+        source, overlap, n_trained = self.metrics[0].asks, None, self.there_are("train")
+        if training_set is not None:
+            trained = self.checked_training_set(training_set)
+            source, overlap = TRAINING_SET, self.overlap(trained)
+            trained = self.answers_alone(trained).distinct()
+            n_trained = len(trained)
+            train = _right(asker, trained.take(rng.permutation(n_trained)[:max_train]))
+        elif self.asks_all_of_train:
+            train = right["train"]
+        else:
+            rows = rng.permutation(len(self.splits["train"]))[:max_train]
+            train = right["train"] = self._right(asker, self.splits["train"][rows])
+        whole, but_the_end = ({name: rows[k] for name, rows in right.items()} for k in (0, 1))
+        measures: dict[str, Accuracy | None] = {
+            name: Accuracy.of_some(rows, of=self.there_are(name)) for name, rows in whole.items()
+        }
+        measures["train"] = Accuracy.of_some(train[0], of=n_trained)
+        return self.evaluation(
+            measures | self.further_measures(whole, but_the_end),
+            finite=asker.finite,
+            seed=seed,
+            options={"max_train": max_train},
+            sketches=self.pictures(whole, asker, rng),
+            train_source=source,
+            chance=self.chance,
+            overlap=overlap,
+        )
+
+    def overlap(self, trained: TokenBatch) -> Overlap:
+        """The training sequences whose prompt stands in a test."""
+        tests = {name: self.sequences(self.splits[name]).tokens for name in ("id", "ood")}
+        return overlap_of_prompts(trained.tokens, tests, self.prompt_end)
+
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        meaning = {metric.name: metric.meaning for metric in self.metrics}
+        parts = (f"{meaning[name]} ({len(self.splits[name]):,} are asked)" for name in ("ood", "id"))
+        return " and ".join(parts)
+
+    def _right(self, asker: Asker, examples: Any) -> Bool[np.ndarray, "2 example"]:
+        """`_right` of every example; only some of their sequences are in memory at a time."""
+        right = np.zeros((2, len(examples)), dtype=bool)
+        order = self.lengths(examples).argsort(kind="stable")
+        for rows in np.split(order, range(AT_ONCE, len(order), AT_ONCE)):
+            right[:, rows] = _right(asker, self.sequences(examples[rows]))
+        return right
+
+    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+        """Train, ID and OOD accuracy, of at most `quickly` examples each, by their names in a log."""
+        task: Any = self
+        asker, rng = Asker(model, task, self.quickly), generator(seed, "evaluation", 1)
+        some = training_set.take(rng.permutation(len(training_set))[: self.quickly])
+        batches = {"train": self.answers_alone(some)}
+        for name in ("id", "ood"):
+            rows = rng.permutation(len(self.splits[name]))[: self.quickly]
+            batches[name] = self.sequences(self.splits[name][rows])
+        names = {metric.name: metric.logged_as for metric in self.metrics}
+        return {names[name]: float(asker.right(batch).mean()) for name, batch in batches.items()}
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Sequences that `evaluate` asks at most, or `measure`."""
+        sizes = {name: len(examples) for name, examples in self.splits.items()}
+        if quickly:
+            return sum(min(self.quickly, size) for size in sizes.values())
+        unasked = 0 if self.asks_all_of_train else sizes["train"]
+        return min(n_train, self.most_asked) + sum(sizes.values()) - unasked
+
+
+def shares_by_group(
+    right: Mapping[str, tuple[Int[np.ndarray, " example"], Bool[np.ndarray, " example"]]],
+    *,
+    x: Mapping[int, float],
+    **words: str,
+) -> Lines:
+    """The share of right answers against a number by which examples are grouped, a line for each name.
+
+    Args:
+        right: name -> the group of each example, and whether it is answered right.
+        x: group -> where it stands across, ascending.
+        **words: title, caption, and titles of the axes.
+    """
+    shares = {
+        name: [Accuracy.of_some(rows[groups == group]) if (groups == group).any() else None for group in x]
+        for name, (groups, rows) in right.items()
+    }
+    return Lines(
+        **words,
+        x=list(x.values()),
+        y={name: [share and share.value for share in line] for name, line in shares.items()},
+        errors={name: [share and share.standard_error for share in line] for name, line in shares.items()},
+    )
+
+
+def split_rows(
+    left_out: Bool[np.ndarray, " row"], held_out: Int[np.ndarray, " held"]
+) -> dict[str, Int[np.ndarray, " row"]]:
+    """`train`, `id` and `ood` -> their rows, ascending: the rest, those held out, those left out.
+
+    >>> split_rows(np.array([False, False, True, False]), np.array([3]))
+    {'train': array([0, 1]), 'id': array([3]), 'ood': array([2])}
+    """
+    is_id = np.zeros(len(left_out), dtype=bool)
+    is_id[held_out] = True
+    masks = {"train": ~left_out & ~is_id, "id": is_id, "ood": left_out}
+    return {name: np.flatnonzero(mask) for name, mask in masks.items()}
+
+
+def at_random(n: int, share: float, seed: int) -> Bool[np.ndarray, " row"]:
+    """Which of `n` are left out where a share of them is, at random: a function of the seed."""
+    left_out = np.zeros(n, dtype=bool)
+    left_out[generator(seed, "data", 1).permutation(n)[: round(share * n)]] = True
+    return left_out
+
+
+def in_rounds(of: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, " n"]:
+    """`n` numbers below `of` in random order, each as often as the others or once more."""
+    rounds = [rng.permutation(of) for _ in range(-(-n // of))]
+    return np.concatenate([*rounds, np.zeros(0, dtype=np.int64)])[:n]
+
+
+def _right(asker: Asker, batch: TokenBatch) -> Bool[np.ndarray, "2 sequence"]:
+    """Whether every scored position is right, and whether every one but the last, the end mark, is."""
+    from anchorlens.tasks.shared.batch import IGNORE
+
+    right = asker.right_by_position(batch)
+    whole = right.all(axis=1)
+    scored = (batch.targets != IGNORE).numpy().reshape(right.shape)
+    last = right.shape[1] - 1 - scored[:, ::-1].argmax(axis=1)
+    right[np.arange(len(right)), last] = True
+    return np.stack([whole, right.all(axis=1)])

@@ -1,0 +1,396 @@
+"""A two-anchor composite function, what is trained of it, and the sequences that ask for it.
+
+A sequence holds one key token x, an anchor pair right behind it, and noise everywhere else. Each
+anchor is a function of one number, and the target is their composition,
+f(x; a1, a2) = g(g(x; a1); a2). Sources: Zhang et al., arXiv 2501.08537 (the `reasoning`
+regime) and 2405.05409 (the `conflict` regime).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from anchorlens.configuration import documented, number
+from anchorlens.foreign import shown
+from anchorlens.tasks.shared.base import TaskConfig
+from anchorlens.tasks.two_anchor.anchor_functions import (
+    MOST_PAIRS,
+    AnchorFunction,
+    FrozenDict,
+    Targets,
+    ascending,
+    distinct_pairs,
+    tabulated,
+    tabulated_overrides,
+    value_of,
+)
+from anchorlens.tasks.two_anchor.drawing import Drawing
+from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials, choose, placed
+from anchorlens.tasks.two_anchor.splits import Split, Splits
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+
+_LARGEST_KEY = 10_000_000
+_LONGEST_CHAIN = 1000
+_LONGEST_SEQUENCE = 100_000
+_MOST_KEYS = 100_000
+_MOST_PLACES = 10_000_000
+_MOST_TARGETS = 2_000_000
+_MOST_TRIALS = 20_000_000
+"""How large a task may be, so that its tables stay in memory."""
+_MOST_DIGITS = 12
+"""Digits of an integer that is read from a key of a file."""
+
+
+@documented
+@dataclass(frozen=True)
+class CompositeFunction(TaskConfig):
+    """What is trained of a composite function, and its sequences; `AnchorTask` asks them."""
+
+    anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
+    """Anchor token -> its function: an int is a shift, a mapping a table, or a callable of one int."""
+    chain_length: int = number(2, minimum=2, limit=_LONGEST_CHAIN)
+    """Anchors per sequence, >= 2 (2 in the papers)."""
+    key_min: int = number(20, minimum=0, limit=_LARGEST_KEY)
+    """Smallest number token."""
+    key_max: int = number(99, minimum=lambda task: task.key_min, limit=_LARGEST_KEY)
+    """Largest number token (inclusive)."""
+    seq_len: int = number(9, minimum=lambda task: task.chain_length + 1, limit=_LONGEST_SEQUENCE)
+    """Tokens per sequence, n in the papers."""
+    regime: Literal["reasoning", "conflict"] = "reasoning"
+    """`reasoning`: both orders of the two largest anchors unseen (2501.08537); `conflict`: one order is
+    trained on a non-inferential target, the other unseen (2405.05409)."""
+    complexity: int | None = number(None, minimum=0, maximum=6)
+    """Reasoning complexity 0..6: so many groups get a wrong but symmetric shift, and every pair is
+    trained; unset for the regime's own targets."""
+    unseen_pairs: Sequence[Pair] | None = None
+    """Pairs left out of training; unset for the regime's own (`ood_pairs` has them either way)."""
+    overrides: Mapping[Pair, AnchorFunction] | None = None
+    """Pair -> function of the key that is trained on instead of the composition; an int is a total
+    shift. Added to the regime's own (`trained_overrides` has them together)."""
+    split_modulus: int | None = number(None, minimum=2, limit=_LARGEST_KEY)
+    """m: key x may stand at position i in training iff x mod m != i mod m; unset for seq_len."""
+    noise_obeys_split: bool = False
+    """Whether noise tokens obey the training rule too (2501.08537), or only the key (released code)."""
+
+    def __post_init__(self) -> None:
+        """Check every field and what follows from them, and tabulate the callables."""
+        super().__post_init__()
+        anchors = ascending(self.anchors, self.key_min, self.key_max)
+        _check_size(len(anchors), self.chain_length, self.key_max - self.key_min + 1, self.seq_len)
+        settled: dict[str, Any] = {"anchors": tabulated(anchors, self.keys, self.chain_length)}
+        if self.unseen_pairs is not None:
+            settled["unseen_pairs"] = distinct_pairs(self.unseen_pairs, anchors, self.chain_length)
+        if self.overrides is not None:
+            settled["overrides"] = tabulated_overrides(self.overrides, anchors, self.keys, self.chain_length)
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+        splits, _ = self.splits, self._targets  # which check pairs, places and answers
+        if overlap := set(self.trained_overrides) & set(self.ood_pairs):
+            raise ValueError(f"{min(overlap)} is both in overrides and unseen; it can be one only")
+        if self.noise_obeys_split and not splits.allowed("train").any(axis=0).all():
+            raise ValueError("noise_obeys_split leaves a position without noise; widen the key range")
+
+    @cached_property
+    def keys(self) -> Int[np.ndarray, " key"]:
+        """Every number token, ascending."""
+        return np.arange(self.key_min, self.key_max + 1)
+
+    @cached_property
+    def positions(self) -> Int[np.ndarray, " position"]:
+        """Every position the key can stand at, 0 .. seq_len - 1 - chain_length."""
+        return np.arange(self.seq_len - self.chain_length)
+
+    @property
+    def modulus(self) -> int:
+        """The m of the split rule: `split_modulus`, or the length of a sequence."""
+        return self.seq_len if self.split_modulus is None else self.split_modulus
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every ordered anchor pair (chain), seen or not."""
+        return tuple(itertools.product(self.anchors, repeat=self.chain_length))
+
+    @cached_property
+    def ood_pairs(self) -> tuple[Pair, ...]:
+        """The pairs never seen in training: `unseen_pairs`, or the regime's own."""
+        return tuple(self._regime[0] if self.unseen_pairs is None else self.unseen_pairs)
+
+    @cached_property
+    def seen_pairs(self) -> tuple[Pair, ...]:
+        """The pairs that are trained."""
+        unseen = set(self.ood_pairs)
+        return tuple(pair for pair in self.pairs if pair not in unseen)
+
+    @cached_property
+    def trained_overrides(self) -> Mapping[Pair, AnchorFunction]:
+        """Pair -> function that is trained instead of the composition: the regime's and your own."""
+        return FrozenDict({**self._regime[1], **(self.overrides or {})})
+
+    @cached_property
+    def composed_pairs(self) -> list[Pair]:
+        """The seen pairs that are trained on the composition."""
+        return [pair for pair in self.seen_pairs if pair not in self.trained_overrides]
+
+    @cached_property
+    def _regime(self) -> tuple[Sequence[Pair], Mapping[Pair, AnchorFunction]]:
+        return unseen_and_overrides(self.regime, self.complexity, self.anchors, self.pairs)
+
+    @cached_property
+    def splits(self) -> Splits:
+        """The splits: their pairs, and where the key may stand."""
+        return Splits(self.keys, self.positions, self.modulus, self.seen_pairs, self.ood_pairs)
+
+    @cached_property
+    def _targets(self) -> Targets:
+        return Targets(self.anchors, self.trained_overrides, self.keys, self.chain_length)
+
+    @cached_property
+    def d_vocab(self) -> int:
+        """Smallest vocabulary that holds every token and every target."""
+        tables = self._targets
+        return int(max(tables.inferential.max(), tables.trained.max(), self.key_max, *self.anchors)) + 1
+
+    def apply(self, anchor: int, x: int) -> int:
+        """g(x; anchor), the function of one anchor.
+
+        Raises:
+            ValueError: an unknown anchor, or a value its table does not hold.
+        """
+        return value_of(self.anchors, anchor, x)
+
+    def inferential_target(self, key: int, pair: Sequence[int]) -> int:
+        """f(x; a1, ..) = g(..g(x; a1)..), whatever is trained.
+
+        Raises:
+            ValueError: a key or a pair the task does not have.
+        """
+        return self._targets.one(key, pair, "inferential")
+
+    def target(self, key: int, pair: Sequence[int]) -> int:
+        """The target that `pair` is (or would be) trained on: its override where it has one, else f.
+
+        Raises:
+            ValueError: a key or a pair the task does not have.
+        """
+        return self._targets.one(key, pair, "trained")
+
+    def targets(
+        self, trials: Trials, *, kind: Literal["trained", "inferential", "mirrored"] = "trained"
+    ) -> Int[np.ndarray, " trial"]:
+        """Targets of many trials at once.
+
+        Args:
+            trials: which pairs and keys.
+            kind: `trained` (overrides apply), `inferential` (f itself), or `mirrored`: what the
+                pair in reverse order is trained on, the symmetric solution of 2405.05409.
+
+        Raises:
+            ValueError: keys that the task does not have.
+        """
+        return self._targets.of(trials, kind)
+
+    def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
+        """Index of each pair in the property `pairs`; the anchors must be the task's."""
+        return self._targets.rows(pairs)
+
+    def trials(self, split: Split) -> Trials:
+        """Every (pair, key, position) of a split, each once, in a fixed order.
+
+        `train`: seen pairs where x mod m != i mod m; `id`: seen pairs where they are equal; `ood`:
+        unseen pairs with every key at every position. No two splits share a trial.
+
+        Raises:
+            ValueError: an unknown split.
+        """
+        return self.some_trials(split, np.arange(self.n_trials(split)))
+
+    def n_trials(self, split: Split) -> int:
+        """How many `trials` a split has, without making them."""
+        return self.splits.size(split)
+
+    def some_trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
+        """The trials of a split at these places of `trials`, without making the others."""
+        return self.splits.trials(split, which)
+
+    def product(
+        self, pairs: Sequence[Pair], keys: Int[np.ndarray, " place"], positions: Int[np.ndarray, " place"]
+    ) -> Trials:
+        """Trials of every pair with every (key, position) of two parallel arrays, pair-major."""
+        table = np.array(pairs, dtype=np.int64).reshape(len(pairs), self.chain_length)
+        return Trials(
+            pairs=np.repeat(table, len(keys), axis=0),
+            keys=np.tile(keys, len(pairs)),
+            positions=np.tile(positions, len(pairs)),
+        )
+
+    def sample(self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0) -> AnchorBatch:
+        """Draw `n` sequences: pair and position uniform, then the key uniform among those allowed.
+
+        Args:
+            n: number of sequences, >= 1.
+            split: `train`, `id` or `ood` (see `trials`).
+            seed: a seed, or a NumPy generator that is advanced.
+
+        Returns:
+            Tokens [n, seq_len] and targets [n]; for `ood` the inferential targets.
+
+        Raises:
+            ValueError: `n` < 1, an unknown split, or a split with nothing in it.
+        """
+        return self.drawing(n, split=split, seed=seed).all()
+
+    def drawing(self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0) -> Drawing:
+        """The sequences of `sample`, not yet drawn: any of them can be had without holding the others."""
+        return Drawing(self, n, split, np.random.default_rng(seed))
+
+    def sequences(self, trials: Trials, noise: int | np.random.Generator = 0) -> AnchorBatch:
+        """Sequences of given trials, in their order; `noise` is a seed or a generator, targets `sample`'s."""
+        return self.place(trials, self.noise(len(trials), noise))
+
+    def noise(self, n: int, seed: int | np.random.Generator = 0) -> Int[np.ndarray, "batch pos"]:
+        """Noise tokens for every position of `n` sequences, before key and anchors are placed."""
+        rng = np.random.default_rng(seed)
+        if not self.noise_obeys_split:
+            return rng.integers(self.key_min, self.key_max + 1, (n, self.seq_len))
+        where = np.arange(self.seq_len)
+        return choose(rng, self.keys, self.splits.obeys_rule(where), np.tile(where, (n, 1)))
+
+    def place(self, trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> AnchorBatch:
+        """Write key and anchors of `trials` into `noise` tokens (a copy of them)."""
+        import torch
+
+        tokens, targets = placed(trials, noise), self.targets(trials)  # no unseen pair has an override
+        return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), trials)
+
+    @property
+    def table_size(self) -> int:
+        """Targets of every pair and key."""
+        return len(self.pairs) * len(self.keys)
+
+    def training_set(self, n: int, seed: np.random.Generator) -> AnchorBatch:
+        """`n` sequences of the train split."""
+        return self.training_drawing(n, seed).all()
+
+    def training_drawing(self, n: int, seed: np.random.Generator) -> Drawing:
+        """The same, not yet drawn."""
+        return self.drawing(n, split="train", seed=seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
+        return _to_data(super().to_dict())
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read a task from JSON or TOML data (anchors and pairs may be keys such as "3" and "3,4").
+
+        Raises:
+            ValueError: an unknown field or an unusable value.
+        """
+        return super().from_dict(_from_data(values))
+
+
+def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) -> None:
+    """Check what a task would hold, before anything of it is made.
+
+    Raises:
+        ValueError: too much of something, with what to take less of.
+    """
+    n_chains, n_positions = n_anchors**chain_length, seq_len - chain_length
+    if n_keys > _MOST_KEYS:
+        raise ValueError(f"{n_keys:,} number tokens are more than {_MOST_KEYS:,}; narrow the key range")
+    if n_keys * seq_len > _MOST_PLACES:
+        raise ValueError(
+            f"{n_keys:,} number tokens at {seq_len:,} positions are more than {_MOST_PLACES:,} places; "
+            "narrow the key range or the sequence"
+        )
+    if n_chains > MOST_PAIRS:
+        raise ValueError(
+            f"{n_anchors} anchors in chains of {chain_length} are more than {MOST_PAIRS:,} chains; "
+            "use fewer anchors or shorter chains"
+        )
+    if n_chains * n_keys > _MOST_TARGETS:
+        raise ValueError(
+            f"{n_chains:,} chains of {n_keys:,} keys are more than {_MOST_TARGETS:,} targets; "
+            "use fewer anchors, keys or shorter chains"
+        )
+    if (n_trials := n_chains * n_keys * n_positions) > _MOST_TRIALS:
+        raise ValueError(
+            f"{n_chains:,} chains of {n_keys:,} keys at {n_positions:,} positions are {n_trials:,} "
+            f"questions, more than {_MOST_TRIALS:,}; use fewer anchors or keys, shorter chains or sequences"
+        )
+
+
+def _to_data(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an AnchorTask, JSON-ready."""
+    values = {**fields, "anchors": {str(a): _as_json(f) for a, f in fields["anchors"].items()}}
+    if fields["unseen_pairs"] is not None:
+        values["unseen_pairs"] = [list(pair) for pair in fields["unseen_pairs"]]
+    if fields["overrides"] is not None:
+        values["overrides"] = {",".join(map(str, p)): _as_json(f) for p, f in fields["overrides"].items()}
+    return values
+
+
+def _from_data(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an AnchorTask from JSON or TOML data; those that are no text or table stay as they are.
+
+    Raises:
+        ValueError: keys that are no integers, or no list of pairs.
+    """
+    fields = dict(values)
+    if "anchors" in fields:
+        fields["anchors"] = _read_functions(fields["anchors"], "anchors", _short_integer)
+    if fields.get("overrides") is not None:
+        fields["overrides"] = _read_functions(fields["overrides"], "overrides", _read_pair)
+    if (unseen := fields.get("unseen_pairs")) is not None:
+        if isinstance(unseen, str) or not isinstance(unseen, Sequence):
+            raise ValueError(f"unseen_pairs must be a list of pairs, got {shown(unseen)}")
+        fields["unseen_pairs"] = [_read_pair(pair) if isinstance(pair, str) else pair for pair in unseen]
+    return fields
+
+
+def _as_json(function: Any) -> int | dict[str, int]:
+    """A tabulated function as JSON data."""
+    return function if isinstance(function, int) else {str(x): y for x, y in function.items()}
+
+
+def _read_pair(text: str) -> Pair:
+    """A pair written as in "3,4"."""
+    return tuple(map(_short_integer, text.split(",")))
+
+
+def _short_integer(text: str | int) -> int:
+    """An integer of a few digits; among those of many, a file could choose some that all have one hash.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if len(str(text)) > _MOST_DIGITS:
+        raise ValueError
+    return int(text)
+
+
+def _read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
+    """Undo the string keys that JSON and TOML need; leave other keys alone."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{what} must be a table, got {shown(values)}")
+    try:
+        return {
+            (read_key(key) if isinstance(key, str) else key): (
+                {_short_integer(x): y for x, y in f.items()} if isinstance(f, Mapping) else f
+            )
+            for key, f in values.items()
+        }
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{what} must have integer keys such as 3 or '3,4', got {shown(list(values))}"
+        ) from None

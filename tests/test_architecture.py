@@ -16,6 +16,7 @@ from anchorlens import views
 ROOT = Path(anchorlens.__file__).parent
 
 FOLDERS = [
+    "safe",
     "",
     "models",
     "models.unet",
@@ -138,6 +139,14 @@ def test_no_modules_import_each_other():
     }
     assert circle(within) == []
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+def test_what_others_wrote_is_read_by_the_face_of_safe_alone():
+    """And `safe` asks nothing of the other folders."""
+    for name in MODULES.keys() - {""}:
+        inside = folder_of(name) == "safe"
+        others = [other for other in imports(name) if (folder_of(other) == "safe") != inside]
+        assert [other for other in others if inside or other != "safe"] == [], name
 
 
 LATEST = ("tasks.text", "tasks.concept_graphs", "models.unet")

@@ -22,7 +22,7 @@ from anchorlens.cli.train_data import moved, training_sets
 from anchorlens.cli.unreadable import reading_checkpoint
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.foreign import read_json, shown
+from anchorlens.safe import read_json, shown
 
 if TYPE_CHECKING:
     from anchorlens.files.checkpoint import Checkpoint

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anchorlens import foreign
+from anchorlens import safe
 from anchorlens.configuration import field_docs, field_types
-from anchorlens.foreign import printable, shown
+from anchorlens.safe import printable, shown
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.base import Task
@@ -195,7 +195,7 @@ def read_json(name: str, text: str) -> Any:
         ValueError: the text is no JSON.
     """
     try:
-        return foreign.read_json(text)
+        return safe.read_json(text)
     except ValueError as error:
         option = f"--{name.replace('_', '-')}"
         raise ValueError(f"{option} must be JSON, got {shown(text)}, which {error}") from None
@@ -209,7 +209,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     content = _content(path, printable(path), "; give a TOML file")
     try:
-        return foreign.read_toml(content)
+        return safe.read_toml(content)
     except ValueError as error:
         raise ValueError(f"{printable(path)}: not a TOML file: {error}") from None
 
@@ -226,7 +226,7 @@ def check_config(path: Path | None) -> None:
 
 def _content(path: Path, called: str, advice: str = "") -> bytes:
     try:
-        return foreign.read_bytes(path)
+        return safe.read_bytes(path)
     except OSError as error:
         raise ValueError(f"{called}: {printable(error.strerror)}{advice}") from None
     except ValueError as error:

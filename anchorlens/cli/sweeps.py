@@ -12,7 +12,7 @@ import typer
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.options import OwnTasks, read_toml, with_field_options
 from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.foreign import printable, shown
+from anchorlens.safe import printable, shown
 from anchorlens.sweep.grids import ALIASES, grid
 
 if TYPE_CHECKING:

@@ -43,9 +43,9 @@ def training_sets(
     """
     if train_data is None:
         return {}
-    from anchorlens.files.container import CheckpointError
     from anchorlens.files.importers import open_checkpoint
     from anchorlens.files.training_data import read_training_data
+    from anchorlens.safe import CheckpointError
 
     tasks, unreadable = {}, False
     for path in checkpoints:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anchorlens.cli.errors import EXIT_CHECKPOINT, fail
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 
 
 def unreadable_message(path: Path, error: Exception) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from anchorlens.foreign import printable, shown
+from anchorlens.safe import printable, shown
 
 PAGES, PICTURES = (".html",), (".html", ".png", ".svg", ".pdf")
 """Suffixes."""

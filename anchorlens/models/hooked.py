@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from tqdm import TqdmWarning
 
 from anchorlens.configuration import check_choice
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights, is_frozen
+from anchorlens.safe import shown
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer

@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Float
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import shown
 from anchorlens.probes.plots.embedding import embedding_picture
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
 from anchorlens.randomness import generator
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

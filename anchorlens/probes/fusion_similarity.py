@@ -11,7 +11,6 @@ import torch
 from einops import rearrange
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import shown
 from anchorlens.models.hooks import after_attention
 from anchorlens.probes.plots.cosines import key_cosines
 from anchorlens.probes.result import ProbeResult
@@ -19,6 +18,7 @@ from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_k
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.clusters import finite_rows
 from anchorlens.probes.shared.linalg import compare_groups
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

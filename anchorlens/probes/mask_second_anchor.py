@@ -11,13 +11,13 @@ import torch
 from einops import reduce
 
 from anchorlens.configuration import check_choice, documented
-from anchorlens.foreign import shown
 from anchorlens.probes.plots.cosines import ordered_results
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
 from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

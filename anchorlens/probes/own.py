@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from anchorlens.foreign import shown
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
+from anchorlens.safe import shown
 
 WHAT_A_PROBE_IS = (
     "a public function whose return annotation is a subclass of anchorlens.probes.ProbeResult, for example "

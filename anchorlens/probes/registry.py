@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_choice
-from anchorlens.foreign import shown
 from anchorlens.probes.activation_patching import activation_patching
 from anchorlens.probes.attention_patterns import attention_patterns
 from anchorlens.probes.embedding_pca import embedding_pca
@@ -23,6 +22,7 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.stable_rank import stable_rank
 from anchorlens.probes.training_regime import training_regime
 from anchorlens.probes.v_similarity import v_similarity
+from anchorlens.safe import shown
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, field_types, suggestion
-from anchorlens.foreign import shown
 from anchorlens.runs.train_config import DURATIONS, TrainConfig
+from anchorlens.safe import shown
 from anchorlens.tasks.kinds import read_task, tasks
 from anchorlens.tasks.shared.base import Task
 from anchorlens.views import html

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anchorlens.configuration import Config, documented, number
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 DURATIONS = (("steps", "epochs"), ("warmup_steps", "warmup_epochs"))
 """Fields that are the same thing in two units, so that only one of them can be given."""

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, Type
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
-from anchorlens.foreign import check_values, may_be_refused, printable
+from anchorlens.safe import check_values, may_be_refused, printable
 from anchorlens.tasks.kinds import task_class
 from anchorlens.tasks.shared.phases import Cause
 from anchorlens.tasks.two_anchor.by_position import Solution

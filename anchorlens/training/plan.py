@@ -31,10 +31,10 @@ from anchorlens.engine.kernels import products_to_count
 from anchorlens.engine.stack import Stack
 from anchorlens.engine.transformer_layout import Layout
 from anchorlens.files.checkpoint import training_set
-from anchorlens.foreign import shown
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.base import Batch, OwnLoss, Task
 from anchorlens.tasks.shared.batch import on_device
 

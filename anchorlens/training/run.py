@@ -15,11 +15,11 @@ import torch
 from anchorlens.configuration import check_number
 from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import training_set
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.safe import shown
 from anchorlens.tasks.kinds import task_class
 from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import RunFolder, read_log, stored_run

@@ -19,13 +19,11 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.engine.costs import MOST_LAYERS
-from anchorlens.files import container
-from anchorlens.files.container import readable
 from anchorlens.files.importers import hooked_transformer
-from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import state_dict
-from anchorlens.foreign import shown
 from anchorlens.models.hooked import model_of
+from anchorlens.safe import read_tensors, reading, shown
 from anchorlens.tasks.shared.base import Task
 
 if TYPE_CHECKING:
@@ -70,14 +68,14 @@ def open_any_hooked(path: str | os.PathLike[str], config: str | os.PathLike[str]
     settings = Settings.read(Path(config))
     if not {"d_model", "n_layers"} <= set(settings.values) or "variant" in settings.values:
         return None
-    with readable(path):
-        content = container.contents(path).values
+    with reading(path):
+        content = read_tensors(path).values
     if not hooked_transformer.recognises(content):
         return None
     task = settings.task()
     tensors = state_dict(content)
     values = {name: value for name, value in settings.values.items() if name not in ("task", "vocabulary")}
-    with blamed(settings.path, "it does not describe this model"):
+    with reading(settings.path, "it does not describe this model"):
         _check_sizes(values, tensors)
         return AnyHooked(model_of(values, tensors), task)
 

@@ -14,15 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anchorlens.files.container import CheckpointError
-from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import PAPERS_TASK, Imported, Source, StateDict, imported, state_dict
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import RunConfig, merged
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.safe import CheckpointError, reading, shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "HookedTransformer state dict"
@@ -89,7 +88,7 @@ def read(source: Source) -> Imported:
     notes = [PAPERS_TASK] if task is None else []
     train = None
     shapes = _shapes(tensors)
-    with blamed(source.config.path, "it does not describe this model"):
+    with reading(source.config.path, "it does not describe this model"):
         values = source.config.values
         ours = any(name in values for name in ("model", "train", "preset"))
         if ours or set(values) <= {"task", "vocabulary"}:

@@ -16,11 +16,10 @@ from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
-from anchorlens.files.container import CheckpointError
-from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import Imported, Source, StateDict, imported, state_dict
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
+from anchorlens.safe import CheckpointError, reading, shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "released code"
@@ -73,7 +72,7 @@ def read(source: Source) -> Imported:
         ValueError: the weights are not those of that configuration.
     """
     theirs = Settings.beside(source.file, source.file.parent.parent, source.file.parent)
-    with blamed(theirs.path, "its configuration cannot be read"):
+    with reading(theirs.path, "its configuration cannot be read"):
         config, task = _model(theirs.values), _task(theirs.values)
     notes = []
     if source.config is not None:

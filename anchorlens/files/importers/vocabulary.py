@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.words import BOS, PAD, SEP, SPECIAL, UNKNOWN
 

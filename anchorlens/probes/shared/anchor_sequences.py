@@ -11,9 +11,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
 from anchorlens.probes.shared.checks import MOST_SEQUENCES
 from anchorlens.randomness import generator
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.asking import check_capacity
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, value_key
 from anchorlens.tasks.shared.phases import COLOURS
 

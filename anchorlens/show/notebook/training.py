@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from anchorlens.configuration import settings
 from anchorlens.figures.training_curve import LOSS, known, metric_styles
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 from anchorlens.show.formats import number
 from anchorlens.show.templating import view
 from anchorlens.tasks.kinds import logged_metrics

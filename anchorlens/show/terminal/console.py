@@ -11,7 +11,7 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 from anchorlens.show.tables import Table, text_of
 
 

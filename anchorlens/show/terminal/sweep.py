@@ -10,8 +10,8 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from anchorlens.foreign import printable
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import printable
 from anchorlens.show.diagram.phase_maps import MOST_MAPS, SIGNS, PhaseMap, phase_maps, plain_value, where
 from anchorlens.show.terminal.console import Terminal
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.show.words import lowered, raised

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.cogs.files import Line, published_files
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric

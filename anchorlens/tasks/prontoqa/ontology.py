@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 CONCEPTS = ("wumpus", "yumpus", "zumpus", "dumpus", "rompus", "numpus", "tumpus", "vumpus", "impus", "jompus")
 FAMILIES = (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 
 @documented

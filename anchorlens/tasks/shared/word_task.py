@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
 from anchorlens.randomness import generator
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.base import Answers, TaskConfig

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.limits import MOST_PAIRS
 
 AnchorFunction = int | Mapping[int, int] | Callable[[int], int]

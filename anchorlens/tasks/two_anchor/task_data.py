@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.anchor_functions import AnchorFunction, Pair
 
 _MOST_DIGITS = 12

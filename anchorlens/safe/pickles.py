@@ -11,7 +11,8 @@ import pickletools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anchorlens.foreign import printable
+from anchorlens.safe.limits import check_at_most
+from anchorlens.safe.texts import printable
 
 _MOST_INSTRUCTIONS = 1_000_000
 _MOST_ARGUMENTS = 16
@@ -64,9 +65,8 @@ def read_pickle(
     """
     machine = _Machine(functions, names, storage, _FREE_BYTES + _BYTES_FOR_BYTE * len(data))
     try:
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-            if count >= _MOST_INSTRUCTIONS:
-                raise ValueError(f"unsafe: its pickle has more than {_MOST_INSTRUCTIONS:,} instructions")
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(data), start=1):
+            check_at_most(_MOST_INSTRUCTIONS, count, "its pickle", "instructions")
             machine.step(opcode.name, argument)
     except (IndexError, KeyError, TypeError, AttributeError):
         raise ValueError("damaged: its pickle makes no sense") from None
@@ -125,7 +125,7 @@ class _Machine:
         elif name == "TUPLE":
             values = self._since_mark()
             self._spend(_OBJECT + _REFERENCE * len(values))
-            self._push(tuple(values))
+            self.stack.append(tuple(values))
         elif name == "APPEND":
             self._extend(self._take(1))
         elif name == "APPENDS":
@@ -135,10 +135,10 @@ class _Machine:
         elif name == "SETITEMS":
             self._update(self._since_mark())
         elif name == "BINPERSID":
-            self._push(self.storage(self.stack.pop()))
+            self.stack.append(self.storage(self.stack.pop()))
         elif name == "REDUCE":
             function, arguments = self._take(2)
-            self._push(self._apply(function, arguments))
+            self.stack.append(self._apply(function, arguments))
         elif name == "BUILD":  # the version notes that a state dict carries; tensors have no state
             self.stack.pop()
             if type(self.stack[-1]) is not dict:
@@ -170,9 +170,6 @@ class _Machine:
         self.budget -= n_bytes
         if self.budget < 0:
             raise ValueError("unsafe: its pickle builds far more than its bytes can describe; refused")
-
-    def _push(self, value: Any) -> None:
-        self.stack.append(value)
 
     def _take(self, n: int) -> list[Any]:
         """The last n values, off the stack."""

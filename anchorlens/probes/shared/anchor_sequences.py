@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.probes.shared.checks import MOST_SEQUENCES
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, token_rows
 from anchorlens.randomness import generator
 from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
@@ -207,18 +207,7 @@ def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "seque
     Raises:
         ValueError: another shape, a token that the task does not have, or no key with its anchors.
     """
-    try:
-        given = torch.as_tensor(tokens, device="cpu")
-        what = f"{given.dtype} {list(given.shape)}"
-    except (TypeError, ValueError, RuntimeError):
-        given, what = torch.empty(0, device="cpu"), repr(tokens)
-    rows = given.unsqueeze(0) if given.dim() == 1 else given
-    whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
-    if rows.dim() != 2 or rows.shape[1] != task.seq_len or not len(rows) or not whole:
-        raise ValueError(
-            f"tokens must be whole numbers [pos] or [sequence, pos] with {task.seq_len} positions, got {what}"
-        )
-    rows = rows.long().cpu()
+    rows = token_rows(tokens, task.seq_len)
     number = (rows >= task.key_min) & (rows <= task.key_max)
     anchor = torch.isin(rows, torch.tensor(list(task.anchors), device="cpu"))
     for row, pos in (~(number | anchor)).nonzero()[:1].tolist():

@@ -6,7 +6,9 @@ import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
 
 from anchorlens.configuration import check_number
 from anchorlens.safe import shown
@@ -105,6 +107,52 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
             f"from 0, got {shown(layer)}"
         )
     return index
+
+
+def token_rows(tokens: Any, n_pos: int | None = None, name: str = "tokens") -> Int[Tensor, "sequence pos"]:
+    """Tokens as a caller gives them, one sequence [pos] or several [sequence, pos], on the CPU.
+
+    Args:
+        tokens: whole numbers.
+        n_pos: how many positions a sequence must have; None for one or more.
+        name: of the option, for the error.
+
+    Raises:
+        ValueError: anything else.
+    """
+    try:
+        given = torch.as_tensor(tokens, device="cpu")
+        what = f"{given.dtype} {list(given.shape)}"
+    except (TypeError, ValueError, RuntimeError):
+        given, what = torch.empty(0, device="cpu"), shown(tokens)
+    rows = given.unsqueeze(0) if given.dim() == 1 else given
+    whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
+    if rows.dim() != 2 or not rows.numel() or (n_pos and rows.shape[1] != n_pos) or not whole:
+        positions = f" with {n_pos} positions" if n_pos else ""
+        raise ValueError(f"{name} must be whole numbers [pos] or [sequence, pos]{positions}, got {what}")
+    return rows.long()
+
+
+def tokens_for(model: HookedTransformer, tokens: Any, name: str = "tokens") -> Int[Tensor, "sequence pos"]:
+    """Tokens that a model can read, whatever it was trained on.
+
+    Args:
+        model: gives the vocabulary and the longest sequence.
+        tokens: one sequence [pos] or several [sequence, pos].
+        name: of the option, for the error.
+
+    Raises:
+        ValueError: no whole numbers, a token outside the vocabulary, or more positions than `n_ctx`.
+    """
+    rows = token_rows(tokens, name=name)
+    d_vocab, n_ctx = model.cfg.d_vocab, model.cfg.n_ctx
+    if rows.min() < 0 or rows.max() >= d_vocab:
+        raise ValueError(
+            f"{name} must be in 0..{d_vocab - 1}, the model's vocabulary, got {rows.min()}..{rows.max()}"
+        )
+    if rows.shape[1] > n_ctx:
+        raise ValueError(f"{name} must have at most {n_ctx} positions for this model, got {rows.shape[1]}")
+    return rows
 
 
 def whole_numbers(name: str, values: Any, n: int | None = None) -> list[int]:

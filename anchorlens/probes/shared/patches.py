@@ -12,6 +12,7 @@ from torch import Tensor
 
 from anchorlens.models import hooks
 from anchorlens.models.measuring import attached
+from anchorlens.probes.shared.checks import token_rows, tokens_for
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.sequences import Trials
@@ -119,6 +120,33 @@ def sequences_that_differ(
     clean = task.place(Trials(pairs, keys, places), noise)
     corrupted = task.place(Trials(others, seconds, places), noise)
     return PatchPairs(clean.tokens, clean.targets, corrupted.tokens, corrupted.targets)
+
+
+def given_pairs(model: HookedTransformer, tokens: Any, corrupted: Any, targets: Any) -> PatchPairs:
+    """Clean and corrupted sequences of a caller's own, with their answers.
+
+    Args:
+        model: that must be able to read them.
+        tokens: [pos] or [sequence, pos], the clean ones.
+        corrupted: of the same shape.
+        targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence.
+
+    Raises:
+        ValueError: one of the three is missing, no tokens of the model, or of another shape than it must be.
+    """
+    if any(part is None for part in (tokens, corrupted, targets)):
+        raise ValueError("tokens, corrupted and targets go together; give all three, or an AnchorTask alone")
+    clean, other = tokens_for(model, tokens), tokens_for(model, corrupted, "corrupted")
+    answers = token_rows(targets, 2, "targets")
+    if clean.shape != other.shape or len(answers) != len(clean):
+        raise ValueError(
+            f"corrupted must have the shape of tokens, {list(clean.shape)}, and targets [{len(clean)}, 2], "
+            f"got {list(other.shape)} and {list(answers.shape)}"
+        )
+    d_vocab = model.cfg.d_vocab_out if model.cfg.d_vocab_out > 0 else model.cfg.d_vocab
+    if answers.min() < 0 or answers.max() >= d_vocab:
+        raise ValueError(f"targets must be in 0..{d_vocab - 1}, got {answers.min()}..{answers.max()}")
+    return PatchPairs(clean, answers[:, 0], other, answers[:, 1])
 
 
 def _changed_pairs(pairs: Sequence[Pair], change: int) -> list[tuple[Pair, Pair]]:

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from jaxtyping import TypeCheckError
 from torch.utils._device import _device_constructors
 
 import anchorlens
@@ -219,15 +221,26 @@ def test_every_tensor_says_where_it_is_made():
     assert not silent, "say device= there"
 
 
-def test_shapes_are_checked_in_the_modules_that_conftest_names(pytestconfig):
+def test_shapes_are_checked_in_every_module_that_names_them(pytestconfig):
     settings = pytestconfig.pluginmanager.get_plugin(str(ROOT.parent / "conftest.py"))
-    for name in settings.CHECKED:
+    named = {name for name, path in MODULES.items() if "jaxtyping" in path.read_text()}
+    for name in named:
         module = importlib.import_module(f"anchorlens.{name}")
         assert type(module.__spec__.loader).__module__.startswith("jaxtyping"), name
-    with pytest.raises(pytest.UsageError, match=r"must name modules, got 'tasks\.phases'"):
-        settings.checkable(["tasks.phases"])
-    with pytest.raises(pytest.UsageError, match=r"anchorlens\.randomness must be checked .* imported before"):
-        settings.checkable(["randomness"])
+    assert len(named) > 50
+    with pytest.raises(pytest.UsageError, match=r"anchorlens\.\S+ must be checked .* imported before"):
+        settings.annotated_modules()
+
+
+def test_a_wrong_shape_is_an_error():
+    from anchorlens.probes.shared.edge_effects import causal_edges, margin
+    from anchorlens.probes.shared.linalg import cosines_between
+
+    with pytest.raises(TypeCheckError, match="targets"):
+        margin(torch.zeros(2, 3), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(TypeCheckError, match="b.*feature"):
+        cosines_between(torch.zeros(2, 3), torch.zeros(2, 4))
+    assert causal_edges(1, 2, last_only=False, merged=True).shape == (3, 3)
 
 
 def test_one_place_builds_hooked_transformers():

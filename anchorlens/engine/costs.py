@@ -80,7 +80,7 @@ def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig 
     patterns = model.n_heads * n_pos
     width = 6 * model.d_model + 4 * heads + 2 * model.d_mlp + 3 * patterns
     blocks = sum(math.prod(s) for name, s in parameter_shapes(model).items() if name.startswith("blocks."))
-    each = (
+    for_sequence = (
         2 * n_pos * blocks
         + 4 * model.n_layers * heads * n_pos**2
         + _SINGLE * model.n_layers * n_pos * width
@@ -94,7 +94,7 @@ def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig 
         + 4 * model.n_ctx**2
         + task.bytes_to_ask(0 if train is None else train.n_samples)
         + asked,
-        operations=n_sequences * each + _DRAW * drawn + _LAYER_OPERATIONS * model.n_layers,
+        operations=n_sequences * for_sequence + _DRAW * drawn + _LAYER_OPERATIONS * model.n_layers,
     )
 
 

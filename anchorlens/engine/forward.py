@@ -209,5 +209,5 @@ def _look_up(table: Float[Tensor, "member entry width"], rows: Int[Tensor, "memb
     flat = table.reshape(-1, width)
     if flat.device.type == "cpu":
         return functional.embedding(rows, flat)  # its gradient is summed in a fixed order, and fast
-    found = flat.index_select(0, rows.flatten())  # its gradient waits for nothing
-    return found.view(*rows.shape, width)
+    looked_up = flat.index_select(0, rows.flatten())  # its gradient waits for nothing
+    return looked_up.view(*rows.shape, width)

@@ -83,10 +83,10 @@ def read(
     with measuring(model), attached(model, points, before_others=before_others):
         for chunk in tokens.split(sequences_per_batch(model, tokens.shape[1])):
             model(chunk.to(device_of(model)), return_type=None, stop_at_layer=stop)
-    for place, found in parts.items():
-        if not found:
+    for place, pieces in parts.items():
+        if not pieces:
             raise ValueError(f"the hook {hook_name(*place)} must fire, and in this model it never did")
-    return {place: torch.cat(found) for place, found in parts.items()}
+    return {place: torch.cat(pieces) for place, pieces in parts.items()}
 
 
 def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch d_vocab"]:

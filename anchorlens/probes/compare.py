@@ -125,5 +125,5 @@ def apply_to_checkpoint(
 
 
 def _label(checkpoint: Checkpoint) -> str:
-    known = ", ".join(origin(checkpoint.model.gamma, checkpoint.train, checkpoint.step))
-    return known or checkpoint.model.outline
+    words = ", ".join(origin(checkpoint.model.gamma, checkpoint.train, checkpoint.step))
+    return words or checkpoint.model.outline

@@ -185,7 +185,7 @@ def embedding_pca(
 
 
 def _tokens(
-    model: HookedTransformer, task: AnchorTask | None, given: Sequence[int] | None
+    model: HookedTransformer, task: AnchorTask | None, chosen: Sequence[int] | None
 ) -> tuple[np.ndarray, Literal["number tokens", "all tokens", "given tokens"]]:
     """The tokens to take, and what they are.
 
@@ -193,12 +193,12 @@ def _tokens(
         ValueError: the model has not all of them, or they are too few.
     """
     d_vocab = model.cfg.d_vocab
-    if given is not None:
-        tokens = np.array(whole_numbers("tokens", given))
+    if chosen is not None:
+        tokens = np.array(whole_numbers("tokens", chosen))
         if len(np.unique(tokens)) < max(3, len(tokens)) or tokens.min() < 0 or tokens.max() >= d_vocab:
             raise ValueError(
                 f"tokens must be 3 or more different ones of the model's vocabulary, 0..{d_vocab - 1}, "
-                f"got {shown(given)}"
+                f"got {shown(chosen)}"
             )
         return tokens, "given tokens"
     if task is None:

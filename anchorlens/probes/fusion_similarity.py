@@ -178,8 +178,8 @@ def fusion_similarity(
     rows = [chain for chain in different for _ in chosen]
     tokens = anchor_sequences(task, chosen * len(different), rows, key_position=key_position)
     last = model.cfg.n_layers - 1
-    found = torch.from_numpy(finite_rows(after_attention(model, tokens, last)))
-    of_chain = dict(zip(different, found.split(len(chosen)), strict=True))
+    residual = torch.from_numpy(finite_rows(after_attention(model, tokens, last)))
+    of_chain = dict(zip(different, residual.split(len(chosen)), strict=True))
     vectors = rearrange([of_chain[chain] for chain in chains], "(pair two) key m -> pair two key m", two=2)
     target = {chain: [task.inferential_target(key, chain) for key in chosen] for chain in different}
     targets = np.array([target[chain] for chain in chains]).reshape(len(compared), 2, len(chosen))

@@ -180,10 +180,10 @@ def nearest_neighbours(
     asked = _Comparisons(trained, unseen)
     margin = pair_share = None
     for where in (*range(position, position + task.chain_length + 1), last):
-        found = hooks.read(
+        activations = hooks.read(
             model, tokens, [(layer, site) for layer in range(n_layers) for site in sites], position=where
         )
-        for (layer, site), vectors in found.items():
+        for (layer, site), vectors in activations.items():
             shares[:, :, sites.index(site), layer, where], margins = asked.of(vectors)
             if (layer, site, where) == (n_layers - 1, sites[0], last):
                 margin = margins

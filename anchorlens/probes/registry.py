@@ -155,11 +155,11 @@ def apply(
         StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
     """
     parameters = inspect.signature(probe).parameters
-    known = tuple(name for name in parameters if name not in ("model", "task", "initial"))
+    option_names = tuple(name for name in parameters if name not in ("model", "task", "initial"))
     for name in options:
-        if not known:
+        if not option_names:
             raise ValueError(f"{probe.__name__} has no options, got {shown(name)}; leave it out")
-        check_choice(f"an option of {probe.__name__}", name, known)
+        check_choice(f"an option of {probe.__name__}", name, option_names)
     if task is None and needs_task(probe, options):
         without = ", ".join(other.__name__ for other in PROBES if not needs_task(other))
         instead = "give an AnchorTask, or tokens" if probe in ON_TOKENS else "give an AnchorTask"
@@ -175,8 +175,8 @@ def apply(
             )
         options["initial"] = initial()
     by_name = {"model": model, "task": task}
-    given = {name: value for name, value in by_name.items() if name in parameters}
-    result = probe(*([] if "model" in given else [model]), **given, **options)
+    arguments = {name: value for name, value in by_name.items() if name in parameters}
+    result = probe(*([] if "model" in arguments else [model]), **arguments, **options)
     if not isinstance(result, ProbeResult):
         raise ValueError(
             f"a probe must give a ProbeResult, and {probe.__name__} gave {type(result).__name__}; make its "

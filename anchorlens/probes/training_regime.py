@@ -102,11 +102,11 @@ def training_regime(
     Source: linear against condensed regime, arXiv 2405.05409 and 2501.08537; kernel by `torch.func`.
     """
     task = two_anchor_task(task)
-    for each, name in ((model, "model"), (initial, "initial model")):
+    for moment, name in ((model, "model"), (initial, "initial model")):
         if task is None:
-            check_model(each, name)
+            check_model(moment, name)
         else:
-            check_inputs(each, task, name)
+            check_inputs(moment, task, name)
     check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
     before, after = weight_matrices(initial), weight_matrices(model)
     shapes = [{name: tuple(matrix.shape) for name, matrix in part.items()} for part in (before, after)]

@@ -120,8 +120,8 @@ def v_similarity(
     rows = [(anchor, *anchors[:1] * (task.chain_length - 1)) for anchor in anchors for _ in chosen]
     tokens = anchor_sequences(task, chosen * len(anchors), rows, key_position=key_position)
     first_anchor = int(np.flatnonzero(np.isin(tokens[0].numpy(), anchors))[0])
-    found = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
-    vectors = rearrange(found.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
+    values = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
+    vectors = rearrange(values.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
     results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
     pairs, raw, centred, gaps = [], [], [], []
     for a, b in combinations(range(len(anchors)), 2):

@@ -275,10 +275,10 @@ def _log_line(text: bytes) -> dict[str, Any] | None:
         return None
     for name, value in line.items():
         if isinstance(value, float):
-            known = math.isfinite(value)
+            is_number = math.isfinite(value)
         else:
-            known = value is None or (isinstance(value, int) and abs(value) < _TOO_LARGE)
-        if not known or len(name) > LONGEST:
+            is_number = value is None or (isinstance(value, int) and abs(value) < _TOO_LARGE)
+        if not is_number or len(name) > LONGEST:
             return None
     return line
 

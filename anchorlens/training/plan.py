@@ -306,7 +306,7 @@ def _size(run: RunConfig) -> int:
     return run.train.batch_size * run.task.seq_len * run.model.activations
 
 
-def _that_fit(n: int, each: int, device: torch.device) -> int:
+def _that_fit(n: int, n_bytes: int, device: torch.device) -> int:
     """How many of n things of so many bytes the free memory takes at a time, in equal shares."""
-    most = max(1, min(n, int(USABLE * available_bytes(device) // each)))
+    most = max(1, min(n, int(USABLE * available_bytes(device) // n_bytes)))
     return math.ceil(n / math.ceil(n / most))

@@ -86,11 +86,11 @@ def _check_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     Raises:
         ValueError: one contradicts the weights.
     """
-    experts = {found[1] for name in tensors if (found := re.search(r"\.mlp\.experts\.(\d{1,9})\.", name))}
-    layers = {found[1] for name in tensors if (found := re.match(r"blocks\.(\d{1,9})\.", name))}
-    for name, found in (("n_layers", len(layers)), ("num_experts", len(experts) or None)):
-        if values.get(name) != found:
-            raise ValueError(f"{name} is {shown(values.get(name))} there, but the weights have {found}")
+    experts = {match[1] for name in tensors if (match := re.search(r"\.mlp\.experts\.(\d{1,9})\.", name))}
+    layers = {match[1] for name in tensors if (match := re.match(r"blocks\.(\d{1,9})\.", name))}
+    for name, n_there in (("n_layers", len(layers)), ("num_experts", len(experts) or None)):
+        if values.get(name) != n_there:
+            raise ValueError(f"{name} is {shown(values.get(name))} there, but the weights have {n_there}")
     check_number("n_layers", len(layers), maximum=MOST_LAYERS)
     check_number("d_head", values.get("d_head"), minimum=1, limit=1_000_000, integer=True)
     if values.get("rotary_dim") is not None:

@@ -97,9 +97,9 @@ def read(source: Source) -> Imported:
         else:
             model = _hooked_config(values, shapes)
             notes += ["its variant is not named: it is read as gpt2"] if "variant" not in model else []
-        for name, found in shapes.items():
-            if model.get(name, found) != found:
-                raise ValueError(f"{name} is {shown(model[name])} there, but the weights have {found}")
+        for name, size in shapes.items():
+            if model.get(name, size) != size:
+                raise ValueError(f"{name} is {shown(model[name])} there, but the weights have {size}")
         unknown = {} if train or "gamma" in model else {"gamma": None}
         config = ModelConfig.from_dict({**unknown, **model, **shapes})
     weights = _weights(tensors, config)
@@ -163,8 +163,8 @@ def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict
         if values.get(name) not in allowed:
             choices = " or ".join(repr(value) for value in allowed)
             raise ValueError(f"{name} must be {choices}, got {shown(values.get(name))}; no other can be read")
-    known = ("act_fn", "variant", "gamma", *shapes)
-    return {name: values[name] for name in known if values.get(name) is not None}
+    ours = ("act_fn", "variant", "gamma", *shapes)
+    return {name: values[name] for name in ours if values.get(name) is not None}
 
 
 def _weights(tensors: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:

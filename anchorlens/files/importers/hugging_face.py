@@ -84,9 +84,9 @@ def read(source: Source) -> Imported:
 
 def _check_type(theirs: Settings) -> None:
     if theirs.values.get("model_type") != "gpt2":
-        found = theirs.values.get("model_type")
+        model_type = theirs.values.get("model_type")
         raise CheckpointError(
-            theirs.path, f"model_type must be 'gpt2', got {shown(found)}; no other can be read"
+            theirs.path, f"model_type must be 'gpt2', got {shown(model_type)}; no other can be read"
         )
 
 

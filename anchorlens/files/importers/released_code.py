@@ -146,8 +146,8 @@ def _weights(state: StateDict, config: ModelConfig) -> dict[str, Tensor]:
 
 
 def _step(file: Path) -> int | None:
-    found = re.fullmatch(r"model_(\d{1,18})\.pt", file.name)
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"model_(\d{1,18})\.pt", file.name)
+    return int(match[1]) if match else None
 
 
 def _is_plain(value: Any) -> bool:

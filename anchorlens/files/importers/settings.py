@@ -70,17 +70,17 @@ class Settings:
         Raises:
             CheckpointError: it is neither, or the file lies elsewhere or cannot be read.
         """
-        given = self.values.get("vocabulary")
+        named = self.values.get("vocabulary")
         with reading(self.path, "its vocabulary makes no sense"):
-            if isinstance(given, str):
+            if isinstance(named, str):
                 folder = self.path.parent.resolve()
-                file = (folder / given).resolve()
+                file = (folder / named).resolve()
                 if folder not in file.parents:  # also behind a link
                     raise ValueError(
                         "vocabulary must name a file in the folder of its configuration, got "
-                        f"{shown(given)}; copy it there"
+                        f"{shown(named)}; copy it there"
                     )
                 return Settings.read(file).values
-            if given is not None and not isinstance(given, dict):
-                raise ValueError(f"vocabulary must be a table or the name of a file, got {shown(given)}")
-        return given
+            if named is not None and not isinstance(named, dict):
+                raise ValueError(f"vocabulary must be a table or the name of a file, got {shown(named)}")
+        return named

@@ -121,11 +121,11 @@ def token_rows(tokens: Any, n_pos: int | None = None, name: str = "tokens") -> I
         ValueError: anything else.
     """
     try:
-        given = torch.as_tensor(tokens, device="cpu")
-        what = f"{given.dtype} {list(given.shape)}"
+        numbers = torch.as_tensor(tokens, device="cpu")
+        what = f"{numbers.dtype} {list(numbers.shape)}"
     except (TypeError, ValueError, RuntimeError):
-        given, what = torch.empty(0, device="cpu"), shown(tokens)
-    rows = given.unsqueeze(0) if given.dim() == 1 else given
+        numbers, what = torch.empty(0, device="cpu"), shown(tokens)
+    rows = numbers.unsqueeze(0) if numbers.dim() == 1 else numbers
     whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
     if rows.dim() != 2 or not rows.numel() or (n_pos and rows.shape[1] != n_pos) or not whole:
         positions = f" with {n_pos} positions" if n_pos else ""

@@ -46,8 +46,10 @@ def masked_logits(
     n_pos = tokens.shape[1]
     if edge is None:
         query = n_pos - 1 if queries == "last" else None
-        each = [hooks.attention_masks(model, n_pos, key=key, query=query) for key in positions]
-        masks = {layer: torch.stack([mask[layer] for mask in each]).any(dim=0) for layer in each[0]}
+        by_position = [hooks.attention_masks(model, n_pos, key=key, query=query) for key in positions]
+        masks = {
+            layer: torch.stack([mask[layer] for mask in by_position]).any(dim=0) for layer in by_position[0]
+        }
     else:
         layer, head, query, key = edge
         masks = hooks.attention_masks(model, n_pos, layer=layer, head=head, query=query, key=key)

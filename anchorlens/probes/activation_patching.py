@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number
 from anchorlens.figures import COSINE
 from anchorlens.models import hooks
 from anchorlens.probes.plots.place_map import place_map
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model
 from anchorlens.probes.shared.patches import (
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class ActivationPatching(ProbeResult):
     """How much of the clean answer comes back when one activation of the clean run is put into the other."""
 

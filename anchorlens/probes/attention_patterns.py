@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from einops import rearrange
 
-from anchorlens.configuration import documented
 from anchorlens.models.hooks import PATTERN, read
 from anchorlens.probes.plots.attention import attention_heatmaps
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
-from anchorlens.probes.shared.checks import check_inputs, check_model, tokens_for, two_anchor_task
+from anchorlens.probes.shared.checks import check_inputs, check_model, token_rows, two_anchor_task
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class AttentionPatterns(ProbeResult):
     """Attention of every layer and head on one sequence."""
 
@@ -108,7 +105,7 @@ def attention_patterns(
     key = to_key_and_anchors = None
     if tokens is not None and two_anchor_task(task) is None:
         check_model(model)
-        sequence = tokens_for(model, tokens)[:1]
+        sequence = token_rows(tokens)[:1]
     else:
         check_inputs(model, task)
         sequence, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -11,9 +10,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from anchorlens.configuration import documented
 from anchorlens.probes.plots.embedding import embedding_picture
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
 from anchorlens.randomness import generator
@@ -31,8 +29,7 @@ TINIEST = 1e-300
 """Least length by which a difference is divided; one of length 0 is alike to none."""
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class EmbeddingPCA(ProbeResult):
     """Where tokens lie, in how many dimensions, and whether neighbours by the rules are near."""
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from einops import rearrange
 
-from anchorlens.configuration import documented
 from anchorlens.models.hooks import after_attention
 from anchorlens.probes.plots.cosines import key_cosines
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.clusters import finite_rows
@@ -29,8 +27,7 @@ PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
 """Pairs of anchor pairs whose targets meet (2405.05409, figure 4)."""
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class FusionSimilarity(ProbeResult):
     """Cosines of the last position's residual stream after the last attention layer, for two anchor pairs."""
 

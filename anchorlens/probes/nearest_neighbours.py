@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,10 +10,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from anchorlens.configuration import documented
 from anchorlens.models import hooks
 from anchorlens.probes.plots.place_map import place_map
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -30,8 +28,7 @@ _SITES = (hooks.RESID_MID, hooks.RESID_POST)
 _LEAST_NORM = 1e-12
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class NearestNeighbours(ProbeResult):
     """Share of inputs whose most alike input has the same intermediate result, at every place."""
 

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any
 
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes.registry import PROBES
@@ -110,7 +109,7 @@ def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
     return text if place is None else f"{text} ({place})"
 
 
-def _is_own_probe(value: Any, module: ModuleType) -> bool:
+def _is_own_probe(value: object, module: ModuleType) -> bool:
     if not inspect.isfunction(value) or value.__name__.startswith("_"):
         return False
     if value.__module__ != module.__name__:

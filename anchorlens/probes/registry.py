@@ -105,7 +105,7 @@ def needs_initial(probe: Callable[..., ProbeResult]) -> bool:
     return "initial" in inspect.signature(probe).parameters
 
 
-def checked_probes(probes: Any) -> tuple[Callable[..., ProbeResult], ...]:
+def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
     """Probes as a caller gives them: functions, or names of shipped ones; each name once.
 
     Raises:

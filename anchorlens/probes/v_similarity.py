@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from einops import rearrange
 
-from anchorlens.configuration import documented
 from anchorlens.models.hooks import VALUE, read
 from anchorlens.probes.plots.cosines import key_cosines
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_numbers
 from anchorlens.probes.shared.linalg import compare_groups
@@ -24,8 +22,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class VSimilarity(ProbeResult):
     """Cosines of the values u(x; a) at the first anchor, for every key and anchor asked."""
 

@@ -73,7 +73,7 @@ def read_pickle(
     return machine.result
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: object) -> bool:
     return type(value) is str or (type(value) is int and abs(value) < _LARGEST_KEY)
 
 

@@ -104,7 +104,10 @@ def test_sequences_of_the_task_give_what_the_task_gives():
         ),
         ({"tokens": [[1, 999]], "corrupted": [[1, 2]], "targets": [1, 2]}, r"tokens must be in 0\.\.\d+"),
         ({"tokens": [0.5], "corrupted": [1], "targets": [1, 2]}, "tokens must be whole numbers"),
-        ({"tokens": [[1] * 99], "corrupted": [[1] * 99], "targets": [1, 2]}, "at most 9 positions"),
+        (
+            {"tokens": [[1] * 99], "corrupted": [[1] * 99], "targets": [1, 2]},
+            r"1..9 \(n_ctx\) in a sequence, got 99",
+        ),
         ({}, "task must be an AnchorTask, got NoneType"),
     ],
 )

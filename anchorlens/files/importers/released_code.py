@@ -150,6 +150,6 @@ def _step(file: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether a value of their configuration can stand in a checkpoint's metrics."""
     return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))

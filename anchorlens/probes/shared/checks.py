@@ -48,7 +48,7 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
             )
 
 
-def check_task(task: Any) -> None:
+def check_task(task: object) -> None:
     """Check that it is an AnchorTask.
 
     Raises:
@@ -60,7 +60,7 @@ def check_task(task: Any) -> None:
         )
 
 
-def two_anchor_task(task: Any) -> AnchorTask | None:
+def two_anchor_task(task: object) -> AnchorTask | None:
     """The task of a probe that can do without: an AnchorTask; None for none and for a task of another kind.
 
     Raises:
@@ -109,7 +109,7 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
     return index
 
 
-def token_rows(tokens: Any, n_pos: int | None = None, name: str = "tokens") -> Int[Tensor, "sequence pos"]:
+def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -> Int[Tensor, "sequence pos"]:
     """Tokens as a caller gives them, one sequence [pos] or several [sequence, pos], on the CPU.
 
     Args:
@@ -133,29 +133,7 @@ def token_rows(tokens: Any, n_pos: int | None = None, name: str = "tokens") -> I
     return rows.long()
 
 
-def tokens_for(model: HookedTransformer, tokens: Any, name: str = "tokens") -> Int[Tensor, "sequence pos"]:
-    """Tokens that a model can read, whatever it was trained on.
-
-    Args:
-        model: gives the vocabulary and the longest sequence.
-        tokens: one sequence [pos] or several [sequence, pos].
-        name: of the option, for the error.
-
-    Raises:
-        ValueError: no whole numbers, a token outside the vocabulary, or more positions than `n_ctx`.
-    """
-    rows = token_rows(tokens, name=name)
-    d_vocab, n_ctx = model.cfg.d_vocab, model.cfg.n_ctx
-    if rows.min() < 0 or rows.max() >= d_vocab:
-        raise ValueError(
-            f"{name} must be in 0..{d_vocab - 1}, the model's vocabulary, got {rows.min()}..{rows.max()}"
-        )
-    if rows.shape[1] > n_ctx:
-        raise ValueError(f"{name} must have at most {n_ctx} positions for this model, got {rows.shape[1]}")
-    return rows
-
-
-def whole_numbers(name: str, values: Any, n: int | None = None) -> list[int]:
+def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
     """One or more whole numbers, or exactly `n`.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
+    from transformer_lens.hook_points import HookPoint
 
 Kind = Literal["unequal", "equal", "unseen"]
 KINDS: tuple[Kind, ...] = ("unequal", "equal", "unseen")
@@ -165,7 +166,7 @@ def _patched_at(
     size = hooks.sequences_per_batch(model, base.shape[1])
     batches = iter(zip(at.split(size), of_source.split(size), strict=True))  # as `last_logits` takes them
 
-    def put(value: Tensor, hook: Any) -> Tensor:
+    def put(value: Tensor, hook: HookPoint) -> Tensor:
         value, (positions, rows) = value.clone(), next(batches)
         value[torch.arange(len(rows), device="cpu"), positions] = rows
         return value

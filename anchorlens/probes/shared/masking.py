@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ def masked_logits(
         return finite_rows(hooks.last_logits(model, tokens))
 
 
-def checked_edge(edge: Any) -> Edge | None:
+def checked_edge(edge: object) -> Edge | None:
     """The single edge that a caller asked for, if one was.
 
     Raises:

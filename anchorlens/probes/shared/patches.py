@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anchorlens.models import hooks
 from anchorlens.models.measuring import attached
-from anchorlens.probes.shared.checks import token_rows, tokens_for
+from anchorlens.probes.shared.checks import token_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.anchor_functions import Pair
 from anchorlens.tasks.two_anchor.sequences import Trials
@@ -20,6 +20,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
+    from transformer_lens.hook_points import HookPoint
 
 
 class PatchPairs(NamedTuple):
@@ -63,8 +64,8 @@ def patch_effects(
         for pos in range(n_pos):
             batches = iter(held.split(hooks.sequences_per_batch(model, n_pos)))  # as `differences` takes them
 
-            def patch(value: Tensor, hook: Any, index: Any = (layer, pos), batches: Any = batches) -> Tensor:
-                return layer_pos_patch_setter(value.clone(), index, next(batches))
+            def patch(value: Tensor, hook: HookPoint, at: Any = (layer, pos), parts: Any = batches) -> Tensor:
+                return layer_pos_patch_setter(value.clone(), at, next(parts))
 
             with attached(model, [(hooks.hook_name(layer, site), patch)]):
                 patched = pairs.differences(model, pairs.corrupted).mean()
@@ -126,17 +127,17 @@ def given_pairs(model: HookedTransformer, tokens: Any, corrupted: Any, targets: 
     """Clean and corrupted sequences of a caller's own, with their answers.
 
     Args:
-        model: that must be able to read them.
+        model: whose answers `targets` are.
         tokens: [pos] or [sequence, pos], the clean ones.
         corrupted: of the same shape.
         targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence.
 
     Raises:
-        ValueError: one of the three is missing, no tokens of the model, or of another shape than it must be.
+        ValueError: one of the three is missing, no tokens, or of another shape than it must be.
     """
     if any(part is None for part in (tokens, corrupted, targets)):
         raise ValueError("tokens, corrupted and targets go together; give all three, or an AnchorTask alone")
-    clean, other = tokens_for(model, tokens), tokens_for(model, corrupted, "corrupted")
+    clean, other = token_rows(tokens), token_rows(corrupted, name="corrupted")
     answers = token_rows(targets, 2, "targets")
     if clean.shape != other.shape or len(answers) != len(clean):
         raise ValueError(

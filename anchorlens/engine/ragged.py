@@ -113,7 +113,7 @@ def logits_where_scored(
     """Logits of the scored rows.
 
     Args:
-        parameters: of one model, as `Layout.merged` gives them.
+        parameters: of one model, as `Transformer.merged` gives them.
         config: shape and variant; gamma plays no part here.
         batch: the rows.
         vocabulary: the tokens that may occur.

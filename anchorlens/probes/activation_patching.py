@@ -10,7 +10,7 @@ from anchorlens.configuration import check_number
 from anchorlens.figures import COSINE
 from anchorlens.models import hooks
 from anchorlens.probes.plots.place_map import place_map
-from anchorlens.probes.result import ProbeResult, probe_result
+from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model
 from anchorlens.probes.shared.patches import (
@@ -177,7 +177,7 @@ def activation_patching(
     ]  # [pos] of resid_pre; the first anchor is changed
 
     def carried(place: int | None) -> float | None:
-        return None if place is None or np.isnan(before_last[place]) else float(before_last[place])
+        return None if place is None else number(before_last[place])
 
     return ActivationPatching(
         changes=changes,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anchorlens.models import hooks
 from anchorlens.probes.plots.place_map import place_map
-from anchorlens.probes.result import ProbeResult, probe_result
+from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -189,8 +189,7 @@ def nearest_neighbours(
     middle, end = 0, len(sites) - 1  # before and after the MLP
 
     def at(pairs: int, result: str, site: int, layer: int, where: int) -> float | None:
-        value = shares[pairs, RESULTS.index(result), site, layer, where]
-        return None if np.isnan(value) else float(value)
+        return number(shares[pairs, RESULTS.index(result), site, layer, where])
 
     first, second, top = position + 1, position + 2, n_layers - 1
     return NearestNeighbours(

@@ -85,6 +85,15 @@ def probe_result(cls: type[T]) -> type[T]:
     return documented(dataclass(frozen=True, eq=False, repr=False)(cls))
 
 
+def number(value: float) -> float | None:
+    """A reading: None where NaN says that there is nothing to measure.
+
+    >>> number(0.5), number(float("nan"))
+    (0.5, None)
+    """
+    return None if math.isnan(value) else float(value)
+
+
 def _plain(value: Any) -> Any:
     """A value as JSON data.
 

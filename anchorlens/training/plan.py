@@ -29,7 +29,7 @@ from anchorlens.engine.base import Engine
 from anchorlens.engine.forward import logits_at_end
 from anchorlens.engine.kernels import products_to_count
 from anchorlens.engine.stack import Stack
-from anchorlens.engine.transformer_layout import Layout
+from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
@@ -253,7 +253,7 @@ def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tenso
     if engine_of(run) is not Stack:
         engine = engine_of(run)([run], [data], torch.device("cpu"))
         return engine.first_loss, engine.leaves
-    layout, dtype = Layout(run.model), getattr(torch, run.train.dtype)
+    layout, dtype = Transformer(run.model), getattr(torch, run.train.dtype)
     parameters = layout.merged(torch.empty(1, layout.size, dtype=dtype, device="meta"))
     leaves = [leaf.requires_grad_() for leaf in parameters.values()]
     vocabulary = data.tokens.unique().to("meta")

@@ -132,18 +132,18 @@ def held_out_position(task: AnchorTask) -> int:
 
 def middle_keys(task: AnchorTask) -> list[int]:
     """Keys of the pictures: 30..40 as in the papers, or the middle eleven of the number tokens."""
-    keys = task.keys.tolist()
-    if 30 in keys and 40 in keys:
-        return [key for key in keys if 30 <= key <= 40]
-    start = max(0, (len(keys) - MOST_KEYS) // 2)
-    return keys[start : start + MOST_KEYS]
+    papers = [key for key in task.keys.tolist() if 30 <= key <= 40]
+    return papers if {30, 40} <= set(papers) else _middle(task, MOST_KEYS)
 
 
 def many_keys(task: AnchorTask) -> list[int]:
     """The middle forty of the number tokens, or all where there are fewer."""
-    keys = task.keys.tolist()
-    start = max(0, (len(keys) - MANY_KEYS) // 2)
-    return keys[start : start + MANY_KEYS]
+    return _middle(task, MANY_KEYS)
+
+
+def _middle(task: AnchorTask, n: int) -> list[int]:
+    start = max(0, (len(task.keys) - n) // 2)
+    return task.keys[start : start + n].tolist()
 
 
 def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:

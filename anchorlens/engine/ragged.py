@@ -1,4 +1,4 @@
-"""The forward pass of sequences that end at different places, without a row behind any end.
+"""The forward pass of sequences of different lengths; rows after the end of a sequence are skipped.
 
 Linear maps, norms and MLPs see the rows that are there, one behind the other. Attention alone is given whole
 sequences, those of about equal length together, padded to the longest of their group; no position looks at

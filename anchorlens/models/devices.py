@@ -1,4 +1,4 @@
-"""Where something is computed: the device that a name stands for, and how want of memory is told there."""
+"""Devices: which one a name stands for, and how running out of memory is recognised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes of one's own: from Python files and installed packages, and what to say when one goes wrong."""
+"""Probes of the user: read from Python files and installed packages, and their errors in one line."""
 
 from __future__ import annotations
 

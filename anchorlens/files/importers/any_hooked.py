@@ -1,8 +1,8 @@
 """State dicts of a HookedTransformer of any architecture, whatever it was trained on.
 
-What it is says its HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, which may
-have a table `task` beside. Verdicts need one of our architectures and so go by `hooked_transformer`; probes
-that read weights alone do not.
+Its HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, says what the model is, and
+may hold a table `task`. Verdicts need one of our architectures, which `hooked_transformer` reads; probes of
+weights or tokens alone do not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tokens of others for the words of a task: their embedding in the order of the task's vocabulary."""
+"""Renumbering a model's tokens in the order of the vocabulary of a task in words."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def activation_patching(
     """
     given = (tokens, corrupted, targets)
     if all(part is None for part in given):
-        check_inputs(model, task)
+        task = check_inputs(model, task)
         check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
         position = checked_position(task, key_position)
         changes = ("key", *(f"anchor {i + 1}" for i in range(task.chain_length)))

@@ -48,8 +48,8 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
             )
 
 
-def check_task(task: object) -> None:
-    """Check that it is an AnchorTask.
+def check_task(task: object) -> AnchorTask:
+    """The task, if it is an AnchorTask.
 
     Raises:
         ValueError: it is something else.
@@ -58,6 +58,7 @@ def check_task(task: object) -> None:
         raise ValueError(
             f"task must be an AnchorTask, got {type(task).__name__}; what needs anchors has no other task"
         )
+    return task
 
 
 def two_anchor_task(task: object) -> AnchorTask | None:
@@ -68,24 +69,24 @@ def two_anchor_task(task: object) -> AnchorTask | None:
     """
     if task is None or isinstance(getattr(task, "kind", None), str) and not isinstance(task, AnchorTask):
         return None
-    check_task(task)
-    return task
+    return check_task(task)
 
 
-def check_inputs(model: HookedTransformer, task: AnchorTask, name: str = "model") -> None:
-    """Check a model, a task, and that the model is causal and can read and answer the task.
+def check_inputs(model: HookedTransformer, task: object, name: str = "model") -> AnchorTask:
+    """The task, if it is an AnchorTask, and the model is causal and can read and answer it.
 
     Raises:
         ValueError: it cannot, or one of them is something else.
     """
     check_model(model, name)
-    check_task(task)
+    task = check_task(task)
     check_capacity(model, task)
     answers = getattr(model.cfg, "d_vocab_out", -1)
     if 0 < answers < task.d_vocab:
         raise ValueError(f"model must have d_vocab_out >= {task.d_vocab} for this task, got {answers}")
     if getattr(model.cfg, "attention_dir", "causal") != "causal":
         raise ValueError(f"model must attend causally, got attention_dir {model.cfg.attention_dir!r}")
+    return task
 
 
 def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> int:

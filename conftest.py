@@ -1,48 +1,36 @@
 """Settings of every test run: one thread, and tensor shapes checked against the signatures.
 
-The shapes are checked by jaxtyping with beartype. Left out are the modules that name types they import
-only when needed, which beartype cannot resolve. Tests marked `gpu` run where there is a CUDA GPU, and with
+The shapes are checked by jaxtyping with beartype, in every module that names shapes (tests/shape_checks.py).
+Tests marked `gpu` run where there is a CUDA GPU, and with
 `--standin` on a stand-in for one (tests/standin_cuda.py).
 """
 
 import gc
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in child processes too
 
 import pytest  # noqa: E402
 
-CHECKED = [
-    "files.checkpoint",
-    "files.container",
-    "models.blocks",
-    "probes.shared.anchor_sequences",
-    "probes.shared.linalg",
-    "randomness",
-    "tasks.shared.phases",
-    "tasks.two_anchor.behaviour",
-    "tasks.two_anchor.questions",
-]
+ROOT = Path(__file__).parent
 
 
-def checkable(modules: Iterable[str]) -> list[str]:
-    """The modules with the package's name before, each of which the hook will find.
+def annotated_modules() -> list[str]:
+    """Every module of the package that imports jaxtyping, and so names shapes.
 
     Raises:
-        pytest.UsageError: there is no such module, or it was imported already, by a conftest.py.
+        pytest.UsageError: one was imported already, by a conftest.py.
     """
-    for name in modules:
-        if not (Path(__file__).parent / "anchorlens" / f"{name.replace('.', '/')}.py").is_file():
-            raise pytest.UsageError(f"CHECKED in conftest.py must name modules, got {name!r}; correct it")
-        if f"anchorlens.{name}" in sys.modules:
-            raise pytest.UsageError(
-                f"the shapes of anchorlens.{name} must be checked from its import on, and it was imported "
-                "before; a conftest.py must import anchorlens in its functions"
-            )
-    return [f"anchorlens.{name}" for name in modules]
+    files = (path for path in (ROOT / "anchorlens").rglob("*.py") if "from jaxtyping " in path.read_text())
+    modules = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files)
+    if early := [name for name in modules if name in sys.modules]:
+        raise pytest.UsageError(
+            f"the shapes of {early[0]} must be checked from its import on, and it was imported before; a "
+            "conftest.py must import anchorlens in its functions"
+        )
+    return modules
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,11 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
         standin_cuda.install()
     if config.getoption("dist", "no") != "no":
         return
-    modules = checkable(CHECKED)
+    modules = annotated_modules()
     import transformer_lens  # noqa: F401 - under the hook it would be compiled from its source each time
     from jaxtyping import install_import_hook
 
-    install_import_hook(modules, "beartype.beartype")
+    install_import_hook(modules, "shape_checks.shapes")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

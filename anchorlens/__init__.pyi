@@ -1,7 +1,6 @@
 from .files.checkpoint import Checkpoint as Checkpoint
 from .files.checkpoint import load_checkpoint as load_checkpoint
 from .files.checkpoint import save_checkpoint as save_checkpoint
-from .files.container import CheckpointError as CheckpointError
 from .models.config import ModelConfig as ModelConfig
 from .models.gamma import gamma_init_ as gamma_init_
 from .models.hooked import build_model as build_model
@@ -10,6 +9,7 @@ from .runs.presets import preset as preset
 from .runs.train_config import TrainConfig as TrainConfig
 from .runs.transfer import Transferred as Transferred
 from .runs.transfer import transfer as transfer
+from .safe import CheckpointError as CheckpointError
 from .tasks.addition import AdditionTask as AdditionTask
 from .tasks.cogs.task import CogsTask as CogsTask
 from .tasks.concept_graphs.task import ConceptGraphsTask as ConceptGraphsTask

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self, TypeVar, get_origin
 
 import numpy as np
 
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.views import html
 
 T = TypeVar("T")

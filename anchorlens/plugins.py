@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anchorlens.foreign import printable, read_bytes
+from anchorlens.safe import printable, read_bytes
 
 
 def defined_in(

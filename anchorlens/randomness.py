@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 Stream = Literal["initialisation", "data", "order", "evaluation", "probe", "loss"]
 _STREAMS: tuple[Stream, ...] = ("initialisation", "data", "order", "evaluation", "probe", "loss")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge, Le
 
-from anchorlens.foreign import check_values, printable
+from anchorlens.safe import check_values, printable
 
 _MOST_OPTIONS = 20_000
 """Characters of a table of any content, as JSON."""

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from jaxtyping import TypeCheckError
 from torch.utils._device import _device_constructors
 
 import anchorlens
@@ -17,6 +19,7 @@ from anchorlens import views
 ROOT = Path(anchorlens.__file__).parent
 
 FOLDERS = [
+    "safe",
     "",
     "models",
     "models.unet",
@@ -150,6 +153,14 @@ def test_no_module_outside_tasks_asks_of_what_class_a_task_is(name):
     assert of_tasks == [] and not [text for text in map(ast.unparse, asked) if "Task" in text]
 
 
+def test_what_others_wrote_is_read_by_the_face_of_safe_alone():
+    """And `safe` asks nothing of the other folders."""
+    for name in MODULES.keys() - {""}:
+        inside = folder_of(name) == "safe"
+        others = [other for other in imports(name) if (folder_of(other) == "safe") != inside]
+        assert [other for other in others if inside or other != "safe"] == [], name
+
+
 LATEST = ("tasks.text", "tasks.concept_graphs", "models.unet")
 """Kinds of task and model that came last, and changed nothing of what trains, stores and sweeps."""
 
@@ -220,15 +231,26 @@ def test_every_tensor_says_where_it_is_made():
     assert not silent, "say device= there"
 
 
-def test_shapes_are_checked_in_the_modules_that_conftest_names(pytestconfig):
+def test_shapes_are_checked_in_every_module_that_names_them(pytestconfig):
     settings = pytestconfig.pluginmanager.get_plugin(str(ROOT.parent / "conftest.py"))
-    for name in settings.CHECKED:
+    named = {name for name, path in MODULES.items() if "jaxtyping" in path.read_text()}
+    for name in named:
         module = importlib.import_module(f"anchorlens.{name}")
         assert type(module.__spec__.loader).__module__.startswith("jaxtyping"), name
-    with pytest.raises(pytest.UsageError, match=r"must name modules, got 'tasks\.phases'"):
-        settings.checkable(["tasks.phases"])
-    with pytest.raises(pytest.UsageError, match=r"anchorlens\.randomness must be checked .* imported before"):
-        settings.checkable(["randomness"])
+    assert len(named) > 50
+    with pytest.raises(pytest.UsageError, match=r"anchorlens\.\S+ must be checked .* imported before"):
+        settings.annotated_modules()
+
+
+def test_a_wrong_shape_is_an_error():
+    from anchorlens.probes.shared.edge_effects import causal_edges, margin
+    from anchorlens.probes.shared.linalg import cosines_between
+
+    with pytest.raises(TypeCheckError, match="targets"):
+        margin(torch.zeros(2, 3), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(TypeCheckError, match="b.*feature"):
+        cosines_between(torch.zeros(2, 3), torch.zeros(2, 4))
+    assert causal_edges(1, 2, last_only=False, merged=True).shape == (3, 3)
 
 
 def test_one_place_builds_hooked_transformers():

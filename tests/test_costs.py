@@ -9,12 +9,12 @@ import pytest
 from foreign_checkpoints import write_bare, write_own
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, save_checkpoint
-from anchorlens.engine.costs import FACTOR, asking_cost, check_cost
+from anchorlens.engine.costs import asking_cost, check_cost
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.container import CheckpointError
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.models.gamma import initial_weights
 from anchorlens.runs.presets import PRESETS, preset
+from anchorlens.safe import FACTOR, CheckpointError
 from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE
 
 THIN = {"n_layers": 1, "n_heads": 1, "d_model": 1, "d_head": 1, "d_mlp": 1, "d_vocab": 110, "n_ctx": 9}

@@ -16,7 +16,7 @@ import numpy as np
 
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
-from anchorlens.foreign import read_bytes, read_toml, shown
+from anchorlens.safe import read_bytes, read_toml, shown
 from anchorlens.tasks.shared.rows import distinct_rows
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask

@@ -20,7 +20,6 @@ from anchorlens.audit.result import Audit
 from anchorlens.audit.watching import watch
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import atomic_write, check_can_write
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig

@@ -10,7 +10,7 @@ import typer
 from anchorlens.cli.errors import one_line_errors, say
 from anchorlens.cli.shared_options import AsJson, Device, Plot, path_option
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.foreign import printable, shown
+from anchorlens.safe import printable, shown
 
 
 @one_line_errors

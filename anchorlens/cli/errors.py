@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import typer
 
 from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
-from anchorlens.foreign import printable
 from anchorlens.models.devices import is_out_of_memory
+from anchorlens.safe import printable
 
 LONGEST = 1200
 """Characters of an error; ours are shorter, what they repeat may be anything."""

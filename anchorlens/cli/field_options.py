@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anchorlens import foreign
+from anchorlens import safe
 from anchorlens.configuration import field_docs, field_types
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.base import Task
@@ -137,7 +137,7 @@ def read_json(name: str, text: str) -> Any:
         ValueError: the text is no JSON.
     """
     try:
-        return foreign.read_json(text)
+        return safe.read_json(text)
     except ValueError as error:
         option = f"--{name.replace('_', '-')}"
         raise ValueError(f"{option} must be JSON, got {shown(text)}, which {error}") from None

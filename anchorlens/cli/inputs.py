@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorlens import foreign
+from anchorlens import safe
 from anchorlens.cli.errors import EXIT_CHECKPOINT, LONGEST, fail
-from anchorlens.foreign import printable
 from anchorlens.runs.identity import places
+from anchorlens.safe import printable
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
@@ -26,7 +26,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     content = _content(path, printable(path), "; give a TOML file")
     try:
-        return foreign.read_toml(content)
+        return safe.read_toml(content)
     except ValueError as error:
         raise ValueError(f"{printable(path)}: not a TOML file: {error}") from None
 
@@ -43,7 +43,7 @@ def check_config(path: Path | None) -> None:
 
 def _content(path: Path, called: str, advice: str = "") -> bytes:
     try:
-        return foreign.read_bytes(path)
+        return safe.read_bytes(path)
     except OSError as error:
         raise ValueError(f"{called}: {printable(error.strerror)}{advice}") from None
     except ValueError as error:
@@ -96,9 +96,9 @@ def training_sets(
     """
     if train_data is None:
         return {}
-    from anchorlens.files.container import CheckpointError
     from anchorlens.files.importers import open_checkpoint
     from anchorlens.files.training_data import read_training_data
+    from anchorlens.safe import CheckpointError
 
     tasks, unreadable = {}, False
     for path in checkpoints:

@@ -15,7 +15,7 @@ from anchorlens.cli.field_options import read_json
 from anchorlens.cli.inputs import check_config, moved, reading_checkpoint, training_sets
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 if TYPE_CHECKING:
     from anchorlens.files.checkpoint import Checkpoint
@@ -88,6 +88,7 @@ def probe_command(
 
     Probes that read weights alone (q_condensation, embedding_pca, stable_rank, training_regime) take any
     HookedTransformer, whatever it was trained on: a state dict, with its HookedTransformerConfig as --config.
+    So do attention_patterns and activation_patching where --options gives tokens.
     """
     if list_probes:
         from anchorlens.probes import with_own
@@ -111,7 +112,7 @@ def probe_command(
     probe = probes.probe_named(name, probes.with_own(own or []))
     if initial is not None and not probes.needs_initial(probe):
         raise ValueError(f"--initial is for probes that compare with the start of a run; {name} does not")
-    any_task = not probes.needs_task(probe)
+    any_task = not probes.needs_task(probe, chosen)
     loaded = _opened(checkpoint, config, any_task)
     start = None if initial is None else _opened(initial, config, any_task)
     try:

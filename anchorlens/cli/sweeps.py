@@ -14,7 +14,7 @@ from anchorlens.cli.field_options import with_field_options
 from anchorlens.cli.inputs import read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.foreign import printable, shown
+from anchorlens.safe import printable, shown
 from anchorlens.sweep.grids import ALIASES, grid
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from anchorlens.cli.errors import EXIT_USAGE, fail
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 
 _LONGEST = 300
 """Characters of what a usage error says."""

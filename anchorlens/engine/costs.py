@@ -10,12 +10,12 @@ import math
 from dataclasses import dataclass
 
 from anchorlens.engine.architectures import architecture
-from anchorlens.foreign import FACTOR, cost_factor
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.safe import check_affordable, cost_factor
 from anchorlens.tasks.shared.base import Task
 
 FREE_BYTES, BYTES_FOR_BYTE = 1e9, 8
@@ -48,26 +48,21 @@ def check_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig |
     Raises:
         ValueError: too much memory or time, with how to allow it.
     """
-    if isinstance(model, ModelConfig) and model.n_layers > MOST_LAYERS * cost_factor():
-        raise ValueError(
-            f"too costly: it has {model.n_layers:,} layers, and a file may have {MOST_LAYERS:,}; if you "
-            f"trust it, set {FACTOR}={math.ceil(model.n_layers / MOST_LAYERS)} in the environment"
-        )
-    passes = getattr(task, "passes", 1)
-    cost, weights = asking_cost(model, task, train), _weight_bytes(model)
     factor = cost_factor()
-    for what, unit, size, needed, free, each in (
+    if isinstance(model, ModelConfig):
+        words = f"it has {model.n_layers:,} layers, and a file may have {MOST_LAYERS:,}"
+        check_affordable(model.n_layers, factor * MOST_LAYERS, words)
+    cost, weights, passes = asking_cost(model, task, train), _weight_bytes(model), getattr(task, "passes", 1)
+    for what, unit, size, needed, free, for_byte in (
         ("memory", "GB", 1e9, cost.bytes, FREE_BYTES, BYTES_FOR_BYTE),
         ("operations", "TFLOP", 1e12, cost.operations, FREE_OPERATIONS, OPERATIONS_FOR_BYTE * passes),
     ):
-        allowed = factor * (free + each * weights)
-        if needed > allowed:
-            again = math.ceil(10 * factor * needed / allowed) / 10
-            raise ValueError(
-                f"too costly: measuring it would take about {needed / size:,.1f} {unit} of {what}, "
-                f"and a file of its size may take {allowed / size:,.1f}; if you trust it, set "
-                f"{FACTOR}={again:g} in the environment"
-            )
+        allowed = factor * (free + for_byte * weights)
+        words = (
+            f"measuring it would take about {needed / size:,.1f} {unit} of {what}, and a file of its size "
+            f"may take {allowed / size:,.1f}"
+        )
+        check_affordable(needed, allowed, words)
 
 
 def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig | None = None) -> AskingCost:
@@ -85,7 +80,7 @@ def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig 
     patterns = model.n_heads * n_pos
     width = 6 * model.d_model + 4 * heads + 2 * model.d_mlp + 3 * patterns
     blocks = sum(math.prod(s) for name, s in parameter_shapes(model).items() if name.startswith("blocks."))
-    each = (
+    for_sequence = (
         2 * n_pos * blocks
         + 4 * model.n_layers * heads * n_pos**2
         + _SINGLE * model.n_layers * n_pos * width
@@ -99,7 +94,7 @@ def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig 
         + 4 * model.n_ctx**2
         + task.bytes_to_ask(0 if train is None else train.n_samples)
         + asked,
-        operations=n_sequences * each + _DRAW * drawn + _LAYER_OPERATIONS * model.n_layers,
+        operations=n_sequences * for_sequence + _DRAW * drawn + _LAYER_OPERATIONS * model.n_layers,
     )
 
 

@@ -1,11 +1,16 @@
-"""How the parameters of K models lie in memory: those of a member are one row of a matrix."""
+"""What every kind of model is to an engine: how it starts, lies in memory and computes.
+
+The parameters of K models lie in one matrix, those of a member in one of its rows.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -20,7 +25,7 @@ _ALIGNED = 16
 """Floats of a cache line; parameters whose size is a multiple of it come first, so that they stay aligned."""
 
 
-class FlatLayout:
+class FlatLayout(ABC):
     """All trained parameters of a member in one row of a [member, parameter] matrix.
 
     So the optimizer, the gradient norm and a copy are one operation each. How the forward pass reads a
@@ -44,6 +49,18 @@ class FlatLayout:
         for name in sorted(merged, key=lambda name: math.prod(merged[name]) % _ALIGNED != 0):
             self.slots[name] = (self.size, merged[name])
             self.size += math.prod(merged[name])
+
+    @abstractmethod
+    def initial_weights(self, config: Any, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Every parameter as it starts, by its name, from `seed` alone."""
+
+    @abstractmethod
+    def function(self, config: Any, parameters: Parameters) -> Any:
+        """One member as a function that can be differentiated, of parameters as `merged` gives them."""
+
+    @abstractmethod
+    def build(self, config: Any, weights: Mapping[str, Tensor], device: str | torch.device) -> Any:
+        """The module with these weights, in evaluation mode."""
 
     def merged(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
         """The parameters as the forward pass reads them, sharing the memory of `rows`."""

@@ -4,7 +4,7 @@ The arithmetic is HookedTransformer's. What is left out is what the loss does no
 and norms of the last layer, and the unembedding, at every position before those. What is shared is what
 repeats: before the first attention the residual stream depends on (token, position) alone, so norms,
 queries, keys and values of the first layer are computed once for each such pair and looked up, unless the
-pairs are many. Of sequences that end at different places the rows behind an end can be left out.
+pairs are many. Rows after the end of a sequence are skipped (`ragged.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def logits_at_end(
     """Logits at the last positions.
 
     Args:
-        parameters: as `Layout.merged` gives them.
+        parameters: as `Transformer.merged` gives them.
         config: shape and variant; gamma plays no part here.
         table_rows: the sequences as `table_rows` gives them.
         vocabulary: the tokens that may occur; fewer make the first layer cheaper.
@@ -74,7 +74,7 @@ class FastModel:
     """
 
     def __init__(self, config: ModelConfig, parameters: Parameters, n_last: int | None = 1) -> None:
-        """Take parameters with one member, as `Layout.merged` gives them; they are not copied.
+        """Take parameters with one member, as `Transformer.merged` gives them; they are not copied.
 
         Args:
             config: shape and variant.
@@ -209,5 +209,5 @@ def _look_up(table: Float[Tensor, "member entry width"], rows: Int[Tensor, "memb
     flat = table.reshape(-1, width)
     if flat.device.type == "cpu":
         return functional.embedding(rows, flat)  # its gradient is summed in a fixed order, and fast
-    found = flat.index_select(0, rows.flatten())  # its gradient waits for nothing
-    return found.view(*rows.shape, width)
+    looked_up = flat.index_select(0, rows.flatten())  # its gradient waits for nothing
+    return looked_up.view(*rows.shape, width)

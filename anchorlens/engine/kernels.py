@@ -36,8 +36,8 @@ def _has_operators() -> bool:
     try:
         a, b = torch.ones(2, 3, device="cpu"), torch.ones(3, 2, device="cpu")
         x, grad = (torch.ones(_CONVOLUTION_BATCH, n, device="cpu") for n in (3, 2))
-        found = torch.backends.mkldnn.is_available() and (product(a, b, None) == 3).all()
-        return bool(found and (_convolution_gradient(x, grad) == _CONVOLUTION_BATCH).all())
+        product_is_right = torch.backends.mkldnn.is_available() and (product(a, b, None) == 3).all()
+        return bool(product_is_right and (_convolution_gradient(x, grad) == _CONVOLUTION_BATCH).all())
     except (AttributeError, NameError, RuntimeError, TypeError):
         return False
 

@@ -91,20 +91,20 @@ def _in_words(deterministic: bool, tf32: bool) -> str:
 
 def _changed(deterministic: bool, tf32: bool) -> contextlib.ExitStack:
     """Make the shared settings; closing what is returned puts the old ones back."""
-    found = contextlib.ExitStack()
-    _precision(found, tf32)
+    undo = contextlib.ExitStack()
+    _precision(undo, tf32)
     if deterministic:
         # not use_deterministic_algorithms, which imports torch's compiler (2 s) to set an option of it
-        found.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
+        undo.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
         torch.set_deterministic_debug_mode("error")
-        found.callback(setattr, _MEMORY, "fill_uninitialized_memory", _MEMORY.fill_uninitialized_memory)
+        undo.callback(setattr, _MEMORY, "fill_uninitialized_memory", _MEMORY.fill_uninitialized_memory)
         _MEMORY.fill_uninitialized_memory = False  # costs time, finds no error here
-        found.callback(_keep_freed_memory, False)
+        undo.callback(_keep_freed_memory, False)
         _keep_freed_memory(True)
-    return found
+    return undo
 
 
-def _precision(found: contextlib.ExitStack, tf32: bool) -> None:
+def _precision(undo: contextlib.ExitStack, tf32: bool) -> None:
     """What CUDA makes of products and convolutions in float32 and bfloat16; `found` puts back what was.
 
     torch has an old and, since 2.9, a new switch for each. The old ones cannot be read when a caller has used
@@ -118,16 +118,16 @@ def _precision(found: contextlib.ExitStack, tf32: bool) -> None:
     )
     new: list[Any] = [owner for owner in owners if hasattr(owner, "fp32_precision")]
     for owner in new:
-        found.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
-    found.callback(torch.set_float32_matmul_precision, _read(torch.get_float32_matmul_precision, "highest"))
+        undo.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
+    undo.callback(torch.set_float32_matmul_precision, _read(torch.get_float32_matmul_precision, "highest"))
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    found.callback(setattr, backends.cudnn, "allow_tf32", _read(lambda: backends.cudnn.allow_tf32, True))
+    undo.callback(setattr, backends.cudnn, "allow_tf32", _read(lambda: backends.cudnn.allow_tf32, True))
     backends.cudnn.allow_tf32 = tf32
     for owner in new:
         owner.fp32_precision = "tf32" if tf32 else "ieee"
     products = backends.cuda.matmul
     before = products.allow_bf16_reduced_precision_reduction
-    found.callback(setattr, products, "allow_bf16_reduced_precision_reduction", before)
+    undo.callback(setattr, products, "allow_bf16_reduced_precision_reduction", before)
     products.allow_bf16_reduced_precision_reduction = False
 
 

@@ -1,4 +1,4 @@
-"""The forward pass of sequences that end at different places, without a row behind any end.
+"""The forward pass of sequences of different lengths; rows after the end of a sequence are skipped.
 
 Linear maps, norms and MLPs see the rows that are there, one behind the other. Attention alone is given whole
 sequences, those of about equal length together, padded to the longest of their group; no position looks at
@@ -113,7 +113,7 @@ def logits_where_scored(
     """Logits of the scored rows.
 
     Args:
-        parameters: of one model, as `Layout.merged` gives them.
+        parameters: of one model, as `Transformer.merged` gives them.
         config: shape and variant; gamma plays no part here.
         batch: the rows.
         vocabulary: the tokens that may occur.

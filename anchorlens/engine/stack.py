@@ -62,11 +62,13 @@ class Stack(Engine):
             self._merged, config, places, self.vocabulary, n_last=self.n_last, bf16=bf16
         )  # [member, batch, n_last, d_vocab]
         targets = self._targets[rows].flatten()
-        each = functional.cross_entropy(logits.flatten(0, 2), targets, reduction="none", ignore_index=IGNORE)
-        each = each.view(len(self), -1)
+        losses = functional.cross_entropy(
+            logits.flatten(0, 2), targets, reduction="none", ignore_index=IGNORE
+        )
+        losses = losses.view(len(self), -1)
         if not self._has_gaps:
-            return each.mean(dim=1)
-        return each.sum(dim=1) / (targets != IGNORE).view(len(self), -1).sum(dim=1)
+            return losses.mean(dim=1)
+        return losses.sum(dim=1) / (targets != IGNORE).view(len(self), -1).sum(dim=1)
 
     def _ragged_loss(self, rows: Tensor, bf16: bool) -> Float[Tensor, " member"]:
         """The same, computed up to the end of each sequence alone, one member after the other."""

@@ -1,4 +1,9 @@
-"""What a ModelConfig stands for: how its parameters start, lie in memory, and what they compute."""
+"""What a ModelConfig stands for: how its parameters start, lie in memory, and what they compute.
+
+Within a member's row each matrix lies as the forward pass reads it: heads merged
+([d_model, n_heads * d_head]), keys beside values. `views` shows the same memory under HookedTransformer's
+names and in its shapes.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,67 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from anchorlens.engine.flat_layout import Parameters
+from anchorlens.engine.flat_layout import FlatLayout, Parameters
 from anchorlens.engine.forward import FastModel
-from anchorlens.engine.transformer_layout import Layout
 from anchorlens.models.config import ModelConfig
-from anchorlens.models.gamma import initial_weights
+from anchorlens.models.gamma import initial_weights, is_frozen, parameter_shapes
 
 if TYPE_CHECKING:
+    from jaxtyping import Float
     from transformer_lens import HookedTransformer
 
 
-class Transformer(Layout):
+class Transformer(FlatLayout):
     """A HookedTransformer's parameters, in the memory of a stack, and its forward pass."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Lay out every trained parameter of `config`."""
+        self.config = config
+        shapes = parameter_shapes(config)
+        frozen = {name for name in shapes if is_frozen(config, name)}
+        super().__init__(shapes, frozen, self._merged_shapes(shapes, frozen))
+
+    def _merged_shapes(
+        self, shapes: dict[str, tuple[int, ...]], frozen: set[str]
+    ) -> dict[str, tuple[int, ...]]:
+        """Shape of each trained parameter as the forward pass reads it."""
+        d_z = self.config.n_heads * self.config.d_head
+        merged: dict[str, tuple[int, ...]] = {}
+        for name, shape in shapes.items():
+            if name in frozen or name.endswith(("_V",)):
+                continue  # a value lies beside its key
+            if name.endswith(("W_Q", "W_K")):
+                shape = (self.config.d_model, d_z)
+            elif name.endswith(("b_Q", "b_K")):
+                shape = (d_z,)
+            elif name.endswith("W_O"):
+                shape = (d_z, self.config.d_model)
+            if name.endswith("_K"):
+                name, shape = f"{name}V", (*shape[:-1], 2 * d_z)
+            merged[name] = shape
+        return merged
+
+    def views(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
+        """The trained parameters under HookedTransformer's names and in its shapes, [member, ...].
+
+        They share the memory of `rows`.
+        """
+        heads, d_head = self.config.n_heads, self.config.d_head
+        views: dict[str, Tensor] = {}
+        for name, value in self.merged(rows).items():
+            kind = name.rsplit(".", 1)[-1]
+            if kind.endswith("_KV"):
+                both = value.unflatten(-1, (2, heads, d_head)).unbind(-3)
+                parts = dict(zip((name[:-1], f"{name[:-2]}V"), both, strict=True))
+            elif kind.endswith("_Q"):
+                parts = {name: value.unflatten(-1, (heads, d_head))}
+            elif kind == "W_O":
+                parts = {name: value.unflatten(1, (heads, d_head))}
+            else:
+                parts = {name: value}
+            for part, view in parts.items():
+                views[part] = view.movedim(-2, 1) if part.endswith(("W_Q", "W_K", "W_V")) else view
+        return {name: views[name] for name in self.shapes if name in views}
 
     def initial_weights(self, config: ModelConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
         """Every parameter as it starts, by HookedTransformer's names, from `seed` alone."""

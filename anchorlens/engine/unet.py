@@ -103,10 +103,10 @@ def bounds(config: UNetConfig) -> dict[str, float]:
 
     The fan-in is PyTorch's: of a transposed convolution its output channels times the kernel.
     """
-    found = {}
+    factors = {}
     for name, module in _blank(config).named_modules():
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
             inside = name.startswith(("time.", "concepts.")) and name.endswith(".2")
             gamma = config.gamma if config.gamma_scope == "all" or inside else PYTORCHS
-            found[name] = float(module.weight[0].numel()) ** -gamma
-    return found
+            factors[name] = float(module.weight[0].numel()) ** -gamma
+    return factors

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import plotly.io as pio
 from plotly.offline import get_plotlyjs
 
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 
 QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 """No logo, and no button that uploads."""

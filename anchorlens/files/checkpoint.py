@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import check_number, documented
 from anchorlens.engine import architecture
 from anchorlens.engine.costs import check_cost
 from anchorlens.files import container
-from anchorlens.files.container import CheckpointError
-from anchorlens.files.headers import SENSELESS, cause, check_format, checked_header
-from anchorlens.foreign import shown
 from anchorlens.randomness import generator
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, shown
 from anchorlens.tasks.kinds import read_stored_task
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 
 FORMAT = "anchorlens checkpoint"
 FORMAT_VERSION = 1
+_MOST_STEPS = 10**12
 
 
 def library_versions() -> dict[str, str]:
@@ -234,44 +233,56 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
         CheckpointError: missing, truncated, damaged, too new, foreign, unsafe or too costly; one line that
             names the file and the cause.
     """
-    return from_contents(path, container.contents(path).values, any_cost=any_cost)
+    return from_contents(path, read_tensors(path).values, any_cost=any_cost)
 
 
 def from_contents(
     path: str | os.PathLike[str], content: Mapping[str, Any], *, any_cost: bool = False
 ) -> Checkpoint:
-    """The checkpoint among the contents of a file (`container.contents`).
+    """The checkpoint among the contents of a file (`read_tensors`).
 
     Raises:
         CheckpointError: as for `load_checkpoint`.
     """
     header, weights = container.unpack(path, content)
-    check_format(path, header, FORMAT, FORMAT_VERSION)
-    try:
-        header = checked_header(header)
+    container.check_format(path, header, FORMAT, FORMAT_VERSION)
+    with reading(path, "its configuration makes no sense"):
+        _check_header(header)
         task = read_stored_task(header["task"])
         config = task.model_class.from_dict(header["model"])
-        checkpoint = Checkpoint(
-            model=config,
-            task=task,
-            weights=weights,
-            train=None if header["train"] is None else TrainConfig.from_dict(header["train"]),
-            step=header["step"],
-            metrics=header["metrics"],
-            versions=header["versions"],
-        )
-        config.check_task(checkpoint.task)
-    except SENSELESS as error:
-        raise CheckpointError(path, f"its configuration makes no sense: {cause(error)}") from None
+        train = None if header["train"] is None else TrainConfig.from_dict(header["train"])
+        parts = {name: header[name] for name in ("step", "metrics", "versions")}
+        checkpoint = Checkpoint(config, task, weights, train, **parts)
+        config.check_task(task)
     problem = _mismatch(weights, config)
     if problem:
         raise CheckpointError(path, f"its weights do not fit its configuration: {problem}")
     if not any_cost:
-        try:
-            check_cost(config, checkpoint.task, checkpoint.train)
-        except ValueError as error:
-            raise CheckpointError(path, str(error)) from None
+        with reading(path):
+            check_cost(config, task, train)
     return checkpoint
+
+
+_TABLES = ("model", "task", "train", "metrics", "versions")
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    """Check that the parts of a checkpoint's header are of the kinds that they must be.
+
+    Raises:
+        ValueError: one is missing, or of another kind.
+    """
+    for name in (*_TABLES, "step"):
+        if name not in header:
+            raise ValueError(f"{name} is missing")
+    for name in _TABLES:
+        if not isinstance(header[name], dict) and not (name == "train" and header[name] is None):
+            raise ValueError(f"{name} must be a table, got {shown(header[name])}")
+    if header["step"] is not None:
+        check_number("step", header["step"], minimum=0, maximum=_MOST_STEPS, integer=True)
+    for name, version in header["versions"].items():
+        if not isinstance(version, str) or len(version) > LONGEST:
+            raise ValueError(f"the version of {shown(name)} must be a short text, got {shown(version)}")
 
 
 def check_whole(checkpoint: Checkpoint) -> None:

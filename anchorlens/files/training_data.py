@@ -6,16 +6,24 @@ import io
 import math
 import os
 import zipfile
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow
 import pyarrow.csv
 
-from anchorlens.files.container import CheckpointError, readable
-from anchorlens.foreign import printable, read_bytes, shown
+from anchorlens.safe import (
+    ZIP,
+    first_line,
+    printable,
+    read_bytes,
+    read_safetensors,
+    read_torch_zip,
+    reading,
+    shown,
+    zip_in,
+)
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.checked_batch import narrowed, token_batch
 
@@ -32,9 +40,7 @@ _BLOCK = 2**20
 """Bytes of a CSV file that are read at once; a row has less."""
 _SMALL = 2**20
 """Bytes that any compressed file may become."""
-_LARGEST_HEADER, _LARGEST_HEADER_OF_NPY = 2**24, 2**16
-_DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, RuntimeError, OverflowError, EOFError, OSError)
-"""What zipfile raises, beside ValueError; the file's bytes are in memory already."""
+_LARGEST_HEADER_OF_NPY = 2**16
 
 
 def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
@@ -60,21 +66,18 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
         >>> read_training_data(path)
         TokenBatch(2 sequences of 3 tokens with their targets)
     """
-    with readable(path):
-        try:
-            pair = _pair(read_bytes(path, _MOST_BYTES))
-            _check_count(*(tuple(array.shape) for array in pair if hasattr(array, "shape")))
-            return token_batch(pair, every_position=None)
-        except ValueError as error:
-            raise CheckpointError(path, str(error)) from None
+    with reading(path):
+        pair = _pair(read_bytes(path, _MOST_BYTES))
+        _check_count(*(tuple(array.shape) for array in pair if hasattr(array, "shape")))
+        return token_batch(pair, every_position=None)
 
 
 def _pair(data: bytes) -> tuple[Any, Any]:
     """Tokens and targets as a file has them, whose kind is told by its first bytes."""
-    if data.startswith(b"PK\x03\x04"):
+    if data.startswith(ZIP):
         return _of_zip(data)
     if data[8:9] == b"{":
-        return _named(_of_safetensors(data))
+        return _named(read_safetensors(data))
     if not data or data.startswith((b"\x80", b"\x93NUMPY")):
         what = "it is empty" if not data else "it is a bare pickle or array"
         raise ValueError(
@@ -84,50 +87,31 @@ def _pair(data: bytes) -> tuple[Any, Any]:
     return rows[:, :-1], rows[:, -1]
 
 
-def _named(found: Any) -> tuple[Any, Any]:
+def _named(content: object) -> tuple[Any, Any]:
     """The two of a file's named arrays that are asked for."""
-    names: Iterable[Any] = found if isinstance(found, Mapping) else ()
-    if not {"tokens", "targets"} <= set(names):
-        there = ", ".join(shown(name) for name in list(names)[:3]) or "no names"
+    named = content if isinstance(content, Mapping) else {}
+    if not {"tokens", "targets"} <= named.keys():
+        names = ", ".join(shown(name) for name in list(named)[:3]) or "no names"
         raise ValueError(
-            f"training data must be named tokens and targets, got {there}; save them as a dict of two"
+            f"training data must be named tokens and targets, got {names}; save them as a dict of two"
         )
-    return found["tokens"], found["targets"]
-
-
-def _of_safetensors(data: bytes) -> Mapping[str, Any]:
-    import safetensors.torch
-
-    if int.from_bytes(data[:8], "little") > _LARGEST_HEADER:
-        raise ValueError(f"unsafe: its header has more than {_LARGEST_HEADER:,} bytes; refused")
-    try:
-        return safetensors.torch.load(data)
-    except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
-        raise _damaged(error) from None
+    return named["tokens"], named["targets"]
 
 
 def _of_zip(data: bytes) -> tuple[Any, Any]:
     """What numpy.savez or torch.save wrote."""
-    if data.count(b"PK\x01\x02") > _MOST_ENTRIES:
-        raise ValueError(f"unsafe: its zip has more than {_MOST_ENTRIES:,} entries; refused")
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
-            if entries:
-                named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
-                arrays = [_Npy(archive, entry) for entry in _named(named)]
-                unpacked = _check_count(*(array.shape for array in arrays))
-                if unpacked > max(_SMALL, _MOST_COMPRESSION * len(data)):
-                    raise ValueError(
-                        f"unsafe: its numbers would have {unpacked:,} bytes, and it has {len(data):,}; "
-                        "refused"
-                    )
-                tokens, targets = (array.numbers() for array in arrays)
-                return tokens, targets
-    except _DAMAGED_ZIP as error:
-        raise _damaged(error) from None
-    from anchorlens.files.torch_zip import read_torch_zip
-
+    with zip_in(data, _MOST_ENTRIES) as archive:
+        entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
+        if entries:
+            named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
+            arrays = [_Npy(archive, entry) for entry in _named(named)]
+            unpacked = _check_count(*(array.shape for array in arrays))
+            if unpacked > max(_SMALL, _MOST_COMPRESSION * len(data)):
+                raise ValueError(
+                    f"unsafe: its numbers would have {unpacked:,} bytes, and it has {len(data):,}; refused"
+                )
+            tokens, targets = (array.numbers() for array in arrays)
+            return tokens, targets
     return _named(read_torch_zip(data))
 
 
@@ -156,7 +140,7 @@ class _Npy:
             read = format.read_array_header_1_0 if version[0] == 1 else format.read_array_header_2_0
             self.shape, self._by_columns, self._dtype = read(file)
         except Exception as error:  # of Python's tokenizer too
-            raise _damaged(error) from None
+            raise ValueError(f"truncated or damaged: {first_line(error)}") from None
         if self._dtype.kind not in "iu":
             raise ValueError(f"training data must be integers, got {shown(str(self._dtype))}")
         self._start = file.tell()
@@ -212,7 +196,3 @@ def _is_number(field: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _damaged(error: Exception) -> ValueError:
-    return ValueError(f"truncated or damaged: {printable(error) or type(error).__name__}")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from anchorlens.foreign import printable, shown
+from anchorlens.safe import printable, shown
 
 PAGES, PICTURES = (".html",), (".html", ".png", ".svg", ".pdf")
 """Suffixes."""
@@ -57,7 +57,7 @@ def check_can_write(
             )
         _check_replaceable(path)
         cause = None if os.access(path.parent, os.W_OK | os.X_OK) else f"{path.parent} may not be written to"
-        if path.exists() and any(_is_same(path, given) for given in inputs if given is not None):
+        if path.exists() and any(_is_same(path, source) for source in inputs if source is not None):
             cause = "it is one of the files that are read"
     except OSError as error:
         cause = error.strerror
@@ -68,9 +68,9 @@ def check_can_write(
     return path
 
 
-def _is_same(path: Path, given: str | os.PathLike[str]) -> bool:
+def _is_same(path: Path, other: str | os.PathLike[str]) -> bool:
     try:
-        return os.path.samefile(path, given)
+        return os.path.samefile(path, other)
     except (OSError, ValueError):  # there is no such file
         return False
 

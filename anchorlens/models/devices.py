@@ -1,11 +1,11 @@
-"""Where something is computed: the device that a name stands for, and how want of memory is told there."""
+"""Devices: which one a name stands for, and how running out of memory is recognised."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 if TYPE_CHECKING:
     import torch

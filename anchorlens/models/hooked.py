@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from tqdm import TqdmWarning
 
 from anchorlens.configuration import check_choice
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights, is_frozen
+from anchorlens.safe import shown
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -91,10 +91,10 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
         ValueError: the weights are not those of such a model, or fields contradict each other.
         TypeError: a field is missing, or of another kind than it must be (KeyError and others too).
     """
-    known = {name: value for name, value in cfg.items() if name in _architecture()}
+    fields = {name: value for name, value in cfg.items() if name in _architecture()}
     try:
         with torch.device("meta"):  # takes no memory, whatever the fields say
-            shapes = {name: tuple(p.shape) for name, p in _hooked(**known).named_parameters()}
+            shapes = {name: tuple(p.shape) for name, p in _hooked(**fields).named_parameters()}
     except AssertionError as error:
         raise ValueError(f"it is no HookedTransformerConfig: {error}") from None
     for name, shape in shapes.items():
@@ -107,7 +107,7 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
         if name in shapes and not weights[name].is_floating_point():
             raise ValueError(f"{name} must hold floating point numbers, got {weights[name].dtype}")
     double = any(weight.dtype == torch.float64 for weight in weights.values())
-    model = _hooked(**known, dtype=torch.float64 if double else torch.float32).eval()
+    model = _hooked(**fields, dtype=torch.float64 if double else torch.float32).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])

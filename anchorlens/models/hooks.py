@@ -19,6 +19,7 @@ from anchorlens.models.measuring import attached, check_tokens, device_of, measu
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
+    from transformer_lens.hook_points import HookPoint
 
 RESID_PRE = "hook_resid_pre"
 """What a block reads, [batch, pos, d_model]."""
@@ -72,7 +73,7 @@ def read(
     parts: dict[tuple[int, str], list[Tensor]] = {place: [] for place in hooks}
 
     def keeper(place: tuple[int, str]) -> Any:
-        def keep(value: Tensor, hook: Any) -> None:
+        def keep(value: Tensor, hook: HookPoint) -> None:
             parts[place].append(value.detach().clone() if position is None else value[:, position].clone())
 
         return keep
@@ -83,10 +84,10 @@ def read(
     with measuring(model), attached(model, points, before_others=before_others):
         for chunk in tokens.split(sequences_per_batch(model, tokens.shape[1])):
             model(chunk.to(device_of(model)), return_type=None, stop_at_layer=stop)
-    for place, found in parts.items():
-        if not found:
+    for place, pieces in parts.items():
+        if not pieces:
             raise ValueError(f"the hook {hook_name(*place)} must fire, and in this model it never did")
-    return {place: torch.cat(found) for place, found in parts.items()}
+    return {place: torch.cat(pieces) for place, pieces in parts.items()}
 
 
 def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch d_vocab"]:
@@ -123,9 +124,9 @@ def after_attention(
 
 
 def zeroed(
-    pattern: Float[Tensor, "batch head_index query_pos key_pos"],
-    mask: Bool[Tensor, "#batch #head_index query_pos key_pos"],
-) -> Float[Tensor, "batch head_index query_pos key_pos"]:
+    pattern: Float[Tensor, "*batch head_index query_pos key_pos"],
+    mask: Bool[Tensor, "*#batch #head_index query_pos key_pos"],
+) -> Float[Tensor, "*batch head_index query_pos key_pos"]:
     """The pattern with 0 where the mask is true; rows are not normalised again.
 
     >>> zeroed(torch.tensor([[[[0.25, 0.75]]]]), torch.tensor([[[[True, False]]]])).tolist()
@@ -156,7 +157,7 @@ def masked_attention(
     """
 
     def editor(mask: Tensor) -> Any:
-        def edit(pattern: Tensor, hook: Any) -> Tensor:
+        def edit(pattern: Tensor, hook: HookPoint) -> Tensor:
             return zeroed(pattern, mask.to(pattern.device))
 
         return edit
@@ -186,7 +187,7 @@ def cut_copies(
     """
 
     def editor(mask: Tensor) -> Any:
-        def edit(pattern: Tensor, hook: Any) -> Tensor:
+        def edit(pattern: Tensor, hook: HookPoint) -> Tensor:
             copies = rearrange(pattern, "(copy batch) ... -> copy batch ...", copy=len(mask) + 1)
             changed = copies[:1].expand_as(copies[1:]) if patterns == "frozen" else copies[1:]
             cut = zeroed(changed, mask[:, None].to(pattern.device))
@@ -300,18 +301,18 @@ def assert_live(
             )
 
 
-def _to_zero(value: Tensor, hook: Any) -> Tensor:
+def _to_zero(value: Tensor, hook: HookPoint) -> Tensor:
     return torch.zeros_like(value)
 
 
-def _to_first(pattern: Tensor, hook: Any) -> Tensor:
+def _to_first(pattern: Tensor, hook: HookPoint) -> Tensor:
     """All attention to the first position."""
     first = torch.zeros_like(pattern)
     first[..., 0] = 1
     return first
 
 
-def _moved(value: Float[Tensor, "batch pos d_model"], hook: Any) -> Float[Tensor, "batch pos d_model"]:
+def _moved(value: Float[Tensor, "batch pos d_model"], hook: HookPoint) -> Float[Tensor, "batch pos d_model"]:
     """Every component by another amount, which no LayerNorm takes away, of the size it has."""
     size = value.abs().amax() + 1
     return value + size * torch.linspace(-1, 1, value.shape[-1], dtype=value.dtype, device=value.device)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number
 from anchorlens.figures import COSINE
 from anchorlens.models import hooks
 from anchorlens.probes.plots.place_map import place_map
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_position
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
-from anchorlens.probes.shared.patches import clearly_above_zero, patch_effects, sequences_that_differ
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model
+from anchorlens.probes.shared.patches import (
+    clearly_above_zero,
+    given_pairs,
+    patch_effects,
+    sequences_that_differ,
+)
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -24,8 +28,7 @@ if TYPE_CHECKING:
 SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class ActivationPatching(ProbeResult):
     """How much of the clean answer comes back when one activation of the clean run is put into the other."""
 
@@ -36,7 +39,8 @@ class ActivationPatching(ProbeResult):
         "carried_by_last",
     )
     changes: tuple[str, ...]
-    """What the clean and the corrupted sequence differ in: `key`, `anchor 1`, `anchor 2`, ..."""
+    """What the clean and the corrupted sequence differ in: `key`, `anchor 1`, `anchor 2`, ...; `tokens` of
+    sequences that were given."""
     sites: tuple[str, ...]
     """Hook names of the activations that are patched, in the order of a block."""
     recovered: np.ndarray
@@ -50,20 +54,25 @@ class ActivationPatching(ProbeResult):
     """[change] Of the corrupted run; below 0 where the model is right."""
     carried_by_first_anchor: float | None
     """Recovered share at the first anchor's position at the input of the last layer, where the first anchor
-    is changed: near 1 where g(x; a1) is there alone."""
+    is changed: near 1 where g(x; a1) is there alone. None of sequences that were given."""
     carried_by_second_anchor: float | None
     """The same at the second anchor's position: near 1 where key and anchors are gathered there."""
     carried_by_last: float | None
-    """The same at the last position: near 1 where the anchors are fused there first (symmetric solution)."""
-    key_position: int
-    """Position of the key token; the anchors follow it."""
+    """The same at the last position: near 1 where the anchors are fused there first (symmetric solution). Of
+    sequences that were given: near 1 where the last position holds the change before the last layer."""
+    key_position: int | None
+    """Position of the key token; the anchors follow it. None of sequences that were given."""
     n_sequences: int
     """Pairs of sequences for each change."""
     seed: int
-    """Seed from which those sequences were drawn."""
+    """Seed from which those sequences were drawn, unless they were given."""
 
     def headline(self) -> str:
-        """Where the first anchor is, before the last layer."""
+        """Where the first anchor is, before the last layer; of given sequences, the best place."""
+        if self.key_position is None and not np.isnan(self.recovered).all():
+            _, site, layer, pos = np.unravel_index(int(self.recovered.argmax()), self.recovered.shape)
+            place = f"{self.sites[site]} of layer {layer} at position {pos}"
+            return f"{place} brings back most of the difference, {self.recovered.max():.2f}"
         if self.carried_by_first_anchor is None:
             return "nothing to bring back: the model does not tell the two targets apart"
         return (
@@ -91,8 +100,11 @@ class ActivationPatching(ProbeResult):
 
 def activation_patching(
     model: HookedTransformer,
-    task: AnchorTask,
+    task: AnchorTask | None = None,
     *,
+    tokens: Any = None,
+    corrupted: Any = None,
+    targets: Any = None,
     n_sequences: int = 8,
     key_position: int | None = None,
     seed: int = 0,
@@ -106,7 +118,13 @@ def activation_patching(
 
     Args:
         model: any HookedTransformer whose residual hooks are alive.
-        task: gives the sequences, of trained pairs where they can be changed so, else of all.
+        task: gives the sequences, of trained pairs where they can be changed so, else of all. It is not asked
+            where sequences are given.
+        tokens: clean sequences of your own, [pos] or [sequence, pos], of any model and task; with them go
+            `corrupted` and `targets`.
+        corrupted: what `tokens` became, of the same shape.
+        targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence, whose logits
+            are compared at the last position.
         n_sequences: pairs of sequences for each change, >= 1.
         key_position: of the key token; 2 as in the papers.
         seed: of the sequences.
@@ -117,45 +135,60 @@ def activation_patching(
 
     Raises:
         ValueError: a dead hook, a number out of range, a task in which no token can be changed for
-            another target, or a model too small for the task.
+            another target, a model too small for the task, or given sequences that the model cannot read
+            or that do not fit together.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> activation_patching(build_model(ModelConfig(gamma=0.5)), AnchorTask()).recovered.shape
         (3, 3, 2, 9)
+        >>> model = build_model(ModelConfig(gamma=0.5))
+        >>> clean, corrupted = [5, 0, 200, 7], [5, 0, 100, 7]
+        >>> activation_patching(model, tokens=clean, corrupted=corrupted, targets=[8, 9]).recovered.shape
+        (1, 3, 2, 4)
 
     Source: activation patching as in `transformer_lens.patching`; the carriers are those of the two
     solutions of arXiv 2405.05409.
     """
-    check_inputs(model, task)
-    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
-    position = checked_position(task, key_position)
+    given = (tokens, corrupted, targets)
+    if all(part is None for part in given):
+        task = check_inputs(model, task)
+        check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+        position = checked_position(task, key_position)
+        changes = ("key", *(f"anchor {i + 1}" for i in range(task.chain_length)))
+        every = [sequences_that_differ(task, i, position, n_sequences, seed) for i in range(len(changes))]
+    else:
+        check_model(model)
+        changes, position, every = ("tokens",), None, [given_pairs(model, *given)]
     sites = SITES[:2] if model.cfg.attn_only else SITES
-    changes = ("key", *(f"anchor {i + 1}" for i in range(task.chain_length)))
-    recovered, clean, corrupted = [], [], []
-    for change in range(len(changes)):
-        pairs = sequences_that_differ(task, change, position, n_sequences, seed)
-        for site in sites if change == 0 else ():
-            hooks.assert_live(model, site, pairs.clean[:4])
-        both = pairs.differences(model, pairs.clean), pairs.differences(model, pairs.corrupted)
-        told_apart = clearly_above_zero(both[0]) and clearly_above_zero(-both[1])
-        nothing = np.full((len(sites), model.cfg.n_layers, task.seq_len), np.nan)
+    for site in sites:
+        hooks.assert_live(model, site, every[0].clean[:4])
+    n_pos = every[0].clean.shape[1]
+    recovered, clean_means, corrupted_means = [], [], []
+    for pairs in every:
+        clean, other = (pairs.differences(model, rows) for rows in (pairs.clean, pairs.corrupted))
+        told_apart = clearly_above_zero(clean) and clearly_above_zero(-other)
+        nothing = np.full((len(sites), model.cfg.n_layers, n_pos), np.nan)
         recovered.append(patch_effects(model, pairs, sites) if told_apart else nothing)
-        clean.append(both[0].mean())
-        corrupted.append(both[1].mean())
-    places = (position + 1, position + 2, task.seq_len - 1)
-    before_last = recovered[1][0, -1]  # [pos] of resid_pre where the first anchor is changed
-    carried = [None if np.isnan(before_last[place]) else float(before_last[place]) for place in places]
+        clean_means.append(clean.mean())
+        corrupted_means.append(other.mean())
+    before_last = recovered[min(1, len(changes) - 1)][
+        0, -1
+    ]  # [pos] of resid_pre; the first anchor is changed
+
+    def carried(place: int | None) -> float | None:
+        return None if place is None else number(before_last[place])
+
     return ActivationPatching(
         changes=changes,
         sites=sites,
         recovered=np.stack(recovered),
-        clean=np.array(clean),
-        corrupted=np.array(corrupted),
-        carried_by_first_anchor=carried[0],
-        carried_by_second_anchor=carried[1],
-        carried_by_last=carried[2],
+        clean=np.array(clean_means),
+        corrupted=np.array(corrupted_means),
+        carried_by_first_anchor=carried(None if position is None else position + 1),
+        carried_by_second_anchor=carried(None if position is None else position + 2),
+        carried_by_last=carried(n_pos - 1),
         key_position=position,
-        n_sequences=n_sequences,
+        n_sequences=len(every[0].clean),
         seed=seed,
     )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from einops import rearrange
 
-from anchorlens.configuration import documented
 from anchorlens.models.hooks import PATTERN, read
 from anchorlens.probes.plots.attention import attention_heatmaps
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
-from anchorlens.probes.shared.checks import check_inputs
+from anchorlens.probes.shared.checks import check_inputs, check_model, token_rows, two_anchor_task
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class AttentionPatterns(ProbeResult):
     """Attention of every layer and head on one sequence."""
 
@@ -32,15 +29,19 @@ class AttentionPatterns(ProbeResult):
     readings: ClassVar[tuple[str, ...]] = ("to_key_and_anchors",)
     tokens: np.ndarray
     """[pos] The sequence."""
-    key_position: int
-    """Position of the key token; the anchors follow it."""
+    key_position: int | None
+    """Position of the key token; the anchors follow it. None without a two-anchor task."""
     attention: np.ndarray
     """[layer, head_index, query_pos, key_pos] After the softmax, 0..1."""
-    to_key_and_anchors: float
-    """Attention of the last position to key and anchors in the last layer, mean over heads, 0..1."""
+    to_key_and_anchors: float | None
+    """Attention of the last position to key and anchors in the last layer, mean over heads, 0..1. None
+    without a two-anchor task."""
 
     def headline(self) -> str:
         """Where the last position looks in the last layer."""
+        if self.to_key_and_anchors is None:
+            seen = self.attention[-1, :, -1].mean(axis=0)  # [key_pos]
+            return f"last layer: the last position looks most at position {seen.argmax()}, {seen.max():.0%}"
         return f"last layer: the last position gives key and anchors {self.to_key_and_anchors:.0%}"
 
     def plot(self) -> go.Figure:
@@ -73,31 +74,44 @@ class AttentionPatterns(ProbeResult):
         return self.html()
 
 
-def attention_patterns(model: HookedTransformer, task: AnchorTask, tokens: Any = None) -> AttentionPatterns:
+def attention_patterns(
+    model: HookedTransformer, task: AnchorTask | None = None, tokens: Any = None
+) -> AttentionPatterns:
     """Read the attention of every layer and head on one sequence.
 
     Args:
         model: any HookedTransformer; it is only read.
-        task: says what a sequence is.
-        tokens: the sequence, [pos]; the papers' [35, 63, x, 1, 2, ...] where None.
+        task: says where key and anchors stand. Without one, or with a task of another kind, any sequence of
+            the model's tokens will do.
+        tokens: the sequence, [pos]; with an AnchorTask the papers' [35, 63, x, 1, 2, ...] where None.
 
     Returns:
         Attention after the softmax, 0..1. In a notebook the result shows circuitsvis' heads to
         explore; `.html()` is that page, which works offline, `.plot()` a still picture.
 
     Raises:
-        ValueError: tokens that are no sequence of the task, or a model too small for it.
+        ValueError: tokens that are no sequence of the task, a model too small for it, or neither task nor
+            tokens.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> attention_patterns(build_model(ModelConfig(gamma=0.5)), AnchorTask()).attention.shape
         (2, 1, 9, 9)
+        >>> attention_patterns(build_model(ModelConfig(gamma=0.5)), tokens=[5, 0, 200, 7]).attention.shape
+        (2, 1, 4, 4)
 
     Source: attention A_l of arXiv 2405.05409 and 2501.08537, drawn by circuitsvis.
     """
-    check_inputs(model, task)
-    given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
-    found = read(model, given[:1], [(layer, PATTERN) for layer in range(model.cfg.n_layers)])
-    attention = np.concatenate([pattern.double().cpu().numpy() for pattern in found.values()])
-    seen = attention[-1, :, -1, key : key + 1 + task.chain_length].sum(axis=-1).mean()
-    return AttentionPatterns(given[0].numpy(), key, attention, float(seen))
+    key = to_key_and_anchors = None
+    if tokens is not None and two_anchor_task(task) is None:
+        check_model(model)
+        sequence = token_rows(tokens)[:1]
+    else:
+        task = check_inputs(model, task)
+        sequence, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
+    patterns = read(model, sequence[:1], [(layer, PATTERN) for layer in range(model.cfg.n_layers)])
+    attention = np.concatenate([pattern.double().cpu().numpy() for pattern in patterns.values()])
+    if task is not None and key is not None:
+        seen = attention[-1, :, -1, key : key + 1 + task.chain_length].sum(axis=-1)
+        to_key_and_anchors = float(seen.mean())
+    return AttentionPatterns(sequence[0].numpy(), key, attention, to_key_and_anchors)

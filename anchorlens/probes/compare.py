@@ -12,10 +12,10 @@ from anchorlens.configuration import documented
 from anchorlens.figures import complete, in_words
 from anchorlens.figures.side_by_side import distinct, side_by_side
 from anchorlens.files.checkpoint import Checkpoint, origin
-from anchorlens.foreign import shown
 from anchorlens.models.devices import choose_device
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
+from anchorlens.safe import shown
 from anchorlens.views import html
 
 if TYPE_CHECKING:
@@ -125,5 +125,5 @@ def apply_to_checkpoint(
 
 
 def _label(checkpoint: Checkpoint) -> str:
-    known = ", ".join(origin(checkpoint.model.gamma, checkpoint.train, checkpoint.step))
-    return known or checkpoint.model.outline
+    words = ", ".join(origin(checkpoint.model.gamma, checkpoint.train, checkpoint.step))
+    return words or checkpoint.model.outline

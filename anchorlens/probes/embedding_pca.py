@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -11,13 +10,12 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from anchorlens.configuration import documented
-from anchorlens.foreign import shown
 from anchorlens.probes.plots.embedding import embedding_picture
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
 from anchorlens.randomness import generator
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -31,8 +29,7 @@ TINIEST = 1e-300
 """Least length by which a difference is divided; one of length 0 is alike to none."""
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class EmbeddingPCA(ProbeResult):
     """Where tokens lie, in how many dimensions, and whether neighbours by the rules are near."""
 
@@ -185,7 +182,7 @@ def embedding_pca(
 
 
 def _tokens(
-    model: HookedTransformer, task: AnchorTask | None, given: Sequence[int] | None
+    model: HookedTransformer, task: AnchorTask | None, chosen: Sequence[int] | None
 ) -> tuple[np.ndarray, Literal["number tokens", "all tokens", "given tokens"]]:
     """The tokens to take, and what they are.
 
@@ -193,12 +190,12 @@ def _tokens(
         ValueError: the model has not all of them, or they are too few.
     """
     d_vocab = model.cfg.d_vocab
-    if given is not None:
-        tokens = np.array(whole_numbers("tokens", given))
+    if chosen is not None:
+        tokens = np.array(whole_numbers("tokens", chosen))
         if len(np.unique(tokens)) < max(3, len(tokens)) or tokens.min() < 0 or tokens.max() >= d_vocab:
             raise ValueError(
                 f"tokens must be 3 or more different ones of the model's vocabulary, 0..{d_vocab - 1}, "
-                f"got {shown(given)}"
+                f"got {shown(chosen)}"
             )
         return tokens, "given tokens"
     if task is None:

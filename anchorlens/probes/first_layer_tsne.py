@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number
 from anchorlens.models.hooks import after_attention
 from anchorlens.probes.plots.clusters import cluster_figure
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.clusters import finite_rows, mirrored_pairs, silhouette, tsne
 from anchorlens.randomness import generator
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class FirstLayerTSNE(ProbeResult):
     """The last position's residual stream after the first attention layer, by anchor pair."""
 

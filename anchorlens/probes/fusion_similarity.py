@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from einops import rearrange
 
-from anchorlens.configuration import documented
-from anchorlens.foreign import shown
 from anchorlens.models.hooks import after_attention
 from anchorlens.probes.plots.cosines import key_cosines
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.clusters import finite_rows
 from anchorlens.probes.shared.linalg import compare_groups
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -29,8 +27,7 @@ PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
 """Pairs of anchor pairs whose targets meet (2405.05409, figure 4)."""
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class FusionSimilarity(ProbeResult):
     """Cosines of the last position's residual stream after the last attention layer, for two anchor pairs."""
 
@@ -178,8 +175,8 @@ def fusion_similarity(
     rows = [chain for chain in different for _ in chosen]
     tokens = anchor_sequences(task, chosen * len(different), rows, key_position=key_position)
     last = model.cfg.n_layers - 1
-    found = torch.from_numpy(finite_rows(after_attention(model, tokens, last)))
-    of_chain = dict(zip(different, found.split(len(chosen)), strict=True))
+    residual = torch.from_numpy(finite_rows(after_attention(model, tokens, last)))
+    of_chain = dict(zip(different, residual.split(len(chosen)), strict=True))
     vectors = rearrange([of_chain[chain] for chain in chains], "(pair two) key m -> pair two key m", two=2)
     target = {chain: [task.inferential_target(key, chain) for key in chosen] for chain in different}
     targets = np.array([target[chain] for chain in chains]).reshape(len(compared), 2, len(chosen))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -11,10 +10,10 @@ from einops import reduce
 from jaxtyping import Int
 from torch import Tensor
 
-from anchorlens.configuration import check_choice, check_number, documented
+from anchorlens.configuration import check_choice, check_number
 from anchorlens.models import hooks
 from anchorlens.probes.plots.flow_diagram import flow_diagram
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer
 from anchorlens.probes.shared.edge_effects import drops, margin
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class InformationFlow(ProbeResult):
     """Attention along every edge of one sequence, what each edge does to the answer, and the routes."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number
 from anchorlens.models import hooks
 from anchorlens.probes.activation_patching import SITES
 from anchorlens.probes.plots.place_map import place_map
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.interchanges import KINDS, best_place, interchanges, patched_answers
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class Interchange(ProbeResult):
     """Interchange accuracy of every place: how often the answer is the one of the swapped g(x; a1)."""
 
@@ -148,7 +146,7 @@ def interchange(
     at_place = right[:, site, layer, pos, half:].mean(axis=-1)
     noise = [p for p in range(task.seq_len - 1) if not position <= p <= position + task.chain_length]
     elsewhere = right[0].mean(axis=-1)[..., noise] if noise else np.full(1, np.nan)
-    unequal, equal, unseen = (None if np.isnan(value) else float(value) for value in at_place)
+    unequal, equal, unseen = map(number, at_place)
     return Interchange(
         sites=sites,
         accuracies=right.mean(axis=-1),
@@ -159,7 +157,7 @@ def interchange(
         accuracy=unequal,
         unseen_accuracy=unseen,
         equal_accuracy=equal,
-        elsewhere=None if np.isnan(elsewhere).any() else float(elsewhere.max()),
+        elsewhere=number(elsewhere.max()),  # NaN where one is
         key_position=position,
         chain_length=task.chain_length,
         n_sequences=n_sequences,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
-from anchorlens.configuration import check_choice, documented
+from anchorlens.configuration import check_choice
 from anchorlens.probes.plots.clusters import cluster_figure
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import (
     Noise,
     checked_position,
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class MaskKeyToken(ProbeResult):
     """Answers without the key token, for every pair of different anchors."""
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from einops import reduce
 
-from anchorlens.configuration import check_choice, documented
-from anchorlens.foreign import shown
+from anchorlens.configuration import check_choice
 from anchorlens.probes.plots.cosines import ordered_results
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
 from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ MOST_RESULTS = 40
 """Values of g asked where none are chosen: 40..79 in the papers."""
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class MaskSecondAnchor(ProbeResult):
     """Cosines of the answers without the second anchor, for inputs that reach the same g(x; a)."""
 

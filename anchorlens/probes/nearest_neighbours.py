@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,10 +10,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from anchorlens.configuration import documented
 from anchorlens.models import hooks
 from anchorlens.probes.plots.place_map import place_map
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -30,8 +28,7 @@ _SITES = (hooks.RESID_MID, hooks.RESID_POST)
 _LEAST_NORM = 1e-12
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class NearestNeighbours(ProbeResult):
     """Share of inputs whose most alike input has the same intermediate result, at every place."""
 
@@ -180,10 +177,10 @@ def nearest_neighbours(
     asked = _Comparisons(trained, unseen)
     margin = pair_share = None
     for where in (*range(position, position + task.chain_length + 1), last):
-        found = hooks.read(
+        activations = hooks.read(
             model, tokens, [(layer, site) for layer in range(n_layers) for site in sites], position=where
         )
-        for (layer, site), vectors in found.items():
+        for (layer, site), vectors in activations.items():
             shares[:, :, sites.index(site), layer, where], margins = asked.of(vectors)
             if (layer, site, where) == (n_layers - 1, sites[0], last):
                 margin = margins
@@ -192,8 +189,7 @@ def nearest_neighbours(
     middle, end = 0, len(sites) - 1  # before and after the MLP
 
     def at(pairs: int, result: str, site: int, layer: int, where: int) -> float | None:
-        value = shares[pairs, RESULTS.index(result), site, layer, where]
-        return None if np.isnan(value) else float(value)
+        return number(shares[pairs, RESULTS.index(result), site, layer, where])
 
     first, second, top = position + 1, position + 2, n_layers - 1
     return NearestNeighbours(

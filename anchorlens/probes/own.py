@@ -1,4 +1,4 @@
-"""Probes of one's own: from Python files and installed packages, and what to say when one goes wrong."""
+"""Probes of the user: read from Python files and installed packages, and their errors in one line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any
 
-from anchorlens.foreign import shown
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
+from anchorlens.safe import shown
 
 WHAT_A_PROBE_IS = (
     "a public function whose return annotation is a subclass of anchorlens.probes.ProbeResult, for example "
@@ -110,7 +109,7 @@ def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
     return text if place is None else f"{text} ({place})"
 
 
-def _is_own_probe(value: Any, module: ModuleType) -> bool:
+def _is_own_probe(value: object, module: ModuleType) -> bool:
     if not inspect.isfunction(value) or value.__name__.startswith("_"):
         return False
     if value.__module__ != module.__name__:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number
 from anchorlens.probes.plots.cosines import grouped_neurons
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.checks import check_layer, check_model
 from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups
 from anchorlens.probes.shared.weights import merged_heads, single
@@ -24,8 +23,7 @@ PARALLEL = 0.9
 """|cosine| above which two neurons count as parallel."""
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class QCondensation(ProbeResult):
     """Cosines of the input weights of W_Q's neurons, heads merged."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_choice
-from anchorlens.foreign import shown
 from anchorlens.probes.activation_patching import activation_patching
 from anchorlens.probes.attention_patterns import attention_patterns
 from anchorlens.probes.embedding_pca import embedding_pca
@@ -23,6 +22,7 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.stable_rank import stable_rank
 from anchorlens.probes.training_regime import training_regime
 from anchorlens.probes.v_similarity import v_similarity
+from anchorlens.safe import shown
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -69,15 +69,26 @@ OF_ANY_NETWORK: tuple[Callable[..., ProbeResult], ...] = (stable_rank,)
 """Those that open more than HookedTransformers: the U-Net of Concept Graphs too."""
 
 
-def needs_task(probe: Callable[..., ProbeResult]) -> bool:
-    """Whether a probe asks for the task of a model; one that reads weights alone does not.
+ON_TOKENS: tuple[Callable[..., ProbeResult], ...] = (attention_patterns, activation_patching)
+"""Those that take tokens of any HookedTransformer; a two-anchor task only gives them where none are given."""
+
+
+def needs_task(probe: Callable[..., ProbeResult], options: Iterable[str] = ()) -> bool:
+    """Whether a probe asks for the two-anchor task of a model, given these of its options.
+
+    One that reads weights alone never does, and one of `ON_TOKENS` does not where it gets `tokens`.
 
     Args:
         probe: one of `PROBES`, or your own of the same form.
+        options: names of the options it is called with.
 
     >>> needs_task(stable_rank), needs_task(mask_key_token)
     (False, True)
+    >>> needs_task(attention_patterns), needs_task(attention_patterns, ["tokens"])
+    (True, False)
     """
+    if probe in ON_TOKENS:
+        return "tokens" not in options
     task = inspect.signature(probe).parameters.get("task")
     return task is not None and task.default is task.empty
 
@@ -94,7 +105,7 @@ def needs_initial(probe: Callable[..., ProbeResult]) -> bool:
     return "initial" in inspect.signature(probe).parameters
 
 
-def checked_probes(probes: Any) -> tuple[Callable[..., ProbeResult], ...]:
+def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
     """Probes as a caller gives them: functions, or names of shipped ones; each name once.
 
     Raises:
@@ -144,16 +155,17 @@ def apply(
         StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
     """
     parameters = inspect.signature(probe).parameters
-    known = tuple(name for name in parameters if name not in ("model", "task", "initial"))
+    option_names = tuple(name for name in parameters if name not in ("model", "task", "initial"))
     for name in options:
-        if not known:
+        if not option_names:
             raise ValueError(f"{probe.__name__} has no options, got {shown(name)}; leave it out")
-        check_choice(f"an option of {probe.__name__}", name, known)
-    if task is None and needs_task(probe):
-        without = ", ".join(each.__name__ for each in PROBES if not needs_task(each))
+        check_choice(f"an option of {probe.__name__}", name, option_names)
+    if task is None and needs_task(probe, options):
+        without = ", ".join(other.__name__ for other in PROBES if not needs_task(other))
+        instead = "give an AnchorTask, or tokens" if probe in ON_TOKENS else "give an AnchorTask"
         raise ValueError(
-            f"{probe.__name__} needs the two-anchor task of the model, got none; give an AnchorTask, or "
-            f"take a probe that reads weights alone ({without})"
+            f"{probe.__name__} needs the two-anchor task of the model, got none; {instead}, or take a probe "
+            f"that reads weights alone ({without})"
         )
     if needs_initial(probe):
         if initial is None:
@@ -163,8 +175,8 @@ def apply(
             )
         options["initial"] = initial()
     by_name = {"model": model, "task": task}
-    given = {name: value for name, value in by_name.items() if name in parameters}
-    result = probe(*([] if "model" in given else [model]), **given, **options)
+    arguments = {name: value for name, value in by_name.items() if name in parameters}
+    result = probe(*([] if "model" in arguments else [model]), **arguments, **options)
     if not isinstance(result, ProbeResult):
         raise ValueError(
             f"a probe must give a ProbeResult, and {probe.__name__} gave {type(result).__name__}; make its "

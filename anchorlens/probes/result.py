@@ -6,15 +6,18 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 from torch import Tensor
 
+from anchorlens.configuration import documented
 from anchorlens.views import html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 """Of `to_dict`; it grows by one when a key changes its meaning or goes."""
@@ -74,6 +77,21 @@ class ProbeResult(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.headline()})"
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def probe_result(cls: type[T]) -> type[T]:
+    """Make a result a frozen dataclass whose fields are described in its help."""
+    return documented(dataclass(frozen=True, eq=False, repr=False)(cls))
+
+
+def number(value: float) -> float | None:
+    """A reading: None where NaN says that there is nothing to measure.
+
+    >>> number(0.5), number(float("nan"))
+    (0.5, None)
+    """
+    return None if math.isnan(value) else float(value)
 
 
 def _plain(value: Any) -> Any:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens.configuration import documented
 from anchorlens.models.unet.network import UNet
 from anchorlens.probes.plots.weights import rank_bars
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
 from anchorlens.probes.shared.weights import convolution_matrices, short_name, weight_matrices
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class StableRank(ProbeResult):
     """Stable rank of every matrix, beside that of a Gaussian of its shape (as it starts)."""
 

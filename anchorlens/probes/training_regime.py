@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number
 from anchorlens.probes.plots.weights import movement
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model, two_anchor_task
 from anchorlens.probes.shared.tangent_kernel import tangent_kernel
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class TrainingRegime(ProbeResult):
     """Movement of every weight matrix and of the empirical tangent kernel between two moments of one run."""
 
@@ -102,11 +100,11 @@ def training_regime(
     Source: linear against condensed regime, arXiv 2405.05409 and 2501.08537; kernel by `torch.func`.
     """
     task = two_anchor_task(task)
-    for each, name in ((model, "model"), (initial, "initial model")):
+    for moment, name in ((model, "model"), (initial, "initial model")):
         if task is None:
-            check_model(each, name)
+            check_model(moment, name)
         else:
-            check_inputs(each, task, name)
+            check_inputs(moment, task, name)
     check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
     before, after = weight_matrices(initial), weight_matrices(model)
     shapes = [{name: tuple(matrix.shape) for name, matrix in part.items()} for part in (before, after)]

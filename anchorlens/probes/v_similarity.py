@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from einops import rearrange
 
-from anchorlens.configuration import documented
 from anchorlens.models.hooks import VALUE, read
 from anchorlens.probes.plots.cosines import key_cosines
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_numbers
 from anchorlens.probes.shared.linalg import compare_groups
@@ -24,8 +22,7 @@ if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@probe_result
 class VSimilarity(ProbeResult):
     """Cosines of the values u(x; a) at the first anchor, for every key and anchor asked."""
 
@@ -120,8 +117,8 @@ def v_similarity(
     rows = [(anchor, *anchors[:1] * (task.chain_length - 1)) for anchor in anchors for _ in chosen]
     tokens = anchor_sequences(task, chosen * len(anchors), rows, key_position=key_position)
     first_anchor = int(np.flatnonzero(np.isin(tokens[0].numpy(), anchors))[0])
-    found = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
-    vectors = rearrange(found.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
+    values = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
+    vectors = rearrange(values.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
     results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
     pairs, raw, centred, gaps = [], [], [], []
     for a, b in combinations(range(len(anchors)), 2):

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, field_types, suggestion
-from anchorlens.foreign import shown
 from anchorlens.runs.train_config import DURATIONS, TrainConfig
+from anchorlens.safe import shown
 from anchorlens.tasks.kinds import read_task, tasks
 from anchorlens.tasks.shared.base import Task
 from anchorlens.views import html
@@ -86,8 +86,8 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for name, value in fields.items():
         owners = field_owners(name)
         if not owners and name != "kind":
-            known = [field for _, cls in part_classes() for field in field_types(cls)]
-            raise ValueError(f"no configuration has a field {shown(name)}; {suggestion(name, known)}")
+            names = [field for _, cls in part_classes() for field in field_types(cls)]
+            raise ValueError(f"no configuration has a field {shown(name)}; {suggestion(name, names)}")
         part = owners[0][0] if owners else "task"
         parts.setdefault(part, {})[name] = value
     return parts
@@ -106,16 +106,16 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
     return result
 
 
-def part_classes(known: Sequence[type[Task]] | None = None) -> list[tuple[str, type]]:
+def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, type]]:
     """Part of a run, and a configuration class that it is read into: one for every kind of task and model.
 
     Args:
-        known: the kinds of task; None for all that there are now.
+        kinds: the kinds of task; None for all that there are now.
     """
-    known = tasks() if known is None else known
-    models = dict.fromkeys(task.model_class for task in known)
+    kinds = tasks() if kinds is None else kinds
+    models = dict.fromkeys(task.model_class for task in kinds)
     return [
-        *(("task", task) for task in known),
+        *(("task", task) for task in kinds),
         *(("model", model) for model in models),
         ("train", TrainConfig),
     ]

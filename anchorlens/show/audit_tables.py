@@ -9,7 +9,7 @@ from typing import Any
 
 from anchorlens.audit.lateness import FIT, Score
 from anchorlens.audit.result import Audit
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 from anchorlens.show.tables import Table
 
 MOST_GROUPS = 8

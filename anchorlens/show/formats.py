@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 
 MOST_CHARACTERS = 240
 """Of a text in a view; the end of a longer one is left out."""

@@ -21,8 +21,8 @@ import torch
 from dask import config
 from distributed import LocalCluster, Security, WorkerPlugin
 
-from anchorlens.foreign import ordinary_file
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import ordinary_file
 from anchorlens.tasks.shared.scratch import scratch_folder
 from anchorlens.training.child_processes import safe_children
 from anchorlens.training.plan import processes

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import read_bytes, read_json
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import read_bytes, read_json
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import MOST_WORKERS
 

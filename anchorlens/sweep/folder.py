@@ -14,28 +14,28 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchorlens.files.container import CheckpointError, readable
-from anchorlens.files.headers import SENSELESS, cause, check_format
+from anchorlens.files.container import check_format
 from anchorlens.files.writing import atomic_write
-from anchorlens.foreign import (
-    FACTOR,
+from anchorlens.runs.identity import same_value
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import (
     MOST_BYTES,
     MOST_VALUES,
+    CheckpointError,
+    check_affordable,
     cost_factor,
     printable,
     read_bytes,
     read_json,
+    reading,
     shown,
 )
-from anchorlens.runs.identity import same_value
-from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.sweep.stored import LONGEST_DETAILS, LONGEST_ERROR, CellContent, Failure, Stored, quickly_read
 from anchorlens.tasks.shared.base import Task
@@ -111,13 +111,11 @@ class SweepFolder:
             CheckpointError: sweep.json is missing or cannot be understood.
         """
         content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES)
-        try:
+        with reading(self.path, "is no list of cells"):
             if not isinstance(content["cells"], list):
                 raise ValueError(f"cells must be a list, got {shown(content['cells'])}")
             runs = _runs(content["cells"])
             return list(zip(_checked_ids(content["ids"], len(runs)), runs, strict=True))
-        except SENSELESS as error:
-            raise CheckpointError(self.path, f"is no list of cells: {cause(error)}") from None
 
     def named(self, runs: Sequence[RunConfig], stored: Sequence[NamedRun] | None = None) -> list[NamedRun]:
         """Each of these runs with its id in this folder, which may not be there yet.
@@ -168,12 +166,12 @@ class SweepFolder:
                 size = _size(path)
                 n_bytes += size if size <= LARGEST_CELL or size <= _largest_cell(run.task) else 0
         most = cost_factor() * MOST_TOGETHER
-        if n_bytes > most:
-            raise CheckpointError(
-                self.out,
-                f"too costly: the files of its cells have {n_bytes / 2**20:,.0f} MiB together, and "
-                f"{most / 2**20:,.0f} are read; if you trust it, set {FACTOR}="
-                f"{math.ceil(n_bytes / MOST_TOGETHER)} in the environment",
+        with reading(self.out):
+            check_affordable(
+                n_bytes,
+                most,
+                f"the files of its cells have {n_bytes / 2**20:,.0f} MiB together, and {most / 2**20:,.0f} "
+                "are read",
             )
 
     def _read_cell(self, name: str, run: RunConfig) -> Cell:
@@ -303,7 +301,7 @@ def _read(
     most_values: int = MOST_VALUES,
 ) -> dict[str, Any]:
     """The content of a JSON file of this folder, or an error of one line."""
-    with _readable_as(name, path):
+    with reading(path, f"is no {name}"):
         return _checked(path, read_bytes(path, most_bytes), name, most_values)
 
 
@@ -311,7 +309,7 @@ def _read_as(
     kind: type[Stored], path: Path, name: str, *, most_bytes: int, most_values: int = MOST_VALUES
 ) -> tuple[bytes, Stored]:
     """The bytes of a JSON file of this folder, and the result that they hold."""
-    with _readable_as(name, path):
+    with reading(path, f"is no {name}"):
         data = read_bytes(path, most_bytes)
         content = quickly_read(kind, data, most_values)
         if content is None:
@@ -327,14 +325,3 @@ def _checked(path: Path, data: bytes, name: str, most_values: int) -> dict[str, 
         raise ValueError("it holds no JSON object")
     check_format(path, content, name, VERSION)
     return content
-
-
-@contextlib.contextmanager
-def _readable_as(name: str, path: Path) -> Iterator[None]:
-    with readable(path):
-        try:
-            yield
-        except CheckpointError:
-            raise
-        except ValueError as error:
-            raise CheckpointError(path, f"is no {name}: {error}") from None

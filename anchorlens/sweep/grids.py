@@ -11,7 +11,6 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
 from anchorlens.configuration import field_types
-from anchorlens.foreign import printable, read_json, shown
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, TypeVar
 from annotated_types import Len
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import may_be_refused
 from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record
+from anchorlens.safe import may_be_refused
 from anchorlens.verdict.verdict import Verdict
 
 LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000

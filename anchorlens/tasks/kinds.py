@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from anchorlens.configuration import field_types, suggestion
-from anchorlens.foreign import printable, shown
 from anchorlens.plugins import defined_in, installed
+from anchorlens.safe import printable, shown
 from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.cogs.task import CogsTask
 from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask

@@ -30,11 +30,19 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
-from anchorlens.files.headers import SENSELESS, cause, check_format
 from anchorlens.files.writing import atomic_write, naming
-from anchorlens.foreign import LONGEST, MOST_DIGITS, ordinary_file, read_bytes, read_json, shown
 from anchorlens.runs.identity import execution_fields, identity, places
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import (
+    LONGEST,
+    MOST_DIGITS,
+    CheckpointError,
+    ordinary_file,
+    read_bytes,
+    read_json,
+    reading,
+    shown,
+)
 from anchorlens.tasks.shared.metric import Metric
 
 STATE_FORMAT = "anchorlens training state"
@@ -126,15 +134,13 @@ class RunFolder:
         if not path.exists():
             return None
         header, tensors = container.read(path)
-        check_format(path, header, STATE_FORMAT, STATE_VERSION)
+        container.check_format(path, header, STATE_FORMAT, STATE_VERSION)
         if header.get("run") not in self._identities:
-            raise container.CheckpointError(path, "is the state of another run; remove it to begin anew")
-        try:
+            raise CheckpointError(path, "is the state of another run; remove it to begin anew")
+        with reading(path, "is no state of a run"):
             last = self._run.train.total_steps - 1
             check_number("step", header.get("step"), minimum=0, maximum=last, integer=True)
             check_number("threads", header.get("threads"), minimum=1, maximum=1024, integer=True)
-        except ValueError as error:
-            raise container.CheckpointError(path, f"is no state of a run: {error}") from None
         return header, tensors
 
     def load_final(self) -> tuple[Checkpoint, Any]:
@@ -147,7 +153,7 @@ class RunFolder:
         checkpoint = load_checkpoint(path, any_cost=True)  # it is what was asked for, or refused below
         status = checkpoint.metrics.get("status")
         if not self._is_of_this_run(checkpoint) or status not in ENDED:
-            raise container.CheckpointError(
+            raise CheckpointError(
                 path, "is not the last checkpoint of this run; remove it to train the run to its end again"
             )
         return checkpoint, status
@@ -237,20 +243,16 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
     lines: list[dict[str, Any]] = []
     if not path.exists():
         return lines, False
-    with container.readable(path):
-        try:
-            with ordinary_file(path) as (file, size):
-                if size > _LARGEST_LOG:
-                    raise ValueError(f"must have at most {_LARGEST_LOG:,} bytes, got {size:,}")
-                while text := file.readline(_LONGEST_LINE):
-                    line = _log_line(text)
-                    if line is None:
-                        return lines, text.endswith(b"\n") or file.read(1) != b""
-                    if len(lines) == _MOST_LINES:
-                        raise ValueError(f"must have at most {_MOST_LINES:,} lines, got more")
-                    lines.append(line)
-        except ValueError as error:
-            raise container.CheckpointError(path, str(error)) from None
+    with reading(path), ordinary_file(path) as (file, size):
+        if size > _LARGEST_LOG:
+            raise ValueError(f"must have at most {_LARGEST_LOG:,} bytes, got {size:,}")
+        while text := file.readline(_LONGEST_LINE):
+            line = _log_line(text)
+            if line is None:
+                return lines, text.endswith(b"\n") or file.read(1) != b""
+            if len(lines) == _MOST_LINES:
+                raise ValueError(f"must have at most {_MOST_LINES:,} lines, got more")
+            lines.append(line)
     return lines, False
 
 
@@ -258,7 +260,7 @@ def readable_log(path: Path) -> list[dict[str, Any]]:
     """The same; none where the log cannot be read."""
     try:
         return read_log(path)
-    except container.CheckpointError:
+    except CheckpointError:
         return []
 
 
@@ -273,10 +275,10 @@ def _log_line(text: bytes) -> dict[str, Any] | None:
         return None
     for name, value in line.items():
         if isinstance(value, float):
-            known = math.isfinite(value)
+            is_number = math.isfinite(value)
         else:
-            known = value is None or (isinstance(value, int) and abs(value) < _TOO_LARGE)
-        if not known or len(name) > LONGEST:
+            is_number = value is None or (isinstance(value, int) and abs(value) < _TOO_LARGE)
+        if not is_number or len(name) > LONGEST:
             return None
     return line
 
@@ -290,17 +292,12 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
     path = Path(path) / "config.json"
     if not path.exists():
         return None
-    with container.readable(path):
-        try:
-            values = read_json(read_bytes(path))
-            if not isinstance(values, dict):
-                raise ValueError("it holds no JSON object")
-            check_format(path, values, "anchorlens run", 1)
-            return RunConfig.from_dict({part: values[part] for part in RunConfig._fields})
-        except container.CheckpointError:
-            raise
-        except SENSELESS as error:
-            raise container.CheckpointError(path, f"is no configuration of a run: {cause(error)}") from None
+    with reading(path, "is no configuration of a run"):
+        values = read_json(read_bytes(path))
+        if not isinstance(values, dict):
+            raise ValueError("it holds no JSON object")
+        container.check_format(path, values, "anchorlens run", 1)
+        return RunConfig.from_dict({part: values[part] for part in RunConfig._fields})
 
 
 def _check_same(stored: RunConfig, run: RunConfig) -> None:

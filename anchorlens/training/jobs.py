@@ -1,4 +1,4 @@
-"""Jobs: which runs are trained together, where they are given out, and how far they are."""
+"""Jobs: which runs are trained together, and the processes that train them."""
 
 from __future__ import annotations
 

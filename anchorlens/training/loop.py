@@ -218,7 +218,7 @@ class Loop:
 def _summary(log: Sequence[Mapping[str, Any]], metrics: Sequence[Metric]) -> str:
     """The last metrics and the last loss of a log; where a terminal is narrow, the loss is cut."""
     measured = evaluations(log, metrics)
-    known = measured[-1] if measured else {}
-    numbers = [(metric.name, known.get(metric.logged_as)) for metric in metrics]
+    latest = measured[-1] if measured else {}
+    numbers = [(metric.name, latest.get(metric.logged_as)) for metric in metrics]
     parts = [f"{name} {value:.2f}" for name, value in numbers if value is not None]
     return "  ".join([*parts, *([f"loss {log[-1]['loss']:.3g}"] if log else [])])

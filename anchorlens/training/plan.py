@@ -29,9 +29,8 @@ from anchorlens.engine.base import Engine
 from anchorlens.engine.forward import logits_at_end
 from anchorlens.engine.kernels import products_to_count
 from anchorlens.engine.stack import Stack
-from anchorlens.engine.transformer_layout import Layout
+from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import training_set
-from anchorlens.foreign import shown
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
@@ -253,7 +252,7 @@ def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tenso
     if engine_of(run) is not Stack:
         engine = engine_of(run)([run], [data], torch.device("cpu"))
         return engine.first_loss, engine.leaves
-    layout, dtype = Layout(run.model), getattr(torch, run.train.dtype)
+    layout, dtype = Transformer(run.model), getattr(torch, run.train.dtype)
     parameters = layout.merged(torch.empty(1, layout.size, dtype=dtype, device="meta"))
     leaves = [leaf.requires_grad_() for leaf in parameters.values()]
     vocabulary = data.tokens.unique().to("meta")
@@ -306,7 +305,7 @@ def _size(run: RunConfig) -> int:
     return run.train.batch_size * run.task.seq_len * run.model.activations
 
 
-def _that_fit(n: int, each: int, device: torch.device) -> int:
+def _that_fit(n: int, n_bytes: int, device: torch.device) -> int:
     """How many of n things of so many bytes the free memory takes at a time, in equal shares."""
-    most = max(1, min(n, int(USABLE * available_bytes(device) // each)))
+    most = max(1, min(n, int(USABLE * available_bytes(device) // n_bytes)))
     return math.ceil(n / math.ceil(n / most))

@@ -15,7 +15,6 @@ import torch
 from anchorlens.configuration import check_number
 from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import training_set
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig

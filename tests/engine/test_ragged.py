@@ -8,7 +8,7 @@ from anchorlens.engine import ragged
 from anchorlens.engine.forward import logits_at_end, table_rows
 from anchorlens.engine.ragged import RaggedBatch, logits_where_scored
 from anchorlens.engine.stack import Stack
-from anchorlens.engine.transformer_layout import Layout
+from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights
@@ -20,7 +20,7 @@ def model(variant, n_layers):
     """Parameters of a model, which can be differentiated, and its config."""
     shape = {"n_layers": n_layers, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 32}
     config = ModelConfig(variant=variant, d_vocab=D_VOCAB, n_ctx=N_POS, gamma=0.5, **shape)
-    layout = Layout(config)
+    layout = Transformer(config)
     parameters = layout.merged(layout.row(initial_weights(config, 0, torch.float64)).unsqueeze(0))
     return config, {name: value.requires_grad_() for name, value in parameters.items()}
 

@@ -15,7 +15,7 @@ from anchorlens.engine.attention import attention
 from anchorlens.engine.forward import logits_at_end, table_rows
 from anchorlens.engine.linear import linear
 from anchorlens.engine.stack import Stack
-from anchorlens.engine.transformer_layout import Layout
+from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.hooked import build_model
@@ -71,7 +71,7 @@ def randomised(config, seed, dtype):
 def test_logits_and_gradients_are_hooked_transformers(variant, n_heads, n_layers, dtype, tolerance):
     configs = [shape(variant, n_heads=n_heads, n_layers=n_layers, gamma=gamma) for gamma in (0.3, 0.6)]
     models = [randomised(config, seed, dtype) for seed, config in enumerate(configs)]
-    layout = Layout(configs[0])
+    layout = Transformer(configs[0])
     rows = torch.stack([layout.row(dict(model.named_parameters())) for model in models]).detach()
     leaves = {name: leaf.requires_grad_() for name, leaf in layout.merged(rows).items()}
     batches = [TASK.sample(48, seed=seed) for seed in range(2)]
@@ -174,7 +174,7 @@ class TestTargetsAtEveryPosition:
 def test_every_activation(act_fn):
     config = shape(act_fn=act_fn)
     model = randomised(config, 0, "float64")
-    layout = Layout(config)
+    layout = Transformer(config)
     tokens = TASK.sample(16).tokens
     parameters = layout.merged(layout.row(dict(model.named_parameters())).unsqueeze(0))
     vocabulary = torch.arange(config.d_vocab)

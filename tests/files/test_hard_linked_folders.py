@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from anchorlens import AnchorTask, CheckpointError
 from anchorlens.cli import app
-from anchorlens.foreign import FACTOR
+from anchorlens.safe import FACTOR
 from anchorlens.sweep import open_sweep, sweep
 from anchorlens.sweep.folder import LARGEST_CELL, SweepFolder
 
@@ -107,7 +107,9 @@ def test_too_large_a_cell_says_so(tmp_path):
 def test_all_together_are_bounded_and_nothing_is_read(tmp_path, monkeypatch):
     runs = hard_linked(tmp_path, content(250_000, junk_of_text), 30)
     monkeypatch.setenv(FACTOR, "0.01")
-    with pytest.raises(CheckpointError, match=rf"have 7 MiB together, and 5 are read; .* set {FACTOR}=1 in"):
+    with pytest.raises(
+        CheckpointError, match=rf"have 7 MiB together, and 5 are read; .* set {FACTOR}=0.1 in"
+    ):
         open_sweep(tmp_path)
     for command in ("status", "diagram"):
         done = CliRunner().invoke(app, [command, str(tmp_path)])

@@ -11,11 +11,11 @@ import torch
 from foreign_checkpoints import TINY, write_bare, write_hugging_face, write_own, write_released
 
 from anchorlens.files.checkpoint import load_checkpoint, save_checkpoint
-from anchorlens.files.container import CheckpointError
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.hooked import build_model
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.behaviour import evaluate
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

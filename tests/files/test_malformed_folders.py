@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, save_checkpoint, train
 from anchorlens.cli import app
 from anchorlens.files import container
-from anchorlens.files.container import CheckpointError
+from anchorlens.safe import CheckpointError
 from anchorlens.sweep import open_sweep, sweep
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.training.folder import RunFolder, read_log, stored_run

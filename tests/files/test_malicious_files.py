@@ -12,8 +12,8 @@ from foreign_checkpoints import write_own
 from malicious_files import MALICE, touch
 
 from anchorlens.files.checkpoint import load_checkpoint
-from anchorlens.files.container import CheckpointError
 from anchorlens.files.importers import open_checkpoint
+from anchorlens.safe import CheckpointError
 
 CAUSES = {
     "os_system": "unsafe: it asks to run posix.system; refused, nothing ran",

@@ -7,10 +7,9 @@ import pytest
 import torch
 from foreign_checkpoints import write_bare, write_own
 
-from anchorlens.files import container
-from anchorlens.files.container import CheckpointError
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.writing import atomic_write
+from anchorlens.safe import CheckpointError, read_tensors
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
@@ -64,7 +63,7 @@ def test_a_file_larger_than_the_memory_is_not_read(tmp_path):
     with path.open("r+b") as file:
         file.truncate(2**43)
     with pytest.raises(CheckpointError, match="too large: it has 8,796.1 GB"):
-        container.contents(path)
+        read_tensors(path)
 
 
 def test_a_name_with_a_null_character_is_refused_in_one_line():

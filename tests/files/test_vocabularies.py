@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from anchorlens import Checkpoint, ModelConfig, ScanTask, classify, evaluate
 from anchorlens.cli import app
-from anchorlens.files.container import CheckpointError
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.models.gamma import initial_weights
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, SPECIAL
 
 WORDS = (*SPECIAL, *ScanTask().vocabulary.words)

@@ -176,6 +176,7 @@ class TestTokens:
             (torch.ones(1, 20, dtype=torch.int64), r"1..12 \(n_ctx\) in a sequence, got 20"),
         ],
     )
+    @pytest.mark.usefixtures("unchecked_shapes")
     def test_what_the_model_cannot_read_is_refused(self, tokens, message):
         for call in (hooks.last_logits, lambda m, t: hooks.assert_live(m, tokens=t)):
             with pytest.raises(ValueError, match=message):

@@ -93,6 +93,18 @@ def test_a_checkpoint_of_another_task(tmp_path):
     assert refused.exit_code == 2 and "task must be an AnchorTask, got AdditionTask" in refused.stderr
 
 
+def test_a_hooked_transformer_of_another_task_is_asked_with_tokens(tmp_path):
+    model = user_built()
+    torch.save(model.state_dict(), tmp_path / "theirs.pt")
+    (tmp_path / "theirs.json").write_text(json.dumps(model.cfg.to_dict(), default=str))
+    asked = (str(tmp_path / "theirs.pt"), "--config", str(tmp_path / "theirs.json"), "--json", "--options")
+    answer = json.loads(call("attention_patterns", *asked, '{"tokens": [1, 2, 3]}').stdout)
+    assert np.shape(answer["attention"])[2:] == (3, 3) and answer["key_position"] is None
+    pairs = {"tokens": [1, 2, 3], "corrupted": [1, 4, 3], "targets": [5, 6]}
+    answer = json.loads(call("activation_patching", *asked, json.dumps(pairs)).stdout)
+    assert answer["changes"] == ["tokens"] and np.shape(answer["recovered"])[-1] == 3
+
+
 def test_options_reach_the_probe(checkpoint):
     result = call("q_condensation", checkpoint, "--json", "--options", '{"layer": -1}')
     assert json.loads(result.stdout)["layer"] == 1

@@ -7,7 +7,7 @@ import torch
 from sweeping import TINY, finished, tiny
 
 from anchorlens import CheckpointError, classify, load_checkpoint, preset
-from anchorlens.engine.costs import FACTOR
+from anchorlens.safe import FACTOR
 from anchorlens.sweep import Cell, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.engines import Engine

@@ -30,6 +30,7 @@ from anchorlens.figures.training_curve import training_curve
 from anchorlens.files import container
 from anchorlens.randomness import generator
 from anchorlens.runs.identity import identity
+from anchorlens.safe import read_tensors
 from anchorlens.tasks.kinds import read_evaluation, read_stored_task, read_task
 from anchorlens.tasks.text import corpus, documents
 from anchorlens.tasks.text.corpus import END, Corpus, held_out
@@ -498,7 +499,7 @@ class TestFilesOfOthers:
             path, Checkpoint(run.model, run.task, dict(build_model(run.model).named_parameters()))
         )
         assert load_checkpoint(path).task == task
-        content = container.contents(path).values
+        content = read_tensors(path).values
         header, _ = container.unpack(path, content)
         assert header["task"]["version"] == task.version
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from anchorlens.files.checkpoint import load_checkpoint
-from anchorlens.files.container import CheckpointError
 from anchorlens.runs.presets import preset
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.folder import RunFolder, read_log
 from anchorlens.training.run import train, train_many

@@ -1,8 +1,8 @@
 """State dicts of a HookedTransformer of any architecture, whatever it was trained on.
 
-What it is says its HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, which may
-have a table `task` beside. Verdicts need one of our architectures and so go by `hooked_transformer`; probes
-that read weights alone do not.
+Its HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, says what the model is, and
+may hold a table `task`. Verdicts need one of our architectures, which `hooked_transformer` reads; probes of
+weights or tokens alone do not.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.engine.costs import MOST_LAYERS
-from anchorlens.files import container
-from anchorlens.files.container import readable
 from anchorlens.files.importers import hooked_transformer
-from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import state_dict
-from anchorlens.foreign import shown
 from anchorlens.models.hooked import model_of
+from anchorlens.safe import read_tensors, reading, shown
 from anchorlens.tasks.shared.base import Task
 
 if TYPE_CHECKING:
@@ -70,14 +68,14 @@ def open_any_hooked(path: str | os.PathLike[str], config: str | os.PathLike[str]
     settings = Settings.read(Path(config))
     if not {"d_model", "n_layers"} <= set(settings.values) or "variant" in settings.values:
         return None
-    with readable(path):
-        content = container.contents(path).values
+    with reading(path):
+        content = read_tensors(path).values
     if not hooked_transformer.recognises(content):
         return None
     task = settings.task()
     tensors = state_dict(content)
     values = {name: value for name, value in settings.values.items() if name not in ("task", "vocabulary")}
-    with blamed(settings.path, "it does not describe this model"):
+    with reading(settings.path, "it does not describe this model"):
         _check_sizes(values, tensors)
         return AnyHooked(model_of(values, tensors), task)
 
@@ -88,11 +86,11 @@ def _check_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     Raises:
         ValueError: one contradicts the weights.
     """
-    experts = {found[1] for name in tensors if (found := re.search(r"\.mlp\.experts\.(\d{1,9})\.", name))}
-    layers = {found[1] for name in tensors if (found := re.match(r"blocks\.(\d{1,9})\.", name))}
-    for name, found in (("n_layers", len(layers)), ("num_experts", len(experts) or None)):
-        if values.get(name) != found:
-            raise ValueError(f"{name} is {shown(values.get(name))} there, but the weights have {found}")
+    experts = {match[1] for name in tensors if (match := re.search(r"\.mlp\.experts\.(\d{1,9})\.", name))}
+    layers = {match[1] for name in tensors if (match := re.match(r"blocks\.(\d{1,9})\.", name))}
+    for name, n_there in (("n_layers", len(layers)), ("num_experts", len(experts) or None)):
+        if values.get(name) != n_there:
+            raise ValueError(f"{name} is {shown(values.get(name))} there, but the weights have {n_there}")
     check_number("n_layers", len(layers), maximum=MOST_LAYERS)
     check_number("d_head", values.get("d_head"), minimum=1, limit=1_000_000, integer=True)
     if values.get("rotary_dim") is not None:

@@ -14,15 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anchorlens.files.container import CheckpointError
-from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import PAPERS_TASK, Imported, Source, StateDict, imported, state_dict
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import RunConfig, merged
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.safe import CheckpointError, reading, shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "HookedTransformer state dict"
@@ -89,7 +88,7 @@ def read(source: Source) -> Imported:
     notes = [PAPERS_TASK] if task is None else []
     train = None
     shapes = _shapes(tensors)
-    with blamed(source.config.path, "it does not describe this model"):
+    with reading(source.config.path, "it does not describe this model"):
         values = source.config.values
         ours = any(name in values for name in ("model", "train", "preset"))
         if ours or set(values) <= {"task", "vocabulary"}:
@@ -98,9 +97,9 @@ def read(source: Source) -> Imported:
         else:
             model = _hooked_config(values, shapes)
             notes += ["its variant is not named: it is read as gpt2"] if "variant" not in model else []
-        for name, found in shapes.items():
-            if model.get(name, found) != found:
-                raise ValueError(f"{name} is {shown(model[name])} there, but the weights have {found}")
+        for name, size in shapes.items():
+            if model.get(name, size) != size:
+                raise ValueError(f"{name} is {shown(model[name])} there, but the weights have {size}")
         unknown = {} if train or "gamma" in model else {"gamma": None}
         config = ModelConfig.from_dict({**unknown, **model, **shapes})
     weights = _weights(tensors, config)
@@ -164,8 +163,8 @@ def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict
         if values.get(name) not in allowed:
             choices = " or ".join(repr(value) for value in allowed)
             raise ValueError(f"{name} must be {choices}, got {shown(values.get(name))}; no other can be read")
-    known = ("act_fn", "variant", "gamma", *shapes)
-    return {name: values[name] for name in known if values.get(name) is not None}
+    ours = ("act_fn", "variant", "gamma", *shapes)
+    return {name: values[name] for name in ours if values.get(name) is not None}
 
 
 def _weights(tensors: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:

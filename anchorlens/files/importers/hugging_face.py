@@ -15,11 +15,10 @@ from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_choice
-from anchorlens.files.container import CheckpointError
-from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import PAPERS_TASK, Imported, Source, StateDict, imported, state_dict
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
+from anchorlens.safe import CheckpointError, reading, shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "Hugging Face GPT-2"
@@ -73,7 +72,7 @@ def read(source: Source) -> Imported:
     task, vocabulary = None, None
     if source.config is not None:
         task, vocabulary = source.config.task(), source.config.vocabulary()
-    with blamed(theirs.path, "its configuration cannot be read"):
+    with reading(theirs.path, "its configuration cannot be read"):
         config = _model(theirs.values)
         tied = theirs.values.get("tie_word_embeddings", True)
         if not isinstance(tied, bool):
@@ -85,9 +84,9 @@ def read(source: Source) -> Imported:
 
 def _check_type(theirs: Settings) -> None:
     if theirs.values.get("model_type") != "gpt2":
-        found = theirs.values.get("model_type")
+        model_type = theirs.values.get("model_type")
         raise CheckpointError(
-            theirs.path, f"model_type must be 'gpt2', got {shown(found)}; no other can be read"
+            theirs.path, f"model_type must be 'gpt2', got {shown(model_type)}; no other can be read"
         )
 
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorlens.configuration import documented
-from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.container import CheckpointError, readable
 from anchorlens.files.importers.registry import IMPORTERS, Kind
-from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import Source, state_dict
-from anchorlens.foreign import shown
+from anchorlens.safe import CheckpointError, read_tensors, reading, shown
 
 
 @documented
@@ -70,13 +68,13 @@ def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[s
     """
     path = Path(path)
     settings = None if config is None else Settings.read(Path(config))
-    with readable(path):
+    with reading(path):
         file = _weights_file(path) if path.is_dir() else path
-        content, sha256 = container.contents(file)
+        content, sha256 = read_tensors(file)
         importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
         if importer is None:
             raise CheckpointError(file, _unknown(content))
-        with blamed(file, "its weights cannot be read"):
+        with reading(file, "its weights cannot be read"):
             checkpoint, notes = importer.read(Source(path, file, content, settings))
     return Opened(checkpoint, path, file, sha256, importer.KIND, notes)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from anchorlens.files import container
 from anchorlens.files.checkpoint import from_contents
-from anchorlens.files.container import CheckpointError
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import Imported, Source
+from anchorlens.safe import CheckpointError
 
 KIND = "anchorlens"
 

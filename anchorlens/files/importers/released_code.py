@@ -16,11 +16,10 @@ from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
-from anchorlens.files.container import CheckpointError
-from anchorlens.files.importers.settings import Settings, blamed
+from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import Imported, Source, StateDict, imported, state_dict
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
+from anchorlens.safe import CheckpointError, reading, shown
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "released code"
@@ -73,7 +72,7 @@ def read(source: Source) -> Imported:
         ValueError: the weights are not those of that configuration.
     """
     theirs = Settings.beside(source.file, source.file.parent.parent, source.file.parent)
-    with blamed(theirs.path, "its configuration cannot be read"):
+    with reading(theirs.path, "its configuration cannot be read"):
         config, task = _model(theirs.values), _task(theirs.values)
     notes = []
     if source.config is not None:
@@ -147,10 +146,10 @@ def _weights(state: StateDict, config: ModelConfig) -> dict[str, Tensor]:
 
 
 def _step(file: Path) -> int | None:
-    found = re.fullmatch(r"model_(\d{1,18})\.pt", file.name)
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"model_(\d{1,18})\.pt", file.name)
+    return int(match[1]) if match else None
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether a value of their configuration can stand in a checkpoint's metrics."""
     return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))

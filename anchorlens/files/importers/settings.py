@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorlens.files.container import CheckpointError, readable
-from anchorlens.files.headers import SENSELESS, cause
-from anchorlens.foreign import read_bytes, read_json, read_toml, shown
+from anchorlens.safe import CheckpointError, read_bytes, read_json, read_toml, reading, shown
 from anchorlens.tasks.kinds import read_stored_task
 from anchorlens.tasks.shared.base import Task
 
 _LARGEST = 2**20
 """Bytes of a configuration file, and of a vocabulary."""
-
-
-@contextlib.contextmanager
-def blamed(path: Path, what: str) -> Iterator[None]:
-    """Turn whatever senseless values lead to into one line that names their file."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except SENSELESS as error:
-        raise CheckpointError(path, f"{what}: {cause(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -45,11 +31,8 @@ class Settings:
         Raises:
             CheckpointError: missing, too large, or neither.
         """
-        with readable(path):
-            try:
-                data = read_bytes(path, _LARGEST)
-            except ValueError as error:
-                raise CheckpointError(path, str(error)) from None
+        with reading(path):
+            data = read_bytes(path, _LARGEST)
         try:
             is_json = data.lstrip().startswith(b"{")
             return cls(path, read_json(data) if is_json else read_toml(data))
@@ -76,7 +59,7 @@ class Settings:
         """
         if "task" not in self.values:
             return None
-        with blamed(self.path, "its task makes no sense"):
+        with reading(self.path, "its task makes no sense"):
             if not isinstance(self.values["task"], dict):
                 raise ValueError(f"task must be a table of fields, got {shown(self.values['task'])}")
             return read_stored_task(self.values["task"])
@@ -87,17 +70,17 @@ class Settings:
         Raises:
             CheckpointError: it is neither, or the file lies elsewhere or cannot be read.
         """
-        given = self.values.get("vocabulary")
-        with blamed(self.path, "its vocabulary makes no sense"):
-            if isinstance(given, str):
+        named = self.values.get("vocabulary")
+        with reading(self.path, "its vocabulary makes no sense"):
+            if isinstance(named, str):
                 folder = self.path.parent.resolve()
-                file = (folder / given).resolve()
+                file = (folder / named).resolve()
                 if folder not in file.parents:  # also behind a link
                     raise ValueError(
                         "vocabulary must name a file in the folder of its configuration, got "
-                        f"{shown(given)}; copy it there"
+                        f"{shown(named)}; copy it there"
                     )
                 return Settings.read(file).values
-            if given is not None and not isinstance(given, dict):
-                raise ValueError(f"vocabulary must be a table or the name of a file, got {shown(given)}")
-        return given
+            if named is not None and not isinstance(named, dict):
+                raise ValueError(f"vocabulary must be a table or the name of a file, got {shown(named)}")
+        return named

@@ -15,9 +15,9 @@ from anchorlens.engine.costs import check_cost
 from anchorlens.files.checkpoint import Checkpoint, check_whole
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.vocabulary import in_order_of
-from anchorlens.foreign import shown
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.base import Task
 
 PAPERS_TASK = "no task was given: it is asked the papers' own"

@@ -1,4 +1,4 @@
-"""Tokens of others for the words of a task: their embedding in the order of the task's vocabulary."""
+"""Renumbering a model's tokens in the order of the vocabulary of a task in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.words import BOS, PAD, SEP, SPECIAL, UNKNOWN
 
@@ -38,14 +38,14 @@ def in_order_of(task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str
     rows, own = _rows(task, token_of, d_vocab)
     others = sorted(set(range(d_vocab)) - set(rows))
     order = torch.tensor([*rows, *others], device="cpu")
-    found = dict(weights)
-    found["embed.W_E"] = weights["embed.W_E"][order]
-    found["unembed.W_U"] = weights["unembed.W_U"][:, order]
-    found["unembed.b_U"] = weights["unembed.b_U"][order]
+    renumbered = dict(weights)
+    renumbered["embed.W_E"] = weights["embed.W_E"][order]
+    renumbered["unembed.W_U"] = weights["unembed.W_U"][:, order]
+    renumbered["unembed.b_U"] = weights["unembed.b_U"][order]
     shared = [place for place, has_one in enumerate(own) if not has_one]
-    found["unembed.W_U"][:, shared] = 0
-    found["unembed.b_U"][shared] = _NEVER_SAID
-    return found
+    renumbered["unembed.W_U"][:, shared] = 0
+    renumbered["unembed.b_U"][shared] = _NEVER_SAID
+    return renumbered
 
 
 def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[bool]]:
@@ -59,13 +59,13 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
         few = ", ".join(map(shown, missing[:_SHOWN]))
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise ValueError(f"vocabulary must have a token for {few}{more}; they are words of the task")
-    known = {word: token_of[word] for word in words if word in token_of}
-    for word, token in known.items():
+    tokens = {word: token_of[word] for word in words if word in token_of}
+    for word, token in tokens.items():
         check_number(f"vocabulary: {shown(word)}", token, minimum=0, maximum=d_vocab - 1, integer=True)
     rows, taken = [-1] * len(words), {}
     asked = [place for place in range(len(words)) if place not in (PAD, BOS, SEP)]
     for place in (*asked, SEP, BOS, PAD):
-        if (token := known.get(words[place])) is None:
+        if (token := tokens.get(words[place])) is None:
             continue
         if token in taken and place in asked:
             raise ValueError(

@@ -81,13 +81,13 @@ class UNet(nn.Module):
         first = self.first(pixels)
         down1 = self.down1(first)
         down2 = self.down2(down1)
-        found = self.up0(self.to_vec(down2))
+        image = self.up0(self.to_vec(down2))
         own = dict(zip(self.config.conditions, self._split(conditions), strict=True))
         for scale, (up, skip) in enumerate(((self.up1, down2), (self.up2, down1))):
             told = self._condition(scale, own)[:, :, None, None]
             when = self.time[scale](time.unsqueeze(1))[:, :, None, None]
-            found = up(torch.cat([told * found + when, skip], dim=1))
-        return self.out(torch.cat([found, first], dim=1))
+            image = up(torch.cat([told * image + when, skip], dim=1))
+        return self.out(torch.cat([image, first], dim=1))
 
     def settled(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
         """A network with BatchNorm by the mean and variance of these inputs, whatever it is then asked.

@@ -22,7 +22,7 @@ def place_map(
     panels: Mapping[str, Float[np.ndarray, "site layer pos"]],
     sites: Sequence[str],
     *,
-    key_position: int,
+    key_position: int | None,
     chain_length: int,
     colorbar: str = "share",
     scale: Mapping[str, Any] = SHARE,
@@ -34,7 +34,7 @@ def place_map(
         title: above all of them.
         panels: title -> value of each place; NaN throughout where there is nothing to show.
         sites: hook names, in the order of a block.
-        key_position: of the key token; the anchors follow it.
+        key_position: of the key token; the anchors follow it. None where there are none.
         chain_length: how many anchors.
         colorbar: what the colour is.
         scale: of plotly's heatmap.
@@ -52,8 +52,10 @@ def place_map(
         horizontal_spacing=0.12 / len(panels),
     )
     rows = [f"{layer} {site.removeprefix('hook_')}" for layer in range(n_layers) for site in sites]
-    names = {key_position: "x"}
-    names |= {key_position + i: f"a<sub>{i}</sub>" for i in range(1, chain_length + 1)}
+    names = {}
+    if key_position is not None:
+        names = {key_position: "x"}
+        names |= {key_position + i: f"a<sub>{i}</sub>" for i in range(1, chain_length + 1)}
     names |= {n_pos - 1: "last"} | ({} if n_pos - 2 in names else {n_pos - 2: ""})  # room for its name
     step = max(1, len(rows) // MOST_ROW_NAMES)
     for column, values in enumerate(panels.values(), start=1):

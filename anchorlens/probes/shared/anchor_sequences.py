@@ -11,9 +11,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
-from anchorlens.probes.shared.checks import MOST_SEQUENCES
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, token_rows
 from anchorlens.randomness import generator
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -132,18 +132,18 @@ def held_out_position(task: AnchorTask) -> int:
 
 def middle_keys(task: AnchorTask) -> list[int]:
     """Keys of the pictures: 30..40 as in the papers, or the middle eleven of the number tokens."""
-    keys = task.keys.tolist()
-    if 30 in keys and 40 in keys:
-        return [key for key in keys if 30 <= key <= 40]
-    start = max(0, (len(keys) - MOST_KEYS) // 2)
-    return keys[start : start + MOST_KEYS]
+    papers = [key for key in task.keys.tolist() if 30 <= key <= 40]
+    return papers if {30, 40} <= set(papers) else _middle(task, MOST_KEYS)
 
 
 def many_keys(task: AnchorTask) -> list[int]:
     """The middle forty of the number tokens, or all where there are fewer."""
-    keys = task.keys.tolist()
-    start = max(0, (len(keys) - MANY_KEYS) // 2)
-    return keys[start : start + MANY_KEYS]
+    return _middle(task, MANY_KEYS)
+
+
+def _middle(task: AnchorTask, n: int) -> list[int]:
+    start = max(0, (len(task.keys) - n) // 2)
+    return task.keys[start : start + n].tolist()
 
 
 def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
@@ -207,18 +207,7 @@ def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "seque
     Raises:
         ValueError: another shape, a token that the task does not have, or no key with its anchors.
     """
-    try:
-        given = torch.as_tensor(tokens, device="cpu")
-        what = f"{given.dtype} {list(given.shape)}"
-    except (TypeError, ValueError, RuntimeError):
-        given, what = torch.empty(0, device="cpu"), repr(tokens)
-    rows = given.unsqueeze(0) if given.dim() == 1 else given
-    whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
-    if rows.dim() != 2 or rows.shape[1] != task.seq_len or not len(rows) or not whole:
-        raise ValueError(
-            f"tokens must be whole numbers [pos] or [sequence, pos] with {task.seq_len} positions, got {what}"
-        )
-    rows = rows.long().cpu()
+    rows = token_rows(tokens, task.seq_len)
     number = (rows >= task.key_min) & (rows <= task.key_max)
     anchor = torch.isin(rows, torch.tensor(list(task.anchors), device="cpu"))
     for row, pos in (~(number | anchor)).nonzero()[:1].tolist():

@@ -6,10 +6,12 @@ import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.asking import check_capacity
 
 if TYPE_CHECKING:
@@ -47,8 +49,8 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
             )
 
 
-def check_task(task: Any) -> None:
-    """Check that it is an AnchorTask.
+def check_task(task: object) -> AnchorTask:
+    """The task, if it is an AnchorTask.
 
     Raises:
         ValueError: it is something else.
@@ -57,9 +59,10 @@ def check_task(task: Any) -> None:
         raise ValueError(
             f"task must be an AnchorTask, got {type(task).__name__}; what needs anchors has no other task"
         )
+    return task
 
 
-def two_anchor_task(task: Any) -> AnchorTask | None:
+def two_anchor_task(task: object) -> AnchorTask | None:
     """The task of a probe that can do without: an AnchorTask; None for none and for a task of another kind.
 
     Raises:
@@ -67,24 +70,24 @@ def two_anchor_task(task: Any) -> AnchorTask | None:
     """
     if task is None or getattr(task, "has_anchors", None) is False:
         return None
-    check_task(task)
-    return task
+    return check_task(task)
 
 
-def check_inputs(model: HookedTransformer, task: AnchorTask, name: str = "model") -> None:
-    """Check a model, a task, and that the model is causal and can read and answer the task.
+def check_inputs(model: HookedTransformer, task: object, name: str = "model") -> AnchorTask:
+    """The task, if it is an AnchorTask, and the model is causal and can read and answer it.
 
     Raises:
         ValueError: it cannot, or one of them is something else.
     """
     check_model(model, name)
-    check_task(task)
+    task = check_task(task)
     check_capacity(model, task)
     answers = getattr(model.cfg, "d_vocab_out", -1)
     if 0 < answers < task.d_vocab:
         raise ValueError(f"model must have d_vocab_out >= {task.d_vocab} for this task, got {answers}")
     if getattr(model.cfg, "attention_dir", "causal") != "causal":
         raise ValueError(f"model must attend causally, got attention_dir {model.cfg.attention_dir!r}")
+    return task
 
 
 def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> int:
@@ -108,7 +111,31 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
     return index
 
 
-def whole_numbers(name: str, values: Any, n: int | None = None) -> list[int]:
+def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -> Int[Tensor, "sequence pos"]:
+    """Tokens as a caller gives them, one sequence [pos] or several [sequence, pos], on the CPU.
+
+    Args:
+        tokens: whole numbers.
+        n_pos: how many positions a sequence must have; None for one or more.
+        name: of the option, for the error.
+
+    Raises:
+        ValueError: anything else.
+    """
+    try:
+        numbers = torch.as_tensor(tokens, device="cpu")
+        what = f"{numbers.dtype} {list(numbers.shape)}"
+    except (TypeError, ValueError, RuntimeError):
+        numbers, what = torch.empty(0, device="cpu"), shown(tokens)
+    rows = numbers.unsqueeze(0) if numbers.dim() == 1 else numbers
+    whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
+    if rows.dim() != 2 or not rows.numel() or (n_pos and rows.shape[1] != n_pos) or not whole:
+        positions = f" with {n_pos} positions" if n_pos else ""
+        raise ValueError(f"{name} must be whole numbers [pos] or [sequence, pos]{positions}, got {what}")
+    return rows.long()
+
+
+def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
     """One or more whole numbers, or exactly `n`.
 
     Raises:

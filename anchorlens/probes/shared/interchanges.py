@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
+    from transformer_lens.hook_points import HookPoint
 
 Kind = Literal["unequal", "equal", "unseen"]
 KINDS: tuple[Kind, ...] = ("unequal", "equal", "unseen")
@@ -115,10 +116,10 @@ def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]
 
 def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, list[int]]:
     """G -> the keys that an anchor takes there."""
-    found: dict[int, list[int]] = {}
+    keys_by_result: dict[int, list[int]] = {}
     for key in keys:
-        found.setdefault(task.apply(anchor, key), []).append(key)
-    return found
+        keys_by_result.setdefault(task.apply(anchor, key), []).append(key)
+    return keys_by_result
 
 
 class Answers(NamedTuple):
@@ -130,25 +131,27 @@ class Answers(NamedTuple):
     """The answer is the source's: the place held all of it."""
 
 
-def patched_answers(model: HookedTransformer, given: Interchanges, sites: Sequence[str]) -> Answers:
+def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Sequence[str]) -> Answers:
     """Put every activation of the source into the base, one at a time.
 
     Args:
         model: whose hooks at `sites` are alive.
-        given: base and source inputs.
+        inputs: base and source inputs.
         sites: hook names of activations [batch, pos, d_model].
     """
-    n_layers, (n, n_pos) = model.cfg.n_layers, given.base.shape
-    unchanged = hooks.last_logits(model, given.base).argmax(dim=-1).cpu()
+    n_layers, (n, n_pos) = model.cfg.n_layers, inputs.base.shape
+    unchanged = hooks.last_logits(model, inputs.base).argmax(dim=-1).cpu()
     answers = unchanged.expand(len(sites), n_layers, n_pos, n).clone()
     for layer, (row, site) in product(range(n_layers), enumerate(sites)):
-        held = hooks.read(model, given.source, [(layer, site)])[layer, site]
+        held = hooks.read(model, inputs.source, [(layer, site)])[layer, site]
         reaches_all = layer < n_layers - 1 or site == hooks.RESID_PRE
         places = torch.arange(
             0 if reaches_all else n_pos - 1, n_pos, device="cpu"
         )  # the others reach no answer
-        answers[row, layer, places] = _patched_at(model, given.base, held, (layer, site), places)
-    expected, of_source = ((answers == targets).numpy() for targets in (given.expected, given.source_targets))
+        answers[row, layer, places] = _patched_at(model, inputs.base, held, (layer, site), places)
+    expected, of_source = (
+        (answers == targets).numpy() for targets in (inputs.expected, inputs.source_targets)
+    )
     return Answers(expected, of_source)
 
 
@@ -162,14 +165,14 @@ def _patched_at(
     size = hooks.sequences_per_batch(model, base.shape[1])
     batches = iter(zip(at.split(size), of_source.split(size), strict=True))  # as `last_logits` takes them
 
-    def put(value: Tensor, hook: Any) -> Tensor:
+    def put(value: Tensor, hook: HookPoint) -> Tensor:
         value, (positions, rows) = value.clone(), next(batches)
         value[torch.arange(len(rows), device="cpu"), positions] = rows
         return value
 
     with attached(model, [(hooks.hook_name(*hook), put)]):
-        found = hooks.last_logits(model, tokens).argmax(dim=-1)
-    return rearrange(found, "(place batch) -> place batch", place=len(places)).cpu()
+        answers = hooks.last_logits(model, tokens).argmax(dim=-1)
+    return rearrange(answers, "(place batch) -> place batch", place=len(places)).cpu()
 
 
 def best_place(accuracy: Float[np.ndarray, "site layer pos"]) -> tuple[int, int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -46,8 +46,10 @@ def masked_logits(
     n_pos = tokens.shape[1]
     if edge is None:
         query = n_pos - 1 if queries == "last" else None
-        each = [hooks.attention_masks(model, n_pos, key=key, query=query) for key in positions]
-        masks = {layer: torch.stack([mask[layer] for mask in each]).any(dim=0) for layer in each[0]}
+        by_position = [hooks.attention_masks(model, n_pos, key=key, query=query) for key in positions]
+        masks = {
+            layer: torch.stack([mask[layer] for mask in by_position]).any(dim=0) for layer in by_position[0]
+        }
     else:
         layer, head, query, key = edge
         masks = hooks.attention_masks(model, n_pos, layer=layer, head=head, query=query, key=key)
@@ -56,7 +58,7 @@ def masked_logits(
         return finite_rows(hooks.last_logits(model, tokens))
 
 
-def checked_edge(edge: Any) -> Edge | None:
+def checked_edge(edge: object) -> Edge | None:
     """The single edge that a caller asked for, if one was.
 
     Raises:

@@ -12,12 +12,14 @@ from torch import Tensor
 
 from anchorlens.models import hooks
 from anchorlens.models.measuring import attached
+from anchorlens.probes.shared.checks import token_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
+    from transformer_lens.hook_points import HookPoint
 
 
 class PatchPairs(NamedTuple):
@@ -61,8 +63,8 @@ def patch_effects(
         for pos in range(n_pos):
             batches = iter(held.split(hooks.sequences_per_batch(model, n_pos)))  # as `differences` takes them
 
-            def patch(value: Tensor, hook: Any, index: Any = (layer, pos), batches: Any = batches) -> Tensor:
-                return layer_pos_patch_setter(value.clone(), index, next(batches))
+            def patch(value: Tensor, hook: HookPoint, at: Any = (layer, pos), parts: Any = batches) -> Tensor:
+                return layer_pos_patch_setter(value.clone(), at, next(parts))
 
             with attached(model, [(hooks.hook_name(layer, site), patch)]):
                 patched = pairs.differences(model, pairs.corrupted).mean()
@@ -118,6 +120,33 @@ def sequences_that_differ(
     clean = task.place(Trials(pairs, keys, places), noise)
     corrupted = task.place(Trials(others, seconds, places), noise)
     return PatchPairs(clean.tokens, clean.targets, corrupted.tokens, corrupted.targets)
+
+
+def given_pairs(model: HookedTransformer, tokens: Any, corrupted: Any, targets: Any) -> PatchPairs:
+    """Clean and corrupted sequences of a caller's own, with their answers.
+
+    Args:
+        model: whose answers `targets` are.
+        tokens: [pos] or [sequence, pos], the clean ones.
+        corrupted: of the same shape.
+        targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence.
+
+    Raises:
+        ValueError: one of the three is missing, no tokens, or of another shape than it must be.
+    """
+    if any(part is None for part in (tokens, corrupted, targets)):
+        raise ValueError("tokens, corrupted and targets go together; give all three, or an AnchorTask alone")
+    clean, other = token_rows(tokens), token_rows(corrupted, name="corrupted")
+    answers = token_rows(targets, 2, "targets")
+    if clean.shape != other.shape or len(answers) != len(clean):
+        raise ValueError(
+            f"corrupted must have the shape of tokens, {list(clean.shape)}, and targets [{len(clean)}, 2], "
+            f"got {list(other.shape)} and {list(answers.shape)}"
+        )
+    d_vocab = model.cfg.d_vocab_out if model.cfg.d_vocab_out > 0 else model.cfg.d_vocab
+    if answers.min() < 0 or answers.max() >= d_vocab:
+        raise ValueError(f"targets must be in 0..{d_vocab - 1}, got {answers.min()}..{answers.max()}")
+    return PatchPairs(clean, answers[:, 0], other, answers[:, 1])
 
 
 def _changed_pairs(pairs: Sequence[Pair], change: int) -> list[tuple[Pair, Pair]]:

@@ -94,17 +94,19 @@ def routes(
     names = options[1].keys()
     late_from = dict.fromkeys(names, 1)
     if len(options) > 1:
-        every = [edges for split in options.values() for one in split.values() for edges in one.values()]
+        every = [edges for split in options.values() for route in split.values() for edges in route.values()]
         _, lost = shares(model, tokens[:N_TO_CHOOSE], targets[:N_TO_CHOOSE], key, anchors, every, patterns)
         for name in names:
             late_from[name] = max(
                 options, key=lambda s, name=name: min(lost[edges] or 0 for edges in options[s][name].values())
             )
     chosen = {name: options[late_from[name]][name] for name in names}
-    every = [edges for one in chosen.values() for edges in one.values()]
+    every = [edges for route in chosen.values() for edges in route.values()]
     baseline, lost = shares(model, tokens, targets, key, anchors, every, patterns)
-    found = {name: {stage: lost[edges] for stage, edges in one.items()} for name, one in chosen.items()}
-    return Routes(baseline, found, late_from)
+    lost_by_stage = {
+        name: {stage: lost[edges] for stage, edges in route.items()} for name, route in chosen.items()
+    }
+    return Routes(baseline, lost_by_stage, late_from)
 
 
 def shares(

@@ -11,7 +11,7 @@ from plotly.colors import get_colorscale, sample_colorscale
 
 from anchorlens.figures import SHARE
 from anchorlens.figures.picture import Picture
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.show.diagram import drawing, outcomes
 from anchorlens.show.diagram.layout import FILLED, Band, Layout, arranged
 from anchorlens.show.diagram.outcomes import (

@@ -11,7 +11,7 @@ import numpy as np
 from anchorlens.configuration import settings
 from anchorlens.figures.training_curve import LOSS, measured, metric_styles, thinned
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 from anchorlens.show.formats import number
 from anchorlens.show.templating import view
 from anchorlens.tasks.kinds import logged_metrics

@@ -9,11 +9,11 @@ from typing import Any
 from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.foreign import shown
 from anchorlens.models.config import sizes
 from anchorlens.probes.registry import OF_ANY_NETWORK, PROBES, checked_probes, needs_task
 from anchorlens.probes.result import ProbeResult
 from anchorlens.runs.identity import places
+from anchorlens.safe import shown
 from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import verdict_table

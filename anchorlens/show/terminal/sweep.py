@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from anchorlens.foreign import printable
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import printable
 from anchorlens.show.diagram.axes import name_of_cell, value_label
 from anchorlens.show.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
 from anchorlens.show.formats import number

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from anchorlens.foreign import printable
+from anchorlens.safe import printable
 from anchorlens.show.evidence import lowered, raised
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.foreign import read_bytes, shown
+from anchorlens.safe import read_bytes, shown
 from anchorlens.tasks.shared.cache import user_cache
 
 PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 _SENTENCE = re.compile(r"^(?:(each|every) )?(\w+) (is|are)( not)?(?: (an?))? (\w+)$")
 _QUERY = re.compile(r"^(?:true or false :|is the following statement true or false \?) (.+)$")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
 _LARGEST = 2**62

@@ -12,8 +12,8 @@ import numpy as np
 from annotated_types import Ge, Le, Len
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import shown
 from anchorlens.records import DrawnError, DrawnNumber, DrawnShare, LongText, Name, Record, Text
+from anchorlens.safe import shown
 
 
 @dataclass(frozen=True, eq=False)

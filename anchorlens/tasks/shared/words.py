@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 
 if TYPE_CHECKING:
     from jaxtyping import Int

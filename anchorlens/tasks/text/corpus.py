@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.foreign import read_bytes, read_json
 from anchorlens.randomness import generator
+from anchorlens.safe import read_bytes, read_json
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.cache import user_cache
 from anchorlens.tasks.shared.scratch import scratch_folder

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.foreign import ordinary_file, shown
+from anchorlens.safe import ordinary_file, shown
 
 CODE, TEXT, BOTH, FILES = "code", "text", "code+text", "files"
 MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32

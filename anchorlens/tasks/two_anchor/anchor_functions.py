@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 
 if TYPE_CHECKING:

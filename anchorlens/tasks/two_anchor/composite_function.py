@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from anchorlens.configuration import documented, number
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.two_anchor.anchor_functions import (
     MOST_PAIRS,

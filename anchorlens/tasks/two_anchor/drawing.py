@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.foreign import shown
+from anchorlens.safe import shown
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
 from anchorlens.tasks.two_anchor.splits import Split
 

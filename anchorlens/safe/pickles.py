@@ -11,7 +11,8 @@ import pickletools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anchorlens.foreign import printable
+from anchorlens.safe.limits import check_at_most
+from anchorlens.safe.texts import printable
 
 _MOST_INSTRUCTIONS = 1_000_000
 _MOST_ARGUMENTS = 16
@@ -22,7 +23,8 @@ _OBJECT, _REFERENCE, _ENTRY = 64, 8, 100
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
-_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_GATHERS = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "APPEND": 1, "SETITEM": 2}
+_GATHERS_SINCE_MARK = ("TUPLE", "APPENDS", "SETITEMS")
 _ARGUMENTS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"}
 _LARGEST_KEY = 2**60
 """An integer as a key of a dict; larger ones may all have one hash, and a dict of them takes forever."""
@@ -64,16 +66,15 @@ def read_pickle(
     """
     machine = _Machine(functions, names, storage, _FREE_BYTES + _BYTES_FOR_BYTE * len(data))
     try:
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-            if count >= _MOST_INSTRUCTIONS:
-                raise ValueError(f"unsafe: its pickle has more than {_MOST_INSTRUCTIONS:,} instructions")
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(data), start=1):
+            check_at_most(_MOST_INSTRUCTIONS, count, "its pickle", "instructions")
             machine.step(opcode.name, argument)
     except (IndexError, KeyError, TypeError, AttributeError):
         raise ValueError("damaged: its pickle makes no sense") from None
     return machine.result
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: object) -> bool:
     return type(value) is str or (type(value) is int and abs(value) < _LARGEST_KEY)
 
 
@@ -104,9 +105,11 @@ class _Machine:
         elif name in _EMPTY:
             self._spend(_OBJECT)
             stack.append(_EMPTY[name]())
-        elif name in _TUPLES:
-            self._spend(_OBJECT + _REFERENCE * _TUPLES[name])
-            stack.append(tuple(self._take(_TUPLES[name])))
+        elif name in _GATHERS:
+            self._gather(name, self._take(_GATHERS[name]))
+        elif name in _GATHERS_SINCE_MARK:
+            values, self.stack = stack, self.outer.pop()
+            self._gather(name, values)
         elif name in ("BINPUT", "LONG_BINPUT"):
             self._spend(_ENTRY)
             self.memo[argument] = stack[-1]
@@ -122,23 +125,11 @@ class _Machine:
             self._spend(_OBJECT)
             self.outer.append(self.stack)
             self.stack = []
-        elif name == "TUPLE":
-            values = self._since_mark()
-            self._spend(_OBJECT + _REFERENCE * len(values))
-            self._push(tuple(values))
-        elif name == "APPEND":
-            self._extend(self._take(1))
-        elif name == "APPENDS":
-            self._extend(self._since_mark())
-        elif name == "SETITEM":
-            self._update(self._take(2))
-        elif name == "SETITEMS":
-            self._update(self._since_mark())
         elif name == "BINPERSID":
-            self._push(self.storage(self.stack.pop()))
+            self.stack.append(self.storage(self.stack.pop()))
         elif name == "REDUCE":
             function, arguments = self._take(2)
-            self._push(self._apply(function, arguments))
+            self.stack.append(self._apply(function, arguments))
         elif name == "BUILD":  # the version notes that a state dict carries; tensors have no state
             self.stack.pop()
             if type(self.stack[-1]) is not dict:
@@ -171,9 +162,6 @@ class _Machine:
         if self.budget < 0:
             raise ValueError("unsafe: its pickle builds far more than its bytes can describe; refused")
 
-    def _push(self, value: Any) -> None:
-        self.stack.append(value)
-
     def _take(self, n: int) -> list[Any]:
         """The last n values, off the stack."""
         taken = self.stack[-n:]
@@ -182,19 +170,17 @@ class _Machine:
         del self.stack[-n:]
         return taken
 
-    def _since_mark(self) -> list[Any]:
-        values, self.stack = self.stack, self.outer.pop()
-        return values
-
-    def _extend(self, values: list[Any]) -> None:
-        if type(self.stack[-1]) is not list:
+    def _gather(self, name: str, values: list[Any]) -> None:
+        """Put values into a new tuple, or into the list or dict below them."""
+        self._spend((_ENTRY if name.startswith("SETITEM") else _REFERENCE) * len(values))
+        if name.startswith("TUPLE"):
+            self._spend(_OBJECT)
+            self.stack.append(tuple(values))
+        elif name.startswith("APPEND") and type(self.stack[-1]) is list:
+            self.stack[-1].extend(values)
+        elif name.startswith("SETITEM") and type(self.stack[-1]) is dict and len(values) % 2 == 0:
+            if not all(map(_is_key, values[::2])):
+                raise TypeError
+            self.stack[-1].update(zip(values[::2], values[1::2], strict=True))
+        else:
             raise TypeError
-        self._spend(_REFERENCE * len(values))
-        self.stack[-1].extend(values)
-
-    def _update(self, values: list[Any]) -> None:
-        keys = values[::2]
-        if type(self.stack[-1]) is not dict or len(values) % 2 or not all(map(_is_key, keys)):
-            raise TypeError
-        self._spend(_ENTRY * len(keys))
-        self.stack[-1].update(zip(keys, values[1::2], strict=True))

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import posixpath
 import struct
 import zipfile
+import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from anchorlens.files.pickles import Name, read_pickle
-from anchorlens.foreign import printable, shown
+from anchorlens.safe.limits import check_at_most
+from anchorlens.safe.pickles import Name, read_pickle
+from anchorlens.safe.texts import first_line, shown
 
 _LARGEST_PICKLE = 64 * 2**20
 _DAMAGED = (
     zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
     OSError,
-    NotImplementedError,
     RuntimeError,
     OverflowError,
     EOFError,
-    struct.error,
 )
-"""What zipfile and torch raise for a damaged zip, beside ValueError."""
+"""What zipfile and torch raise for a damaged zip, beside ValueError; its bytes are in memory already."""
 _LOCAL_HEADER = 30
 """Bytes of a zip entry's own header, before its name."""
 _DIRECTORY = b"PK\x01\x02"
@@ -50,6 +54,21 @@ _STORAGES = {
 _NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values())])
 
 
+@contextlib.contextmanager
+def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.ZipFile]:
+    """The zip that some bytes are, open for reading.
+
+    Raises:
+        ValueError: it has more entries than that, or is damaged, which also shows while it is read.
+    """
+    check_at_most(most_entries, data.count(_DIRECTORY), "its zip", "entries")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            yield archive
+    except _DAMAGED as error:
+        raise ValueError(f"truncated or damaged: {first_line(error)}") from None
+
+
 def read_torch_zip(data: bytes) -> Any:
     """What `torch.save` wrote: dicts, lists, plain values and tensors on the CPU.
 
@@ -62,14 +81,9 @@ def read_torch_zip(data: bytes) -> Any:
         ValueError: damaged, unsafe, or not written by torch.save; nothing ran, and no more memory was
             taken than the file has bytes, about twice over.
     """
-    if data.count(_DIRECTORY) > _MOST_ENTRIES:
-        raise ValueError(f"unsafe: its zip has more than {_MOST_ENTRIES:,} entries; refused")
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = _checked_entries(archive, len(data))
-            return _Reader(archive, entries).content()
-    except _DAMAGED as error:
-        raise ValueError(f"truncated or damaged: {printable(error) or type(error).__name__}") from None
+    with zip_in(data) as archive:
+        entries = _checked_entries(archive, len(data))
+        return _Reader(archive, entries).content()
 
 
 def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
@@ -110,8 +124,7 @@ class _Reader:
     def content(self) -> Any:
         if "data.pkl" not in self.entries:
             raise ValueError("a zip, but torch.save did not write it: it has no data.pkl")
-        if self.entries["data.pkl"].file_size > _LARGEST_PICKLE:
-            raise ValueError(f"unsafe: its pickle has more than {_LARGEST_PICKLE:,} bytes; refused")
+        check_at_most(_LARGEST_PICKLE, self.entries["data.pkl"].file_size, "its pickle", "bytes")
         if "byteorder" in self.entries and self._bytes("byteorder") != b"little":
             raise ValueError("its numbers are not in little-endian order; save it again on another machine")
         functions = {

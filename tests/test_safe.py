@@ -6,7 +6,7 @@ import os
 import pytest
 from rich.table import Table
 
-from anchorlens.foreign import LONGEST, printable, read_bytes, read_json, read_toml, shown
+from anchorlens.safe import LONGEST, printable, read_bytes, read_json, read_toml, shown
 from anchorlens.show.terminal.console import Terminal
 
 STEERING = "a\x1b]52;c;aGk=\x07b\x1b[31m\x9b1m\r\n‮:smile:[red]x\udcff"

@@ -1,0 +1,59 @@
+"""One error for every file that cannot be read safely and whole: one line, the file first, then the cause."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from anchorlens.safe.texts import printable, shown
+
+_LONGEST_PATH, _LONGEST_CAUSE = 500, 600
+_SENSELESS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError)
+"""What values of the wrong kinds lead to, beside the refusals that say so."""
+
+
+class CheckpointError(ValueError):
+    """A file that cannot be read safely and whole; the message is one line: the file, then the cause."""
+
+    def __init__(self, path: str | os.PathLike[str], cause: str) -> None:
+        self.path = os.fspath(path)
+        super().__init__(self.path, cause)  # both, so that it comes whole out of another process
+
+    def __str__(self) -> str:
+        path, cause = self.args
+        return f"{printable(path, _LONGEST_PATH)}: {printable(cause, _LONGEST_CAUSE)}"
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into the one line that the file gets.
+
+    Args:
+        path: of the file.
+        problem: what the file is not, where its values are looked at: then everything that senseless values
+            lead to is a refusal, beside the disk's errors and those that say what is wrong.
+
+    Raises:
+        CheckpointError: in the place of any such error.
+    """
+    refused = _SENSELESS if problem else (ValueError,)
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
+    except refused as error:
+        if "null byte" in str(error):
+            raise CheckpointError(path, "cannot be read: no file's name has a null character") from None
+        raise CheckpointError(path, f"{problem}: {_cause(error)}" if problem else str(error)) from None
+
+
+def _cause(error: Exception) -> str:
+    """A refusal of ours as it is; of Python's own texts, which are for programmers, what they mean."""
+    if type(error) is ValueError:
+        return str(error)
+    if isinstance(error, KeyError):
+        return f"{shown(error.args[0] if error.args else '')} is missing"
+    return "a value in it is of another kind than it must be"

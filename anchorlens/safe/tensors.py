@@ -1,0 +1,108 @@
+"""Tensors in files of others: `.pt` zips and `.safetensors`, told apart by content; no code ever runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psutil
+
+from anchorlens.safe.data import ordinary_file, read_json
+from anchorlens.safe.limits import check_at_most
+from anchorlens.safe.refusals import reading
+from anchorlens.safe.texts import first_line
+
+if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it
+    from torch import Tensor
+
+HEADER = "anchorlens"
+"""Name of the header in a file of ours: a key of the dict in a `.pt`, of the metadata of a `.safetensors`."""
+LARGEST_HEADER = 16 * 2**20
+MOST_VALUES_OF_HEADER = 2_000_000
+ZIP = b"PK\x03\x04"
+_START = 9
+"""Bytes that tell what a file is."""
+_COPIES = 3
+"""Times a file's bytes are in memory while it is read: as they are, as tensors, and one storage once more."""
+
+
+class Contents(NamedTuple):
+    """A file as it was read, once: what happens to it afterwards changes nothing here."""
+
+    values: dict[str, Any]
+    """What is in it: names, and tensors on the CPU or other plain values."""
+    sha256: str
+    """Of the bytes that were read, 64 hexadecimal digits."""
+
+
+def read_tensors(path: str | os.PathLike[str]) -> Contents:
+    """What is in a file, ours or another's, and the SHA-256 of just those bytes.
+
+    Raises:
+        CheckpointError: missing, truncated, damaged or unsafe; nothing ran, and no more memory was taken
+            than the file has bytes, three times over.
+    """
+    with reading(path):
+        with ordinary_file(path) as (file, size):
+            _check_start(file.read(_START) or b"", size)
+            file.seek(0)
+            data = file.read(size) or b""
+        _check_start(data[:_START], len(data))
+        if not data.startswith(ZIP):
+            values = _safetensors(data)
+        else:
+            from anchorlens.safe.torch_zip import read_torch_zip
+
+            values = read_torch_zip(data)
+            if not isinstance(values, dict):
+                raise ValueError("not a checkpoint: torch.save wrote something that is no dict into it")
+        return Contents(values, hashlib.sha256(data).hexdigest())
+
+
+def _check_start(start: bytes, size: int) -> None:
+    """Refuse what the first bytes give away, before the others are read.
+
+    Raises:
+        ValueError: no checkpoint, or one that does not fit into the memory.
+    """
+    length = int.from_bytes(start[:8], "little")
+    if start[8:9] == b"{" and length <= size - 8:
+        check_at_most(LARGEST_HEADER, length, "its header", "bytes")
+    elif start.startswith((b"\x80", b"(")):
+        raise ValueError(
+            "unsafe: a bare pickle (torch.save's format before 1.6) is a program, neither a .pt zip nor "
+            "a .safetensors file; refused, nothing ran"
+        )
+    elif not start.startswith(ZIP):
+        what = "it is empty" if size == 0 else "it is neither a .pt zip nor a .safetensors file"
+        raise ValueError(f"not a checkpoint: {what}, or its start is damaged")
+    if size > 2**20 and _COPIES * size > (free := psutil.virtual_memory().available):
+        raise ValueError(
+            f"too large: it has {size / 1e9:,.1f} GB, {_COPIES} times as much must be free to read it, and "
+            f"{free / 1e9:,.1f} GB are"
+        )
+
+
+def read_safetensors(data: bytes) -> dict[str, Tensor]:
+    """The tensors by name of a `.safetensors` file, given whole.
+
+    Raises:
+        ValueError: truncated, damaged, or of a header that is too large.
+    """
+    import safetensors.torch
+
+    check_at_most(LARGEST_HEADER, int.from_bytes(data[:8], "little"), "its header", "bytes")
+    try:
+        return safetensors.torch.load(data)
+    except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
+        raise ValueError(f"truncated or damaged: {first_line(error)}") from None
+
+
+def _safetensors(data: bytes) -> dict[str, Any]:
+    """The same, with what the metadata of a file of ours say beside."""
+    tensors = read_safetensors(data)
+    length = int.from_bytes(data[:8], "little")
+    header = read_json(data[8 : 8 + length], most_values=MOST_VALUES_OF_HEADER)
+    metadata = header.get("__metadata__") or {}
+    return {**metadata, "tensors": tensors} if HEADER in metadata else dict(tensors)

@@ -26,6 +26,8 @@ def _table(name: str):
 
 html = _table("html")
 """What a notebook shows of a result: a piece of HTML."""
+figure = _table("figure")
+"""The picture of a result, a plotly figure."""
 page = _table("page")
 """A result as an HTML page of its own."""
 report = _table("report")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from anchorlens import views
+from anchorlens.audit.result import Audit
 from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.figures.picture import plotly_text
-
-if TYPE_CHECKING:
-    from anchorlens.audit.result import Audit
 
 MOST_GROUPS = 24
 """Groups that are drawn, the latest ones."""
 
 
+@views.figure.register(Audit)
 def audit_figure(audit: Audit) -> go.Figure:
     """The share of mappings that is fit against the step, a line for each model; lateness by group.
 

@@ -20,7 +20,7 @@ from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.views import html
+from anchorlens.views import figure, html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -256,9 +256,7 @@ class Audit:
 
         Vermilion are mappings that violate the rule, or where that is unknown those that are flagged.
         """
-        from anchorlens.audit.picture import audit_figure  # with plotly
-
-        return audit_figure(self)
+        return figure(self)
 
     _repr_html_ = html
 

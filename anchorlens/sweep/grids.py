@@ -14,6 +14,7 @@ from anchorlens.configuration import field_types
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
+from anchorlens.safe import printable, read_json, shown
 from anchorlens.tasks.shared.base import Task
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}

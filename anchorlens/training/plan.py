@@ -34,6 +34,7 @@ from anchorlens.files.checkpoint import training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import shown
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.batch import on_device
 

@@ -19,6 +19,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.safe import shown
 from anchorlens.tasks.kinds import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import RunFolder, read_log, stored_run

@@ -49,7 +49,7 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
             )
 
 
-def check_task(task: object) -> AnchorTask:
+def check_task(task: Any) -> AnchorTask:
     """The task, if it is an AnchorTask.
 
     Raises:
@@ -57,7 +57,7 @@ def check_task(task: object) -> AnchorTask:
     """
     if getattr(task, "has_anchors", False) is not True:
         raise ValueError(
-            f"task must be an AnchorTask, got {type(task).__name__}; what needs anchors has no other task"
+            f"task must be an AnchorTask, got {type(task).__name__}; this probe works on two-anchor tasks only"
         )
     return task
 

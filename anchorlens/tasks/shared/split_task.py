@@ -224,7 +224,7 @@ def shares_by_group(
         for name, (groups, rows) in right.items()
     }
     return Lines(
-        **words,
+        **words,  # pyright: ignore[reportArgumentType]
         x=list(x.values()),
         y={name: [share and share.value for share in line] for name, line in shares.items()},
         errors={name: [share and share.standard_error for share in line] for name, line in shares.items()},

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self, TypeVar, get_origin
 
 import numpy as np
 
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.views import html
 
 T = TypeVar("T")
@@ -70,10 +70,10 @@ class Config:
                 bounds: Any = {k: b(self) if callable(b) else b for k, b in field.metadata.items()}
                 check_number(name, value, integer=kind is int, **bounds)
             elif kind is bool and not isinstance(value, bool):
-                raise ValueError(f"{name} must be true or false, got {shown(value)}")
+                raise ValueError(f"{name} must be true or false, got {safe_repr(value)}")
             elif kind is str and not isinstance(value, str):
                 example = f", {field.default!r} for example" if field.default else ""
-                raise ValueError(f"{name} must be text{example}, got {shown(value)}")
+                raise ValueError(f"{name} must be text{example}, got {safe_repr(value)}")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
@@ -89,7 +89,7 @@ class Config:
         names = list(field_types(cls))
         for key in values:
             if key not in names:
-                raise ValueError(f"{cls.__name__} has no field {shown(key)}; {suggestion(key, names)}")
+                raise ValueError(f"{cls.__name__} has no field {safe_repr(key)}; {suggestion(key, names)}")
         return cls(**values)
 
     _repr_html_ = html
@@ -169,7 +169,7 @@ def check_number(
         return
     limits = " and ".join(f"{sign} {bound}" for sign, bound in bounds)
     words = "an integer" if integer else "a finite number"
-    raise ValueError(f"{name} must be {words}{limits and ' '}{limits}, got {shown(value)}")
+    raise ValueError(f"{name} must be {words}{limits and ' '}{limits}, got {safe_repr(value)}")
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -179,7 +179,7 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         ValueError: it is not.
     """
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {safe_repr(value)}")
 
 
 def documented(cls: type[T]) -> type[T]:

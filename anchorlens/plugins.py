@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anchorlens.safe import printable, read_bytes
+from anchorlens.safe import read_bytes, safe_text
 
 
 def defined_in(
@@ -41,13 +41,13 @@ def defined_in(
         is_file, exists = file.is_file(), file.exists()
         resolved = file.resolve() if is_file else file
     except (OSError, RuntimeError, ValueError) as error:  # a name too long, or with a NUL; a loop of links
-        cause = printable(getattr(error, "strerror", None) or error)
-        raise ValueError(f"{printable(file)}: {cause}; give a Python file with {what}s") from None
+        cause = safe_text(getattr(error, "strerror", None) or error)
+        raise ValueError(f"{safe_text(file)}: {cause}; give a Python file with {what}s") from None
     if file.suffix != ".py" or not is_file:
-        got = f"{printable(file)}, which is {'none' if exists else 'not there'}"
+        got = f"{safe_text(file)}, which is {'none' if exists else 'not there'}"
         raise ValueError(f"{what}s of your own must be in a Python file, my_{what}.py for example, got {got}")
     if not os.access(resolved, os.R_OK):
-        raise ValueError(f"{printable(file)}: Permission denied; give a Python file with {what}s")
+        raise ValueError(f"{safe_text(file)}: Permission denied; give a Python file with {what}s")
     module = _run(resolved, str(file), what)
     values = {id(value): value for value in vars(module).values() if is_wanted(value, module)}
     if not values:
@@ -67,14 +67,14 @@ def installed(group: str, what: str) -> Iterator[tuple[Any, str]]:
         ValueError: one that does not load, with the package it is of.
     """
     for point in sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value)):
-        name = printable(point.dist.name if point.dist else point.value)
-        origin = f"the {what} {printable(point.name)} of the installed package {name}"
+        name = safe_text(point.dist.name if point.dist else point.value)
+        origin = f"the {what} {safe_text(point.name)} of the installed package {name}"
         try:
             yield point.load(), origin
         except Exception as error:
             raise ValueError(
-                f"{origin} does not load ({printable(point.value)}: {type(error).__name__}: "
-                f"{printable(error)}); mend, update or uninstall {name}"
+                f"{origin} does not load ({safe_text(point.value)}: {type(error).__name__}: "
+                f"{safe_text(error)}); mend, update or uninstall {name}"
             ) from error
 
 

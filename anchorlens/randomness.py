@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 Stream = Literal["initialisation", "data", "order", "evaluation", "probe", "loss"]
 _STREAMS: tuple[Stream, ...] = ("initialisation", "data", "order", "evaluation", "probe", "loss")
@@ -23,7 +23,7 @@ def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSe
         ValueError: `seed` is not a non-negative integer.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be an integer >= 0, got {shown(seed)}")
+        raise ValueError(f"seed must be an integer >= 0, got {safe_repr(seed)}")
     return np.random.SeedSequence([int(seed), _STREAMS.index(stream), *counters])
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge, Le
 
-from anchorlens.safe import check_values, printable
+from anchorlens.safe import check_values, safe_text
 
 _MOST_OPTIONS = 20_000
 """Characters of a table of any content, as JSON."""
@@ -19,7 +19,7 @@ _MOST_OPTIONS = 20_000
 @functools.lru_cache(maxsize=4096)  # most texts are the same in every cell of a sweep
 def _line(text: str) -> str:
     """A text as one printable line, whole; one without a space is left as it is without looking further."""
-    return text if text.isprintable() and " " not in text else printable(text, None)
+    return text if text.isprintable() and " " not in text else safe_text(text, None)
 
 
 def _lines(text: str) -> str:
@@ -177,10 +177,10 @@ class Record:
             return _adapter(cls).validate_json(data)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            place = "".join(f"{printable(part, 40)}." for part in first["loc"])
+            place = "".join(f"{safe_text(part, 40)}." for part in first["loc"])
             if first["type"] == "value_error":  # of a result within this one: it names its own place
                 raise ValueError(f"{place}{first.get('ctx', {}).get('error')}") from None
-            raise ValueError(f"{place.removesuffix('.')}: {printable(first['msg'])}") from None
+            raise ValueError(f"{place.removesuffix('.')}: {safe_text(first['msg'])}") from None
 
 
 @functools.cache

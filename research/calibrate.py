@@ -117,7 +117,7 @@ def said_and_tables(
     """What both verdicts say of each run, and the tables of the page by their names."""
     model = from_dict(calibrated)
     ends = zoo[zoo["moment"] == 1].reset_index(drop=True)
-    spread = held_out.widened(ends, model)
+    spread = held_out.temperature(ends, model)
     decoding, probes = (held_out.verdicts(ends, one, spread) for one in (model.by_decoding, model.by_probes))
     said = {"by what it decodes": decoding, "by the probes": probes}
     hits = held_out.early_hits(zoo, model.early)

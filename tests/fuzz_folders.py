@@ -150,16 +150,16 @@ def make_targets(folder: Path) -> list[Target]:
     files["cell.json"] = cells[0].path / "cell.json"
     counter = itertools.count()
     found += [
-        Target(f"sweep: {name}", file, lambda: shown(out, page=next(counter) % PAGES == 0))
+        Target(f"sweep: {name}", file, lambda: safe_repr(out, page=next(counter) % PAGES == 0))
         for name, file in files.items()
     ]
     linked = folder / "linked"
     hard_linked(linked, files["cell.json"].read_bytes(), N_LINKED)
     one = next((linked / "cells").iterdir()) / "cell.json"
-    return [*found, Target("hard links: cell.json", one, lambda: shown(linked, page=False))]
+    return [*found, Target("hard links: cell.json", one, lambda: safe_repr(linked, page=False))]
 
 
-def shown(out: Path, *, page: bool) -> None:
+def safe_repr(out: Path, *, page: bool) -> None:
     """What `status` and `diagram --table` show of a sweep; nothing of it may steer a terminal.
 
     Args:

@@ -4,7 +4,7 @@ import math
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, evaluate
 from anchorlens.tasks.shared.phases import LABELS, Phase
-from anchorlens.verdict.verdict import Evidence, Mechanism, Opinion, Subject, TrajectoryPoint, Verdict
+from anchorlens.verdict.verdict import Evidence, Mechanism, Posterior, Subject, TrajectoryPoint, Verdict
 
 TASK = AnchorTask()
 HOSTILE = "</script><script>alert(1)</script>\"><img src=x onerror=alert(1)>'&{{ 7*7 }}"
@@ -36,7 +36,7 @@ def mechanism(phase=3, label=LABELS[3]):
     """A mechanism verdict sure of one phase."""
     probabilities = {name: 0.94 if name == label else 0.02 for name in LABELS}
     named = Phase(phase, None, "the readings lie where those of this phase do")
-    return Mechanism(named, probabilities, EVIDENCE, Opinion(named, probabilities))
+    return Mechanism(named, probabilities, EVIDENCE, Posterior(named, probabilities))
 
 
 def subject(config, name, *, with_checkpoint=True, **fields):

@@ -66,15 +66,12 @@ def folder_of(module):
     return module if module in FACES else module.rpartition(".")[0]
 
 
-def imports(name, *, annotations=True):
+def imports(name):
     """Modules of ours that a module imports, wherever it does so; a lazy face imports what its stub says."""
     path = MODULES[name]
     stub = path.with_suffix(".pyi")
     for source in [path, *([stub] if stub.exists() else [])]:
         tree = ast.parse(source.read_text())
-        for branch in ast.walk(tree):
-            if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.dump(branch.test) and not annotations:
-                branch.body = []
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 base = node.module or ""
@@ -123,25 +120,23 @@ def test_imports_point_one_way(name):
 
 
 def test_no_modules_import_each_other():
-    """Nor do they in a longer circle, within a folder or through its face.
-
-    Left out is what a module of the same folder is imported for by annotations alone.
-    """
+    """Nor do they in a longer circle, through a face, in annotations, or where a function imports late."""
     faces = {"", *(name for name in FACES if MODULES[name].with_suffix(".pyi").exists())}
-    graph = {
-        name: {
-            *imports(name, annotations=False),
-            *(other for other in imports(name) if folder_of(other) != folder_of(name)),
-        }
-        for name in MODULES
-        if name
-    }
+    graph = {name: set(imports(name)) for name in MODULES if name}
     within = {  # a lazy face imports nothing before a name is used, so what stands behind it may use it
         name: {other for other in others if not (other in faces and folder_of(name) == other)}
         for name, others in graph.items()
     }
     assert circle(within) == []
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+def test_no_class_has_the_name_of_another():
+    trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+    names = [
+        node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
 
 
 @pytest.mark.parametrize("name", sorted(name for name in MODULES if not name.startswith("tasks")))

@@ -15,7 +15,7 @@ from anchorlens.files.importers import open_checkpoint
 from anchorlens.models.gamma import initial_weights
 from anchorlens.runs.presets import PRESETS, preset
 from anchorlens.safe import FACTOR, CheckpointError
-from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE
+from anchorlens.tasks.two_anchor.lazy_dataset import DRAWN_AT_ONCE
 
 THIN = {"n_layers": 1, "n_heads": 1, "d_model": 1, "d_head": 1, "d_mlp": 1, "d_vocab": 110, "n_ctx": 9}
 COSTLY = {
@@ -88,7 +88,7 @@ def test_sequences_are_drawn_in_pieces_of_so_many_tokens(monkeypatch):
     task, drawn = AnchorTask(key_max=22, seq_len=600, unseen_pairs=[], anchors={1: 1, 2: 2}), []
     noise = AnchorTask.noise
     monkeypatch.setattr(AnchorTask, "noise", lambda self, n, seed: (drawn.append(n), noise(self, n, seed))[1])
-    assert len(task.drawing(20_000).take(np.arange(5))) == 5
+    assert len(task.lazy_sample(20_000).take(np.arange(5))) == 5
     assert max(drawn) * 600 <= DRAWN_AT_ONCE and sum(drawn) == 20_000
 
 

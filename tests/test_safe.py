@@ -6,24 +6,24 @@ import os
 import pytest
 from rich.table import Table
 
-from anchorlens.safe import LONGEST, printable, read_bytes, read_json, read_toml, shown
+from anchorlens.safe import LONGEST, read_bytes, read_json, read_toml, safe_repr, safe_text
 from anchorlens.show.terminal.console import Terminal
 
 STEERING = "a\x1b]52;c;aGk=\x07b\x1b[31m\x9b1m\r\n‮:smile:[red]x\udcff"
 
 
 def test_printable_is_one_harmless_line():
-    line = printable(STEERING)
+    line = safe_text(STEERING)
     assert line.isprintable() and "\n" not in line and line.isascii()
     assert line.startswith("a\\x1b]52;c;aGk=\\x07b") and ":smile:[red]" in line
-    assert printable("plain – text ± 3") == "plain – text ± 3"
+    assert safe_text("plain – text ± 3") == "plain – text ± 3"
 
 
 def test_long_texts_are_cut():
-    assert len(printable("x" * 5_000_000)) == LONGEST
+    assert len(safe_text("x" * 5_000_000)) == LONGEST
     for value in ("x" * 5_000_000, ["x" * 5_000_000], {"a": list(range(10**6))}, 10**6000, b"x" * 10**6):
-        assert len(shown(value)) <= LONGEST
-    assert shown([1, "two", None]) == "[1, 'two', None]"
+        assert len(safe_repr(value)) <= LONGEST
+    assert safe_repr([1, "two", None]) == "[1, 'two', None]"
 
 
 def test_a_terminal_obeys_no_text():
@@ -119,5 +119,7 @@ def test_no_object_is_shown_with_its_address():
         pass
 
     for value in (Thing(), function, [Thing(), {"a": function}], test_printable_is_one_harmless_line):
-        assert " at 0x" not in shown(value) and ("Thing" in shown(value) or "function" in shown(value))
-    assert shown("a at 0x7f") == "'a at 0x7f'"
+        assert " at 0x" not in safe_repr(value) and (
+            "Thing" in safe_repr(value) or "function" in safe_repr(value)
+        )
+    assert safe_repr("a at 0x7f") == "'a at 0x7f'"

@@ -16,7 +16,7 @@ import numpy as np
 
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
-from anchorlens.safe import read_bytes, read_toml, shown
+from anchorlens.safe import read_bytes, read_toml, safe_repr
 from anchorlens.tasks.shared.rows import distinct_rows
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -50,7 +50,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
         return replace(read_csv(path), file=path)
     if path.suffix.lower() != ".toml":
         raise ValueError(
-            f"a dataset must be a .csv of mappings or a .toml with a task, got {shown(str(path))}"
+            f"a dataset must be a .csv of mappings or a .toml with a task, got {safe_repr(str(path))}"
         )
     try:
         content = read_toml(_content(path, MOST_TOML_BYTES).decode("utf-8-sig"))
@@ -60,7 +60,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
     others = sorted(content.keys() - {"task"})
     if others or not isinstance(content.get("task"), dict):
-        got = f"{shown(others[0])} too" if others else "no such table"
+        got = f"{safe_repr(others[0])} too" if others else "no such table"
         raise ValueError(f"{path}: must hold the table [task] alone, got {got}; the model is the audit's own")
     try:
         return replace(mappings_of(AnchorTask.from_dict(content["task"]), path.name), file=path)

@@ -23,7 +23,7 @@ from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.training.plan import MOST_WORKERS
 
 if TYPE_CHECKING:
@@ -153,10 +153,10 @@ def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     some = tuple(itertools.islice(seeds, MOST_MODELS + 1)) if is_list else ()  # of what may be very long
     if not 0 < len(some) <= MOST_MODELS:
         raise ValueError(
-            f"seeds must be a list of one seed or more, at most {MOST_MODELS:,}, got {shown(seeds)}"
+            f"seeds must be a list of one seed or more, at most {MOST_MODELS:,}, got {safe_repr(seeds)}"
         )
     for seed in some:
         check_number("a seed", seed, minimum=0, integer=True)
     if len(set(some)) < len(some):
-        raise ValueError(f"seeds must be different from each other, got {shown(list(some))}")
+        raise ValueError(f"seeds must be different from each other, got {safe_repr(list(some))}")
     return tuple(map(int, some))

@@ -11,7 +11,7 @@ import typer
 
 from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.models.devices import is_out_of_memory
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 
 LONGEST = 1200
 """Characters of an error; ours are shorter, what they repeat may be anything."""
@@ -30,7 +30,7 @@ def fail(message: str, code: int) -> NoReturn:
 def say(message: str) -> None:
     """Say on stderr, in one printable line and at once, what is done."""
     # not by click, which writes UTF-8 whatever the stream takes
-    print(printable(message, LONGEST), file=sys.stderr, flush=True)
+    print(safe_text(message, LONGEST), file=sys.stderr, flush=True)
 
 
 def complain(message: str) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from anchorlens import safe
 from anchorlens.configuration import field_docs, field_types
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.base import Task
@@ -140,4 +140,4 @@ def read_json(name: str, text: str) -> Any:
         return safe.read_json(text)
     except ValueError as error:
         option = f"--{name.replace('_', '-')}"
-        raise ValueError(f"{option} must be JSON, got {shown(text)}, which {error}") from None
+        raise ValueError(f"{option} must be JSON, got {safe_repr(text)}, which {error}") from None

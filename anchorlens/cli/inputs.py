@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anchorlens import safe
 from anchorlens.cli.errors import EXIT_CHECKPOINT, LONGEST, fail
 from anchorlens.runs.identity import places
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
@@ -24,11 +24,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: it is none, or cannot be read.
     """
-    content = _content(path, printable(path), "; give a TOML file")
+    content = _content(path, safe_text(path), "; give a TOML file")
     try:
         return safe.read_toml(content)
     except ValueError as error:
-        raise ValueError(f"{printable(path)}: not a TOML file: {error}") from None
+        raise ValueError(f"{safe_text(path)}: not a TOML file: {error}") from None
 
 
 def check_config(path: Path | None) -> None:
@@ -38,14 +38,14 @@ def check_config(path: Path | None) -> None:
         ValueError: it cannot.
     """
     if path is not None:
-        _content(path, f"--config {printable(path)}")
+        _content(path, f"--config {safe_text(path)}")
 
 
 def _content(path: Path, called: str, advice: str = "") -> bytes:
     try:
         return safe.read_bytes(path)
     except OSError as error:
-        raise ValueError(f"{called}: {printable(error.strerror)}{advice}") from None
+        raise ValueError(f"{called}: {safe_text(error.strerror)}{advice}") from None
     except ValueError as error:
         raise ValueError(f"{called}: {error}") from None
 
@@ -54,8 +54,8 @@ def unreadable_message(path: Path, error: Exception) -> str:
     """Why a checkpoint was not read, in one line."""
     if isinstance(error, OSError):
         where = error.filename if isinstance(error.filename, str) else path
-        return f"{printable(where)}: {printable(error.strerror or error)}"
-    return printable(error, LONGEST)
+        return f"{safe_text(where)}: {safe_text(error.strerror or error)}"
+    return safe_text(error, LONGEST)
 
 
 @contextlib.contextmanager

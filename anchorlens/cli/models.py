@@ -15,7 +15,7 @@ from anchorlens.cli.field_options import read_json
 from anchorlens.cli.inputs import check_config, moved, reading_checkpoint, training_sets
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.files.checkpoint import Checkpoint
@@ -55,7 +55,7 @@ def evaluate_command(
     own = {} if n_noise is None else {"n_noise": n_noise}
     if own and "n_noise" not in loaded.task.sampling:
         raise ValueError(f"the task {loaded.task.kind} has no noise to draw; leave --n-noise out")
-    training_set = sets.get(checkpoint, loaded.training_drawing())
+    training_set = sets.get(checkpoint, loaded.lazy_training_set())
     behaviour = loaded.evaluate(device=choose_device(device), training_set=training_set, seed=seed, **own)
     print_behaviour(checkpoint, loaded, behaviour, as_json)
 
@@ -104,7 +104,7 @@ def probe_command(
     check_config(config)
     chosen = read_json("options", options)
     if not isinstance(chosen, dict):
-        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {shown(options)}')
+        raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {safe_repr(options)}')
     from anchorlens import figures, probes
     from anchorlens.models.devices import choose_device
     from anchorlens.probes.own import what_went_wrong

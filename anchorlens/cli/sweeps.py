@@ -14,7 +14,7 @@ from anchorlens.cli.field_options import with_field_options
 from anchorlens.cli.inputs import read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.safe import printable, shown
+from anchorlens.safe import safe_repr, safe_text
 from anchorlens.sweep.grids import ALIASES, grid
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def sweep_command(
     file: Any = {} if config is None else read_toml(config)
     named, axes = file.pop("preset", None), file.pop("sweep", {})
     if not isinstance(axes, dict):
-        raise ValueError(f"{config}: sweep must be a table of axes, got {shown(axes)}")
+        raise ValueError(f"{config}: sweep must be a table of axes, got {safe_repr(axes)}")
     axes |= {name: value for name, value in fields.items() if value is not None}
     runs = grid(merged(preset_parts(preset or named or "quick"), file), axes)
     security = _security(tls_ca_file, tls_cert, tls_key)
@@ -85,7 +85,7 @@ def sweep_command(
     from anchorlens.sweep.engines import EngineError
     from anchorlens.sweep.run import sweep
 
-    print(printing.outline(runs), file=sys.stderr, flush=True)
+    print(printing.overview(runs), file=sys.stderr, flush=True)
     options: Any = {"engine": engine, "workers": workers, "security": security}
     try:
         result = sweep(runs, out, retry_failed=retry_failed, **options)
@@ -171,5 +171,5 @@ def _opened(folder: Path) -> SweepResult:
     try:
         return open_sweep(folder)
     except OSError as error:
-        cause = f"{printable(error.filename or folder)}: {printable(error.strerror or error)}"
+        cause = f"{safe_text(error.filename or folder)}: {safe_text(error.strerror or error)}"
         raise ValueError(f"{cause}; give the folder of a sweep") from None

@@ -70,7 +70,7 @@ def train_command(
     choose_device(run.train.device)
     is_allowed = resume or not (out / "config.json").exists()
     if is_allowed and not sys.stderr.isatty():  # a terminal has the bar
-        say(f"training {run.outline}, into {out}")
+        say(f"training {run.overview}, into {out}")
     try:
         result = train(*run, out=out, resume=resume)
     except TrainingDiverged as error:

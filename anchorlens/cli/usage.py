@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from anchorlens.cli.errors import EXIT_USAGE, fail
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 
 _LONGEST = 300
 """Characters of what a usage error says."""
@@ -73,5 +73,5 @@ def _bounded() -> Iterator[None]:
     except Exception as error:
         message = getattr(error, "message", None)
         if isinstance(message, str) and hasattr(error, "format_message"):  # click's
-            error.message = printable(message, _LONGEST)  # pyright: ignore[reportAttributeAccessIssue]
+            error.message = safe_text(message, _LONGEST)  # pyright: ignore[reportAttributeAccessIssue]
         raise

@@ -1,4 +1,4 @@
-"""Drawing that probes and pages share: colours, scales, figures that notebooks show offline."""
+"""LazyDataset that probes and pages share: colours, scales, figures that notebooks show offline."""
 
 import lazy_loader
 

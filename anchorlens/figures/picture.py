@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import plotly.io as pio
 from plotly.offline import get_plotlyjs
 
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 
 QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 """No logo, and no button that uploads."""
@@ -43,7 +43,7 @@ def plotly_text(text: str) -> str:
     >>> plotly_text('<a href="x">a & b</a>')
     '&lt;a href="x"&gt;a &amp; b&lt;/a&gt;'
     """
-    return escape(printable(text, None), quote=False)
+    return escape(safe_text(text, None), quote=False)
 
 
 class Picture(go.Figure):

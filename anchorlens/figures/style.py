@@ -1,4 +1,4 @@
-"""Drawing that the pictures of probes share: one style, colour-blind-safe scales, sizes for print."""
+"""LazyDataset that the pictures of probes share: one style, colour-blind-safe scales, sizes for print."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plotly.io import templates
 
 from anchorlens.figures.picture import Picture
 from anchorlens.files.writing import PICTURES, atomic_write, check_can_write
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 from anchorlens.views import page
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
@@ -129,7 +129,7 @@ def save(figure: go.Figure, path: Path) -> None:
         cause = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
             f"{path.name} needs kaleido (pip install 'anchorlens[export]') and Chrome or Chromium: "
-            f"{printable(cause[0])}; .html needs neither"
+            f"{safe_text(cause[0])}; .html needs neither"
         ) from error
     with atomic_write(path) as file:
         file.write(data)

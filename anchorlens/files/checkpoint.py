@@ -18,7 +18,7 @@ from anchorlens.engine.costs import check_cost
 from anchorlens.files import container
 from anchorlens.randomness import generator
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, shown
+from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr
 from anchorlens.tasks.kinds import read_stored_task
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -145,29 +145,29 @@ class Checkpoint:
             device: where it is computed.
             **options: of the task's `evaluate`: `seed`, and its own.
         """
-        options = {"training_set": self.training_drawing(), **options}
+        options = {"training_set": self.lazy_training_set(), **options}
         return self.task.evaluate(self.fast_model(device), **options)
 
     def training_set(self) -> Any:
         """The sequences it was trained on, drawn again from the seed; None without a train config."""
         return None if self.train is None else training_set(self.task, self.train)
 
-    def training_drawing(self) -> Batch | None:
+    def lazy_training_set(self) -> Batch | None:
         """The same, not yet drawn: for `evaluate`, which asks some of them alone."""
         if self.train is None:
             return None
-        return self.task.training_drawing(self.train.n_samples, generator(self.train.seed, "data"))
+        return self.task.lazy_training_set(self.train.n_samples, generator(self.train.seed, "data"))
 
     @property
-    def outline(self) -> str:
+    def overview(self) -> str:
         """What it is, in a line."""
-        return " · ".join([self.model.outline, *origin(self.model.gamma, self.train, self.step)])
+        return " · ".join([self.model.overview, *origin(self.model.gamma, self.train, self.step)])
 
     _repr_html_ = html
 
     def __repr__(self) -> str:
         step = "" if self.step is None else f", step {self.step}"
-        return f"Checkpoint({self.model.in_brief}{step})"
+        return f"Checkpoint({self.model.short_name}{step})"
 
 
 def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> list[str]:
@@ -277,12 +277,14 @@ def _check_header(header: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} is missing")
     for name in _TABLES:
         if not isinstance(header[name], dict) and not (name == "train" and header[name] is None):
-            raise ValueError(f"{name} must be a table, got {shown(header[name])}")
+            raise ValueError(f"{name} must be a table, got {safe_repr(header[name])}")
     if header["step"] is not None:
         check_number("step", header["step"], minimum=0, maximum=_MOST_STEPS, integer=True)
     for name, version in header["versions"].items():
         if not isinstance(version, str) or len(version) > LONGEST:
-            raise ValueError(f"the version of {shown(name)} must be a short text, got {shown(version)}")
+            raise ValueError(
+                f"the version of {safe_repr(name)} must be a short text, got {safe_repr(version)}"
+            )
 
 
 def check_whole(checkpoint: Checkpoint) -> None:
@@ -307,7 +309,7 @@ def _mismatch(weights: Mapping[str, Tensor], config: Any) -> str | None:
             return f"{name} must have shape {list(shape)}, got {list(weights[name].shape)}"
     for name, weight in weights.items():
         if name not in shapes:
-            return f"{shown(name)} is not a parameter of {config.what}"
+            return f"{safe_repr(name)} is not a parameter of {config.what}"
         if (
             weight.dtype not in (torch.float32, torch.float64)
             or weight.dtype != weights[next(iter(shapes))].dtype

@@ -21,7 +21,6 @@ from anchorlens.safe import (
     CheckpointError,
     read_json,
     read_tensors,
-    shown,
 )
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it
@@ -89,7 +88,7 @@ def unpack(
         raise CheckpointError(path, "not an anchorlens file: it has no table of tensors")
     for key, tensor in tensors.items():
         if not (isinstance(tensor, Tensor) and tensor.is_contiguous()):
-            raise CheckpointError(path, f"not an anchorlens file: {shown(key)} is no plain tensor")
+            raise CheckpointError(path, f"not an anchorlens file: {safe_repr(key)} is no plain tensor")
     if content.get(_DIGEST) != _digest(text, tensors):
         raise CheckpointError(path, "damaged: its content does not match its checksum; copy it again")
     try:
@@ -110,13 +109,13 @@ def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: 
         CheckpointError: another format, or a later version.
     """
     if header.get("format") != name:
-        raise CheckpointError(path, f"not an {name}: its format is {shown(header.get('format'))}")
+        raise CheckpointError(path, f"not an {name}: its format is {safe_repr(header.get('format'))}")
     its_version = header.get("format_version")
     if not isinstance(its_version, int) or isinstance(its_version, bool) or its_version < 1:
-        raise CheckpointError(path, f"not an {name}: its format version is {shown(its_version)}")
+        raise CheckpointError(path, f"not an {name}: its format version is {safe_repr(its_version)}")
     if its_version > version:
         latest = f"this anchorlens reads up to {version}; upgrade it"
-        raise CheckpointError(path, f"too new: format version {shown(its_version)}, {latest}")
+        raise CheckpointError(path, f"too new: format version {safe_repr(its_version)}, {latest}")
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

@@ -16,12 +16,10 @@ import pyarrow.csv
 from anchorlens.safe import (
     ZIP,
     first_line,
-    printable,
     read_bytes,
     read_safetensors,
     read_torch_zip,
     reading,
-    shown,
     zip_in,
 )
 from anchorlens.tasks.shared.batch import TokenBatch
@@ -91,7 +89,7 @@ def _named(content: object) -> tuple[Any, Any]:
     """The two of a file's named arrays that are asked for."""
     named = content if isinstance(content, Mapping) else {}
     if not {"tokens", "targets"} <= named.keys():
-        names = ", ".join(shown(name) for name in list(named)[:3]) or "no names"
+        names = ", ".join(safe_repr(name) for name in list(named)[:3]) or "no names"
         raise ValueError(
             f"training data must be named tokens and targets, got {names}; save them as a dict of two"
         )
@@ -142,13 +140,14 @@ class _Npy:
         except Exception as error:  # of Python's tokenizer too
             raise ValueError(f"truncated or damaged: {first_line(error)}") from None
         if self._dtype.kind not in "iu":
-            raise ValueError(f"training data must be integers, got {shown(str(self._dtype))}")
+            raise ValueError(f"training data must be integers, got {safe_repr(str(self._dtype))}")
         self._start = file.tell()
         n_bytes = entry.file_size - self._start
         whole = all(type(n) is int and n >= 0 for n in self.shape)  # True is an int to NumPy
         if not whole or self._dtype.itemsize * math.prod(self.shape) != n_bytes:
             raise ValueError(
-                f"truncated or damaged: {shown(entry.filename)} has not the bytes of {shown(self.shape)}"
+                f"truncated or damaged: {safe_repr(entry.filename)} has not the bytes of "
+                f"{safe_repr(self.shape)}"
             )
 
     def numbers(self) -> np.ndarray:
@@ -186,7 +185,7 @@ def _of_csv(data: bytes) -> np.ndarray:
                 raise ValueError(f"its first row has {len(fields)} columns, the second {len(reader.schema)}")
             blocks = [narrowed(np.column_stack(block.columns)) for block in reader if block.num_rows]
     except (pyarrow.ArrowException, UnicodeError) as error:
-        raise ValueError(f"not rows of integers: {printable(error)}") from None
+        raise ValueError(f"not rows of integers: {safe_text(error)}") from None
     return np.concatenate(blocks)
 
 

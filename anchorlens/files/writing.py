@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from anchorlens.safe import printable, shown
+from anchorlens.safe import safe_repr, safe_text
 
 PAGES, PICTURES = (".html",), (".html", ".png", ".svg", ".pdf")
 """Suffixes."""
@@ -26,7 +26,7 @@ def check_suffix(path: str | os.PathLike[str], called: str, suffixes: Sequence[s
     path = Path(path)
     if path.suffix not in suffixes:
         several = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
-        raise ValueError(f"{called} must end in {several}, got {shown(path.name)}")
+        raise ValueError(f"{called} must end in {several}, got {safe_repr(path.name)}")
     return path
 
 
@@ -51,9 +51,9 @@ def check_can_write(
     path = check_suffix(path, called, suffixes)
     try:
         if not path.parent.is_dir():
-            parent = printable(path.parent)
+            parent = safe_text(path.parent)
             raise ValueError(
-                f"{called} must be in a folder that exists, got {printable(path)}; make {parent} first"
+                f"{called} must be in a folder that exists, got {safe_text(path)}; make {parent} first"
             )
         _check_replaceable(path)
         cause = None if os.access(path.parent, os.W_OK | os.X_OK) else f"{path.parent} may not be written to"
@@ -63,7 +63,7 @@ def check_can_write(
         cause = error.strerror
     if cause is not None:
         raise ValueError(
-            f"{called} {printable(path)} cannot be written: {printable(cause)}; give another file"
+            f"{called} {safe_text(path)} cannot be written: {safe_text(cause)}; give another file"
         )
     return path
 

@@ -112,13 +112,13 @@ class ModelConfig(Config):
         return f"the {self.variant} variant"
 
     @property
-    def in_brief(self) -> str:
+    def short_name(self) -> str:
         """Variant, layers and gamma, as far as it is known."""
         gamma = "" if self.gamma is None else f", gamma {self.gamma}"
         return f"{self.variant}, {self.n_layers} layer{'s' if self.n_layers > 1 else ''}{gamma}"
 
     @property
-    def outline(self) -> str:
+    def overview(self) -> str:
         """Variant and sizes in a line."""
         return f"{self.variant}, {sizes(self)}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
     import torch
@@ -27,15 +27,15 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {shown(name)}") from None
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {safe_repr(name)}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {shown(name)} is not there: torch sees no CUDA GPU; try auto or cpu")
+        raise ValueError(f"device {safe_repr(name)} is not there: torch sees no CUDA GPU; try auto or cpu")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(
-            f"device {shown(name)} is not there: torch sees {torch.cuda.device_count()} CUDA GPUs"
+            f"device {safe_repr(name)} is not there: torch sees {torch.cuda.device_count()} CUDA GPUs"
         )
     if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {shown(name)}")
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {safe_repr(name)}")
     return device
 
 

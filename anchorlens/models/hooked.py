@@ -14,7 +14,7 @@ from tqdm import TqdmWarning
 from anchorlens.configuration import check_choice
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights, is_frozen
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -103,7 +103,9 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
             raise ValueError(f"{name} must have shape {list(shape)}, got {found or 'no such weight'}")
     for name in weights:
         if name not in shapes and not name.endswith(_BUFFERS):
-            raise ValueError(f"{shown(name)} is no parameter of the model that the configuration describes")
+            raise ValueError(
+                f"{safe_repr(name)} is no parameter of the model that the configuration describes"
+            )
         if name in shapes and not weights[name].is_floating_point():
             raise ValueError(f"{name} must hold floating point numbers, got {weights[name].dtype}")
     double = any(weight.dtype == torch.float64 for weight in weights.values())

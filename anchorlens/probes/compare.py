@@ -15,7 +15,7 @@ from anchorlens.files.checkpoint import Checkpoint, origin
 from anchorlens.models.devices import choose_device
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.views import html
 
 if TYPE_CHECKING:
@@ -84,14 +84,14 @@ def compare(
         ('gamma 0.3', 'gamma 0.7')
     """
     if isinstance(checkpoints, str | Checkpoint) or not isinstance(checkpoints, Sequence) or not checkpoints:
-        raise ValueError(f"checkpoints must be a list of one or more, got {shown(checkpoints)}")
+        raise ValueError(f"checkpoints must be a list of one or more, got {safe_repr(checkpoints)}")
     for checkpoint in checkpoints:
         if not isinstance(checkpoint, Checkpoint):
             raise ValueError(
                 f"a checkpoint must be what load_checkpoint gives, got {type(checkpoint).__name__}"
             )
     if not isinstance(probe, str) and not callable(probe):
-        raise ValueError(f"probe must be a probe or its name, got {shown(probe)}")
+        raise ValueError(f"probe must be a probe or its name, got {safe_repr(probe)}")
     names = tuple(_label(checkpoint) for checkpoint in checkpoints) if labels is None else tuple(labels)
     if len(names) != len(checkpoints):
         raise ValueError(f"labels must be {len(checkpoints)}, one for each checkpoint, got {len(names)}")
@@ -126,4 +126,4 @@ def apply_to_checkpoint(
 
 def _label(checkpoint: Checkpoint) -> str:
     words = ", ".join(origin(checkpoint.model.gamma, checkpoint.train, checkpoint.step))
-    return words or checkpoint.model.outline
+    return words or checkpoint.model.overview

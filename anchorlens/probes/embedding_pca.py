@@ -15,7 +15,7 @@ from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
 from anchorlens.randomness import generator
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _tokens(
         if len(np.unique(tokens)) < max(3, len(tokens)) or tokens.min() < 0 or tokens.max() >= d_vocab:
             raise ValueError(
                 f"tokens must be 3 or more different ones of the model's vocabulary, 0..{d_vocab - 1}, "
-                f"got {shown(chosen)}"
+                f"got {safe_repr(chosen)}"
             )
         return tokens, "given tokens"
     if task is None:

@@ -16,7 +16,7 @@ from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_k
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.clusters import finite_rows
 from anchorlens.probes.shared.linalg import compare_groups
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def fusion_similarity(
     except (TypeError, ValueError):
         chains = []
     if not chains:
-        raise ValueError(f"comparisons must be pairs of anchor pairs, got {shown(comparisons)}")
+        raise ValueError(f"comparisons must be pairs of anchor pairs, got {safe_repr(comparisons)}")
     chains = [tuple(whole_numbers("a compared pair", pair)) for pair in chains]
     different = list(dict.fromkeys(chains))
     rows = [chain for chain in different for _ in chosen]

@@ -16,7 +16,7 @@ from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
 from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class MaskSecondAnchor(ProbeResult):
             [str(value) for value in values],
             self.averaged_cosines if averaged else self.centred_cosines,
             inputs=f"{'mean of ' if averaged else ''}{n_inputs} inputs (x, a) for each",
-            title=f"Answers, {masked}{'' if averaged else ' (boxed: equal g)'}",
+            title=f"LogitsModel, {masked}{'' if averaged else ' (boxed: equal g)'}",
         )
 
 
@@ -172,7 +172,7 @@ def mask_second_anchor(
     anchors = list(task.anchors)
     second = anchors[1] if second_anchor is None else second_anchor
     if isinstance(second, bool) or second not in anchors:
-        raise ValueError(f"second_anchor must be one of the anchors {anchors}, got {shown(second)}")
+        raise ValueError(f"second_anchor must be one of the anchors {anchors}, got {safe_repr(second)}")
     position = checked_position(task, key_position)
     masked = list(range(position + 2, position + 1 + task.chain_length))
     if masked[-1] == task.seq_len - 1:

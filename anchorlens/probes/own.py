@@ -11,7 +11,7 @@ from types import ModuleType
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes.registry import PROBES
 from anchorlens.probes.result import ProbeResult
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 WHAT_A_PROBE_IS = (
     "a public function whose return annotation is a subclass of anchorlens.probes.ProbeResult, for example "
@@ -57,7 +57,7 @@ def with_own(paths: Iterable[str | os.PathLike[str]]) -> tuple[Callable[..., Pro
     known = {probe.__name__: (probe, "a shipped probe") for probe in PROBES}
     for probe, origin in installed("anchorlens.probes", "probe"):
         if not inspect.isfunction(probe):
-            raise ValueError(f"{origin} must be a function, got {shown(probe)}")
+            raise ValueError(f"{origin} must be a function, got {safe_repr(probe)}")
         _add(probe, origin, origin, known)
     for path in paths:
         for probe in own_probes(path):

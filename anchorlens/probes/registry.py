@@ -22,7 +22,7 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.stable_rank import stable_rank
 from anchorlens.probes.training_regime import training_regime
 from anchorlens.probes.v_similarity import v_similarity
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -120,7 +120,9 @@ def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
     for probe in chosen:
         name = getattr(probe, "__name__", None)
         if not callable(probe) or name is None:
-            raise ValueError(f"a probe must be a function, or the name of a shipped one, got {shown(probe)}")
+            raise ValueError(
+                f"a probe must be a function, or the name of a shipped one, got {safe_repr(probe)}"
+            )
         if name in names:
             raise ValueError(f"probes must have a name each, got {name} twice; rename your own function")
         names.add(name)
@@ -158,7 +160,7 @@ def apply(
     option_names = tuple(name for name in parameters if name not in ("model", "task", "initial"))
     for name in options:
         if not option_names:
-            raise ValueError(f"{probe.__name__} has no options, got {shown(name)}; leave it out")
+            raise ValueError(f"{probe.__name__} has no options, got {safe_repr(name)}; leave it out")
         check_choice(f"an option of {probe.__name__}", name, option_names)
     if task is None and needs_task(probe, options):
         without = ", ".join(other.__name__ for other in PROBES if not needs_task(other))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, field_types, suggestion
 from anchorlens.runs.train_config import DURATIONS, TrainConfig
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.kinds import read_task, tasks
 from anchorlens.tasks.shared.base import Task
 from anchorlens.views import html
@@ -49,7 +49,7 @@ class RunConfig(NamedTuple):
         for part in values:
             check_choice("a part of the configuration", part, cls._fields)
             if not isinstance(values[part], Mapping):
-                raise ValueError(f"{part} must be a table of fields, got {shown(values[part])}")
+                raise ValueError(f"{part} must be a table of fields, got {safe_repr(values[part])}")
         if task is None:
             task = read_task(values.get("task", {}))
         return cls(
@@ -59,16 +59,16 @@ class RunConfig(NamedTuple):
         )
 
     @property
-    def outline(self) -> str:
+    def overview(self) -> str:
         """Model, gamma, seed and steps in a line.
 
         >>> from anchorlens import preset
-        >>> preset("phase3").outline
+        >>> preset("phase3").overview
         'gpt2, 2 layers, 1 head, d_model 128 · gamma 0.7, seed 0 · 1,000 steps'
         """
         model, train = self.model, self.train
         gamma = "" if model.gamma is None else f"gamma {model.gamma:g}, "
-        return f"{model.outline} · {gamma}seed {train.seed} · {train.total_steps:,} steps"
+        return f"{model.overview} · {gamma}seed {train.seed} · {train.total_steps:,} steps"
 
     _repr_html_ = html
 
@@ -87,7 +87,7 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         owners = field_owners(name)
         if not owners and name != "kind":
             names = [field for _, cls in part_classes() for field in field_types(cls)]
-            raise ValueError(f"no configuration has a field {shown(name)}; {suggestion(name, names)}")
+            raise ValueError(f"no configuration has a field {safe_repr(name)}; {suggestion(name, names)}")
         part = owners[0][0] if owners else "task"
         parts.setdefault(part, {})[name] = value
     return parts
@@ -98,7 +98,7 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
     result = {part: dict(fields) for part, fields in base.items()}
     for part, fields in changes.items():
         if not isinstance(fields, Mapping):
-            raise ValueError(f"{part} must be a table of fields, got {shown(fields)}")
+            raise ValueError(f"{part} must be a table of fields, got {safe_repr(fields)}")
         target = result.setdefault(part, {})
         for name in fields:
             target.pop(_SAME_DURATION.get(name, name), None)

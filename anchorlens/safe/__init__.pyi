@@ -21,7 +21,5 @@ from .tensors import read_safetensors as read_safetensors
 from .tensors import read_tensors as read_tensors
 from .texts import LONGEST as LONGEST
 from .texts import first_line as first_line
-from .texts import printable as printable
-from .texts import shown as shown
 from .torch_zip import read_torch_zip as read_torch_zip
 from .torch_zip import zip_in as zip_in

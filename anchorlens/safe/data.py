@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from anchorlens.safe.texts import printable
+from anchorlens.safe.texts import safe_text
 
 DEEPEST = 64
 """Lists and tables within each other that JSON or TOML may hold."""
@@ -127,7 +127,7 @@ def _refusing() -> Iterator[None]:
     except json.JSONDecodeError as error:
         raise ValueError(f"is no JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"is no TOML: {printable(error)}") from None
+        raise ValueError(f"is no TOML: {safe_text(error)}") from None
     except ValueError:  # Python reads no integer of thousands of digits
         raise ValueError(_TOO_LONG) from None
 
@@ -168,5 +168,5 @@ def check_values(content: object) -> None:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"holds {printable(text, 40)}, which is no finite number")
+        raise ValueError(f"holds {safe_text(text, 40)}, which is no finite number")
     return number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from anchorlens.safe.texts import shown
+from anchorlens.safe.texts import safe_repr
 
 FACTOR = "ANCHORLENS_COST_FACTOR"
 """Environment variable: so many times as much may be taken."""
@@ -23,7 +23,9 @@ def cost_factor() -> float:
     except ValueError:
         factor = math.nan
     if not 0 < factor < math.inf:
-        raise ValueError(f"{FACTOR} must be a number above 0, got {shown(text)}; set it to 1, or unset it")
+        raise ValueError(
+            f"{FACTOR} must be a number above 0, got {safe_repr(text)}; set it to 1, or unset it"
+        )
     return factor
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anchorlens.safe.limits import check_at_most
-from anchorlens.safe.texts import printable
+from anchorlens.safe.texts import safe_text
 
 _MOST_INSTRUCTIONS = 1_000_000
 _MOST_ARGUMENTS = 16
@@ -142,16 +142,16 @@ class _Machine:
 
     def _name(self, name: str, instruction: str) -> Name:
         if instruction == "INST" or (name not in self.functions and name not in self.names):
-            raise ValueError(f"unsafe: it asks to run {printable(name)}; refused, nothing ran")
+            raise ValueError(f"unsafe: it asks to run {safe_text(name)}; refused, nothing ran")
         return Name(name)
 
     def _apply(self, function: Any, arguments: Any) -> Any:
         if type(function) is not Name or function not in self.functions or type(arguments) is not tuple:
             name = function if type(function) is Name else type(function).__name__
-            raise ValueError(f"unsafe: it asks to run {printable(name)}; refused, nothing ran")
+            raise ValueError(f"unsafe: it asks to run {safe_text(name)}; refused, nothing ran")
         if len(arguments) > _MOST_ARGUMENTS:
             raise ValueError(
-                f"unsafe: it applies {printable(function)} to {len(arguments):,} values; refused"
+                f"unsafe: it applies {safe_text(function)} to {len(arguments):,} values; refused"
             )
         self._spend(_OBJECT + _ENTRY)
         return self.functions[function](*arguments)

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from anchorlens.safe.texts import printable, shown
+from anchorlens.safe.texts import safe_repr, safe_text
 
 _LONGEST_PATH, _LONGEST_CAUSE = 500, 600
 _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError)
@@ -22,7 +22,7 @@ class CheckpointError(ValueError):
 
     def __str__(self) -> str:
         path, cause = self.args
-        return f"{printable(path, _LONGEST_PATH)}: {printable(cause, _LONGEST_CAUSE)}"
+        return f"{safe_text(path, _LONGEST_PATH)}: {safe_text(cause, _LONGEST_CAUSE)}"
 
 
 @contextlib.contextmanager
@@ -55,5 +55,5 @@ def _cause(error: Exception) -> str:
     if type(error) is ValueError:
         return str(error)
     if isinstance(error, KeyError):
-        return f"{shown(error.args[0] if error.args else '')} is missing"
+        return f"{safe_repr(error.args[0] if error.args else '')} is missing"
     return "a value in it is of another kind than it must be"

@@ -12,14 +12,14 @@ LONGEST_INTEGER = 40
 """Digits of an integer that are shown."""
 
 
-def printable(text: object, most: int | None = LONGEST) -> str:
+def safe_text(text: object, most: int | None = LONGEST) -> str:
     r"""A text as one line that no terminal obeys: white space folded, what cannot be printed escaped.
 
     Args:
         text: anything; its `str`.
         most: characters that are shown; None for all.
 
-    >>> printable("a\n\x1b[31mred\x07"), printable("x" * 300, 5)
+    >>> safe_text("a\n\x1b[31mred\x07"), safe_text("x" * 300, 5)
     ('a \\x1b[31mred\\x07', 'xxxx…')
     """
     line = str(text)
@@ -55,13 +55,13 @@ class _Repr(reprlib.Repr):
 _REPR = _Repr()
 
 
-def shown(value: object) -> str:
+def safe_repr(value: object) -> str:
     r"""The `repr` of a value in an error: one printable line of at most 200 characters.
 
-    >>> shown("a\x1b"), shown([1, "b"]), len(shown("x" * 10**6)) <= LONGEST
+    >>> safe_repr("a\x1b"), safe_repr([1, "b"]), len(safe_repr("x" * 10**6)) <= LONGEST
     ("'a\\x1b'", "[1, 'b']", True)
     """
-    return printable(_REPR.repr(value))
+    return safe_text(_REPR.repr(value))
 
 
 def first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from anchorlens.safe.limits import check_at_most
 from anchorlens.safe.pickles import Name, read_pickle
-from anchorlens.safe.texts import first_line, shown
+from anchorlens.safe.texts import first_line, safe_repr
 
 _LARGEST_PICKLE = 64 * 2**20
 _DAMAGED = (
@@ -101,7 +101,7 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
     folder = names[0].split("/")[0] + "/" if names else ""
     for name in names:
         if posixpath.normpath(name) != name or not name.startswith(folder) or folder in ("/", "../"):
-            raise ValueError(f"unsafe: an entry of its zip is called {shown(name)}; refused")
+            raise ValueError(f"unsafe: an entry of its zip is called {safe_repr(name)}; refused")
     if len(set(names)) < len(names):
         raise ValueError("unsafe: two entries of its zip have the same name; refused")
     return {name.removeprefix(folder): entry for name, entry in zip(names, entries, strict=True)}

@@ -9,20 +9,20 @@ from typing import Any
 
 from anchorlens.audit.lateness import FIT, Score
 from anchorlens.audit.result import Audit
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 from anchorlens.show.tables import Table
 
 MOST_GROUPS = 8
 """Groups that are listed, the latest; --json and --out give all."""
 
 
-def outline(audit: Audit) -> str:
+def overview(audit: Audit) -> str:
     """The data that were audited, and the model, steps and seeds."""
     data = audit.mappings
     seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
     threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
     return (
-        f"{printable(data.name)}: {len(data):,} mappings in {len(data.groups):,} groups; "
+        f"{safe_text(data.name)}: {len(data):,} mappings in {len(data.groups):,} groups; "
         f"gamma {audit.model.gamma:g}, {audit.moments[-1]:,} steps, {seeds}{threshold}"
     )
 

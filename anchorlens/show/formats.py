@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 
 MOST_CHARACTERS = 240
 """Of a text in a view; the end of a longer one is left out."""
@@ -38,7 +38,7 @@ def plain(value: Any) -> str:
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(value, ensure_ascii=False, default=str)
     if isinstance(value, bool | str):
-        return printable(value, None)
+        return safe_text(value, None)
     return f"{value:.6g}" if isinstance(value, float) else f"{value:,}"
 
 
@@ -54,11 +54,11 @@ def ticks(text: str) -> Markup:
     return Markup().join(Markup(f"<code>{part}</code>") if i % 2 else part for i, part in enumerate(parts))
 
 
-def printable_lines(value: Any) -> Any:
+def safe_lines(value: Any) -> Any:
     """What stands in HTML: of a foreign text no control characters, but its line breaks."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
-    return "\n".join(line if line.isprintable() else printable(line, None) for line in value.split("\n"))
+    return "\n".join(line if line.isprintable() else safe_text(line, None) for line in value.split("\n"))
 
 
 def short(text: str, most: int = MOST_CHARACTERS) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from anchorlens.show.evidence import odds
 from anchorlens.show.formats import number, short
 from anchorlens.show.words import AGREEMENT
-from anchorlens.tasks.shared.sketch import Transcript
+from anchorlens.tasks.shared.figure_specs import SampleTable
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.evaluation import Evaluation
@@ -23,7 +23,7 @@ MOST_ANCHORS = 12
 """Anchors of a task whose pairs fit into a table beside other things."""
 
 
-class Item(NamedTuple):
+class TableCell(NamedTuple):
     """The content of a table cell that has a colour or is code."""
 
     text: str
@@ -37,9 +37,9 @@ class Item(NamedTuple):
 class Table:
     """A table of texts; the first column names the row."""
 
-    columns: Sequence[str | Item]
+    columns: Sequence[str | TableCell]
     """Heads; HTML gives them a capital."""
-    rows: Sequence[Sequence[str | Item]]
+    rows: Sequence[Sequence[str | TableCell]]
     """From top to bottom."""
     title: str = ""
     """Heading above the table; empty for none."""
@@ -55,26 +55,26 @@ class Table:
         return replace(self, rows=[[short(text_of(item), most) for item in row] for row in self.rows])
 
 
-def text_of(item: str | Item) -> str:
+def text_of(item: str | TableCell) -> str:
     """The text of a table cell."""
     return item if isinstance(item, str) else item.text
 
 
-def transcript_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
+def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
     """Caption and table of some of the answers, where an evaluation has such."""
     columns = ("prompt", "asked of", "", "expected", "what it says")
     tables = []
-    for sketch in behaviour.sketches:
-        if not isinstance(sketch, Transcript) or not sketch.answers:
+    for spec in behaviour.figure_specs:
+        if not isinstance(spec, SampleTable) or not spec.answers:
             continue
         rows = []
-        for answer in sketch.answers:
-            said = Item(answer.said or "nothing", code=bool(answer.said))
+        for answer in spec.answers:
+            said = TableCell(answer.said or "nothing", code=bool(answer.said))
             said = "the same" if answer.said == answer.expected else said
             result = "right" if answer.right else "wrong"
-            prompt, expected = Item(answer.prompt, code=True), Item(answer.expected, code=True)
+            prompt, expected = TableCell(answer.prompt, code=True), TableCell(answer.expected, code=True)
             rows.append((prompt, answer.asked_of, result, expected, said))
-        tables.append((sketch.caption, Table(columns, rows, sketch.title)))
+        tables.append((spec.caption, Table(columns, rows, spec.title)))
     return tables
 
 
@@ -103,7 +103,7 @@ def alone_table(mechanism: Mechanism) -> Table:
     questions = list(dict.fromkeys(question for reading in evidence for question in reading.alone))
     rows = [
         (
-            Item(reading.reading, code=True),
+            TableCell(reading.reading, code=True),
             *(odds(reading.alone[question]) if question in reading.alone else "" for question in questions),
         )
         for reading in evidence
@@ -168,9 +168,9 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
     return Table(columns, rows, "", range(4, len(columns)))
 
 
-def dotted(phase: Phase, text: str | None = None) -> Item:
+def dotted(phase: Phase, text: str | None = None) -> TableCell:
     """A phase's label, or another text, beside the phase's colour."""
-    return Item(phase.label if text is None else text, phase.colour if phase.number else "none")
+    return TableCell(phase.label if text is None else text, phase.colour if phase.number else "none")
 
 
 def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = False) -> Table:

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from anchorlens.show import evidence, tables, words
-from anchorlens.show.formats import heading, number, plain, printable_lines, short, ticks
+from anchorlens.show.formats import heading, number, plain, safe_lines, short, ticks
 from anchorlens.show.words import TEMPLATES
 from anchorlens.tasks.shared import phases
 
@@ -31,7 +31,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=printable_lines,
+        finalize=safe_lines,
     )
     made.filters |= {"number": number, "plain": plain, "short": short, "ticks": ticks, "heading": heading}
     made.globals |= {"readings": evidence, "words": words, "phases": phases, "built": tables}

@@ -35,7 +35,7 @@ class EngineError(RuntimeError):
     """The engine does not start, or broke again and again; what is finished is kept."""
 
 
-class Engine:
+class SweepEngine:
     """Opens an executor for the cells of a sweep, and a new one when that broke."""
 
     def __init__(

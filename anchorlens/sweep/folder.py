@@ -30,11 +30,9 @@ from anchorlens.safe import (
     CheckpointError,
     check_affordable,
     cost_factor,
-    printable,
     read_bytes,
     read_json,
     reading,
-    shown,
 )
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.sweep.stored import LONGEST_DETAILS, LONGEST_ERROR, CellContent, Failure, Stored, quickly_read
@@ -113,7 +111,7 @@ class SweepFolder:
         content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES)
         with reading(self.path, "is no list of cells"):
             if not isinstance(content["cells"], list):
-                raise ValueError(f"cells must be a list, got {shown(content['cells'])}")
+                raise ValueError(f"cells must be a list, got {safe_repr(content['cells'])}")
             runs = _runs(content["cells"])
             return list(zip(_checked_ids(content["ids"], len(runs)), runs, strict=True))
 
@@ -189,7 +187,7 @@ class SweepFolder:
                 return Cell(run, "failed", error=failed.error, details=failed.details, stored_as=name)
         except CheckpointError as error:
             remove = path if path.exists() else failure
-            message = f"{error}; remove {printable(remove, 500)} to train it again"
+            message = f"{error}; remove {safe_text(remove, 500)} to train it again"
             return Cell(run, "damaged", error=message, stored_as=name)
         return Cell(run, stored_as=name)
 
@@ -243,10 +241,10 @@ def _size(path: Path) -> int:
 def _checked_ids(ids: Any, n_cells: int) -> list[str]:
     """Ids as `cell_id` makes them, which are safe as the names of folders, one for each cell."""
     if not isinstance(ids, list) or len(ids) != n_cells or len(set(map(str, ids))) < n_cells:
-        raise ValueError(f"ids must be a list of {n_cells:,} different ids, got {shown(ids)}")
+        raise ValueError(f"ids must be a list of {n_cells:,} different ids, got {safe_repr(ids)}")
     for name in ids:
         if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{16}", name):
-            raise ValueError(f"an id must be 16 hexadecimal digits, got {shown(name)}")
+            raise ValueError(f"an id must be 16 hexadecimal digits, got {safe_repr(name)}")
     return ids
 
 
@@ -259,7 +257,7 @@ def _runs(cells: list[Any]) -> list[RunConfig]:
     runs, tasks, n_targets = [], {}, 0
     for cell in cells:
         if not isinstance(cell, dict):
-            raise ValueError(f"a cell must be a table, got {shown(cell)}")
+            raise ValueError(f"a cell must be a table, got {safe_repr(cell)}")
         key = same_value(cell.get("task"))
         runs.append(RunConfig.from_dict(cell, tasks.get(key)))
         if key not in tasks:

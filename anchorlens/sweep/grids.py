@@ -14,7 +14,7 @@ from anchorlens.configuration import field_types
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
-from anchorlens.safe import printable, read_json, shown
+from anchorlens.safe import read_json, safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads"}
@@ -114,9 +114,9 @@ def _read_text(name: str, text: str) -> list[Any]:
         try:
             return [read_json(text)]
         except ValueError as error:
-            raise ValueError(f"{name} must be JSON, got {shown(text)}, which {error}") from None
+            raise ValueError(f"{name} must be JSON, got {safe_repr(text)}, which {error}") from None
     if len(text) > _LONGEST_TEXT or text.count(",") >= MOST_CELLS:
-        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {shown(text)}")
+        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {safe_repr(text)}")
     return [value for part in text.split(",") for value in _part_values(name, part.strip(), kinds)]
 
 
@@ -131,22 +131,22 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
             numbers.append(_decimal(bound.strip()))
         except ValueError:
             raise ValueError(
-                f"the range {shown(text)} of {name} must be made of numbers, got {shown(bound)}"
+                f"the range {safe_repr(text)} of {name} must be made of numbers, got {safe_repr(bound)}"
             ) from None
     if len(numbers) == 2:
         if any(number != number.to_integral_value() for number in numbers):
-            example = printable(text, 60)
+            example = safe_text(text, 60)
             raise ValueError(f"the range {example!r} of {name} must have a step, for example {example}:0.1")
         numbers = [numbers[0], numbers[1] - 1, Decimal(1)]
     if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
             f"a range of {name} must be first:last:step with first <= last and step > 0, or first:end of "
-            f"integers with first < end, got {shown(text)}"
+            f"integers with first < end, got {safe_repr(text)}"
         )
     first, last, step = numbers
     if (last - first) / step >= MOST_CELLS:
         raise ValueError(
-            f"the range {shown(text)} of {name} has more than {MOST_CELLS:,} values; take a larger step"
+            f"the range {safe_repr(text)} of {name} has more than {MOST_CELLS:,} values; take a larger step"
         )
     return [_plain(first + k * step) for k in range(int((last - first) / step) + 1)]
 

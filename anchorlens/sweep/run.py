@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from anchorlens.models.devices import killed_for_memory
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import SweepResult
-from anchorlens.sweep.engines import Engine, EngineError
+from anchorlens.sweep.engines import EngineError, SweepEngine
 from anchorlens.sweep.folder import NamedRun, SweepFolder
 from anchorlens.sweep.work import work
-from anchorlens.training.jobs import give_out, grouped, trained_together
+from anchorlens.training.jobs import grouped, submit_all, trained_together
 from anchorlens.training.plan import check_runs
 from anchorlens.training.progress import Update, progress_bar
 
@@ -54,7 +54,7 @@ def sweep(
         runs: cells, as `grid` gives them; those in the folder are kept, whether they are among these or not.
         out: a new folder, or that of a sweep.
         engine: `serial`, `local`, `slurm`, the address or the scheduler file of a Dask cluster (see
-            `Engine`); None for `local` where Dask is installed, else `serial`.
+            `SweepEngine`); None for `local` where Dask is installed, else `serial`.
         workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
         security: `distributed.Security` with the TLS files of a cluster that is running, or for `slurm`;
             None for those of Dask's configuration.
@@ -79,7 +79,7 @@ def sweep(
     Source: the grids of arXiv 2405.05409 and 2501.08537.
     """
     runs = check_runs(runs)
-    chosen = Engine(engine, workers, security)
+    chosen = SweepEngine(engine, workers, security)
     folder = SweepFolder(out)
     with folder.held(runs) as cells:
         if retry_failed:
@@ -95,7 +95,7 @@ def sweep(
 class _Driver:
     """Submits cells to an engine, collects their results, and counts them."""
 
-    def __init__(self, cells: list[NamedRun], folder: SweepFolder, engine: Engine, show: Update) -> None:
+    def __init__(self, cells: list[NamedRun], folder: SweepFolder, engine: SweepEngine, show: Update) -> None:
         self.cells, self.folder, self.engine, self.show = cells, folder, engine, show
         self.n_ended = self.steps = 0
         self.killed_before = killed_for_memory()
@@ -141,7 +141,7 @@ class _Driver:
             return executor.submit(trained_together, run, min(n, share)).result()
 
         groups = grouped(runs, at_once)
-        give_out(
+        submit_all(
             [[missing[place] for place in group] for group in groups],
             lambda job: executor.submit(work, job, out),
             self._take_in,

@@ -16,9 +16,9 @@ import numpy as np
 from anchorlens.configuration import documented, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.asking import Asker
+from anchorlens.tasks.shared.evaluator import Evaluator
+from anchorlens.tasks.shared.figure_specs import Curve, FigureSpec, Grid
 from anchorlens.tasks.shared.metric import Metric, phase_metrics
-from anchorlens.tasks.shared.sketch import Curve, Grid, Sketch
 from anchorlens.tasks.shared.split_task import Right, SplitTask, at_random, in_rounds, split_rows
 
 if TYPE_CHECKING:
@@ -190,7 +190,9 @@ class AdditionTask(SplitTask):
         whole = self.mode != "number"
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=whole)
 
-    def pictures(self, whole: Right, asker: Asker, rng: np.random.Generator) -> tuple[Sketch, ...]:
+    def pictures(
+        self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
+    ) -> tuple[FigureSpec, ...]:
         """Every sum as a point of a plane, and accuracy against the distance to the border of the square."""
         plane = np.zeros((self.largest + 1, self.largest + 1))
         for name, sums in self.splits.items():

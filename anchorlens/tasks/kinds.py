@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from anchorlens.configuration import field_types, suggestion
 from anchorlens.plugins import defined_in, installed
-from anchorlens.safe import printable, shown
+from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.cogs.task import CogsTask
 from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
@@ -132,7 +132,7 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
         try:
             register_task(task)
         except ValueError as error:
-            raise ValueError(f"{printable(path)}: {error}") from None
+            raise ValueError(f"{safe_text(path)}: {error}") from None
         _files[task] = str(Path(path).resolve())
     return tuple(defined)
 
@@ -151,7 +151,8 @@ def task_class(kind: Any = None) -> type[Task]:
     kinds = {task.kind: task for task in tasks()}
     if not isinstance(kind, str) or kind not in kinds:
         raise ValueError(
-            f"there is no task {shown(kind)}; {suggestion(kind, list(kinds))} Of a task of your own give the "
+            f"there is no task {safe_repr(kind)}; {suggestion(kind, list(kinds))} Of a task of your own give "
+            "the "
             "file (--tasks FILE, register_task in Python), or install its package"
         )
     return kinds[kind]
@@ -195,7 +196,7 @@ def read_stored_task(values: Mapping[str, Any]) -> Task:
     """
     for name in task_class(values.get("kind")).settled:
         if not values.get(name):
-            raise ValueError(f"a stored task {shown(values['kind'])} must say its {name}, and does not")
+            raise ValueError(f"a stored task {safe_repr(values['kind'])} must say its {name}, and does not")
     return read_task(values)
 
 
@@ -242,14 +243,14 @@ def _check(task: Any) -> None:
     """
     is_task = isinstance(task, type) and issubclass(task, TaskConfig) and dataclasses.is_dataclass(task)
     if not is_task or not task.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
-        got = task.__name__ if isinstance(task, type) else shown(task)
+        got = task.__name__ if isinstance(task, type) else safe_repr(task)
         raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}")
     if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
         raise ValueError(f"the task {task.__name__} must have {', '.join(missing)}; it is {WHAT_A_TASK_IS}")
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
         raise ValueError(
             f"kind must be a name of lower-case letters, digits and _, modular_addition for example, got "
-            f"{shown(task.kind)}"
+            f"{safe_repr(task.kind)}"
         )
     try:
         fields = field_types(task)
@@ -270,7 +271,7 @@ def _check(task: Any) -> None:
         or not metrics
         or not all(isinstance(metric, Metric) for metric in metrics)
     ):
-        raise ValueError(f"metrics of {task.__name__} must be a tuple of Metric, got {shown(metrics)}")
+        raise ValueError(f"metrics of {task.__name__} must be a tuple of Metric, got {safe_repr(metrics)}")
     names = [metric.name for metric in metrics]
     if len(set(names)) < len(names):
         raise ValueError(f"metrics of {task.__name__} must have a name each, got {', '.join(names)}")

@@ -41,7 +41,6 @@ from anchorlens.safe import (
     read_bytes,
     read_json,
     reading,
-    shown,
 )
 from anchorlens.tasks.shared.metric import Metric
 
@@ -217,7 +216,7 @@ def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
     path.mkdir(parents=True, exist_ok=True)
     foreign = [file.name for file in path.iterdir() if not file.name.startswith(".")]
     if foreign and own not in foreign:
-        raise ValueError(f"{path} holds {shown(foreign[0])} and no {what}; choose a new or empty folder")
+        raise ValueError(f"{path} holds {safe_repr(foreign[0])} and no {what}; choose a new or empty folder")
     lock = filelock.FileLock(path / ".lock")
     try:
         lock.acquire(timeout=0)
@@ -309,8 +308,9 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
             was = before[part][name]
             if value != was and name not in free.get(part, ()):
                 raise ValueError(
-                    f"a resumed run keeps its configuration, but {part}.{name} was {shown(was)} and is now "
-                    f"{shown(value)}; leave it out, or start a new run in another folder"
+                    f"a resumed run keeps its configuration, but {part}.{name} was {safe_repr(was)} and is "
+                    "now "
+                    f"{safe_repr(value)}; leave it out, or start a new run in another folder"
                 )
 
 

@@ -51,10 +51,10 @@ def grouped(
     return groups
 
 
-def give_out(
+def submit_all(
     jobs: Iterable[Job],
     submit: Callable[[Job], Future[Any]],
-    take_in: Callable[[Job, Future[Any]], Iterable[Job]],
+    collect: Callable[[Job, Future[Any]], Iterable[Job]],
     at_a_time: int | None = None,
 ) -> None:
     """Have jobs done, and take in each when it has ended, at a cost that does not grow with their number.
@@ -62,7 +62,7 @@ def give_out(
     Args:
         jobs: in the order in which they are given out.
         submit: gives one out.
-        take_in: is handed an ended job and its future; what it returns is given out in its turn.
+        collect: is handed an ended job and its future; what it returns is given out in its turn.
         at_a_time: jobs that are out at the same time; None for all, where the executor has a queue.
     """
     waiting, n_out = deque(jobs), 0
@@ -74,7 +74,7 @@ def give_out(
             n_out += 1
         job, future = ended.get()
         n_out -= 1
-        waiting.extend(take_in(job, future))
+        waiting.extend(collect(job, future))
 
 
 def train_in_jobs(
@@ -114,7 +114,7 @@ def train_in_jobs(
                 return executor.submit(train, *arguments)
             return executor.submit(train, *arguments, show=lambda steps, text: show(done + steps, text))
 
-        def take_in(job: list[int], future: Future[Any]) -> Iterable[list[int]]:
+        def collect(job: list[int], future: Future[Any]) -> Iterable[list[int]]:
             nonlocal done
             results.update(zip(job, future.result(), strict=True))
             done += sum(runs[place].train.total_steps for place in job)
@@ -122,5 +122,5 @@ def train_in_jobs(
                 show(done, f"{len(results)} of {len(runs)} models")
             return ()
 
-        give_out(grouped(runs), submit, take_in, at_a_time=1 if here else None)
+        submit_all(grouped(runs), submit, collect, at_a_time=1 if here else None)
     return [results[place] for place in range(len(runs))]

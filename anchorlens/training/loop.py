@@ -80,7 +80,7 @@ class Loop:
             stack.restore(step, states)
         return stack
 
-    def go(self, show: Show) -> None:
+    def run(self, show: Show) -> None:
         """Train until every member has its result."""
         trajectory = set(trajectory_steps(self.train))
         if self.stack.step == 0 and 0 in trajectory:

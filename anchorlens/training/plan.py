@@ -34,7 +34,7 @@ from anchorlens.files.checkpoint import training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.batch import on_device
 
@@ -158,7 +158,7 @@ def check_runs(runs: Iterable[RunConfig]) -> list[RunConfig]:
     runs = list(runs)
     for run in runs:
         if not isinstance(run, RunConfig):
-            raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {shown(run)}")
+            raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {safe_repr(run)}")
         run.model.check_task(run.task)
         if choose_device(run.train.device).type != "cuda" and run.train.matmul == "tf32":
             raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")

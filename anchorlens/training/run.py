@@ -19,7 +19,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.kinds import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import RunFolder, read_log, stored_run
@@ -149,7 +149,7 @@ def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | N
     listed = [outs] if isinstance(outs, str | os.PathLike) else list(outs)
     folders = [None if out is None else Path(out) for out in listed]
     if isinstance(outs, str | os.PathLike) or len(folders) != n_runs:
-        raise ValueError(f"outs must be a list of {n_runs} folders, one for each run, got {shown(outs)}")
+        raise ValueError(f"outs must be a list of {n_runs} folders, one for each run, got {safe_repr(outs)}")
     places = [folder.resolve() for folder in folders if folder is not None]
     if len(set(places)) < len(places):
         raise ValueError("outs must be different folders, one for each run, got one of them twice")
@@ -174,7 +174,7 @@ def _train_together(
         held.enter_context(numeric_settings(device, train.threads, tf32=train.matmul == "tf32"))
         members = list(_members(runs, folders, device))
         for step in sorted({member.step for member in members if member.result is None}):
-            Loop([m for m in members if m.result is None and m.step == step], device).go(show)
+            Loop([m for m in members if m.result is None and m.step == step], device).run(show)
         return [member.result for member in members if member.result is not None]
 
 

@@ -4,7 +4,7 @@ from .readings import READINGS as READINGS
 from .readings import take_readings as take_readings
 from .verdict import Evidence as Evidence
 from .verdict import Mechanism as Mechanism
-from .verdict import Opinion as Opinion
+from .verdict import Posterior as Posterior
 from .verdict import Subject as Subject
 from .verdict import TrajectoryPoint as TrajectoryPoint
 from .verdict import Verdict as Verdict

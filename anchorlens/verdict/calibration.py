@@ -43,7 +43,7 @@ class Calibration:
         """
         return [words for words, _ in self._distances(shape)]
 
-    def widened(self, shape: Mapping[str, Any]) -> float:
+    def temperature(self, shape: Mapping[str, Any]) -> float:
         """What the log-odds of a model are divided by, >= 1: `widening` to the power of its distance.
 
         A field that is r times beyond the zoo's range is log2 r away, a variant of another kind 1.

@@ -116,7 +116,7 @@ def classify(
         asked, model, shape = checkpoint.task, checkpoint.build_model(where), shape_of(checkpoint.model)
         if behaviour is None:
             if checkpoint.train is not None:
-                training_set = checkpoint.training_drawing()
+                training_set = checkpoint.lazy_training_set()
             behaviour = checkpoint.evaluate(device=where, training_set=training_set, seed=seed)
     phase = behaviour.phase_if_clear()
     if (assumption := behaviour.assumption) is not None:

@@ -66,5 +66,5 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
         values = take_readings(checkpoint.build_model(), checkpoint.task, early=True)
     except ValueError:
         return None
-    widened = calibration().widened(shape_of(checkpoint.model) or {})
-    return fitted.probabilities({**values, **answered_now(now)}, widened)
+    temperature = calibration().temperature(shape_of(checkpoint.model) or {})
+    return fitted.probabilities({**values, **answered_now(now)}, temperature)

@@ -21,7 +21,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.questions import QuestionModel, Values
 from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK, READINGS, take_readings
-from anchorlens.verdict.verdict import Evidence, Mechanism, Opinion, in_words
+from anchorlens.verdict.verdict import Evidence, Mechanism, Posterior, in_words
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -69,31 +69,31 @@ def phase_by_mechanism(
         return _nothing(Phase.undecided("no readings", str(error)))
     fitted, cfg = calibration(), model.cfg
     shape = {"n_layers": cfg.n_layers, "n_heads": cfg.n_heads, "d_model": cfg.d_model, **(shape or {})}
-    widened = fitted.widened(shape)
+    temperature = fitted.temperature(shape)
 
-    def opinion(by: QuestionModel) -> Opinion:
-        probabilities = by.probabilities(values, widened)
+    def posterior(by: QuestionModel) -> Posterior:
+        probabilities = by.probabilities(values, temperature)
         if train is not None and train.value < FIT_THRESHOLD:
             why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
-            return Opinion(Phase.undecided("underfit", why), probabilities)
+            return Posterior(Phase.undecided("underfit", why), probabilities)
         if not is_of_the_papers(anchors):
             why = "the task is not that of the papers"
-            return Opinion(Phase.undecided("outside the calibration", why), probabilities)
-        return Opinion(named(probabilities, by.least_probability), probabilities)
+            return Posterior(Phase.undecided("outside the calibration", why), probabilities)
+        return Posterior(named(probabilities, by.least_probability), probabilities)
 
-    decoding = opinion(fitted.by_decoding)
+    decoding = posterior(fitted.by_decoding)
     return Mechanism(
         phase=decoding.phase,
         probabilities=decoding.probabilities,
-        evidence=evidence(fitted.by_decoding, values, widened),
-        by_probes=opinion(fitted.by_probes),
+        evidence=evidence(fitted.by_decoding, values, temperature),
+        by_probes=posterior(fitted.by_probes),
         outside=tuple(fitted.outside(shape)),
     )
 
 
 def _nothing(phase: Phase, readings: tuple[Evidence, ...] = ()) -> Mechanism:
     """A verdict without probabilities, and readings that speak for no phase."""
-    return Mechanism(phase, None, readings, by_probes=Opinion(phase, None))
+    return Mechanism(phase, None, readings, by_probes=Posterior(phase, None))
 
 
 def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
@@ -110,11 +110,11 @@ def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
             yield Evidence(*about, value, ranges={}, vote=None, weight=0.0, sees=reading.sees)
 
 
-def evidence(fitted: QuestionModel, values: Values, widened: float = 1.0) -> tuple[Evidence, ...]:
+def evidence(fitted: QuestionModel, values: Values, temperature: float = 1.0) -> tuple[Evidence, ...]:
     """What each reading contributes, the one that moves most first."""
     found = []
     for reading in READINGS:
-        odds = fitted.raised(values, reading.name, widened)
+        odds = fitted.raised(values, reading.name, temperature)
         label, weight = max(odds.items(), key=lambda item: item[1])
         speaks = weight > SAYS_NOTHING
         value = values[reading.name]
@@ -151,7 +151,7 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
         phases[phase] = phases.get(phase, 0.0) + probabilities[label]
     best = max(phases, key=phases.__getitem__)
     if phases[best] < least:
-        return Phase.undecided("torn", f"no phase has a probability of {least:.0%} or more: {words}")
+        return Phase.undecided("ambiguous", f"no phase has a probability of {least:.0%} or more: {words}")
     if best != 2:
         return Phase(best, None, words)
     _, without, commutes, _ = (probabilities[label] for label in LABELS)

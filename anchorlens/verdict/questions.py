@@ -87,7 +87,7 @@ class Vote:
 
 @documented
 @dataclass(frozen=True)
-class Answer:
+class QuestionFit:
     """The model of one question: log-odds of yes = intercept + sum of weight times what each reading says."""
 
     intercept: float
@@ -107,7 +107,7 @@ class Answer:
 class QuestionModel:
     """One fitted verdict: a model of each question, and where the readings lie."""
 
-    answers: Mapping[Question, Answer]
+    answers: Mapping[Question, QuestionFit]
     """Question -> its model; a question that it does not have is answered yes."""
     ranges: Mapping[str, Mapping[str, tuple[float, float]]]
     """Reading -> label -> where the middle 80 % of the fitted checkpoints of that label lie."""
@@ -123,18 +123,18 @@ class QuestionModel:
             if all(yes or which in self.answers for which, yes in steps)
         )
 
-    def probabilities(self, values: Values, widened: float = 1.0) -> dict[str, float]:
+    def probabilities(self, values: Values, temperature: float = 1.0) -> dict[str, float]:
         """Label -> probability, 0..1, sum 1.
 
         Args:
             values: reading -> value, None where there is none.
-            widened: what every log-odds is divided by, >= 1: above 1 the answers are less sure.
+            temperature: what every log-odds is divided by, >= 1: above 1 the answers are less sure.
         """
         return self._probabilities(
-            {which: answer.log_odds(values) / widened for which, answer in self.answers.items()}
+            {which: answer.log_odds(values) / temperature for which, answer in self.answers.items()}
         )
 
-    def raised(self, values: Values, reading: str, widened: float = 1.0) -> dict[str, float]:
+    def raised(self, values: Values, reading: str, temperature: float = 1.0) -> dict[str, float]:
         """By how much a reading raises the log-odds of each label, in nats; below 0 it lowers them.
 
         That is the log-odds with it minus those with everything else as it is.
@@ -143,8 +143,8 @@ class QuestionModel:
         without: dict[Question, float] = {}
         for which, answer in self.answers.items():
             vote = answer.votes.get(reading)
-            odds[which] = answer.log_odds(values) / widened
-            part = 0.0 if vote is None else vote.weight * vote.says(values.get(reading)) / widened
+            odds[which] = answer.log_odds(values) / temperature
+            part = 0.0 if vote is None else vote.weight * vote.says(values.get(reading)) / temperature
             without[which] = odds[which] - part
         before, after = self._log_odds_of_labels(without), self._log_odds_of_labels(odds)
         return {label: after[label] - before[label] for label in after}
@@ -176,8 +176,10 @@ class QuestionModel:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Read it from the JSON file's content."""
-        answers: dict[Question, Answer] = {
-            which: Answer(one["intercept"], {reading: Vote(**vote) for reading, vote in one["votes"].items()})
+        answers: dict[Question, QuestionFit] = {
+            which: QuestionFit(
+                one["intercept"], {reading: Vote(**vote) for reading, vote in one["votes"].items()}
+            )
             for which, one in content["questions"].items()
         }
         ranges = {

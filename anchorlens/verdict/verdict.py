@@ -69,7 +69,7 @@ class Evidence(Record):
 
 @documented
 @dataclass(frozen=True)
-class Opinion(Record):
+class Posterior(Record):
     """A phase with the probability of each."""
 
     phase: Phase
@@ -87,7 +87,7 @@ class Opinion(Record):
 
 @documented
 @dataclass(frozen=True, repr=False)
-class Mechanism(Opinion):
+class Mechanism(Posterior):
     """The phase that a model's inside speaks for, by what it decodes; `by_probes` without unseen pairs.
 
     Answers on unseen pairs are never looked at.
@@ -96,7 +96,7 @@ class Mechanism(Opinion):
     evidence: Annotated[tuple[Evidence, ...], Len(0, 200)] = ()
     """Every reading, the one that says most first; of another task what can be read of the weights, which
     speaks for no phase."""
-    by_probes: Opinion | None = None
+    by_probes: Posterior | None = None
     """The same without activations of unseen pairs, from trained pairs and weights; None where that was not
     asked."""
     outside: Annotated[tuple[Text, ...], Len(0, 100)] = ()

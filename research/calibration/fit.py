@@ -17,7 +17,7 @@ from anchorlens.tasks.shared.phases import (
     LABELS,
     OOD_THRESHOLD,
 )
-from anchorlens.verdict.questions import Answer, Question, QuestionModel, answered_now
+from anchorlens.verdict.questions import Question, QuestionFit, QuestionModel, answered_now
 from anchorlens.verdict.readings import COSTLY, READINGS, Reading
 from calibration.votes import Column, Table, fit_own_votes, said_by_all
 from calibration.weights import BY_ACCURACY, BY_ANSWER, STRENGTHS, Regression, loss
@@ -230,7 +230,7 @@ def left_out(
     odds = {which: fit_question(rows, evidence, which)[1] for which in questions}
     found = []
     for k in range(len(rows)):
-        answers: dict[Any, Answer] = {which: Answer(float(of[k]), {}) for which, of in odds.items()}
+        answers: dict[Any, QuestionFit] = {which: QuestionFit(float(of[k]), {}) for which, of in odds.items()}
         found.append(QuestionModel(answers, {}).probabilities({}))
     return found
 

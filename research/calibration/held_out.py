@@ -75,25 +75,25 @@ class Said:
         return named(self.probabilities, self.least).commutative
 
 
-def verdicts(rows: Rows, model: QuestionModel, widened: Sequence[float] | None = None) -> list[Said]:
+def verdicts(rows: Rows, model: QuestionModel, temperature: Sequence[float] | None = None) -> list[Said]:
     """What is said of every run that has a phase by definition.
 
     Args:
         rows: runs, one row each.
         model: the verdict.
-        widened: what the log-odds of each row are divided by.
+        temperature: what the log-odds of each row are divided by.
     """
-    values, spread = values_of(rows), [1.0] * len(rows) if widened is None else widened
+    values, spread = values_of(rows), [1.0] * len(rows) if temperature is None else temperature
     probabilities = [
         model.probabilities(given(one), by) for (_, one), by in zip(values.iterrows(), spread, strict=True)
     ]
     return said_of(rows, probabilities, model.least_probability)
 
 
-def widened(rows: Rows, calibrated: Calibration) -> list[float]:
+def temperature(rows: Rows, calibrated: Calibration) -> list[float]:
     """What the calibration divides the log-odds of each run by, for its shape."""
     names = ("variant", "n_layers", "n_heads", "d_model")
-    return [calibrated.widened({name: row[name] for name in names}) for _, row in rows.iterrows()]
+    return [calibrated.temperature({name: row[name] for name in names}) for _, row in rows.iterrows()]
 
 
 def interval(hits: int, n: int) -> str:

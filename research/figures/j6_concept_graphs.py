@@ -27,12 +27,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from anchorlens.figures import styled
-from anchorlens.figures.sketches import drawn_sketch
+from anchorlens.figures.from_specs import figure_of
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import stable_rank
 from anchorlens.sweep import Cell, grid
 from anchorlens.tasks.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TUPLES, marked
-from anchorlens.tasks.shared.sketch import Grid, Mosaic
+from anchorlens.tasks.shared.figure_specs import Grid, ImageGrid
 from common import add_means, as_trained, on_its_way, options, trained, write
 from trends import by_value
 
@@ -54,7 +54,7 @@ def measure(cell: Cell) -> dict[str, Any]:
     checkpoint = load_checkpoint(_folder(cell) / "ckpt.pt")
     found = checkpoint.task.evaluate(checkpoint.fast_model())
     numbers = {name: found.measure(name).value for name in MEASURES}
-    (by_tuple,) = (one for one in found.sketches if isinstance(one, Grid))
+    (by_tuple,) = (one for one in found.figure_specs if isinstance(one, Grid))
     columns = (*CONCEPTS, "all")
     shares = {
         each: dict(zip(columns, row, strict=True))
@@ -121,8 +121,8 @@ def samples(title: str, checkpoints: Mapping[str, Path], n: int) -> go.Figure:
         for each in TUPLES:
             by_tuple[each].append(found[each])
     rows = {marked(each): np.concatenate(images) for each, images in by_tuple.items()}
-    mosaic = Mosaic.of(title, "", rows)
-    figure = drawn_sketch(mosaic)
+    mosaic = ImageGrid.of(title, "", rows)
+    figure = figure_of(mosaic)
     middles = [mosaic.side * n * (k + 0.5) - 0.5 for k in range(len(checkpoints))]
     names = list(checkpoints)
     figure.update_xaxes(visible=True, side="top", tickvals=middles, ticktext=names, ticks="", showgrid=False)

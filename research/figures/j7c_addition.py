@@ -19,8 +19,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 import arms
+from anchorlens.figures.from_specs import figure_of
 from anchorlens.figures.side_by_side import side_by_side
-from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.sweep import Cell, grid
 from arms import FIT, add_options, heatmap, means, summary
@@ -38,10 +38,10 @@ def measure(cell: Cell) -> dict[str, Any]:
 
 def planes(cells: Sequence[Cell]) -> list[go.Figure]:
     """The answers over the plane of operands, and against the distance to the border, of some cells."""
-    sketches = [load_checkpoint(cell.path / "ckpt.pt").evaluate().sketches for cell in cells if cell.path]
+    evaluations = [load_checkpoint(cell.path / "ckpt.pt").evaluate() for cell in cells if cell.path]
     labels = [f"gamma {cell.fields['gamma']:g}" for cell in cells]
-    by_kind = zip(*sketches, strict=True)
-    return [side_by_side([drawn_sketch(sketch) for sketch in of_kind], labels) for of_kind in by_kind]
+    by_kind = zip(*(evaluation.figure_specs for evaluation in evaluations), strict=True)
+    return [side_by_side([figure_of(figure_spec) for figure_spec in of_kind], labels) for of_kind in by_kind]
 
 
 def main() -> None:

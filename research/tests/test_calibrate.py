@@ -166,7 +166,7 @@ class TestCalibrate:
         n_fit = zoo[zoo["group"] == "fit"]["name"].nunique()
         assert content["provenance"]["fit_on"].startswith(f"{n_fit} runs")
         assert content["architecture"]["variant"] == ["gpt2", "postnorm"]
-        assert calibrated.widened({"variant": "released"}) == calibrated.widening >= 1.05
+        assert calibrated.temperature({"variant": "released"}) == calibrated.widening >= 1.05
         assert set(calibrated.early) == {0.1, 0.25, 0.5}
         assert all(model.labels == (*LABELS, UNDECIDED) for model in calibrated.early.values())
         assert {one.group for said in left.values() for one in said} == {"fit"}

@@ -131,7 +131,7 @@ class TestPhaseMap:
         expected = ["/", "/", "/", None, None, None, None, "x", None, None, None, None, "x"]
         assert list(hatches.values()) == expected
         assert bands[cells[8].id]["name"] == "not trained yet"
-        assert bands[cells[8].id]["colour"] == "rgba(0,0,0,0)"  # an outline alone
+        assert bands[cells[8].id]["colour"] == "rgba(0,0,0,0)"  # an overview alone
 
     def test_all_phases_stand_in_the_legend_and_of_the_rest_what_there_is(self):
         names = [trace.name for trace in phase_map([cell("3"), cell("underfit", gamma=0.3)], y=None).data]

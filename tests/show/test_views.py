@@ -45,7 +45,17 @@ from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccurac
 from anchorlens.verdict.forecast import TrajectoryPoint
 
 MOST_BYTES = 20_000
-TEXT = {"Accuracy", "Evidence", "Mappings", "Opened", "Opinion", "PairAccuracy", "Phase", "Score", "Subject"}
+TEXT = {
+    "Accuracy",
+    "Evidence",
+    "Mappings",
+    "Opened",
+    "Posterior",
+    "PairAccuracy",
+    "Phase",
+    "Score",
+    "Subject",
+}
 TEXT |= {"TrajectoryPoint", "Transferred"}
 """Public types whose one line of text says it all."""
 NAMES = ("audit", "files.importers", "probes", "sweep", "verdict")

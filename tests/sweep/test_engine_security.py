@@ -11,7 +11,7 @@ import pytest
 from sweeping import ROOT, flags, start, tiny, wait_for
 
 from anchorlens.sweep import sweep
-from anchorlens.sweep.engines import Engine, EngineError
+from anchorlens.sweep.engines import EngineError, SweepEngine
 
 pytest.importorskip("distributed", reason="needs the extra [cluster]")
 from distributed import LocalCluster, Security  # noqa: E402
@@ -62,7 +62,7 @@ def test_an_open_scheduler_hears_everybody():
 def test_a_local_sweep_hears_nobody_without_its_certificate(tmp_path):
     """The scheduler, the nanny, the worker, and the ports of their pages."""
     environment, path, ports = dict(os.environ), list(sys.path), listening()
-    with Engine("local", 1).executor(tiny({"seed": [0]}), tmp_path) as executor:
+    with SweepEngine("local", 1).executor(tiny({"seed": [0]}), tmp_path) as executor:
         assert executor.submit(os.getpid).result() != os.getpid()
         inside = executor._client.security
         ports = listening() - ports
@@ -158,7 +158,7 @@ def test_a_cluster_that_asks_for_certificates(files, tmp_path, monkeypatch):
 class TestArguments:
     def refused(self, match, *arguments, **options):
         with pytest.raises(ValueError, match=match):
-            Engine(*arguments, **options)
+            SweepEngine(*arguments, **options)
 
     def test_certificates_where_they_are_needed(self, tmp_path):
         self.refused("takes certificates: give --tls-ca-file", "tls://127.0.0.1:1")

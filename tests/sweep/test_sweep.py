@@ -10,7 +10,7 @@ from anchorlens import CheckpointError, classify, load_checkpoint, preset
 from anchorlens.safe import FACTOR
 from anchorlens.sweep import Cell, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
-from anchorlens.sweep.engines import Engine
+from anchorlens.sweep.engines import SweepEngine
 from anchorlens.sweep.folder import SweepFolder
 from anchorlens.sweep.work import work
 from anchorlens.training.jobs import InThisProcess
@@ -258,7 +258,7 @@ def test_cells_that_fit_on_one_gpu_are_shared_by_all_processes(
     jobs = []
     monkeypatch.setattr(driver, "trained_together", lambda run, n: min(n, that_fit))
     monkeypatch.setattr(driver, "work", lambda job, out: jobs.append(len(job)))
-    engine = Engine("serial")
+    engine = SweepEngine("serial")
     engine.n_processes = n_processes
     folder = SweepFolder(tmp_path)
     cells = folder.named([*tiny({"seed": "0:7"}), *tiny({"seed": [0]}, d_mlp=24)])

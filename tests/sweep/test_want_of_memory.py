@@ -11,7 +11,7 @@ from sweeping import ROOT, tiny
 
 from anchorlens.models.devices import is_out_of_memory, killed_for_memory
 from anchorlens.sweep import run as driver
-from anchorlens.sweep.engines import Engine
+from anchorlens.sweep.engines import SweepEngine
 from anchorlens.sweep.folder import SweepFolder
 
 IN_LITTLE_MEMORY = """
@@ -58,7 +58,7 @@ def test_a_cell_whose_processes_were_killed(tmp_path, monkeypatch, n_killed, rec
     KilledWorker = type("KilledWorker", (Exception,), {})
     cells = SweepFolder(tmp_path).named(tiny({"seed": [0]}))
     monkeypatch.setattr(driver, "killed_for_memory", lambda: 0)
-    engine = Engine("serial")
+    engine = SweepEngine("serial")
     engine.name = "local"  # whose processes are on this machine
     taking = driver._Driver(cells, SweepFolder(tmp_path), engine, lambda steps, text: None)
     monkeypatch.setattr(driver, "killed_for_memory", lambda: n_killed)

@@ -19,10 +19,10 @@ from anchorlens.show.terminal.sweep import print_sweep
 from anchorlens.sweep import grid, open_sweep, sweep
 from anchorlens.tasks import kinds
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.asking import Asker
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.training.plan import count_cost, plan
 
@@ -74,12 +74,12 @@ class CopyTask(TaskConfig):
         return self._batch(seed.integers(0, self.n_words - 1, n))
 
     def evaluate(self, model, *, training_set=None, seed=0, quick=False):
-        asker = Asker(model, self, 64)
+        evaluator = Evaluator(model, self, 64)
         trained, held_out = self._batch(range(self.n_words - 1)), self._batch([self.n_words - 1])
-        right = [asker.right(batch) for batch in (trained, held_out)]
+        right = [evaluator.right(batch) for batch in (trained, held_out)]
         train, id = (Accuracy.of_some(one, of=len(one)) for one in right)
         measures = {"train": train, "id": id, "ood": None, "copied": train}
-        return Evaluation(self.kind, self.metrics, measures, asker.finite, {"seed": seed, "task": "copy"})
+        return Evaluation(self.kind, self.metrics, measures, evaluator.finite, {"seed": seed, "task": "copy"})
 
     def describe(self):
         return f"Say one of {self.n_words} tokens twice.\nHeld out: the last."

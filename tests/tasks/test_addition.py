@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from anchorlens.configuration import field_types
-from anchorlens.figures.sketches import drawn_sketch
+from anchorlens.figures.from_specs import figure_of
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
 from anchorlens.tasks.addition import AdditionTask
@@ -123,7 +123,7 @@ class TestEvaluation:
         found = task.evaluate(Answerer(task, lambda a, b: True))
         assert found.phase.label == "Phase 3"
         assert all(found.measure(name).value == 1.0 for name in ("train", "id", "ood"))
-        grid, curve = found.sketches
+        grid, curve = found.figure_specs
         assert np.array(grid.values).all() and set(curve.y) == {1.0}
 
     @pytest.mark.parametrize("mode", MODES)
@@ -131,7 +131,7 @@ class TestEvaluation:
         task = AdditionTask(mode=mode)
         found = task.evaluate(Answerer(task, lambda a, b: not (40 <= a <= 60 and 40 <= b <= 60)))
         assert found.phase.label == "Phase 2"
-        grid, curve = found.sketches
+        grid, curve = found.figure_specs
         plane = np.array(grid.values)
         assert not plane[40:61, 40:61].any() and plane.sum() == 10_000 - 441
         assert grid.frame == (40, 40, 60, 60)
@@ -266,7 +266,7 @@ def test_a_notebook_shows_it():
 
 def test_its_pictures_are_drawn_with_what_they_mark():
     task = AdditionTask()
-    grid, curve = map(drawn_sketch, task.evaluate(Answerer(task, lambda a, b: a < 50)).sketches)
+    grid, curve = map(figure_of, task.evaluate(Answerer(task, lambda a, b: a < 50)).figure_specs)
     assert np.array(grid.data[0].z)[:50].all() and not np.array(grid.data[0].z)[50:].any()
     (frame,) = grid.layout.shapes
     assert (frame.x0, frame.y1, frame.fillcolor, frame.opacity) == (39.5, 60.5, "rgba(0,0,0,0)", 1)

@@ -185,7 +185,7 @@ def test_a_large_task_is_asked_on_a_random_choice_of_cells():
             logits[row, -1, 0 if key % 2 == 0 else task.inferential_target(key, chain)] = 1.0
         return logits
 
-    result = evaluate(wrong_for_even_keys, task, n_noise=2, max_cells=500)
+    result = evaluate(wrong_for_even_keys, task, n_noise=2, max_trials=500)
     assert result.id.n_sequences == result.ood.n_sequences == 1000
     # the draws of a cell agree, so the error is that of 500 coins: sqrt(1/4 / 500) = .022
     assert result.ood.standard_error == pytest.approx(0.5 / np.sqrt(500), rel=0.02)

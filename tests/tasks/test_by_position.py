@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model
-from anchorlens.figures.sketches import drawn_sketch
+from anchorlens.figures.from_specs import figure_of
 from anchorlens.tasks.kinds import read_evaluation
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import TokenBatch
@@ -161,14 +161,14 @@ def test_asks_no_more_than_before():
 def test_a_long_sequence_is_not_told_apart_by_position():
     long = AnchorTask(seq_len=by_position.MOST_POSITIONS + 3, split_modulus=9)
     model = build_model(ModelConfig.for_task(long, n_layers=1, d_model=4, d_head=4, d_mlp=4))
-    result = evaluate(model, long, n_noise=2, max_cells=50, max_train=20, training_set=long.sample(50))
-    assert result.positions == () and result.sketches == () and result.ood is not None
+    result = evaluate(model, long, n_noise=2, max_trials=50, max_train=20, training_set=long.sample(50))
+    assert result.positions == () and result.figure_specs == () and result.ood is not None
 
 
 def test_the_picture_has_a_line_for_each_accuracy():
     result = evaluate(answering([SYMMETRIC] * 6 + [INFERENTIAL]), CONFLICT, n_noise=2)
-    (sketch,) = result.sketches
-    figure = drawn_sketch(sketch)
+    (figure_spec,) = result.figure_specs
+    figure = figure_of(figure_spec)
     drawn = {trace.name: list(trace.y) for trace in figure.data}
     assert drawn["OOD"] == [0, 0, 0, 0, 0, 0, 1] and drawn["symmetric"] == [1, 1, 1, 1, 1, 1, 0]
     assert drawn.keys() == {"train", "ID", "OOD", "symmetric"}

@@ -18,7 +18,7 @@ import torch
 
 from anchorlens import CogsTask, preset
 from anchorlens.configuration import field_types
-from anchorlens.figures.sketches import drawn_sketch
+from anchorlens.figures.from_specs import figure_of
 from anchorlens.randomness import generator
 from anchorlens.runs.identity import identity
 from anchorlens.tasks.cogs import files
@@ -164,9 +164,9 @@ class TestStandIn:
             name: found.measure(name).value for name in ("id", "ood", "lexical", "structural", "ceiling")
         }
         assert values == {"id": 1.0, "ood": 0.5, "lexical": 0.0, "structural": 1.0, "ceiling": 0.75}
-        bars = found.sketches[0]
+        bars = found.figure_specs[0]
         assert bars.y == {"prim to subj common": 0.0, "cp recursion": 1.0, "pp recursion": 1.0}
-        figure = drawn_sketch(bars)
+        figure = figure_of(bars)
         assert list(figure.data[0].x) == [0.0, 1.0, 1.0] and figure.layout.yaxis.autorange == "reversed"
         back = read_evaluation(json.loads(json.dumps(found.to_dict())))
         assert back.to_dict() == found.to_dict()

@@ -227,7 +227,7 @@ class TestScores:
         nothing = SMALL.evaluate(white, n_samples=2)
         for name in ("train", "unseen", "train_by_mask", "unseen_by_mask", "circles", "present"):
             assert nothing.measure(name).value == 0, name
-        assert np.all(np.array(nothing.sketches[0].values) == 0)
+        assert np.all(np.array(nothing.figure_specs[0].values) == 0)
 
     def test_samples_that_are_no_numbers_are_said_to_be_none(self):
         found = SMALL.evaluate(lambda pixels, times, conditions: pixels * torch.nan, n_samples=2)
@@ -241,7 +241,7 @@ class TestScores:
         assert [wrong.measure(name).value for name in ("train", "unseen", "failure")] == [1, 0.5, 1]
         assert wrong.measure("failure_by_mask").value == wrong.measure("present").value == 1
         assert wrong.measure("circles").value == 0
-        concepts, samples = wrong.sketches
+        concepts, samples = wrong.figure_specs
         assert concepts.values[concepts.y.index("small red circle *")] == [0, 1, 1, 0]
         assert samples.array().shape == (8 * 24, 6 * 24, 3)
 
@@ -252,7 +252,7 @@ class TestEveryWay:
         assert {"train_accuracy", "unseen_accuracy", "failure_rate"} <= set(result.log[-1])
         loaded = load_checkpoint(tmp_path / "run" / "ckpt.pt")
         assert loaded.evaluate().to_dict() == result.behaviour.to_dict()
-        assert isinstance(loaded.build_model(), UNet) and "U-Net" in loaded.outline
+        assert isinstance(loaded.build_model(), UNet) and "U-Net" in loaded.overview
         by_module = loaded.task.evaluate(loaded.build_model())  # its BatchNorm is settled too
         assert by_module.to_dict()["measures"] == loaded.evaluate().to_dict()["measures"]
         model = loaded.task.ready(loaded.build_model())

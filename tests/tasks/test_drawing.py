@@ -16,7 +16,7 @@ def test_rows_are_those_of_the_whole_draw(monkeypatch, task, split):
     monkeypatch.setattr(drawing, "DRAWN_AT_ONCE", 70)  # so that there are many, the last of them short
     rng = np.random.default_rng(5)
     whole = task.sample(100, split=split, seed=5)
-    few = task.drawing(100, split=split, seed=rng)
+    few = task.lazy_sample(100, split=split, seed=rng)
     for rows in (np.array([3, 99, 0, 50, 50]), np.arange(99, -1, -1), np.array([], dtype=int)):
         taken = few.take(rows)
         assert torch.equal(taken.tokens, whole.tokens[rows]) and torch.equal(

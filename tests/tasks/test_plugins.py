@@ -187,9 +187,9 @@ class Coin(TaskConfig):
         return self.batch(seed.integers(0, 4, n))
 
     def evaluate(self, model, *, training_set=None, seed=0, quick=False):
-        from anchorlens.tasks import Asker
+        from anchorlens.tasks import Evaluator
 
-        return self.evaluation({"train": Asker(model, self).accuracy(self.batch(np.arange(4)))})
+        return self.evaluation({"train": Evaluator(model, self).accuracy(self.batch(np.arange(4)))})
 
 
 def test_a_task_that_nobody_registered_stops_early(capsys):

@@ -261,7 +261,7 @@ class TestTask:
         found = task.evaluate(answerer(by_degree), max_train=100)
         assert found.phase.number == 3 and found.measure("degree").value == 1
         assert found.measure("other").value == pytest.approx(0.5, abs=0.12)
-        (lines, _) = found.sketches
+        (lines, _) = found.figure_specs
         assert list(lines.x) == [1, 2, 3, 4, 5] and lines.y["model"] == lines.y["degree"] == [1.0] * 5
 
     def test_it_says_what_it_is_and_travels_as_data(self):

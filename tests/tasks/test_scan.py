@@ -16,7 +16,7 @@ from anchorlens.tasks.kinds import read_evaluation, read_task
 from anchorlens.tasks.scan import ACTIONS, COMMAND_WORDS, ScanTask, all_commands
 from anchorlens.tasks.shared import split_task
 from anchorlens.tasks.shared.batch import IGNORE
-from anchorlens.tasks.shared.sketch import Lines, Transcript
+from anchorlens.tasks.shared.figure_specs import Lines, SampleTable
 from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, Examples, Vocabulary
 
 PUBLISHED = Path(__file__).parents[3] / "shared/data/scan"
@@ -196,21 +196,21 @@ class TestEvaluate:
 
     def test_the_picture_and_the_transcript(self):
         found = TASK.evaluate(knows(TASK, "id"), max_train=50)
-        lines, transcript = found.sketches
-        assert isinstance(lines, Lines) and isinstance(transcript, Transcript)
+        lines, sample_table = found.figure_specs
+        assert isinstance(lines, Lines) and isinstance(sample_table, SampleTable)
         assert {y for y in lines.y["ID"] if y is not None} == {1.0}
         assert {y for y in lines.y["OOD"] if y is not None} == {0.0}
         assert list(lines.x) == sorted(lines.x)
-        by_split = collections.Counter((one.asked_of, one.right) for one in transcript.answers)
+        by_split = collections.Counter((one.asked_of, one.right) for one in sample_table.answers)
         assert by_split == {("ID", True): 4, ("OOD", False): 4}
-        for one in transcript.answers:
+        for one in sample_table.answers:
             assert one.expected == all_commands()[one.prompt]
             assert one.said == (one.expected if one.right else "I_RUN")
 
     def test_it_comes_back_from_json(self):
         found = TASK.evaluate(knows(TASK, "train"), max_train=50)
         back = read_evaluation(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
-        assert back.to_dict() == found.to_dict() and back.sketches[1] == found.sketches[1]
+        assert back.to_dict() == found.to_dict() and back.figure_specs[1] == found.figure_specs[1]
 
     def test_quickly_it_asks_a_sample(self):
         data = TASK.training_set(300, generator(0, "data"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anchorlens.runs.presets import preset
-from anchorlens.training.jobs import InThisProcess, give_out, grouped
+from anchorlens.training.jobs import InThisProcess, grouped, submit_all
 
 
 class TestGroups:
@@ -29,12 +29,12 @@ class TestGivingOut:
     def test_all_are_taken_in_and_what_comes_back_is_given_out_again(self):
         taken = []
 
-        def take_in(job, future):
+        def collect(job, future):
             taken.append((job, future.result()))
             return [job // 2, job // 2] if job > 3 else []
 
         with ThreadPoolExecutor(3) as executor:
-            give_out([8, 1, 2], lambda job: executor.submit(lambda: -job), take_in)
+            submit_all([8, 1, 2], lambda job: executor.submit(lambda: -job), collect)
         assert sorted(taken) == [(1, -1), *[(2, -2)] * 5, *[(4, -4)] * 2, (8, -8)]
 
     @pytest.mark.parametrize("at_a_time", [1, 3, None])
@@ -48,13 +48,13 @@ class TestGivingOut:
             threading.Timer(0.001, future.set_result, [None]).start()
             return future
 
-        give_out(range(20), submit, lambda job, future: out.discard(job) or [], at_a_time)
+        submit_all(range(20), submit, lambda job, future: out.discard(job) or [], at_a_time)
         assert max(most) == (at_a_time or 20) and not out
 
     def test_here_one_follows_the_other_and_an_error_is_in_its_future(self):
         order = []
 
-        def take_in(job, future):
+        def collect(job, future):
             order.append(("in", job))
             if job == 2:
                 with pytest.raises(ZeroDivisionError):
@@ -65,14 +65,14 @@ class TestGivingOut:
             order.append(("out", job))
             return 1 // (2 - job)
 
-        give_out([1, 2, 3], lambda job: InThisProcess().submit(work, job), take_in, 1)
+        submit_all([1, 2, 3], lambda job: InThisProcess().submit(work, job), collect, 1)
         assert order == [(what, job) for job in (1, 2, 3) for what in ("out", "in")]
 
     def test_what_take_in_raises_stops_it(self):
-        def take_in(job, future):
+        def collect(job, future):
             raise KeyError(job)
 
         given = []
         with pytest.raises(KeyError):
-            give_out([1, 2], lambda job: InThisProcess().submit(given.append, job), take_in, 1)
+            submit_all([1, 2], lambda job: InThisProcess().submit(given.append, job), collect, 1)
         assert given == [1]

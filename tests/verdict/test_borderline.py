@@ -13,7 +13,7 @@ from anchorlens.tasks.shared.phases import phase_by_definition
 def measured():
     tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)
     task = AnchorTask()
-    return evaluate(build_model(tiny), task, training_set=task.sample(8, seed=0), n_noise=2, max_cells=64)
+    return evaluate(build_model(tiny), task, training_set=task.sample(8, seed=0), n_noise=2, max_trials=64)
 
 
 def behaviour(measured, train=1.0, id=1.0, ood=0.0, commutativity=0.2, error=0.01):

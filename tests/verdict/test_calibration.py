@@ -8,7 +8,7 @@ from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict import READINGS
 from anchorlens.verdict.calibration import Calibration, calibration
 from anchorlens.verdict.mechanism import evidence, in_words, named
-from anchorlens.verdict.questions import UNDECIDED, Answer, QuestionModel, Vote
+from anchorlens.verdict.questions import UNDECIDED, QuestionFit, QuestionModel, Vote
 
 VOTE = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.5)
 FALLING = Vote(slope=-4.0, neutral=0.0, low=-1.0, high=1.0, weight=1.0)
@@ -20,9 +20,9 @@ OTHER = READINGS[0].name
 def model():
     """One reading speaks for composing, and against generalising; another for commutativity."""
     answers = {
-        "generalises": Answer(1.0, {READING: FALLING}),
-        "composes": Answer(0.0, {READING: VOTE}),
-        "commutative": Answer(-0.5, {OTHER: VOTE}),
+        "generalises": QuestionFit(1.0, {READING: FALLING}),
+        "composes": QuestionFit(0.0, {READING: VOTE}),
+        "commutative": QuestionFit(-0.5, {OTHER: VOTE}),
     }
     return QuestionModel(answers, {READING: {LABELS[0]: (0.0, 1.0)}})
 
@@ -57,18 +57,18 @@ class TestProbabilities:
 
     def test_widened_is_less_sure_and_keeps_the_order(self, model):
         values = {READING: 0.75, OTHER: 0.9}
-        sure, less = model.probabilities(values), model.probabilities(values, widened=3.0)
+        sure, less = model.probabilities(values), model.probabilities(values, temperature=3.0)
         assert max(less.values()) < max(sure.values()) and sum(less.values()) == pytest.approx(1)
         assert max(sure, key=sure.get) == max(less, key=less.get)
 
     def test_log_odds_far_out_do_not_overflow(self):
-        model = QuestionModel({"generalises": Answer(2000.0, {}), "composes": Answer(-2000.0, {}),
-                               "commutative": Answer(0.0, {})}, {})  # fmt: skip
+        model = QuestionModel({"generalises": QuestionFit(2000.0, {}), "composes": QuestionFit(-2000.0, {}),
+                               "commutative": QuestionFit(0.0, {})}, {})  # fmt: skip
         assert model.probabilities({})[LABELS[1]] == pytest.approx(0.5)
         assert model.raised({}, READING) == dict.fromkeys(LABELS, 0.0)
 
     def test_a_run_may_come_to_no_phase(self, model):
-        early = QuestionModel({**model.answers, "comes to a phase": Answer(-1.0, {})}, {})
+        early = QuestionModel({**model.answers, "comes to a phase": QuestionFit(-1.0, {})}, {})
         assert model.labels == LABELS and early.labels == (*LABELS, UNDECIDED)
         assert early.probabilities({})[UNDECIDED] == pytest.approx(sigmoid(1))
 
@@ -113,7 +113,9 @@ class TestNamed:
         phase = named(dict(zip(LABELS, probabilities, strict=True)), least)
         assert (phase.number, phase.commutative) == expected
         if phase.number is None:
-            assert phase.label == "undecided: torn" and "no phase has a probability of 50%" in phase.reason
+            assert (
+                phase.label == "undecided: ambiguous" and "no phase has a probability of 50%" in phase.reason
+            )
 
     def test_in_words(self):
         probabilities = dict(zip(LABELS, (0.0, 0.05, 0.4, 0.55), strict=True))
@@ -129,8 +131,8 @@ class TestOutside:
 
     def test_inside_nothing_is_wider(self, calibrated):
         shape = {"variant": "gpt2", "d_model": 400, "n_layers": 2, "n_heads": 99}
-        assert calibrated.outside(shape) == [] and calibrated.widened(shape) == 1
-        assert calibrated.widened({}) == 1
+        assert calibrated.outside(shape) == [] and calibrated.temperature(shape) == 1
+        assert calibrated.temperature({}) == 1
 
     def test_it_is_said_and_widens_with_the_distance(self, calibrated):
         shape = {"variant": "released", "d_model": 32, "n_layers": 12}
@@ -139,8 +141,8 @@ class TestOutside:
             "d_model 32 is outside 64..400",
             "n_layers 12 is outside 2..6",
         ]
-        assert calibrated.widened(shape) == pytest.approx(1.5**3)  # one step each
-        assert calibrated.widened({"d_model": 1600}) == pytest.approx(1.5**2)
+        assert calibrated.temperature(shape) == pytest.approx(1.5**3)  # one step each
+        assert calibrated.temperature({"d_model": 1600}) == pytest.approx(1.5**2)
 
     def test_the_early_verdict_of_the_nearest_moment(self, calibrated, model):
         assert calibrated.early_model(0.19) is model and calibrated.early_model(0.9) is model

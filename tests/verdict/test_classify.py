@@ -171,7 +171,7 @@ class TestUndecided:
         assert verdict.mechanism.outside == ("n_layers 7 is outside 2..6",)
         assert "Less sure" in verdict._repr_html_() and "n_layers 7" in verdict._repr_html_()
         assert shipped["phase3"].mechanism.outside == ()
-        assert calibration().widened({"n_layers": 7}) > 1
+        assert calibration().temperature({"n_layers": 7}) > 1
 
     def test_a_task_of_ones_own_is_outside_the_calibration(self):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")

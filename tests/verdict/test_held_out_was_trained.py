@@ -72,10 +72,10 @@ class TestCounts:
         assert overlap_with_training(nothing, TASK).counts == {"id": 0, "ood": 0}
 
     def test_what_another_task_draws_is_counted_too(self):
-        trained_on_all = AnchorTask(complexity=0).drawing(1600, seed=0)
+        trained_on_all = AnchorTask(complexity=0).lazy_sample(1600, seed=0)
         found = evaluate(PHASE3.build_model(), TASK, training_set=trained_on_all, n_noise=2)
         assert 150 < found.overlap.counts["ood"] < 250  # 2 of 16 pairs
-        own = evaluate(PHASE3.build_model(), TASK, training_set=TASK.drawing(50, seed=0), n_noise=2)
+        own = evaluate(PHASE3.build_model(), TASK, training_set=TASK.lazy_sample(50, seed=0), n_noise=2)
         assert own.overlap.counts == {"id": 0, "ood": 0} and own.phase.label == "Phase 3"
 
     @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ class TestAtChance:
         verdict = classify(tmp_path / "theirs.pt", config=tmp_path / "theirs.toml")
         checkpoint = verdict.subject.to_dict()
         assert checkpoint["step"] is None and checkpoint["model_config"]["gamma"] is None
-        shown = repr(verdict.subject.checkpoint) + verdict.subject.checkpoint.outline
+        shown = repr(verdict.subject.checkpoint) + verdict.subject.checkpoint.overview
         assert "gamma" not in shown and "step" not in shown
         save_checkpoint(tmp_path / "saved.pt", verdict.subject.checkpoint)
         again = load_checkpoint(tmp_path / "saved.pt")

@@ -146,8 +146,8 @@ class TestOnTheCommandLine:
 )
 def test_every_form_of_the_same_data_gives_the_same_bits(form):
     task, model = AnchorTask(), build_model(TINY)
-    drawing = task.drawing(50, split="train", seed=0)
-    options = {"n_noise": 2, "max_cells": 20, "max_train": 30}
+    drawing = task.lazy_sample(50, split="train", seed=0)
+    options = {"n_noise": 2, "max_trials": 20, "max_train": 30}
     expected = evaluate(model, task, training_set=drawing, **options).to_dict()
     assert evaluate(model, task, training_set=form(drawing.all()), **options).to_dict() == expected
 
@@ -177,7 +177,7 @@ TOKENS, TARGETS = [[23, 1, 2, 30, 31, 32, 33, 34, 35]], [29]
         (([[110, *TOKENS[0][1:]]], TARGETS), "tokens of the training data must be 0 to 109"),
         ((TOKENS, [2**70]), "must be integers, got object"),
         (AnchorTask(seq_len=12).sample(3, seed=0), "got [3, 12]"),
-        (AnchorTask(seq_len=12).drawing(3, split="train", seed=0), "drawn from a task with seq_len 9"),
+        (AnchorTask(seq_len=12).lazy_sample(3, split="train", seed=0), "drawn from a task with seq_len 9"),
     ],
 )  # fmt: skip
 def test_data_that_do_not_fit_are_refused_before_the_model_is_asked(given, cause):
@@ -207,7 +207,7 @@ def test_a_checkpoint_in_memory_that_does_not_say_how_it_was_trained_takes_it():
 
 def test_the_inside_is_shown_only_where_it_names_a_phase():
     unknown = Phase.undecided("training data unknown", "x")
-    agreement, text = explain(unknown, Mechanism(Phase.undecided("torn", "y"), {}, ()))
-    assert agreement is None and "looks like" not in text and "torn: y" in text
+    agreement, text = explain(unknown, Mechanism(Phase.undecided("ambiguous", "y"), {}, ()))
+    assert agreement is None and "looks like" not in text and "ambiguous: y" in text
     agreement, text = explain(unknown, Mechanism(Phase(3, None, ""), {}, ()))
     assert agreement is None and "models that compose the rules, if it has fit its training data" in text

@@ -23,7 +23,7 @@ from anchorlens.files.importers import hooked_transformer
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import state_dict
 from anchorlens.models.hooked import model_of
-from anchorlens.safe import read_tensors, reading, shown
+from anchorlens.safe import read_tensors, reading, safe_repr
 from anchorlens.tasks.shared.base import Task
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _check_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     layers = {match[1] for name in tensors if (match := re.match(r"blocks\.(\d{1,9})\.", name))}
     for name, n_there in (("n_layers", len(layers)), ("num_experts", len(experts) or None)):
         if values.get(name) != n_there:
-            raise ValueError(f"{name} is {shown(values.get(name))} there, but the weights have {n_there}")
+            raise ValueError(f"{name} is {safe_repr(values.get(name))} there, but the weights have {n_there}")
     check_number("n_layers", len(layers), maximum=MOST_LAYERS)
     check_number("d_head", values.get("d_head"), minimum=1, limit=1_000_000, integer=True)
     if values.get("rotary_dim") is not None:

@@ -21,7 +21,7 @@ from anchorlens.models.gamma import parameter_shapes
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import RunConfig, merged
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import CheckpointError, reading, shown
+from anchorlens.safe import CheckpointError, reading, safe_repr
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "HookedTransformer state dict"
@@ -99,7 +99,7 @@ def read(source: Source) -> Imported:
             notes += ["its variant is not named: it is read as gpt2"] if "variant" not in model else []
         for name, size in shapes.items():
             if model.get(name, size) != size:
-                raise ValueError(f"{name} is {shown(model[name])} there, but the weights have {size}")
+                raise ValueError(f"{name} is {safe_repr(model[name])} there, but the weights have {size}")
         unknown = {} if train or "gamma" in model else {"gamma": None}
         config = ModelConfig.from_dict({**unknown, **model, **shapes})
     weights = _weights(tensors, config)
@@ -162,7 +162,9 @@ def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict
             continue
         if values.get(name) not in allowed:
             choices = " or ".join(repr(value) for value in allowed)
-            raise ValueError(f"{name} must be {choices}, got {shown(values.get(name))}; no other can be read")
+            raise ValueError(
+                f"{name} must be {choices}, got {safe_repr(values.get(name))}; no other can be read"
+            )
     ours = ("act_fn", "variant", "gamma", *shapes)
     return {name: values[name] for name in ours if values.get(name) is not None}
 

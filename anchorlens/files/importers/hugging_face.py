@@ -18,7 +18,7 @@ from anchorlens.configuration import check_choice
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import PAPERS_TASK, Imported, Source, StateDict, imported, state_dict
 from anchorlens.models.config import ModelConfig
-from anchorlens.safe import CheckpointError, reading, shown
+from anchorlens.safe import CheckpointError, reading, safe_repr
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "Hugging Face GPT-2"
@@ -76,7 +76,7 @@ def read(source: Source) -> Imported:
         config = _model(theirs.values)
         tied = theirs.values.get("tie_word_embeddings", True)
         if not isinstance(tied, bool):
-            raise ValueError(f"tie_word_embeddings must be true or false, got {shown(tied)}")
+            raise ValueError(f"tie_word_embeddings must be true or false, got {safe_repr(tied)}")
     weights = _weights(source.tensors, config, tied)
     notes = [PAPERS_TASK] if task is None else []
     return imported(config, task or AnchorTask(), weights, notes=notes, vocabulary=vocabulary)
@@ -86,14 +86,14 @@ def _check_type(theirs: Settings) -> None:
     if theirs.values.get("model_type") != "gpt2":
         model_type = theirs.values.get("model_type")
         raise CheckpointError(
-            theirs.path, f"model_type must be 'gpt2', got {shown(model_type)}; no other can be read"
+            theirs.path, f"model_type must be 'gpt2', got {safe_repr(model_type)}; no other can be read"
         )
 
 
 def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     for name, expected in _EXPECTED.items():
         if theirs.get(name, expected) != expected:
-            raise ValueError(f"{name} must be {expected!r}, got {shown(theirs[name])}")
+            raise ValueError(f"{name} must be {expected!r}, got {safe_repr(theirs[name])}")
     activation = theirs.get("activation_function", "gelu_new")
     check_choice("activation_function", activation, _ACTIVATIONS)
     d_model, n_heads = theirs.get("n_embd"), theirs.get("n_head")

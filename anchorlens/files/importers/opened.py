@@ -11,7 +11,7 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.registry import IMPORTERS, Kind
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import Source, state_dict
-from anchorlens.safe import CheckpointError, read_tensors, reading, shown
+from anchorlens.safe import CheckpointError, read_tensors, reading, safe_repr
 
 
 @documented
@@ -97,7 +97,7 @@ def _weights_file(folder: Path) -> Path:
 
 def _unknown(content: dict[str, object]) -> str:
     names = list(state_dict(content)) or list(content)
-    first = ", ".join(shown(name)[:60] for name in names[:3])
+    first = ", ".join(safe_repr(name)[:60] for name in names[:3])
     return (
         "its weights are those of no model that can be read (anchorlens, HookedTransformer, the papers' "
         f"released code, Hugging Face GPT-2); their names begin with {first or 'nothing'}"

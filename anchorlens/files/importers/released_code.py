@@ -19,7 +19,7 @@ from anchorlens.configuration import check_choice, check_number
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import Imported, Source, StateDict, imported, state_dict
 from anchorlens.models.config import ModelConfig
-from anchorlens.safe import CheckpointError, reading, shown
+from anchorlens.safe import CheckpointError, reading, safe_repr
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "released code"
@@ -93,7 +93,9 @@ def read(source: Source) -> Imported:
 def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     check_choice("model", theirs.get("model"), _MODELS)
     if theirs.get("d_v") != theirs.get("d_k"):
-        raise ValueError(f"d_v must equal d_k, {shown(theirs.get('d_k'))}, got {shown(theirs.get('d_v'))}")
+        raise ValueError(
+            f"d_v must equal d_k, {safe_repr(theirs.get('d_k'))}, got {safe_repr(theirs.get('d_v'))}"
+        )
     gammas = {name: theirs.get(std) for name, std in _GAMMAS.items()}
     for name, std in _GAMMAS.items():
         check_number(std, gammas[name])

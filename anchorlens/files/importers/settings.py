@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorlens.safe import CheckpointError, read_bytes, read_json, read_toml, reading, shown
+from anchorlens.safe import CheckpointError, read_bytes, read_json, read_toml, reading, safe_repr
 from anchorlens.tasks.kinds import read_stored_task
 from anchorlens.tasks.shared.base import Task
 
@@ -61,7 +61,7 @@ class Settings:
             return None
         with reading(self.path, "its task makes no sense"):
             if not isinstance(self.values["task"], dict):
-                raise ValueError(f"task must be a table of fields, got {shown(self.values['task'])}")
+                raise ValueError(f"task must be a table of fields, got {safe_repr(self.values['task'])}")
             return read_stored_task(self.values["task"])
 
     def vocabulary(self) -> Mapping[str, Any] | None:
@@ -78,9 +78,9 @@ class Settings:
                 if folder not in file.parents:  # also behind a link
                     raise ValueError(
                         "vocabulary must name a file in the folder of its configuration, got "
-                        f"{shown(named)}; copy it there"
+                        f"{safe_repr(named)}; copy it there"
                     )
                 return Settings.read(file).values
             if named is not None and not isinstance(named, dict):
-                raise ValueError(f"vocabulary must be a table or the name of a file, got {shown(named)}")
+                raise ValueError(f"vocabulary must be a table or the name of a file, got {safe_repr(named)}")
         return named

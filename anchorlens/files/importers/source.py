@@ -17,7 +17,7 @@ from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.vocabulary import in_order_of
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.base import Task
 
 PAPERS_TASK = "no task was given: it is asked the papers' own"
@@ -96,7 +96,7 @@ class StateDict:
         """
         for name in self._left:
             if not name.endswith(buffers):
-                raise ValueError(f"{shown(name)} is no parameter of an architecture that can be read")
+                raise ValueError(f"{safe_repr(name)} is no parameter of an architecture that can be read")
 
 
 def imported(

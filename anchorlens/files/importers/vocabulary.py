@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.words import BOS, PAD, SEP, SPECIAL, UNKNOWN
 
@@ -61,7 +61,7 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
         raise ValueError(f"vocabulary must have a token for {few}{more}; they are words of the task")
     tokens = {word: token_of[word] for word in words if word in token_of}
     for word, token in tokens.items():
-        check_number(f"vocabulary: {shown(word)}", token, minimum=0, maximum=d_vocab - 1, integer=True)
+        check_number(f"vocabulary: {safe_repr(word)}", token, minimum=0, maximum=d_vocab - 1, integer=True)
     rows, taken = [-1] * len(words), {}
     asked = [place for place in range(len(words)) if place not in (PAD, BOS, SEP)]
     for place in (*asked, SEP, BOS, PAD):
@@ -69,8 +69,9 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
             continue
         if token in taken and place in asked:
             raise ValueError(
-                f"vocabulary must give each word a token of its own, got {token} for {shown(taken[token])} "
-                f"and {shown(words[place])}"
+                f"vocabulary must give each word a token of its own, got {token} for "
+                f"{safe_repr(taken[token])} "
+                f"and {safe_repr(words[place])}"
             )
         rows[place] = token
         taken.setdefault(token, words[place])

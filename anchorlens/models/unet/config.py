@@ -73,12 +73,12 @@ class UNetConfig(Config):
         return f"a U-Net for {self.input_side} pixels with n_feat {self.n_feat}"
 
     @property
-    def in_brief(self) -> str:
+    def short_name(self) -> str:
         """Sizes and gamma."""
         return f"U-Net, n_feat {self.n_feat}, gamma {self.gamma}"
 
     @property
-    def outline(self) -> str:
+    def overview(self) -> str:
         """Sizes in a line."""
         return f"U-Net, {self.input_side} x {self.input_side} pixels, n_feat {self.n_feat}"
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, token_rows
 from anchorlens.randomness import generator
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -189,7 +189,7 @@ def checked_position(task: AnchorTask, key_position: int | None) -> int:
     if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position <= last:
         raise ValueError(
             f"key_position must be in 0..{last}, so that {task.chain_length} anchors fit into "
-            f"{task.seq_len} tokens, got {shown(key_position)}"
+            f"{task.seq_len} tokens, got {safe_repr(key_position)}"
         )
     return int(position)
 

@@ -11,8 +11,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from anchorlens.configuration import check_number
-from anchorlens.safe import shown
-from anchorlens.tasks.shared.asking import check_capacity
+from anchorlens.safe import safe_repr
+from anchorlens.tasks.shared.evaluator import check_capacity
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -57,7 +57,7 @@ def check_task(task: Any) -> AnchorTask:
     """
     if getattr(task, "has_anchors", False) is not True:
         raise ValueError(
-            f"task must be an AnchorTask, got {type(task).__name__}; this probe works on two-anchor tasks only"
+            f"task must be an AnchorTask, got {type(task).__name__}; this probe needs two anchors"
         )
     return task
 
@@ -106,7 +106,7 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
     if not minimum <= index < n_layers:
         raise ValueError(
             f"layer must be in {minimum}..{n_layers - 1} of this model with {n_layers} layer(s), counted "
-            f"from 0, got {shown(layer)}"
+            f"from 0, got {safe_repr(layer)}"
         )
     return index
 
@@ -126,7 +126,7 @@ def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -
         numbers = torch.as_tensor(tokens, device="cpu")
         what = f"{numbers.dtype} {list(numbers.shape)}"
     except (TypeError, ValueError, RuntimeError):
-        numbers, what = torch.empty(0, device="cpu"), shown(tokens)
+        numbers, what = torch.empty(0, device="cpu"), safe_repr(tokens)
     rows = numbers.unsqueeze(0) if numbers.dim() == 1 else numbers
     whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
     if rows.dim() != 2 or not rows.numel() or (n_pos and rows.shape[1] != n_pos) or not whole:
@@ -149,7 +149,7 @@ def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
         numbers = []
     if not numbers or (n is not None and len(numbers) != n):
         what = f"{n} whole numbers" if n is not None else "one or more whole numbers"
-        raise ValueError(f"{name} must be {what}, got {shown(values)}")
+        raise ValueError(f"{name} must be {what}, got {safe_repr(values)}")
     return numbers
 
 

@@ -69,8 +69,8 @@ def identified(layout: Layout, bands: Sequence[Band]) -> dict[str, Any]:
 
 def category_bars(layout: Layout, bands: Sequence[Band], category: Category) -> dict[str, Any]:
     """Bands of one category, which stands in the legend; without bands the legend alone."""
-    outline = INK if category.colour == CLEAR else PAPER
-    marker: dict[str, Any] = {"color": category.colour, "line": {"color": outline, "width": 1}}
+    overview = INK if category.colour == CLEAR else PAPER
+    marker: dict[str, Any] = {"color": category.colour, "line": {"color": overview, "width": 1}}
     if category.hatch:
         marker["pattern"] = hatch(category, ground=category.colour)
     return bars(layout, bands, name=category.name, marker=marker)

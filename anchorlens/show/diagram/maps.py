@@ -11,7 +11,7 @@ from plotly.colors import get_colorscale, sample_colorscale
 
 from anchorlens.figures import SHARE
 from anchorlens.figures.picture import Picture
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.show.diagram import drawing, outcomes
 from anchorlens.show.diagram.layout import FILLED, Band, Layout, arranged
 from anchorlens.show.diagram.outcomes import (
@@ -112,7 +112,7 @@ def number_map(
         {metric.name: metric for metric in metrics_of(cells) if metric.map_caption},
     )
     if number not in metrics:
-        raise ValueError(f"number must be one of {', '.join(metrics)}, got {shown(number)}")
+        raise ValueError(f"number must be one of {', '.join(metrics)}, got {safe_repr(number)}")
     return Picture(_numbers(metrics[number], layout))
 
 

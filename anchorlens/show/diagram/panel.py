@@ -10,7 +10,7 @@ from typing import Any
 from anchorlens.figures.training_curve import thinned, training_curve, training_traces
 from anchorlens.show.diagram.axes import name_of_cell, value_label
 from anchorlens.show.evidence import lowered, raised, range_bar, ranges_in_words
-from anchorlens.show.formats import heading, number, printable_lines
+from anchorlens.show.formats import heading, number, safe_lines
 from anchorlens.show.tables import accuracy_table, text_of
 from anchorlens.show.words import AGREEMENT, beside
 from anchorlens.sweep.cells import Cell
@@ -119,7 +119,7 @@ def _evidence_content(evidence: Evidence, readings: Readings) -> tuple[Any, ...]
 def printed(content: Any) -> Any:
     """The same with texts that hold no control characters but line breaks."""
     if isinstance(content, str):
-        return printable_lines(content)
+        return safe_lines(content)
     if isinstance(content, Mapping):
         return {name: printed(value) for name, value in content.items()}
     return [printed(value) for value in content] if isinstance(content, list | tuple) else content

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anchorlens.audit.result import Audit
-from anchorlens.show.audit_tables import audit_tables, fit_in_words, outline, summary
+from anchorlens.show.audit_tables import audit_tables, fit_in_words, overview, summary
 from anchorlens.show.templating import view
 from anchorlens.views import html
 
@@ -15,7 +15,7 @@ def audit_html(audit: Audit) -> str:
     """What stands out, how that compares with the truth, and the latest mappings, without a script."""
     return view(
         "audit.html",
-        outline=outline(audit),
+        overview=overview(audit),
         summary=summary(audit),
         fit=fit_in_words(audit),
         shown=[table.shortened(60) for table in audit_tables(audit, MOST_MAPPINGS)],

@@ -33,7 +33,7 @@ def run_html(run: RunConfig) -> str:
     """A run in words, and which of its fields are not the defaults."""
     configs: Any = run._asdict()
     parts = [(part, [row for row in settings(config) if row.changed]) for part, config in configs.items()]
-    return view("run.html", outline=run.outline, lines=run.task.describe().split("\n"), parts=parts)
+    return view("run.html", overview=run.overview, lines=run.task.describe().split("\n"), parts=parts)
 
 
 @html.register

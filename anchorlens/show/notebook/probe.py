@@ -10,7 +10,7 @@ from anchorlens.configuration import field_docs
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.formats import number, short, ticks
-from anchorlens.show.tables import Item, Table
+from anchorlens.show.tables import Table, TableCell
 from anchorlens.show.templating import view
 from anchorlens.views import html
 
@@ -23,7 +23,7 @@ def probe_html(result: ProbeResult) -> str:
     """Headline and readings with their meanings; options, and the shapes of the arrays."""
     docs, values = field_docs(type(result)), vars(result)
     rows = [
-        (Item(name, code=True), short(in_view(value)), ticks(short(docs.get(name, ""))))
+        (TableCell(name, code=True), short(in_view(value)), ticks(short(docs.get(name, ""))))
         for name, value in result.numbers().items()
     ]
     others = {name: value for name, value in values.items() if name not in result.readings}
@@ -47,7 +47,7 @@ def comparison_html(comparison: Comparison) -> str:
     for label, result in list(zip(comparison.labels, results, strict=True))[:MOST_CHECKPOINTS]:
         values = (short(in_view(result.numbers().get(name))) for name in readings)
         rows.append((short(label, 80), *values, short(result.headline())))
-    columns = ("checkpoint", *(Item(name, code=True) for name in readings), "in words")
+    columns = ("checkpoint", *(TableCell(name, code=True) for name in readings), "in words")
     return view(
         "comparison.html",
         name=type(results[0]).__name__ if results else "nothing",

@@ -11,7 +11,7 @@ import numpy as np
 from anchorlens.configuration import settings
 from anchorlens.figures.training_curve import LOSS, measured, metric_styles, thinned
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 from anchorlens.show.formats import number
 from anchorlens.show.templating import view
 from anchorlens.tasks.kinds import logged_metrics
@@ -33,7 +33,7 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
     weights = checkpoint.weights.values()
     dtypes = ", ".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights}))
     metrics = [
-        f"{printable(name)} {number(value) if isinstance(value, float) else printable(value)}"
+        f"{safe_text(name)} {number(value) if isinstance(value, float) else safe_text(value)}"
         for name, value in itertools.islice(checkpoint.metrics.items(), MOST_METRICS)
         if isinstance(value, str | int | float) and name not in ("step", "phase")
     ]
@@ -41,13 +41,13 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
     facts = [
         ("parameters", f"{sum(weight.numel() for weight in weights):,} of {dtypes}"),
         ("metrics", ", ".join(metrics) or "none"),
-        ("made with", printable(versions or "not known")),
+        ("made with", safe_text(versions or "not known")),
     ]
     configs = {"task": checkpoint.task, "model": checkpoint.model, "train": checkpoint.train}
     parts = [
         (name, [row for row in settings(config) if row.changed]) for name, config in configs.items() if config
     ]
-    return view("checkpoint.html", outline=checkpoint.outline, facts=facts, parts=parts)
+    return view("checkpoint.html", overview=checkpoint.overview, facts=facts, parts=parts)
 
 
 @html.register
@@ -63,7 +63,7 @@ def train_result_html(result: TrainResult) -> str:
         "train_result.html",
         behaviour=result.behaviour,
         ended=ended,
-        outline=checkpoint.outline,
+        overview=checkpoint.overview,
         message=result.message,
         curve=small_curve(log),
         steps=[line["step"] for line in log],

@@ -13,7 +13,7 @@ from anchorlens.models.config import sizes
 from anchorlens.probes.registry import OF_ANY_NETWORK, PROBES, checked_probes, needs_task
 from anchorlens.probes.result import ProbeResult
 from anchorlens.runs.identity import places
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import verdict_table
@@ -86,7 +86,7 @@ def page_html(
         "page.html",
         scripts=("page.js",),
         heads=any(panel.heads for figure in figures for panel in figure.panels),
-        outline=_outline(verdicts[0].subject),
+        overview=_outline(verdicts[0].subject),
         entries=[
             {"label": label, "verdict": verdict, "settings": _configurations(verdict.subject)}
             for label, verdict in zip(labels, verdicts, strict=True)
@@ -105,7 +105,7 @@ def _check_verdicts(verdicts: Any) -> None:
     is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
     if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):
         raise ValueError(
-            f"verdicts must be a list of one or more Verdict, got {shown(verdicts)}; see classify"
+            f"verdicts must be a list of one or more Verdict, got {safe_repr(verdicts)}; see classify"
         )
     for verdict in verdicts:
         verdict.subject.model_and_task()
@@ -123,7 +123,7 @@ def _inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
 def _outline(subject: Subject) -> str:
     """What a model is, in a line."""
     checkpoint = subject.checkpoint
-    return sizes(subject.model_and_task()[0].cfg) if checkpoint is None else checkpoint.outline
+    return sizes(subject.model_and_task()[0].cfg) if checkpoint is None else checkpoint.overview
 
 
 def _configurations(subject: Subject) -> dict[str, list[Setting]]:

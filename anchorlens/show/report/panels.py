@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from anchorlens.figures import complete, in_words
+from anchorlens.figures.from_specs import figure_of
 from anchorlens.figures.picture import plotly_text, script_json
 from anchorlens.figures.side_by_side import side_by_side
-from anchorlens.figures.sketches import drawn_sketch
 from anchorlens.figures.training_curve import training_curve
 from anchorlens.probes.attention_patterns import AttentionPatterns
 from anchorlens.probes.own import first_sentence, what_went_wrong
@@ -21,8 +21,8 @@ from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
+from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.metric import has_phases
-from anchorlens.tasks.shared.sketch import Transcript
 from anchorlens.verdict.verdict import Subject, Verdict
 
 LONGEST_LABEL = 30
@@ -98,10 +98,10 @@ def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterat
     figures: dict[str, tuple[Caption, list[Panel]]] = {}
     for verdict, label in zip(verdicts, labels, strict=True):
         words = ", ".join(f"{title} {value.value:.3f}" for title, value, _ in verdict.behaviour.rows())
-        for sketch in verdict.behaviour.sketches:
-            if not isinstance(sketch, Transcript):  # which is a table of the page
-                _, panels = figures.setdefault(sketch.title, (Caption(sketch.title, sketch.caption), []))
-                panels.append(Panel(label, words, drawn_sketch(sketch)))
+        for spec in verdict.behaviour.figure_specs:
+            if not isinstance(spec, SampleTable):  # which is a table of the page
+                _, panels = figures.setdefault(spec.title, (Caption(spec.title, spec.caption), []))
+                panels.append(Panel(label, words, figure_of(spec)))
     for k, (caption, panels) in enumerate(figures.values()):
         yield _figure(f"answers-{k}", caption, panels)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anchorlens.audit.result import Audit
-from anchorlens.show.audit_tables import audit_tables, fit_in_words, outline, summary
+from anchorlens.show.audit_tables import audit_tables, fit_in_words, overview, summary
 from anchorlens.show.terminal.console import Terminal, rich_table
 
 
@@ -15,7 +15,7 @@ def print_audit(audit: Audit, *, top: int = 20) -> None:
         top: mappings that are listed, the latest.
     """
     console = Terminal()
-    console.print(outline(audit))
+    console.print(overview(audit))
     console.print(summary(audit), style="bold")
     console.print(fit_in_words(audit))
     for table in audit_tables(audit, top):

@@ -12,7 +12,7 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
-from anchorlens.show.formats import printable_lines
+from anchorlens.show.formats import safe_lines
 from anchorlens.show.tables import Table, text_of
 
 
@@ -27,7 +27,7 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Every text on its way out passes here, those of a table's cells too."""
-        return super().render_str(printable_lines(text), **options)
+        return super().render_str(safe_lines(text), **options)
 
 
 def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 from anchorlens.show.diagram.axes import name_of_cell, value_label
 from anchorlens.show.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
 from anchorlens.show.formats import number
@@ -21,7 +21,7 @@ MOST_ROWS = 12
 """Failed cells that are shown; --cells and --json show all."""
 
 
-def outline(runs: Sequence[RunConfig]) -> str:
+def overview(runs: Sequence[RunConfig]) -> str:
     """How many cells, and over what: each axis with its values."""
     axes = axes_of([Cell(run) for run in runs])
     lines = [f"{len(runs):,} {'cell' if len(runs) == 1 else 'cells'}"]
@@ -36,13 +36,13 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     from anchorlens.training.plan import plan
 
     console = Terminal()
-    console.print(outline(runs))
+    console.print(overview(runs))
     missing = list(runs)
     cell_ids(runs)
     if out is not None and SweepFolder(out).path.exists():
         folder = SweepFolder(out)
         missing = [cell.run for cell in folder.read(folder.named(runs)) if cell.status == "missing"]
-        console.print(f"{len(runs) - len(missing):,} of them are in {printable(out, None)}")
+        console.print(f"{len(runs) - len(missing):,} of them are in {safe_text(out, None)}")
     groups = grouped(missing, at_once=lambda run, n: n)
     plans = [plan([missing[place] for place in group], seconds=1.0) for group in groups]
     seconds = [job.seconds for job in plans if job.seconds is not None]
@@ -60,7 +60,7 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
     """Print counts, the phases over two axes, what failed, and what is under way."""
     console = Terminal()
     counts = ", ".join(f"{n} {status}" for status, n in result.counts.items())
-    console.print(f"{printable(result.out, None)}: {counts}")
+    console.print(f"{safe_text(result.out, None)}: {counts}")
     if result.phases:
         console.print("phases: " + ", ".join(f"{n} {label}" for label, n in result.phases.items()))
     if cells:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from anchorlens.safe import printable
+from anchorlens.safe import safe_text
 from anchorlens.show.evidence import lowered, raised
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
@@ -70,12 +70,12 @@ def _paths(verdicts: Sequence[Verdict]) -> list[str]:
     """Paths below the folder that all have in common."""
     paths = [Path(verdict.subject.path or verdict.subject.name) for verdict in verdicts]
     common = os.path.commonpath([path.absolute().parent for path in paths])
-    return [printable(os.path.relpath(path.absolute(), common), None) for path in paths]
+    return [safe_text(os.path.relpath(path.absolute(), common), None) for path in paths]
 
 
 def _name(verdict: Verdict) -> str:
     """What a model is called, on one line."""
-    return printable(verdict.subject.name, None)
+    return safe_text(verdict.subject.name, None)
 
 
 def _evidence_lines(mechanism: Mechanism) -> Iterator[str]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.safe import read_bytes, shown
+from anchorlens.safe import read_bytes, safe_repr
 from anchorlens.tasks.shared.cache import user_cache
 
 PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"
@@ -66,7 +66,7 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
     if folder and not Path(folder).is_dir():
         raise ValueError(
             f"data must be a folder with {', '.join(FILES)} (or .gz) of COGS, and there is no folder "
-            f"{shown(folder)}; name it (--data DIR), or leave it out to have them fetched"
+            f"{safe_repr(folder)}; name it (--data DIR), or leave it out to have them fetched"
         )
     return _read(str(Path(folder).resolve()) if folder else str(_fetched(url)))
 
@@ -88,12 +88,12 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
     except FileNotFoundError:
         raise ValueError(
             f"the folder must hold {', '.join(FILES)} (or .gz) of COGS, and {name} is missing: "
-            f"{shown(str(folder))}"
+            f"{safe_repr(str(folder))}"
         ) from None
     except ValueError as error:  # no ordinary file, or too large
-        raise ValueError(f"{shown(str(file))} {error}") from None
+        raise ValueError(f"{safe_repr(str(file))} {error}") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{shown(str(file))} cannot be read: {shown(str(error))}") from None
+        raise ValueError(f"{safe_repr(str(file))} cannot be read: {safe_repr(str(error))}") from None
     if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
         raise ValueError(
             f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., got other "
@@ -115,7 +115,8 @@ def _fetched(url: str) -> Path:
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(
                 f"COGS must be in a folder that you name (--data DIR) or be fetched, and {name} could not be "
-                f"({shown(why)}); put {', '.join(FILES)} of github.com/najoungkim/COGS, folder data, into a "
+                f"({safe_repr(why)}); put {', '.join(FILES)} of github.com/najoungkim/COGS, folder data, "
+                "into a "
                 "folder and name it"
             ) from None
     return cache

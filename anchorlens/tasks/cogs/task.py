@@ -17,8 +17,8 @@ import numpy as np
 from anchorlens.configuration import documented
 from anchorlens.tasks.cogs.files import Line, published_files
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.figure_specs import Bars, FigureSpec
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.tasks.shared.sketch import Bars, Sketch
 from anchorlens.tasks.shared.split_task import Right
 from anchorlens.tasks.shared.word_task import WordTask, word_metrics
 from anchorlens.tasks.shared.words import SPECIAL, UNKNOWN, Examples, Vocabulary
@@ -160,7 +160,7 @@ class CogsTask(WordTask):
         measures = {name: Accuracy.of_some(right, of=len(right)) for name, right in shares.items()}
         return super().further_measures(whole, but_the_end) | measures
 
-    def charts(self, whole: Right) -> tuple[Sketch, ...]:
+    def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
         """Exact match by case, and by length."""
         cases = np.array(self.cases)
         ordered = sorted(set(self.cases), key=lambda case: (case in STRUCTURAL, case))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -85,7 +85,7 @@ def checked_images(training_set: Any, side: int) -> Images:
     if not isinstance(training_set, Images):
         raise ValueError(
             "the training data must be Images, as training_set gives them, got "
-            f"{shown(type(training_set).__name__)}"
+            f"{safe_repr(type(training_set).__name__)}"
         )
     expected = (N_CHANNELS, side, side)
     if tuple(training_set.pixels.shape[1:]) != expected:
@@ -140,7 +140,7 @@ def checked(name: str) -> str:
     if name not in TUPLES:
         raise ValueError(
             f"a tuple must be three digits, shape, size and colour, each 0 or 1 ({', '.join(TUPLES)}), got "
-            f"{shown(name)}"
+            f"{safe_repr(name)}"
         )
     return name
 

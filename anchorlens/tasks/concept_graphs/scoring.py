@@ -27,8 +27,8 @@ from anchorlens.tasks.concept_graphs.images import (
     marked,
 )
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.figure_specs import Grid, ImageGrid
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.tasks.shared.sketch import Grid, Mosaic
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -207,7 +207,7 @@ def _ink(image: Float[np.ndarray, "3 y x"]) -> Float[np.ndarray, "y x"]:
 
 def scored(
     drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]], classifier: Callable[[np.ndarray], np.ndarray]
-) -> tuple[dict[str, Accuracy | None], tuple[Grid, Mosaic]]:
+) -> tuple[dict[str, Accuracy | None], tuple[Grid, ImageGrid]]:
     """Every metric of some samples, by a classifier and by the rule on masks, and pictures of them.
 
     What is not there at all is not drawn right, whatever the rules say of it; `failure` is the classifier's
@@ -233,9 +233,9 @@ def scored(
     return measures, (_by_tuple(right[""]), _mosaic(drawn))
 
 
-def _mosaic(drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]]) -> Mosaic:
+def _mosaic(drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]]) -> ImageGrid:
     """Some samples of each tuple."""
-    return Mosaic.of(
+    return ImageGrid.of(
         "Samples",
         "What the model draws, a row for each tuple; * marks those that were never trained. The same noise "
         "in every row.",

@@ -258,7 +258,7 @@ class ConceptGraphsTask(TaskConfig):
         drawn = {name: np.nan_to_num(samples, nan=_WHITE) for name, samples in drawn.items()}
         measures, pictures = scored(drawn, classifier(self.image_side, self.shift))
         options = {"n_samples": n_samples, "task": self.describe().split("\n")[0]}
-        return self.evaluation(measures, finite=finite, seed=seed, options=options, sketches=pictures)
+        return self.evaluation(measures, finite=finite, seed=seed, options=options, figure_specs=pictures)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
         """Images times steps: a sample is a forward pass at every step."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 _SENTENCE = re.compile(r"^(?:(each|every) )?(\w+) (is|are)( not)?(?: (an?))? (\w+)$")
 _QUERY = re.compile(r"^(?:true or false :|is the following statement true or false \?) (.+)$")
@@ -66,7 +66,7 @@ def deduction(prompt: str) -> str:
     """
     chain = _deduced(prompt)
     if chain is None:
-        raise ValueError(f"the query or its opposite must follow from the rules, got {shown(prompt)}")
+        raise ValueError(f"the query or its opposite must follow from the rules, got {safe_repr(prompt)}")
     return " . ".join(chain) + " ."
 
 
@@ -96,14 +96,14 @@ def _sentences(prompt: str) -> list[str]:
 def _asked(query: str) -> Statement:
     asked = _QUERY.match(query)
     if asked is None:
-        raise ValueError(f"a prompt must end in `true or false : ...`, got {shown(query)}")
+        raise ValueError(f"a prompt must end in `true or false : ...`, got {safe_repr(query)}")
     return _statement(asked[1])
 
 
 def _statement(sentence: str) -> Statement:
     match = _SENTENCE.match(sentence)
     if match is None:
-        raise ValueError(f"a sentence must say that something is something, got {shown(sentence)}")
+        raise ValueError(f"a sentence must say that something is something, got {safe_repr(sentence)}")
     quantifier, subject, verb, no, _, predicate = match.groups()
     of_all = quantifier is not None or verb == "are"
     return Statement(_singular(subject), no is not None, _singular(predicate), of_all)

@@ -18,9 +18,9 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.prontoqa.ontology import MOST_HOPS, WORDS, Item, Order, balanced, most_words, official
 from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction, n_steps
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.figure_specs import FigureSpec
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.overlap import Overlap
-from anchorlens.tasks.shared.sketch import Sketch
 from anchorlens.tasks.shared.split_task import Right, shares_by_group
 from anchorlens.tasks.shared.word_task import WordTask, word_metrics
 from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
@@ -220,7 +220,7 @@ class PrOntoQATask(WordTask):
             for name in ("id", "ood")
         }
 
-    def charts(self, whole: Right) -> tuple[Sketch, ...]:
+    def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
         """Accuracy against the steps of the deduction, beside that of the shortcuts."""
         hops = np.array([item.hops for name in ("id", "ood") for item in self._tests[name]])
         ways = {way: {name: self._by_shortcut[name][way] for name in ("id", "ood")} for way in _SHORTCUTS}

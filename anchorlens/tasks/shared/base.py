@@ -38,7 +38,7 @@ class Batch(Protocol):
 
 
 @runtime_checkable
-class Answers(Protocol):
+class LogitsModel(Protocol):
     """Anything that maps tokens [batch, pos] to logits.
 
     The logits are those of every position, [batch, pos, d_vocab], as a HookedTransformer gives them, or of
@@ -105,7 +105,7 @@ class TaskConfig(Config):
         """The training set of a run, `n` examples, a function of the generator alone."""
         raise NotImplementedError
 
-    def training_drawing(self, n: int, seed: np.random.Generator) -> Any:
+    def lazy_training_set(self, n: int, seed: np.random.Generator) -> Any:
         """The same, of which some can be taken without holding the others, where the task has a way."""
         return self.training_set(n, seed)
 
@@ -119,7 +119,7 @@ class TaskConfig(Config):
 
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
 
-    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+    def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """The metrics that are logged, by their names in the log: those of `evaluate(..., quick=True)`."""
         evaluation = self.evaluate(model, training_set=training_set, seed=seed, quick=True)
         values = {metric.logged_as: evaluation.measure(metric.name) for metric in self.metrics}
@@ -141,7 +141,7 @@ class TaskConfig(Config):
             finite: whether every logit was finite.
             seed: of what was drawn at random.
             options: what else was asked how, JSON-ready.
-            **more: other fields of `Evaluation`: pictures (`sketches`), `train_source`, `overlap`.
+            **more: other fields of `Evaluation`: pictures (`figure_specs`), `train_source`, `overlap`.
         """
         values = {metric.name: measures.get(metric.name) for metric in self.metrics}
         options = {"seed": seed, "task": self.describe(), **options}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
 _LARGEST = 2**62
@@ -99,5 +99,5 @@ def _array(name: str, values: Any) -> np.ndarray:
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(
             f"{name} of the training data must be integers in rows of equal length, got something else: "
-            f"{shown(str(error).split('.')[0])}"
+            f"{safe_repr(str(error).split('.')[0])}"
         ) from None

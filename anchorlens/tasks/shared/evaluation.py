@@ -12,10 +12,10 @@ from annotated_types import Len
 from anchorlens.configuration import documented
 from anchorlens.records import UNSTORED, Name, Plain, Record, Share, Text
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.figure_specs import FigureSpec
 from anchorlens.tasks.shared.metric import Metric, has_phases
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.phases import CLEAR, TRAINING_SET, Phase, phase_by_definition
-from anchorlens.tasks.shared.sketch import Sketch
 from anchorlens.views import html
 
 
@@ -38,7 +38,7 @@ class Evaluation(Record):
     """Whether every logit was finite."""
     options: Plain = field(default_factory=dict)
     """What was asked how: the seed, and the task in words."""
-    sketches: Annotated[Sequence[Sketch], Len(0, 20)] = ()
+    figure_specs: Annotated[Sequence[FigureSpec], Len(0, 20)] = ()
     """Pictures of the answers, as data."""
     train_source: Name = TRAINING_SET
     """What `train` was asked on: `training set`, or what stands for it where that is not known."""

@@ -47,7 +47,7 @@ Cause = Literal[
     "at chance",
     "no readings",
     "outside the calibration",
-    "torn",
+    "ambiguous",
 ]
 """Why no phase is named: the first eight by behaviour; by mechanism the first three and the last four."""
 

@@ -10,12 +10,12 @@ import numpy as np
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.asking import Asker
-from anchorlens.tasks.shared.base import Answers, TaskConfig
+from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.evaluator import Evaluator
+from anchorlens.tasks.shared.figure_specs import FigureSpec, Lines
 from anchorlens.tasks.shared.overlap import Overlap, overlap_of_prompts
 from anchorlens.tasks.shared.phases import TRAINING_SET
-from anchorlens.tasks.shared.sketch import Lines, Sketch
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -88,12 +88,14 @@ class SplitTask(TaskConfig):
         """
         return {}
 
-    def pictures(self, whole: Right, asker: Asker, rng: np.random.Generator) -> tuple[Sketch, ...]:
+    def pictures(
+        self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
+    ) -> tuple[FigureSpec, ...]:
         """Pictures of the answers.
 
         Args:
             whole: whether every token of the answer is right.
-            asker: asks the model for more.
+            evaluator: asks the model for more.
             rng: of the choice of examples that are shown.
         """
         return ()
@@ -105,7 +107,7 @@ class SplitTask(TaskConfig):
 
     def evaluate(
         self,
-        model: Answers,
+        model: LogitsModel,
         *,
         training_set: Any = None,
         seed: int = 0,
@@ -131,9 +133,9 @@ class SplitTask(TaskConfig):
         check_number("max_train", max_train, minimum=1, limit=10**6, integer=True)
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
         task: Any = self
-        asker, rng = Asker(model, task, batch_size), generator(seed, "evaluation")
+        evaluator, rng = Evaluator(model, task, batch_size), generator(seed, "evaluation")
         right = {
-            name: self._right(asker, examples)
+            name: self._right(evaluator, examples)
             for name, examples in self.splits.items()
             if name != "train" or self.asks_all_of_train
         }
@@ -143,12 +145,12 @@ class SplitTask(TaskConfig):
             source, overlap = TRAINING_SET, self.overlap(trained)
             trained = self.answers_alone(trained).distinct()
             n_trained = len(trained)
-            train = _right(asker, trained.take(rng.permutation(n_trained)[:max_train]))
+            train = _right(evaluator, trained.take(rng.permutation(n_trained)[:max_train]))
         elif self.asks_all_of_train:
             train = right["train"]
         else:
             rows = rng.permutation(len(self.splits["train"]))[:max_train]
-            train = right["train"] = self._right(asker, self.splits["train"][rows])
+            train = right["train"] = self._right(evaluator, self.splits["train"][rows])
         whole, but_the_end = ({name: rows[k] for name, rows in right.items()} for k in (0, 1))
         measures: dict[str, Accuracy | None] = {
             name: Accuracy.of_some(rows, of=self.there_are(name)) for name, rows in whole.items()
@@ -156,10 +158,10 @@ class SplitTask(TaskConfig):
         measures["train"] = Accuracy.of_some(train[0], of=n_trained)
         return self.evaluation(
             measures | self.further_measures(whole, but_the_end),
-            finite=asker.finite,
+            finite=evaluator.finite,
             seed=seed,
             options={"max_train": max_train},
-            sketches=self.pictures(whole, asker, rng),
+            figure_specs=self.pictures(whole, evaluator, rng),
             train_source=source,
             chance=self.chance,
             overlap=overlap,
@@ -177,25 +179,25 @@ class SplitTask(TaskConfig):
         parts = (f"{meaning[name]} ({len(self.splits[name]):,} are asked)" for name in ("ood", "id"))
         return " and ".join(parts)
 
-    def _right(self, asker: Asker, examples: Any) -> Bool[np.ndarray, "2 example"]:
+    def _right(self, evaluator: Evaluator, examples: Any) -> Bool[np.ndarray, "2 example"]:
         """`_right` of every example; only some of their sequences are in memory at a time."""
         right = np.zeros((2, len(examples)), dtype=bool)
         order = self.lengths(examples).argsort(kind="stable")
         for rows in np.split(order, range(AT_ONCE, len(order), AT_ONCE)):
-            right[:, rows] = _right(asker, self.sequences(examples[rows]))
+            right[:, rows] = _right(evaluator, self.sequences(examples[rows]))
         return right
 
-    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+    def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """Train, ID and OOD accuracy, of at most `quickly` examples each, by their names in a log."""
         task: Any = self
-        asker, rng = Asker(model, task, self.quickly), generator(seed, "evaluation", 1)
+        evaluator, rng = Evaluator(model, task, self.quickly), generator(seed, "evaluation", 1)
         some = training_set.take(rng.permutation(len(training_set))[: self.quickly])
         batches = {"train": self.answers_alone(some)}
         for name in ("id", "ood"):
             rows = rng.permutation(len(self.splits[name]))[: self.quickly]
             batches[name] = self.sequences(self.splits[name][rows])
         names = {metric.name: metric.logged_as for metric in self.metrics}
-        return {names[name]: float(asker.right(batch).mean()) for name, batch in batches.items()}
+        return {names[name]: float(evaluator.right(batch).mean()) for name, batch in batches.items()}
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
         """Sequences that `evaluate` asks at most, or `measure`."""
@@ -258,11 +260,11 @@ def in_rounds(of: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, " n"
     return np.concatenate([*rounds, np.zeros(0, dtype=np.int64)])[:n]
 
 
-def _right(asker: Asker, batch: TokenBatch) -> Bool[np.ndarray, "2 sequence"]:
+def _right(evaluator: Evaluator, batch: TokenBatch) -> Bool[np.ndarray, "2 sequence"]:
     """Whether every scored position is right, and whether every one but the last, the end mark, is."""
     from anchorlens.tasks.shared.batch import IGNORE
 
-    right = asker.right_by_position(batch)
+    right = evaluator.right_by_position(batch)
     whole = right.all(axis=1)
     scored = (batch.targets != IGNORE).numpy().reshape(right.shape)
     last = right.shape[1] - 1 - scored[:, ::-1].argmax(axis=1)

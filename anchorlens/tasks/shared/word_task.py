@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.asking import Asker
+from anchorlens.tasks.shared.evaluator import Evaluator
+from anchorlens.tasks.shared.figure_specs import FigureSpec, Sample, SampleTable
 from anchorlens.tasks.shared.metric import Metric, phase_metrics
-from anchorlens.tasks.shared.sketch import Answer, Sketch, Transcript
 from anchorlens.tasks.shared.split_task import AT_ONCE, Right, SplitTask, shares_by_group
 from anchorlens.tasks.shared.words import EOS, SEP, Examples
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_GROUPS = 12
 """Groups of answers by length, in a picture."""
 _SHOWN = 4
-"""Right and wrong answers of each split that a transcript shows, at most."""
+"""Right and wrong answers of each split that a sample_table shows, at most."""
 
 
 def word_metrics(
@@ -97,28 +97,30 @@ class WordTask(SplitTask):
         """OOD exact match where the end mark does not count."""
         return {"ood_without_end": Accuracy.of_some(but_the_end["ood"], of=len(but_the_end["ood"]))}
 
-    def pictures(self, whole: Right, asker: Asker, rng: np.random.Generator) -> tuple[Sketch, ...]:
+    def pictures(
+        self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
+    ) -> tuple[FigureSpec, ...]:
         """The charts, and some answers of each split with what the model says by itself."""
-        answers: list[Answer] = []
+        answers: list[Sample] = []
         titles = {metric.name: metric.title for metric in self.metrics}
         for name in ("id", "ood"):
             for right in (True, False):
                 some = rng.permutation(np.flatnonzero(whole[name] == right))[:_SHOWN]
                 shown = self.splits[name][np.sort(some)]
-                said = self.said(asker, shown) if len(shown) else []
+                said = self.said(evaluator, shown) if len(shown) else []
                 answers += [
-                    Answer(titles[name], *words, right)
+                    Sample(titles[name], *words, right)
                     for words in zip(shown.prompts, shown.answers, said, strict=True)
                 ]
-        transcript = Transcript(
-            "Answers",
+        sample_table = SampleTable(
+            "LogitsModel",
             "Some examples of each split, up to four that are answered right and four that are not: what is "
             "asked for, and what the model says word by word (greedy decoding).",
             tuple(answers),
         )
-        return (*self.charts(whole), transcript)
+        return (*self.charts(whole), sample_table)
 
-    def charts(self, whole: Right) -> tuple[Sketch, ...]:
+    def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
         """Exact match against the number of words of the answer, in groups of about equal size."""
         lengths = {
             name: np.array([answer.count(" ") + bool(answer) for answer in self.splits[name].answers])
@@ -140,11 +142,11 @@ class WordTask(SplitTask):
         )
         return (lines,)
 
-    def said(self, asker: Asker, examples: Examples) -> list[str]:
+    def said(self, evaluator: Evaluator, examples: Examples) -> list[str]:
         """What a model says to each prompt by greedy decoding, a few words longer than the answer at most."""
         batch = self.sequences(examples)
         n_asked = (batch.tokens == SEP).int().argmax(dim=1) + 1
-        return [self.vocabulary.text(tokens) for tokens in asker.greedy(batch.tokens, n_asked, end=EOS)]
+        return [self.vocabulary.text(tokens) for tokens in evaluator.greedy(batch.tokens, n_asked, end=EOS)]
 
     def bytes_to_ask(self, n_train: int) -> int:
         """Memory of the sequences that are asked at once, and of the training set."""

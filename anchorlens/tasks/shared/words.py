@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -84,8 +84,9 @@ class Vocabulary:
             return [self._token_of[word] for word in text.split()]
         except KeyError as error:
             raise ValueError(
-                f"every word must be one of the task's {len(self.words):,}, got {shown(error.args[0])} in "
-                f"{shown(text)}"
+                f"every word must be one of the task's {len(self.words):,}, got {safe_repr(error.args[0])} "
+                "in "
+                f"{safe_repr(text)}"
             ) from None
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -129,7 +130,8 @@ class Vocabulary:
             read = [*asked, *said]
             if len(read) > width:
                 raise ValueError(
-                    f"an example may have {width} tokens, got {len(read)}: {shown(prompt)} with an answer of "
+                    f"an example may have {width} tokens, got {len(read)}: {safe_repr(prompt)} with an "
+                    "answer of "
                     f"{len(said)} words"
                 )
             tokens[row, : len(read)] = read

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.safe import ordinary_file, shown
+from anchorlens.safe import ordinary_file, safe_repr
 
 CODE, TEXT, BOTH, FILES = "code", "text", "code+text", "files"
 MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32
@@ -98,7 +98,7 @@ def absolute(data: str) -> str:
         return os.pathsep.join(os.path.abspath(path) for path in filter(None, data.split(os.pathsep)))
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"data must name text files or folders that exist, got {shown(data)}: {error}"
+            f"data must name text files or folders that exist, got {safe_repr(data)}: {error}"
         ) from None
 
 
@@ -123,21 +123,22 @@ def named_files(data: str) -> dict[str, Path]:
         elif not os.path.isfile(path):
             raise ValueError(
                 f"data must name text files or folders that exist, {os.pathsep!r} between two, got "
-                f"{shown(text)}"
+                f"{safe_repr(text)}"
             )
         if twice := sorted(files.keys() & named):
             raise ValueError(
-                f"data must name files of different names, got {shown(twice[0])} twice; put what you want "
+                f"data must name files of different names, got {safe_repr(twice[0])} twice; put what you "
+                "want "
                 "into one folder"
             )
         files |= dict(sorted(named.items()))
         if n_entries > MOST_ENTRIES or len(files) > MOST_FILES:
             raise ValueError(
                 f"data must name at most {MOST_FILES:,} files, in folders of at most {MOST_ENTRIES:,} "
-                f"entries, got more with {shown(text)}; put what you want into a folder of its own"
+                f"entries, got more with {safe_repr(text)}; put what you want into a folder of its own"
             )
     if not files:
-        raise ValueError(f"data must name text files, or folders with some, got {shown(data)}")
+        raise ValueError(f"data must name text files, or folders with some, got {safe_repr(data)}")
     return files
 
 
@@ -175,7 +176,8 @@ def fingerprint(data: str, expected: str = "") -> str:
             return whole
         named += ", of other contents"  # their hash would tell a stranger, who named them, what they are
     raise ValueError(
-        f"the text must be that of {shown(expected)}, and what is named is {named}; name the same files in "
+        f"the text must be that of {safe_repr(expected)}, and what is named is {named}; name the same files "
+        "in "
         "the same order"
     )
 
@@ -190,18 +192,22 @@ def text_of(path: Path) -> Iterator[bytes]:
     n_bytes = 0
     for piece in _pieces(path):
         if b"\0" in piece:
-            raise ValueError(f"{shown(str(path))} must be text, and holds a NUL byte; is it a binary file?")
+            raise ValueError(
+                f"{safe_repr(str(path))} must be text, and holds a NUL byte; is it a binary file?"
+            )
         try:
             decoder.decode(piece)
         except UnicodeDecodeError as error:
             at = n_bytes + max(error.start, 0)
-            raise ValueError(f"{shown(str(path))} must be text in UTF-8, and near byte {at} is not") from None
+            raise ValueError(
+                f"{safe_repr(str(path))} must be text in UTF-8, and near byte {at} is not"
+            ) from None
         n_bytes += len(piece)
         yield piece
     if decoder.getstate()[0]:
-        raise ValueError(f"{shown(str(path))} must be text in UTF-8, and its end is not; is it cut off?")
+        raise ValueError(f"{safe_repr(str(path))} must be text in UTF-8, and its end is not; is it cut off?")
     if not n_bytes:
-        raise ValueError(f"{shown(str(path))} must hold text, and is empty; leave it out")
+        raise ValueError(f"{safe_repr(str(path))} must hold text, and is empty; leave it out")
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -211,9 +217,9 @@ def _pieces(path: Path) -> Iterator[bytes]:
             while piece := file.read(_PIECE):
                 yield piece
     except OSError as error:
-        raise ValueError(f"{shown(str(path))} cannot be read: {error.strerror}") from None
+        raise ValueError(f"{safe_repr(str(path))} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ValueError(f"{shown(str(path))} {error}") from None
+        raise ValueError(f"{safe_repr(str(path))} {error}") from None
 
 
 def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -229,7 +235,7 @@ def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
                         if entry.is_dir(follow_symlinks=False):
                             waiting.append(entry.path)
         except OSError as error:
-            raise ValueError(f"{shown(this)} cannot be read: {error.strerror}") from None
+            raise ValueError(f"{safe_repr(this)} cannot be read: {error.strerror}") from None
 
 
 def content_digest(path: Path) -> str:

@@ -15,9 +15,9 @@ import numpy as np
 from anchorlens.configuration import check_number, documented, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.asking import check_capacity
-from anchorlens.tasks.shared.base import Answers, TaskConfig
+from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.evaluator import check_capacity
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
@@ -162,7 +162,7 @@ class TextTask(TaskConfig):
             )
         return windows.choose(seed.permutation(len(windows))[:n])
 
-    def loss(self, model: Answers, batch: TokenBatch, generator: np.random.Generator) -> Tensor:
+    def loss(self, model: LogitsModel, batch: TokenBatch, generator: np.random.Generator) -> Tensor:
         """Mean cross-entropy over every byte, in nats.
 
         Args:
@@ -179,7 +179,7 @@ class TextTask(TaskConfig):
 
     def evaluate(
         self,
-        model: Answers,
+        model: LogitsModel,
         *,
         training_set: Any = None,
         seed: int = 0,
@@ -277,7 +277,7 @@ class TextTask(TaskConfig):
         )
 
 
-def bits_per_byte(model: Answers, some: Any, rows: np.ndarray) -> Iterator[np.ndarray]:
+def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[np.ndarray]:
     """Bits per byte of each sequence, [sequence], some sequences at a time.
 
     Args:
@@ -288,7 +288,7 @@ def bits_per_byte(model: Answers, some: Any, rows: np.ndarray) -> Iterator[np.nd
     import torch
 
     from anchorlens.models.measuring import device_of, evaluation_mode
-    from anchorlens.tasks.shared.asking import at_end
+    from anchorlens.tasks.shared.evaluator import at_end
 
     device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
     with evaluation_mode(model), torch.inference_mode():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def token(value: Any, what: str) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= LARGEST or isinstance(value, bool):
-        raise ValueError(f"{what} must be a token id 0..{LARGEST}, got {shown(value)}")
+        raise ValueError(f"{what} must be a token id 0..{LARGEST}, got {safe_repr(value)}")
     return number
 
 
@@ -64,7 +64,7 @@ def ascending(anchors: Any, key_min: int, key_max: int) -> dict[int, Any]:
         ValueError: no mapping, fewer than two, or one that is no token or lies in the key range.
     """
     if not isinstance(anchors, Mapping):
-        raise ValueError(f"anchors must map tokens to functions, got {shown(anchors)}")
+        raise ValueError(f"anchors must map tokens to functions, got {safe_repr(anchors)}")
     ordered = dict(sorted((token(anchor, "an anchor"), function) for anchor, function in anchors.items()))
     if len(ordered) < 2:
         raise ValueError(f"anchors must be 2 or more, got {len(ordered)}")
@@ -83,13 +83,15 @@ def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
         ValueError: an unknown anchor, or a value its table does not hold.
     """
     if anchor not in anchors:
-        raise ValueError(f"anchor must be one of {shown(list(anchors))}, got {shown(anchor)}")
+        raise ValueError(f"anchor must be one of {safe_repr(list(anchors))}, got {safe_repr(anchor)}")
     function = anchors[anchor]
     if isinstance(function, int):
         return x + function
     assert isinstance(function, Mapping)
     if x not in function:
-        raise ValueError(f"anchor {anchor} has no value for {shown(x)}; it is defined where the task reaches")
+        raise ValueError(
+            f"anchor {anchor} has no value for {safe_repr(x)}; it is defined where the task reaches"
+        )
     return function[x]
 
 
@@ -106,7 +108,8 @@ def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what:
         pair = ()
     if len(pair) != chain_length or any(anchor not in anchors for anchor in pair):
         raise ValueError(
-            f"{what} must hold {chain_length} anchors of {shown(list(anchors))} each, got {shown(value)}"
+            f"{what} must hold {chain_length} anchors of {safe_repr(list(anchors))} each, got "
+            f"{safe_repr(value)}"
         )
     return pair
 
@@ -118,7 +121,7 @@ def distinct_pairs(values: Any, anchors: Mapping[int, Any], chain_length: int) -
         ValueError: not several, or among them what is no pair.
     """
     if not isinstance(values, Iterable):
-        raise ValueError(f"unseen_pairs must be a list of pairs, got {shown(values)}")
+        raise ValueError(f"unseen_pairs must be a list of pairs, got {safe_repr(values)}")
     few = itertools.islice(values, 10 * MOST_PAIRS)  # they may have no end
     return tuple(dict.fromkeys(anchor_pair(pair, anchors, chain_length, "unseen_pairs") for pair in few))
 
@@ -131,7 +134,7 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
     """
     if isinstance(function, int | np.integer) and not isinstance(function, bool):
         if abs(function) > LARGEST:
-            raise ValueError(f"{what} must be a shift of at most {LARGEST}, got {shown(function)}")
+            raise ValueError(f"{what} must be a shift of at most {LARGEST}, got {safe_repr(function)}")
         return int(function)
     if isinstance(function, Mapping):
         missing = [x for x in inputs if x not in function]
@@ -144,17 +147,19 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
     elif callable(function):
         values = [function(x) for x in inputs]
     else:
-        raise ValueError(f"{what} must be a shift, a table or a callable, got {shown(function)}")
+        raise ValueError(f"{what} must be a shift, a table or a callable, got {safe_repr(function)}")
     try:
         table = FrozenDict(zip(inputs, map(operator.index, values), strict=True))
         if max(table.values(), default=0) > LARGEST or min(table.values(), default=0) < -LARGEST:
             raise ValueError(
-                f"{what} must give values up to {LARGEST}, got {shown(max(table.values(), key=abs))}"
+                f"{what} must give values up to {LARGEST}, got {safe_repr(max(table.values(), key=abs))}"
             )
         return table
     except TypeError:
         odd = next(y for y in values if not hasattr(y, "__index__"))
-        raise ValueError(f"{what} must give integers, got {shown(odd)}; round inside the function") from None
+        raise ValueError(
+            f"{what} must give integers, got {safe_repr(odd)}; round inside the function"
+        ) from None
 
 
 def formula(function: AnchorFunction) -> str:
@@ -211,7 +216,7 @@ def tabulated_overrides(
         ValueError: no mapping, a pair that the task does not have, or what is no function of every key.
     """
     if not isinstance(overrides, Mapping):
-        raise ValueError(f"overrides must map pairs to functions, got {shown(overrides)}")
+        raise ValueError(f"overrides must map pairs to functions, got {safe_repr(overrides)}")
     inputs = keys.tolist()
     pairs = {anchor_pair(p, anchors, chain_length, "overrides"): f for p, f in overrides.items()}
     return FrozenDict({pair: tabulate(f, inputs, f"the override of {pair}") for pair, f in pairs.items()})

@@ -1,6 +1,6 @@
 """What a model answers: accuracies per split and pair, deviations, commutativity, and its phase.
 
-Every (pair, key, position) is asked (up to `max_cells`); only the noise around it is sampled, several
+Every (pair, key, position) is asked (up to `max_trials`); only the noise around it is sampled, several
 draws for each, so that the standard errors are those of the noise alone. Sources: arXiv 2405.05409
 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
 """
@@ -16,38 +16,38 @@ from jaxtyping import Int
 
 from anchorlens.configuration import check_number
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.base import Answers
+from anchorlens.tasks.shared.base import LogitsModel
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.two_anchor import by_position
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
-from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
+from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 from anchorlens.tasks.two_anchor.metrics import KIND
 from anchorlens.tasks.two_anchor.overlap import overlap_with_training
 from anchorlens.tasks.two_anchor.questions import Questions
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.splits import Split
 
-TrainingSet = AnchorBatch | TokenBatch | Drawing | Sequence[Any]
+TrainingSet = AnchorBatch | TokenBatch | LazyDataset | Sequence[Any]
 """What a model was trained on; the last is (tokens [batch, pos], targets [batch]), as tensors, arrays or
 lists."""
 
 MOST_ASKED = 100_000_000
-"""Largest `max_train`, `max_cells` and `batch_size` of `evaluate`."""
+"""Largest `max_train`, `max_trials` and `batch_size` of `evaluate`."""
 MOST_DRAWS = 10_000
 """Largest `n_noise`."""
 
 
 def evaluate(
-    model: Answers,
+    model: LogitsModel,
     task: Any,
     *,
     training_set: TrainingSet | None = None,
     n_noise: int = 8,
     max_train: int = 4096,
-    max_cells: int = 20_000,
+    max_trials: int = 20_000,
     seed: int = 0,
     batch_size: int = 1024,
 ) -> Any:
@@ -60,12 +60,12 @@ def evaluate(
             `evaluate` takes; here it is given `training_set` and `seed`.
         training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
             targets [batch], integers, as tensors, arrays or lists; a TokenBatch; or what a checkpoint draws
-            (`Checkpoint.training_set()`, for a large one `training_drawing()`). Without it that is measured
+            (`Checkpoint.training_set()`, for a large one `lazy_training_set()`). Without it that is measured
             on fresh noise, which a model that memorised a small training set gets wrong.
         n_noise: noise draws for every held-out and unseen (pair, key, position), >= 2 unless the
             task has no noise.
         max_train: sequences of the training set asked at most, >= 1; of a larger one a random choice.
-        max_cells: (pair, key, position) asked at most per split, >= 2; a split with more (the papers'
+        max_trials: (pair, key, position) asked at most per split, >= 2; a split with more (the papers'
             have 6,972, 868 and 1,120) is asked on a random choice, and the standard errors grow.
         seed: of the noise, and of that choice.
         batch_size: sequences per forward pass at most; fewer where their activations take more than 256 MB.
@@ -92,12 +92,12 @@ def evaluate(
         return task.evaluate(model, training_set=training_set, seed=seed)
     check_number("max_train", max_train, minimum=1, limit=MOST_ASKED, integer=True)
     check_number("batch_size", batch_size, minimum=1, limit=MOST_ASKED, integer=True)
-    check_number("max_cells", max_cells, minimum=2, limit=MOST_ASKED, integer=True)
+    check_number("max_trials", max_trials, minimum=2, limit=MOST_ASKED, integer=True)
     check_number("seed", seed, minimum=0, integer=True)
     has_noise = task.seq_len > task.chain_length + 1
     check_number("n_noise", n_noise, minimum=2 if has_noise else 1, limit=MOST_DRAWS, integer=True)
     n_noise = n_noise if has_noise else 1
-    questions = Questions(model, task, seed, batch_size, max_cells)
+    questions = Questions(model, task, seed, batch_size, max_trials)
     known = None if training_set is None else checked_training_set(training_set, task)
 
     ask = questions.ask
@@ -154,11 +154,11 @@ def evaluate(
         options={
             "n_noise": n_noise,
             "max_train": max_train,
-            "max_cells": max_cells,
+            "max_trials": max_trials,
             "seed": seed,
             "task": task.describe(),
         },
-        sketches=(by_position.sketch(positions),) if len(positions) > 1 else (),
+        figure_specs=(by_position.figure_spec(positions),) if len(positions) > 1 else (),
         train_source="fresh noise" if known is None else TRAINING_SET,
         held_out=task.held_out,
         overlap=None if known is None else overlap_with_training(known, task),
@@ -175,13 +175,13 @@ def _best_constant(targets: Int[np.ndarray, " trial"]) -> Accuracy:
     return Accuracy.of_share(share, len(targets))
 
 
-def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> TokenBatch | Drawing:
+def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> TokenBatch | LazyDataset:
     """A model's training data, if they are sequences of this task.
 
     Raises:
         ValueError: they are something else, of another shape, or hold tokens that the task does not have.
     """
-    if not isinstance(training_set, Drawing):
+    if not isinstance(training_set, LazyDataset):
         return token_batch(training_set, seq_len=task.seq_len, d_vocab=task.d_vocab)
     if (training_set.task.seq_len, training_set.task.d_vocab) != (task.seq_len, task.d_vocab):
         raise ValueError(
@@ -192,7 +192,7 @@ def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> 
 
 
 def quick_accuracies(
-    model: Answers,
+    model: LogitsModel,
     task: CompositeFunction,
     training_set: AnchorBatch,
     *,
@@ -211,7 +211,7 @@ def quick_accuracies(
     Returns:
         `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1; None where every pair is trained.
     """
-    questions = Questions(model, task, seed, batch_size=1024, max_cells=2048)
+    questions = Questions(model, task, seed, batch_size=1024, max_trials=2048)
     accuracies: dict[str, float | None] = {
         "train_accuracy": questions.ask_batch(training_set, max_train)[0].value
     }

@@ -14,8 +14,8 @@ from typing import Literal
 from anchorlens.configuration import documented
 from anchorlens.records import Count, Record
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.figure_specs import Lines
 from anchorlens.tasks.shared.phases import CLEAR
-from anchorlens.tasks.shared.sketch import Lines
 
 Solution = Literal["inferential", "symmetric", "mixed by position", "other"]
 """How unseen pairs are answered whose mirrored pair is trained on another target than the composition."""
@@ -127,7 +127,7 @@ def in_words(positions: Sequence[PositionAnswers]) -> str:
     return "; ".join(parts)
 
 
-def sketch(positions: Sequence[PositionAnswers]) -> Lines:
+def figure_spec(positions: Sequence[PositionAnswers]) -> Lines:
     """Accuracies over positions, as data."""
     shown = _shown(positions)
     measured = {TITLES[name]: [getattr(one, name) for one in positions] for name in shown}

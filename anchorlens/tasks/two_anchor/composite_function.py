@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from anchorlens.configuration import documented, number
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.two_anchor.anchor_functions import (
     MOST_PAIRS,
@@ -30,7 +30,7 @@ from anchorlens.tasks.two_anchor.anchor_functions import (
     tabulated_overrides,
     value_of,
 )
-from anchorlens.tasks.two_anchor.drawing import Drawing
+from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials, choose, placed
 from anchorlens.tasks.two_anchor.splits import Split, Splits
@@ -247,11 +247,13 @@ class CompositeFunction(TaskConfig):
         Raises:
             ValueError: `n` < 1, an unknown split, or a split with nothing in it.
         """
-        return self.drawing(n, split=split, seed=seed).all()
+        return self.lazy_sample(n, split=split, seed=seed).all()
 
-    def drawing(self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0) -> Drawing:
+    def lazy_sample(
+        self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0
+    ) -> LazyDataset:
         """The sequences of `sample`, not yet drawn: any of them can be had without holding the others."""
-        return Drawing(self, n, split, np.random.default_rng(seed))
+        return LazyDataset(self, n, split, np.random.default_rng(seed))
 
     def sequences(self, trials: Trials, noise: int | np.random.Generator = 0) -> AnchorBatch:
         """Sequences of given trials, in their order; `noise` is a seed or a generator, targets `sample`'s."""
@@ -279,11 +281,11 @@ class CompositeFunction(TaskConfig):
 
     def training_set(self, n: int, seed: np.random.Generator) -> AnchorBatch:
         """`n` sequences of the train split."""
-        return self.training_drawing(n, seed).all()
+        return self.lazy_training_set(n, seed).all()
 
-    def training_drawing(self, n: int, seed: np.random.Generator) -> Drawing:
+    def lazy_training_set(self, n: int, seed: np.random.Generator) -> LazyDataset:
         """The same, not yet drawn."""
-        return self.drawing(n, split="train", seed=seed)
+        return self.lazy_sample(n, split="train", seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
@@ -353,7 +355,7 @@ def _from_data(values: Mapping[str, Any]) -> dict[str, Any]:
         fields["overrides"] = _read_functions(fields["overrides"], "overrides", _read_pair)
     if (unseen := fields.get("unseen_pairs")) is not None:
         if isinstance(unseen, str) or not isinstance(unseen, Sequence):
-            raise ValueError(f"unseen_pairs must be a list of pairs, got {shown(unseen)}")
+            raise ValueError(f"unseen_pairs must be a list of pairs, got {safe_repr(unseen)}")
         fields["unseen_pairs"] = [_read_pair(pair) if isinstance(pair, str) else pair for pair in unseen]
     return fields
 
@@ -382,7 +384,7 @@ def _short_integer(text: str | int) -> int:
 def _read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
     """Undo the string keys that JSON and TOML need; leave other keys alone."""
     if not isinstance(values, Mapping):
-        raise ValueError(f"{what} must be a table, got {shown(values)}")
+        raise ValueError(f"{what} must be a table, got {safe_repr(values)}")
     try:
         return {
             (read_key(key) if isinstance(key, str) else key): (
@@ -392,5 +394,5 @@ def _read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> d
         }
     except (TypeError, ValueError):
         raise ValueError(
-            f"{what} must have integer keys such as 3 or '3,4', got {shown(list(values))}"
+            f"{what} must have integer keys such as 3 or '3,4', got {safe_repr(list(values))}"
         ) from None

@@ -10,11 +10,11 @@ from jaxtyping import Bool, Int
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
-from anchorlens.tasks.two_anchor.drawing import Drawing
+from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 from anchorlens.tasks.two_anchor.sequences import Pair
 
 
-def overlap_with_training(training_set: TokenBatch | Drawing, task: CompositeFunction) -> Overlap:
+def overlap_with_training(training_set: TokenBatch | LazyDataset, task: CompositeFunction) -> Overlap:
     """The training sequences that ask an unseen pair, or a seen one where the split rule holds its key out.
 
     Args:
@@ -22,7 +22,7 @@ def overlap_with_training(training_set: TokenBatch | Drawing, task: CompositeFun
             where its key stands, the token before it.
         task: whose splits count.
     """
-    if isinstance(training_set, Drawing):
+    if isinstance(training_set, LazyDataset):
         if training_set.task == task and training_set.split == "train":
             return Overlap(len(training_set), {"id": 0, "ood": 0})
         training_set = training_set.all()

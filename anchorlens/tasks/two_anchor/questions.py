@@ -9,13 +9,13 @@ from jaxtyping import Bool, Int
 
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.asking import Asker
-from anchorlens.tasks.shared.base import Answers
+from anchorlens.tasks.shared.base import LogitsModel
 from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.two_anchor.by_position import MOST_POSITIONS
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
-from anchorlens.tasks.two_anchor.drawing import Drawing
 from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
+from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials
 from anchorlens.tasks.two_anchor.splits import Split
 
@@ -23,27 +23,27 @@ _MOST_PERMUTED = 10_000_000
 """Sequences of a training set of which a permutation is made, to choose some."""
 
 
-class Questions(Asker[CompositeFunction]):
+class Questions(Evaluator[CompositeFunction]):
     """Asks one model for its answers at the last position, split by split."""
 
     def __init__(
-        self, model: Answers, task: CompositeFunction, seed: int, batch_size: int, max_cells: int
+        self, model: LogitsModel, task: CompositeFunction, seed: int, batch_size: int, max_trials: int
     ) -> None:
         """The arguments are those of `evaluate`."""
         super().__init__(model, task, batch_size)
-        self.seed, self.max_cells = seed, max_cells
+        self.seed, self.max_trials = seed, max_trials
 
     def whole(self, split: Split) -> bool:
         """Whether every (pair, key, position) of a split is asked."""
-        return self.task.n_trials(split) <= self.max_cells
+        return self.task.n_trials(split) <= self.max_trials
 
     def trials(self, split: Split) -> Trials:
-        """Every (pair, key, position) of a split, or a random choice of `max_cells` of them."""
+        """Every (pair, key, position) of a split, or a random choice of `max_trials` of them."""
         if self.whole(split):
             return self.task.trials(split)
         rng = generator(self.seed, "evaluation", 1)
         return self.task.some_trials(
-            split, rng.choice(self.task.n_trials(split), self.max_cells, replace=False)
+            split, rng.choice(self.task.n_trials(split), self.max_trials, replace=False)
         )
 
     def ask(self, trials: Trials, n_noise: int) -> Int[np.ndarray, "trial draw"]:
@@ -87,7 +87,7 @@ class Questions(Asker[CompositeFunction]):
         }
 
     def ask_batch(
-        self, batch: AnchorBatch | TokenBatch | Drawing, limit: int
+        self, batch: AnchorBatch | TokenBatch | LazyDataset, limit: int
     ) -> tuple[Accuracy, dict[int, Accuracy]]:
         """Accuracy on a batch, or on a random choice of `limit` of its sequences, in all and by position."""
         n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)

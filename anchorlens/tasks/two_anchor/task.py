@@ -7,16 +7,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import documented
-from anchorlens.tasks.shared.base import Answers
+from anchorlens.tasks.shared.base import LogitsModel
 from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
-from anchorlens.tasks.two_anchor.drawing import DRAWN_AT_ONCE
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
+from anchorlens.tasks.two_anchor.lazy_dataset import DRAWN_AT_ONCE
 from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
-    from anchorlens.tasks.two_anchor.drawing import Drawing
+    from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 
 
 @documented
@@ -48,7 +48,7 @@ class AnchorTask(CompositeFunction):
     metrics = METRICS
     has_anchors = True
     evaluation_class = AnchorEvaluation
-    sampling = MappingProxyType({"n_noise": 2, "max_cells": 2048, "max_train": 1024})
+    sampling = MappingProxyType({"n_noise": 2, "max_trials": 2048, "max_train": 1024})
 
     @property
     def held_out(self) -> str:
@@ -59,21 +59,21 @@ class AnchorTask(CompositeFunction):
         """In words: what is trained, and what is held out."""
         return description.describe(self)
 
-    def checked_training_set(self, training_set: Any) -> TokenBatch | Drawing:
+    def checked_training_set(self, training_set: Any) -> TokenBatch | LazyDataset:
         """Training data that a caller gives, if they are sequences of this task."""
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.checked_training_set(training_set, self)
 
     def evaluate(
-        self, model: Answers, *, training_set: Any = None, seed: int = 0, **options: Any
+        self, model: LogitsModel, *, training_set: Any = None, seed: int = 0, **options: Any
     ) -> AnchorEvaluation:
         """Measure what a model answers: `anchorlens.evaluate`, whose options are taken."""
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.evaluate(model, self, training_set=training_set, seed=seed, **options)
 
-    def measure(self, model: Answers, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+    def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """Train, ID and OOD accuracy from one noise draw, by their names in a log."""
         from anchorlens.tasks.two_anchor import behaviour
 

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from anchorlens.tasks import Asker, Metric, TaskConfig, TokenBatch
+from anchorlens.tasks import Evaluator, Metric, TaskConfig, TokenBatch
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,6 @@ class ModularAddition(TaskConfig):
         return self.batch(seed.choice(self.splits["train"], n))
 
     def evaluate(self, model, *, training_set=None, seed=0, quick=False):
-        asker = Asker(model, self)
-        measures = {split: asker.accuracy(self.batch(pairs)) for split, pairs in self.splits.items()}
-        return self.evaluation(measures, finite=asker.finite, seed=seed)
+        evaluator = Evaluator(model, self)
+        measures = {split: evaluator.accuracy(self.batch(pairs)) for split, pairs in self.splits.items()}
+        return self.evaluation(measures, finite=evaluator.finite, seed=seed)

@@ -13,7 +13,7 @@ from annotated_types import Ge, Le, Len
 
 from anchorlens.configuration import documented
 from anchorlens.records import DrawnError, DrawnNumber, DrawnShare, LongText, Name, Record, Text
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Grid(Axes):
     frame: tuple[DrawnNumber, DrawnNumber, DrawnNumber, DrawnNumber] | None = None
     """A rectangle that is marked: first x, first y, last x, last y."""
     _: KW_ONLY
-    sketch: Literal["Grid"] = "Grid"
+    figure_spec: Literal["Grid"] = "Grid"
     """Which of the pictures it is, in JSON."""
 
 
@@ -78,7 +78,7 @@ class Curve(Axes):
     mark: DrawnNumber | None = None
     """A value of `x` at which a line stands."""
     _: KW_ONLY
-    sketch: Literal["Curve"] = "Curve"
+    figure_spec: Literal["Curve"] = "Curve"
     """Which of the pictures it is, in JSON."""
 
 
@@ -92,7 +92,7 @@ class Lines(Axes):
     errors: Mapping[Name, Sequence[DrawnError | None]]
     """Name of a line -> standard errors of `y`."""
     _: KW_ONLY
-    sketch: Literal["Lines"] = "Lines"
+    figure_spec: Literal["Lines"] = "Lines"
     """Which of the pictures it is, in JSON."""
 
 
@@ -110,13 +110,13 @@ class Bars(_Spec):
     y: Mapping[Name, DrawnShare]
     """Name -> 0..1, from top to bottom."""
     _: KW_ONLY
-    sketch: Literal["Bars"] = "Bars"
+    figure_spec: Literal["Bars"] = "Bars"
     """Which of the pictures it is, in JSON."""
 
 
 @documented
 @dataclass(frozen=True)
-class Answer(Record):
+class Sample(Record):
     """One answer of a model, in words."""
 
     asked_of: Name
@@ -133,23 +133,23 @@ class Answer(Record):
 
 @documented
 @dataclass(frozen=True)
-class Transcript(_Spec):
+class SampleTable(_Spec):
     """Some of the answers, as a table."""
 
     title: Name
     """Heading above the table."""
     caption: Text
     """How they were chosen."""
-    answers: Annotated[Sequence[Answer], Len(0, 100)]
+    answers: Annotated[Sequence[Sample], Len(0, 100)]
     """A row for each."""
     _: KW_ONLY
-    sketch: Literal["Transcript"] = "Transcript"
+    figure_spec: Literal["SampleTable"] = "SampleTable"
     """Which of the pictures it is, in JSON."""
 
 
 @documented
 @dataclass(frozen=True)
-class Mosaic(_Spec):
+class ImageGrid(_Spec):
     """Small images in rows, as data."""
 
     title: Name
@@ -165,11 +165,11 @@ class Mosaic(_Spec):
     pixels: Annotated[str, Len(0, 4_000_000)]
     """Red, green and blue of every pixel, a byte each, row by row of the whole: zlib, base64."""
     _: KW_ONLY
-    sketch: Literal["Mosaic"] = "Mosaic"
+    figure_spec: Literal["ImageGrid"] = "ImageGrid"
     """Which of the pictures it is, in JSON."""
 
     @classmethod
-    def of(cls, title: str, caption: str, rows: Mapping[str, Any]) -> Mosaic:
+    def of(cls, title: str, caption: str, rows: Mapping[str, Any]) -> ImageGrid:
         """Images as data.
 
         Args:
@@ -194,11 +194,13 @@ class Mosaic(_Spec):
         try:
             found = zlib.decompressobj().decompress(base64.b64decode(self.pixels), n_bytes + 1)
         except (zlib.error, ValueError) as error:
-            raise ValueError(f"the pixels of {shown(self.title)} cannot be read: {error}") from None
+            raise ValueError(f"the pixels of {safe_repr(self.title)} cannot be read: {error}") from None
         if len(found) != n_bytes:
-            raise ValueError(f"{shown(self.title)} must have {n_bytes:,} bytes of pixels, got {len(found):,}")
+            raise ValueError(
+                f"{safe_repr(self.title)} must have {n_bytes:,} bytes of pixels, got {len(found):,}"
+            )
         return np.frombuffer(found, dtype=np.uint8).reshape(shape)
 
 
-Sketch = Grid | Curve | Lines | Bars | Transcript | Mosaic
+FigureSpec = Grid | Curve | Lines | Bars | SampleTable | ImageGrid
 """A picture as data."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Int
     from torch import Tensor
 
-    from anchorlens.tasks.shared.base import Answers, Task
+    from anchorlens.tasks.shared.base import LogitsModel, Task
     from anchorlens.tasks.shared.batch import TokenBatch
 
 AnyTask = TypeVar("AnyTask", bound="Task")
@@ -25,14 +25,14 @@ _GIVE_BACK_EVERY = 8
 """Batches after which freed memory is given back: the C library finds little of it fit for the next ones."""
 
 
-class Asker(Generic[AnyTask]):
+class Evaluator(Generic[AnyTask]):
     """Asks one model of one task, and notes whether every logit that it looked at was finite.
 
     Whole answers are asked in one forward pass: greedy decoding gives a whole answer if and only if
     teacher-forced argmax gives each of its tokens.
     """
 
-    def __init__(self, model: Answers, task: AnyTask, batch_size: int = 1024) -> None:
+    def __init__(self, model: LogitsModel, task: AnyTask, batch_size: int = 1024) -> None:
         """Check that the model can read the task's sequences.
 
         Args:
@@ -183,7 +183,7 @@ class Asker(Generic[AnyTask]):
         stop = torch.where(going, at, at - 1)
         return [row[a:b].tolist() for row, a, b in zip(so_far, n_asked, stop, strict=True)]
 
-    def _logits(self, model: Answers, tokens: Tensor) -> Tensor:
+    def _logits(self, model: LogitsModel, tokens: Tensor) -> Tensor:
         logits: Any = model(tokens.to(self.device))
         shape, d_vocab = tuple(getattr(logits, "shape", ())), self.task.d_vocab
         if len(shape) != 3 or shape[0] != len(tokens) or shape[2] < d_vocab:
@@ -194,12 +194,12 @@ class Asker(Generic[AnyTask]):
         return logits
 
 
-def at_end(model: Answers, n_last: int | None) -> Answers:
+def at_end(model: LogitsModel, n_last: int | None) -> LogitsModel:
     """A model for the last positions alone, where it can do with computing them; else the model itself."""
     return getattr(model, "at_end", lambda n_last: model)(n_last)
 
 
-def check_capacity(model: Answers, task: Task) -> None:
+def check_capacity(model: LogitsModel, task: Task) -> None:
     """Check that a HookedTransformer can read a task's sequences; of another model nothing is known.
 
     Raises:

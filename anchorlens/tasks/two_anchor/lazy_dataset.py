@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.safe import shown
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
 from anchorlens.tasks.two_anchor.splits import Split
 
@@ -20,7 +20,7 @@ DRAWN_AT_ONCE = 4_000_000
 """Tokens that are drawn at a time."""
 
 
-class Drawing:
+class LazyDataset:
     """The sequences that `AnchorTask.sample` draws, by rows.
 
     All of it comes from one stream of numbers: first every position, then every pair, every key, and the
@@ -37,7 +37,7 @@ class Drawing:
         self.task, self.split, self._n, self._rng = task, split, n, rng
         self._pairs = np.array(task.splits.pairs(split))
         if not len(self._pairs):
-            raise ValueError(f"split {shown(split)} of this task is empty: no pair is in it")
+            raise ValueError(f"split {safe_repr(split)} of this task is empty: no pair is in it")
         self._allowed = task.splits.allowed(split)  # [key, position]
         self._positions = task.positions[self._allowed.any(axis=0)]
 

@@ -44,7 +44,9 @@ def audited(name: str, gamma: float, given: argparse.Namespace) -> dict[str, Any
     task = DATASETS[name]
     model = ModelConfig.for_task(task, gamma=gamma, **json.loads(given.model))
     config = TrainConfig(steps=given.steps, n_samples=given.n_samples)
-    return audit(task, model=model, config=config, seeds=given.seed, workers=given.workers, out=out).to_dict()
+    return audit(
+        task, model_config=model, train_config=config, seeds=given.seed, workers=given.workers, out=out
+    ).to_dict()
 
 
 def mirrored(found: Mapping[str, Any]) -> str:

@@ -75,21 +75,21 @@ def permuted(task: AnchorTask, seed: int) -> AnchorTask:
 
 def watched(
     name: str, task: AnchorTask, seed: int, given: argparse.Namespace
-) -> Float[np.ndarray, "moment mapping"]:
+) -> Float[np.ndarray, "evaluation mapping"]:
     """Probability of the trained target of every mapping along a run, read where it was measured before."""
     kept = None if given.out is None else given.out / f"{name}-seed{seed}.npy"
     if kept is not None and kept.exists():
         return np.load(kept, allow_pickle=False)
     model = ModelConfig.for_task(task, gamma=GAMMA, **json.loads(given.model))
     run = RunConfig(task, model, TrainConfig(steps=STEPS, seed=seed, n_samples=given.n_samples))
-    right = watch(mappings_of(task), [run], moments(given), N_DRAWS, workers=1)[0]
+    right = watch(mappings_of(task), [run], evaluation_steps(given), N_DRAWS, workers=1)[0]
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.save(kept, right)
     return right
 
 
-def moments(given: argparse.Namespace) -> range:
+def evaluation_steps(given: argparse.Namespace) -> range:
     """Steps at which a run is asked."""
     return range(EVERY, given.watched + 1, EVERY)
 
@@ -130,7 +130,7 @@ def compared(given: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for threshold in THRESHOLDS:
         fits = {
-            name: [fit_steps(right, moments(given), threshold) for right in each]
+            name: [fit_steps(right, evaluation_steps(given), threshold) for right in each]
             for name, each in made.items()
         }
         for name, others in fits.items():

@@ -47,7 +47,7 @@ time."""
 
 def is_long(run: RunConfig) -> bool:
     """Whether a run is one of those that take longest."""
-    return run.train.total_steps * run.model.n_layers * run.model.d_model**2 > LONG
+    return run.train_config.total_steps * run.model_config.n_layers * run.model_config.d_model**2 > LONG
 
 
 def rows_of(name: str, cell: Cell) -> list[dict[str, object]]:

@@ -90,7 +90,7 @@ _SAME: set[str] = set()
 def classified(case: Case, opened: Opened) -> None:
     """Phase 3 as before, unless the weights or the configuration really are others now."""
     ours, original = opened.checkpoint, case.original
-    same = (ours.model, ours.task) == (original.model, original.task) and all(
+    same = (ours.model_config, ours.task) == (original.model_config, original.task) and all(
         torch.equal(ours.weights[name], original.weights[name]) for name in original.weights
     )
     if same and case.name in _SAME:  # the same numbers have the same verdict
@@ -150,7 +150,8 @@ def must_be_whole(case: Case, opened: Opened) -> None:
     check_whole(opened.checkpoint)
     if case.checksummed:
         ours, original = opened.checkpoint, case.original
-        assert (ours.model, ours.task, ours.step) == (original.model, original.task, original.step)
+        assert (ours.model_config, ours.task) == (original.model_config, original.task)
+        assert ours.step == original.step
         assert all(torch.equal(ours.weights[name], original.weights[name]) for name in original.weights)
 
 

@@ -79,7 +79,9 @@ def make_writers() -> dict[str, Writer]:
 
     A command is refused before it measures, or ends in the wrong device or in one step where it is not.
     """
-    checkpoint = Checkpoint.from_model(build_model(TINY), TINY, AnchorTask(), train=TrainConfig(steps=1))
+    checkpoint = Checkpoint.from_model(
+        build_model(TINY), TINY, AnchorTask(), train_config=TrainConfig(steps=1)
+    )
     save_checkpoint("read.pt", checkpoint)
     shutil.copy("read.pt", "read.html")  # what a file is, is told by its content
     Path("read.csv").write_text("key,a1,a2,target\n" + "".join(f"{k},1,2,{k + 1}\n" for k in range(20, 60)))
@@ -89,10 +91,10 @@ def make_writers() -> dict[str, Writer]:
     cells = SweepResult(Path("s"), (cell("3"), cell("1", gamma=0.9)))
     found = audit(
         AnchorTask(key_max=30),
-        model=TINY,
-        config=TrainConfig(steps=1, n_samples=600),
+        model_config=TINY,
+        train_config=TrainConfig(steps=1, n_samples=600),
         seeds=[0],
-        n_moments=1,
+        n_evaluations=1,
         workers=1,
         progress=False,
     )

@@ -43,7 +43,7 @@ def subject(config, name, *, with_checkpoint=True, **fields):
     """An untrained model of a config, with the checkpoint it would be saved as."""
     model = build_model(config, seed=1)
     if with_checkpoint:
-        checkpoint = Checkpoint.from_model(model, config, TASK, train=TrainConfig(steps=10), step=10)
+        checkpoint = Checkpoint.from_model(model, config, TASK, train_config=TrainConfig(steps=10), step=10)
         return Subject.of(checkpoint, TASK, model, name=name, **fields)
     return Subject(name, model=model, task=TASK, **fields)
 

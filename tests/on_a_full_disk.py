@@ -43,7 +43,7 @@ def raised(function, *arguments):
 def main(disk):
     found = {}
     (run,) = tiny({"seed": [0]})
-    checkpoint = Checkpoint(run.model, run.task, initial_weights(run.model, 0))
+    checkpoint = Checkpoint(run.model_config, run.task, initial_weights(run.model_config, 0))
     for suffix in (".pt", ".safetensors"):
         path = disk / f"a{suffix}"
         save_checkpoint(path, checkpoint)

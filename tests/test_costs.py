@@ -55,9 +55,9 @@ def test_whoever_trusts_it_may_open_it(tmp_path, monkeypatch):
     save_checkpoint(path, costly("training set"))
     with pytest.raises(CheckpointError) as error:
         load_checkpoint(path)
-    assert load_checkpoint(path, any_cost=True).train.n_samples == 100_000_000
+    assert load_checkpoint(path, any_cost=True).train_config.n_samples == 100_000_000
     monkeypatch.setenv(FACTOR, str(error.value).split(f"{FACTOR}=")[1].split()[0])  # as it says
-    assert load_checkpoint(path).train.n_samples == 100_000_000
+    assert load_checkpoint(path).train_config.n_samples == 100_000_000
     monkeypatch.setenv(FACTOR, "much")
     with pytest.raises(CheckpointError, match=f"{FACTOR} must be a number above 0, got 'much'"):
         load_checkpoint(path)
@@ -75,12 +75,12 @@ def test_the_papers_own_shapes_are_allowed(name, monkeypatch):
     run = preset(name)
     if name == "paper-cogs":
         with pytest.raises(ValueError, match=f"set {FACTOR}=2.5"):
-            check_cost(run.model, run.task, run.train)
+            check_cost(run.model_config, run.task, run.train_config)
         monkeypatch.setenv(FACTOR, "2.5")
-    check_cost(run.model, run.task, run.train)
+    check_cost(run.model_config, run.task, run.train_config)
     if name == "paper-2l1h":
         run = preset(name, n_layers=7)
-        check_cost(run.model, run.task, run.train)
+        check_cost(run.model_config, run.task, run.train_config)
 
 
 def test_sequences_are_drawn_in_pieces_of_so_many_tokens(monkeypatch):
@@ -106,7 +106,7 @@ def test_a_large_training_set_is_not_held(tmp_path):
     path = write_own(tmp_path).path
     checkpoint = load_checkpoint(path)
     train = TrainConfig(n_samples=20_000_000)
-    save_checkpoint(path, Checkpoint(checkpoint.model, checkpoint.task, checkpoint.weights, train))
+    save_checkpoint(path, Checkpoint(checkpoint.model_config, checkpoint.task, checkpoint.weights, train))
     code = (
         "import resource, sys; from anchorlens.cli import app\n"
         "try: app(['evaluate', sys.argv[1], '--json'])\n"

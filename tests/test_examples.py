@@ -55,7 +55,7 @@ def test_the_plain_rewrite_of_the_benchmark_is_the_same_model(variant):
     """Its speed would mean nothing otherwise."""
     benchmark = example("benchmarks/training")
     run = preset("quick", variant=variant, **TINY)
-    model = build_model(run.model)
+    model = build_model(run.model_config)
     tokens = run.task.sample(32).tokens
     logits = benchmark.plain_logits(dict(model.named_parameters()), run, tokens)
     assert (logits - model(tokens)[:, -1]).abs().max() < 1e-5
@@ -96,7 +96,9 @@ def test_probe_table_says_of_how_many_seeds():
 def test_probe_benchmark_measures_every_probe():
     benchmark = example("benchmarks/probes")
     run = preset("quick", **TINY)
-    checkpoint = Checkpoint.from_model(build_model(run.model), run.model, run.task, train=run.train)
+    checkpoint = Checkpoint.from_model(
+        build_model(run.model_config), run.model_config, run.task, train_config=run.train_config
+    )
     with quick_tsne():
         rows = benchmark.measure(checkpoint, "cpu", patches=True)
     assert [row["probe"] for row in rows[1:-1]] == [probe.__name__ for probe in PROBES]

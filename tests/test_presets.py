@@ -14,7 +14,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 def test_every_preset_is_a_whole_run_and_survives_json(name):
     run = preset(name)
     assert RunConfig.from_dict(run.to_dict()) == run
-    run.model.check_task(run.task)
+    run.model_config.check_task(run.task)
 
 
 def test_the_quick_preset_is_the_defaults():
@@ -23,13 +23,17 @@ def test_the_quick_preset_is_the_defaults():
 
 def test_the_quick_preset_is_the_specified_one():
     run = preset("quick")
-    assert (run.model.n_layers, run.model.n_heads, run.model.d_model) == (2, 1, 128)
-    assert (run.model.d_head, run.model.d_mlp, run.train.batch_size) == (64, 256, 512)
-    assert (run.train.lr, run.train.total_warmup_steps, run.train.lr_end_factor) == (1e-3, 100, 0.05)
+    assert (run.model_config.n_layers, run.model_config.n_heads, run.model_config.d_model) == (2, 1, 128)
+    assert (run.model_config.d_head, run.model_config.d_mlp, run.train_config.batch_size) == (64, 256, 512)
+    assert (run.train_config.lr, run.train_config.total_warmup_steps, run.train_config.lr_end_factor) == (
+        1e-3,
+        100,
+        0.05,
+    )
 
 
 def test_the_papers_recipe():
-    train = preset("paper-2l1h").train
+    train = preset("paper-2l1h").train_config
     assert (train.n_samples, train.epochs, train.batch_size) == (900_000, 210, 2048)
     assert train.lr * train.lr_start_factor == pytest.approx(1e-5)
     assert train.lr * train.lr_end_factor == pytest.approx(1e-5)
@@ -38,12 +42,12 @@ def test_the_papers_recipe():
 
 def test_fields_are_replaced_wherever_they_belong():
     run = preset("quick", gamma=0.5, seed=3, regime="conflict", key_max=300)
-    assert (run.model.gamma, run.train.seed, run.task.regime) == (0.5, 3, "conflict")
-    assert run.model.d_vocab == 311  # 300 + 5 + 5, and zero
+    assert (run.model_config.gamma, run.train_config.seed, run.task.regime) == (0.5, 3, "conflict")
+    assert run.model_config.d_vocab == 311  # 300 + 5 + 5, and zero
 
 
 def test_steps_replace_epochs_and_the_reverse():
-    assert preset("paper-2l1h", steps=10, warmup_steps=2).train.total_steps == 10
+    assert preset("paper-2l1h", steps=10, warmup_steps=2).train_config.total_steps == 10
     assert merged({"train": {"steps": 4}}, {"train": {"epochs": 2}}) == {"train": {"epochs": 2}}
 
 

@@ -43,7 +43,8 @@ cells.diagram("diagram.html")
 for name in ("cells.csv", "cells.parquet"):
     cells.table(name)
 recipe = TrainConfig(steps=2, n_samples=600)
-audit(AnchorTask(key_max=40), model=result.checkpoint.model, config=recipe, seeds=[0], n_moments=2).plot()
+small = result.checkpoint.model_config
+audit(AnchorTask(key_max=40), model_config=small, train_config=recipe, seeds=[0], n_evaluations=2).plot()
 for path, config in FOREIGN:
     open_checkpoint(path, config=config).checkpoint.build_model()
 """

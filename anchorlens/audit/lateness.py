@@ -23,17 +23,19 @@ FENCE = 3.0
 
 
 def fit_steps(
-    right: Float[np.ndarray, "*run moment mapping"], moments: Sequence[int], threshold: float = FIT
+    right: Float[np.ndarray, "*run evaluation mapping"],
+    evaluation_steps: Sequence[int],
+    threshold: float = FIT,
 ) -> Float[np.ndarray, "*run mapping"]:
-    """The first moment from which each mapping is answered right at every moment to the end.
+    """The first evaluation from which each mapping is answered right at every evaluation to the end.
 
     Args:
         right: probability of the right answer, 0..1; NaN counts as wrong.
-        moments: steps, ascending.
+        evaluation_steps: steps, ascending.
         threshold: probability from which a mapping counts as answered right, 0..1.
 
     Returns:
-        Steps; infinite (`NEVER`) where the last moment finds it not fit, whatever was before.
+        Steps; infinite (`NEVER`) where the last evaluation finds it not fit, whatever was before.
 
     >>> fit_steps(np.array([[0.9, 0.1], [0.2, 0.1], [0.6, 0.7], [0.8, 0.4]]), [10, 20, 30, 40]).tolist()
     [30.0, inf]
@@ -41,8 +43,8 @@ def fit_steps(
     wrong_before = np.flip(
         np.logical_or.accumulate(np.flip(~(right >= threshold), axis=-2), axis=-2), axis=-2
     )
-    first = wrong_before.sum(axis=-2)  # moments up to and with the last wrong one
-    return np.append(np.asarray(moments, dtype=float), NEVER)[first]
+    first = wrong_before.sum(axis=-2)  # evaluations up to and with the last wrong one
+    return np.append(np.asarray(evaluation_steps, dtype=float), NEVER)[first]
 
 
 def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"]:
@@ -61,17 +63,17 @@ def lateness(steps: Float[np.ndarray, "run mapping"]) -> Float[np.ndarray, " map
     return np.mean(list(map(ranks, steps)), axis=0)
 
 
-def fence(steps: Float[np.ndarray, " mapping"], moments: Sequence[int]) -> float | None:
+def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int]) -> float | None:
     """The step after which a fit is an outlier among the fits of one run: Tukey's outer fence.
 
     It is Q3 + 3 (Q3 - Q1): what lies beyond, or is never fit, took longer by more than the spread of the
     bulk explains; where all is fit at one time, nothing lies there. It needs no truth, and holds as long
-    as fewer than a quarter of the mappings are late. As a fit happens somewhere between two moments, Q1
-    counts as no later than the moment before Q3.
+    as fewer than a quarter of the mappings are late. As a fit happens somewhere between two evaluations, Q1
+    counts as no later than the evaluation before Q3.
 
     Args:
         steps: of one run; infinite where never fit.
-        moments: the steps at which it was asked, ascending.
+        evaluation_steps: the steps at which it was asked, ascending.
 
     Returns:
         A step; None where a quarter of the mappings or more are never fit: then there is no third quartile,
@@ -82,7 +84,7 @@ def fence(steps: Float[np.ndarray, " mapping"], moments: Sequence[int]) -> float
     low, high = np.quantile(steps, 0.25, method="lower"), np.quantile(steps, 0.75, method="higher")
     if not np.isfinite(high):
         return None
-    before = [moment for moment in moments if moment < high]
+    before = [step for step in evaluation_steps if step < high]
     return float(high + FENCE * (high - min(low, before[-1] if before else 0)))
 
 

@@ -38,7 +38,7 @@ def audit_figure(audit: Audit) -> go.Figure:
 
 def _draw_fits(figure: go.Figure, audit: Audit, odd: np.ndarray, names: tuple[str, str]) -> None:
     """Draw the share of mappings that is fit against the step on the left, and each model's fence, dotted."""
-    across = [0, *audit.moments]
+    across = [0, *audit.evaluation_steps]
     for is_odd, colour in ((False, BLUE), (True, ORANGE)):
         rows = np.flatnonzero(odd == is_odd)
         name = f"{names[is_odd]} ({len(rows):,})"

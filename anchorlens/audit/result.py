@@ -37,34 +37,34 @@ SCHEMA_VERSION = 1
 class Audit:
     """How late models with a small initialisation fit every mapping of a dataset.
 
-    Everything but the measurement itself is computed from `right` and `moments`, without a look at the truth;
+    Everything but the measurement itself is computed from `right` and `evaluation_steps`, without the truth;
     `score` and `group_score` compare with it where it is known.
     """
 
     mappings: Mappings
     """What was asked."""
-    right: Float[np.ndarray, "seed moment mapping"]
+    right: Float[np.ndarray, "seed evaluation mapping"]
     """Probability of the trained target, 0..1, the mean over the draws; the raw measurement."""
-    moments: tuple[int, ...]
+    evaluation_steps: tuple[int, ...]
     """Steps at which every mapping was asked, ascending."""
     seeds: tuple[int, ...]
     """A model for each."""
     n_draws: int
-    """Times a mapping was asked at every moment, at trained positions with fresh noise."""
-    model: ModelConfig
+    """Times a mapping was asked at every evaluation, at trained positions with fresh noise."""
+    model_config: ModelConfig
     """Shape and initialisation."""
-    train: TrainConfig
+    train_config: TrainConfig
     """The recipe; its seed is that of the first model."""
     fit: float = FIT
     """Probability of the trained target from which a mapping counts as fit, 0..1."""
 
     @cached_property
     def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
-        """The first moment from which a mapping is answered right to the end; infinite where it never is.
+        """The first evaluation from which a mapping is answered right to the end; infinite where it never is.
 
         Infinite is censored: how long it would have taken is unknown, and longer than the run.
         """
-        return fit_steps(self.right, self.moments, self.fit)
+        return fit_steps(self.right, self.evaluation_steps, self.fit)
 
     @cached_property
     def never_fit(self) -> Int[np.ndarray, " mapping"]:
@@ -84,7 +84,7 @@ class Audit:
 
     @cached_property
     def end_loss(self) -> Float[np.ndarray, " mapping"]:
-        """-log of the probability of the trained target at the last moment, in nats, mean over the models.
+        """-log of the probability of the trained target at the last step, in nats, mean over the models.
 
         0 = sure of it; at most 87, that of float32's smallest number.
         """
@@ -97,14 +97,14 @@ class Audit:
 
         One beyond the last step flags nothing.
         """
-        return tuple(fence(steps, self.moments) for steps in self.fit_steps)
+        return tuple(fence(steps, self.evaluation_steps) for steps in self.fit_steps)
 
     @property
     def late_fences(self) -> tuple[float, ...]:
         """Fences beyond the last step, of models that have not fit every mapping by then."""
         by_model = zip(self.fences, self.fit_steps, strict=True)
         unfit = (limit for limit, steps in by_model if not np.isfinite(steps).all())
-        return tuple(limit for limit in unfit if limit is not None and limit > self.moments[-1])
+        return tuple(limit for limit in unfit if limit is not None and limit > self.evaluation_steps[-1])
 
     @property
     def too_few_steps(self) -> bool:
@@ -117,7 +117,7 @@ class Audit:
     @cached_property
     def flagged(self) -> Bool[np.ndarray, " mapping"]:
         """Whether a mapping stands out in more than half of the models: predicted to violate the rule."""
-        return stand_out(self.fit_steps, self.fences, self.moments[-1])
+        return stand_out(self.fit_steps, self.fences, self.evaluation_steps[-1])
 
     @cached_property
     def mirror_flagged(self) -> Bool[np.ndarray, " mapping"]:
@@ -224,11 +224,11 @@ class Audit:
             "seeds": list(self.seeds),
             "auc_by_seed": list(self.auc_by_seed),
             "fences": list(self.fences),
-            "moments": list(self.moments),
+            "evaluation_steps": list(self.evaluation_steps),
             "n_draws": self.n_draws,
             "fit": self.fit,
-            "model": self.model.to_dict(),
-            "train": self.train.to_dict(),
+            "model": self.model_config.to_dict(),
+            "train": self.train_config.to_dict(),
             "groups": list(self.group_rows()),
             "mappings": list(self.rows()),
             "versions": library_versions(),

@@ -33,12 +33,12 @@ GAMMA = 0.8
 """The initialization rate of an audit: small weights, which learn what composes first."""
 STEPS = 1000
 MOST_MODELS = 1_000
-MOST_MOMENTS = 100_000
+MOST_EVALUATIONS = 100_000
 MOST_DRAWS = 10_000
 MOST_ASKED = 10_000_000
 """Draws times mappings, so that the questions stay in memory."""
 MOST_ANSWERS = 200_000_000
-"""Models times moments times mappings, so that they stay in memory."""
+"""Models times evaluations times mappings, so that they stay in memory."""
 FILES = ("audit.json", "mappings.csv", "audit.html")
 """Files that are written into the folder."""
 
@@ -46,10 +46,10 @@ FILES = ("audit.json", "mappings.csv", "audit.html")
 def audit(
     dataset: AnchorTask | Mappings | str | os.PathLike[str],
     *,
-    model: ModelConfig | None = None,
-    config: TrainConfig | None = None,
+    model_config: ModelConfig | None = None,
+    train_config: TrainConfig | None = None,
     seeds: Sequence[int] = (0, 1, 2),
-    n_moments: int = 100,
+    n_evaluations: int = 100,
     n_draws: int = 4,
     fit: float = FIT,
     out: str | os.PathLike[str] | None = None,
@@ -59,21 +59,22 @@ def audit(
     """Rank the mappings of a dataset by how late models with a small initialisation fit them.
 
     With small weights a model learns what composes first and exceptions late. Every mapping, (chain of
-    anchors, key) -> target, is asked at evenly spaced moments of training, at trained positions with fresh
-    noise. It is fit from the first moment from which the mean probability of its trained target is >= `fit`
-    to the end; what never is, is censored and ranks last. Lateness is the mean rank over the models. What
-    lies beyond Tukey's outer fence of fit steps in more than half of the models is flagged; that needs no
-    truth, and in a dataset without exceptions it flags nothing.
+    anchors, key) -> target, is asked at evenly spaced steps of training, at trained positions with fresh
+    noise. It is fit from the first evaluation from which the mean probability of its trained target is
+    >= `fit` to the end; what never is, is censored and ranks last. Lateness is the mean rank over the
+    models. What lies beyond Tukey's outer fence of fit steps in more than half of the models is flagged; that
+    needs no truth, and in a dataset without exceptions it flags nothing.
 
     Args:
         dataset: a task (what its overrides change violates its rule), mappings (`mappings_of`, `read_csv`),
             or a file for `open_dataset`.
-        model: shape and initialisation; the `quick` preset's with gamma .8, fitted to the task, if left out.
-        config: the recipe; the `quick` preset's with 1,000 steps if left out. Its seed, trajectory and
+        model_config: shape and initialisation; the `quick` preset's with gamma .8, fitted to the task, if
+            left out.
+        train_config: the recipe; the `quick` preset's with 1,000 steps if left out. Its seed, trajectory and
             evaluations are not used.
         seeds: one model for each.
-        n_moments: times at which the mappings are asked, evenly spaced to the last step.
-        n_draws: times a mapping is asked at every moment.
+        n_evaluations: times at which the mappings are asked, evenly spaced to the last step.
+        n_draws: times a mapping is asked at every evaluation.
         fit: probability of the trained target from which a mapping counts as fit, above 0 and up to 1. A
             chain whose mappings all break the rule is late at .2 rather than at .5: see docs/audit.md.
         out: a folder (made where there is none) for `audit.json`, `mappings.csv` and `audit.html`.
@@ -92,13 +93,13 @@ def audit(
     Example:
         >>> tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.8)
         >>> recipe = TrainConfig(steps=2, n_samples=512)
-        >>> audit(AnchorTask(), model=tiny, config=recipe, seeds=[0], n_moments=2)
+        >>> audit(AnchorTask(), model_config=tiny, train_config=recipe, seeds=[0], n_evaluations=2)
         Audit(task: nothing can be told, the models have not fit their data)
 
     Source: small initialisation as a noise finder, the closing remarks of arXiv 2405.05409 and 2501.08537.
     """
     seeds, folder = _checked_seeds(seeds), None if out is None else Path(out)
-    check_number("n_moments", n_moments, minimum=1, limit=MOST_MOMENTS, integer=True)
+    check_number("n_evaluations", n_evaluations, minimum=1, limit=MOST_EVALUATIONS, integer=True)
     check_number("n_draws", n_draws, minimum=1, limit=MOST_DRAWS, integer=True)
     check_number("fit", fit, above=0, maximum=1)
     if workers is not None:
@@ -108,27 +109,28 @@ def audit(
         raise ValueError(
             f"{n_draws:,} draws of {len(mappings):,} mappings are more than {MOST_ASKED:,}; take fewer draws"
         )
-    model = model or ModelConfig.for_task(mappings.task, gamma=GAMMA)
-    train = replace(config or TrainConfig(steps=STEPS), seed=seeds[0])
-    if train.stop_at_loss is not None or train.early_stop_evaluations is not None:
+    model_config = model_config or ModelConfig.for_task(mappings.task, gamma=GAMMA)
+    train_config = replace(train_config or TrainConfig(steps=STEPS), seed=seeds[0])
+    if train_config.stop_at_loss is not None or train_config.early_stop_evaluations is not None:
         raise ValueError(
             "stop_at_loss and early_stop_evaluations must be unset for an audit, which is about a whole run; "
             "take fewer steps"
         )
-    last = train.total_steps
-    moments = tuple(sorted({max(1, round(k * last / n_moments)) for k in range(1, n_moments + 1)}))
-    if (n_answers := len(seeds) * len(moments) * len(mappings)) > MOST_ANSWERS:
+    last = train_config.total_steps
+    steps = {max(1, round(k * last / n_evaluations)) for k in range(1, n_evaluations + 1)}
+    evaluation_steps = tuple(sorted(steps))
+    if (n_answers := len(seeds) * len(evaluation_steps) * len(mappings)) > MOST_ANSWERS:
         raise ValueError(
-            f"{len(seeds)} models times {len(moments)} moments times {len(mappings):,} mappings are "
-            f"{n_answers:,} answers, more than {MOST_ANSWERS:,}; take fewer moments"
+            f"{len(seeds)} models times {len(evaluation_steps)} evaluations times {len(mappings):,} "
+            f"mappings are {n_answers:,} answers, more than {MOST_ANSWERS:,}; take fewer evaluations"
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in FILES:
             check_can_write(folder / name, "out", (Path(name).suffix,), (mappings.file,))
-    runs = [RunConfig(mappings.task, model, replace(train, seed=seed)) for seed in seeds]
-    right = watch(mappings, runs, moments, n_draws, workers=workers, progress=progress)
-    result = Audit(mappings, right, moments, seeds, n_draws, model, train, fit)
+    runs = [RunConfig(mappings.task, model_config, replace(train_config, seed=seed)) for seed in seeds]
+    right = watch(mappings, runs, evaluation_steps, n_draws, workers=workers, progress=progress)
+    result = Audit(mappings, right, evaluation_steps, seeds, n_draws, model_config, train_config, fit)
     if folder is not None:
         values, table, page = (folder / name for name in FILES)
         with atomic_write(values) as file:

@@ -30,22 +30,23 @@ _BATCH = 1024
 def watch(
     mappings: Mappings,
     runs: Sequence[RunConfig],
-    moments: Sequence[int],
+    evaluation_steps: Sequence[int],
     n_draws: int,
     *,
     workers: int | None = None,
     progress: bool | None = None,
-) -> Float[np.ndarray, "run moment mapping"]:
-    """Train runs of equal shape on the mappings, and ask them every mapping at every moment.
+) -> Float[np.ndarray, "run evaluation mapping"]:
+    """Train runs of equal shape on the mappings, and ask them every mapping at every evaluation.
 
     A run's seed decides its initial weights, its training sequences, their order, and the questions, which
-    are the same at every moment. On CUDA the runs are members of one stack, on the CPU each has a process.
+    are the same at every evaluation. On CUDA the runs are members of one stack, on the CPU each has a
+    process.
 
     Args:
         mappings: what is trained and asked.
         runs: model and recipe of each; the task is that of `mappings`.
-        moments: steps, ascending; after the last of them training ends.
-        n_draws: times a mapping is asked at every moment.
+        evaluation_steps: steps, ascending; after the last of them training ends.
+        n_draws: times a mapping is asked at every evaluation.
         workers: processes on the CPU; None for one per core.
         progress: None shows a bar in a terminal or a notebook; False never does.
 
@@ -57,7 +58,9 @@ def watch(
         TrainingDiverged: a loss became NaN or infinite.
         RuntimeError: a worker process was killed.
     """
-    watched = functools.partial(_watch_stack, mappings=mappings, moments=moments, n_draws=n_draws)
+    watched = functools.partial(
+        _watch_stack, mappings=mappings, evaluation_steps=evaluation_steps, n_draws=n_draws
+    )
     return np.stack(train_in_jobs(watched, check_runs(runs), workers=workers, progress=progress))
 
 
@@ -66,29 +69,29 @@ def _watch_stack(
     show: Callable[[int, str], None] = lambda done, text: None,
     *,
     mappings: Mappings,
-    moments: Sequence[int],
+    evaluation_steps: Sequence[int],
     n_draws: int,
-) -> Float[np.ndarray, "run moment mapping"]:
+) -> Float[np.ndarray, "run evaluation mapping"]:
     """Runs in one stack, in this process."""
-    train = runs[0].train
+    train = runs[0].train_config
     device = choose_device(train.device)
-    data = [mappings.training_set(train.n_samples, generator(run.train.seed, "data")) for run in runs]
-    questions = [mappings.questions(n_draws, generator(run.train.seed, "evaluation")) for run in runs]
-    right = np.empty((len(runs), len(moments), len(mappings)), dtype=np.float32)
+    data = [mappings.training_set(train.n_samples, generator(run.train_config.seed, "data")) for run in runs]
+    questions = [mappings.questions(n_draws, generator(run.train_config.seed, "evaluation")) for run in runs]
+    right = np.empty((len(runs), len(evaluation_steps), len(mappings)), dtype=np.float32)
     with numeric_settings(device, train.threads, tf32=train.matmul == "tf32"):
         stack = Stack(runs, data, device)
-        for place, moment in enumerate(moments):
-            updates = stack.advance(moment)
+        for place, evaluation in enumerate(evaluation_steps):
+            updates = stack.advance(evaluation)
             for k, (run, update) in enumerate(zip(runs, updates, strict=True)):
                 if update.failed_at is not None:
                     raise TrainingDiverged(
-                        f"training diverged with seed {run.train.seed} at step {update.failed_at}; "
+                        f"training diverged with seed {run.train_config.seed} at step {update.failed_at}; "
                         "try a smaller lr or weight_decay, or a larger gamma"
                     )
                 probabilities = _probabilities(stack, k, questions[k])
                 right[k, place] = probabilities.reshape(n_draws, -1).mean(axis=0)
             losses = sum(update.loss for update in updates) / len(updates)
-            show(len(runs) * moment, f"loss {losses:.4f}")
+            show(len(runs) * evaluation, f"loss {losses:.4f}")
     return right
 
 

@@ -68,8 +68,8 @@ def audit_command(
     recipe |= {n: value for n, value in (("steps", steps), ("n_samples", n_samples)) if value is not None}
     result = audit(
         mappings,
-        model=ModelConfig.for_task(mappings.task, gamma=GAMMA if gamma is None else gamma),
-        config=TrainConfig.from_dict(recipe),
+        model_config=ModelConfig.for_task(mappings.task, gamma=GAMMA if gamma is None else gamma),
+        train_config=TrainConfig.from_dict(recipe),
         seeds=range(seeds),
         fit=FIT if fit is None else fit,
         out=out,

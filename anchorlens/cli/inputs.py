@@ -107,7 +107,7 @@ def training_sets(
         except (ValueError, OSError, MemoryError, RuntimeError):
             unreadable = True
             continue
-        if checkpoint.train is None:
+        if checkpoint.train_config is None:
             tasks[path] = checkpoint.task
         del checkpoint  # one at a time, and none beside the data
     if not tasks:

@@ -67,7 +67,7 @@ def train_command(
     from anchorlens.training.result import TrainingDiverged
     from anchorlens.training.run import train
 
-    choose_device(run.train.device)
+    choose_device(run.train_config.device)
     is_allowed = resume or not (out / "config.json").exists()
     if is_allowed and not sys.stderr.isatty():  # a terminal has the bar
         say(f"training {run.overview}, into {out}")

@@ -46,9 +46,9 @@ class Update(NamedTuple):
 
 def stack_key(run: RunConfig) -> tuple[object, ...]:
     """What runs must have in common to be members of one stack: shapes and durations."""
-    train = run.train
+    train = run.train_config
     shared = tuple(getattr(train, name) for name in _SHARED_TRAIN)
-    return (*run.model.shape.items(), run.task.kind, run.task.seq_len, *shared, train.total_steps)
+    return (*run.model_config.shape.items(), run.task.kind, run.task.seq_len, *shared, train.total_steps)
 
 
 class Engine(ABC):
@@ -77,16 +77,17 @@ class Engine(ABC):
         self.runs = tuple(runs)
         self.device = device
         self.step = 0
-        self.layout = architecture(runs[0].model)
-        self._train = runs[0].train
+        self.layout = architecture(runs[0].model_config)
+        self._train = runs[0].train_config
         dtype = getattr(torch, self._train.dtype)
-        weights = [self.layout.row(self.layout.initial_weights(r.model, r.train.seed, dtype)) for r in runs]
+        drawn = (self.layout.initial_weights(run.model_config, run.train_config.seed, dtype) for run in runs)
+        weights = [self.layout.row(named) for named in drawn]
         self._rows = torch.stack(weights).to(device)  # [member, parameter]
         self._merged = self.layout.merged(self._rows)
         self.leaves = list(self._merged.values())
         for leaf in self.leaves:
             leaf.requires_grad_()
-        self._adamw = StackedAdamW(self._rows, [run.train for run in runs])
+        self._adamw = StackedAdamW(self._rows, [run.train_config for run in runs])
         sets = list({id(batch): batch for batch in data}.values())
         starts = {id(batch): k * len(sets[0]) for k, batch in enumerate(sets)}
         self._starts = [starts[id(batch)] for batch in data]
@@ -207,9 +208,11 @@ class Engine(ABC):
         on_gpu = self._order.is_cuda
         placed = torch.empty(self._order.shape, dtype=torch.int64, device="cpu", pin_memory=on_gpu)
         for k, (run, start) in enumerate(zip(self.runs, self._starts, strict=True)):
-            if run.train.seed not in orders:
-                orders[run.train.seed] = torch.from_numpy(epoch_order(run.train, epoch)[:n_used])
-            torch.add(orders[run.train.seed], start, out=placed[k].view(-1))
+            if run.train_config.seed not in orders:
+                orders[run.train_config.seed] = torch.from_numpy(
+                    epoch_order(run.train_config, epoch)[:n_used]
+                )
+            torch.add(orders[run.train_config.seed], start, out=placed[k].view(-1))
         self._order.copy_(placed, non_blocking=on_gpu)
         self._adamw.begin_epoch(epoch * self._train.steps_per_epoch)
         self._epoch = epoch
@@ -217,7 +220,7 @@ class Engine(ABC):
     def _report(self) -> list[Update]:
         """What the last update of each member looked like; the one place that waits for the device."""
         losses, norms, failed = self._losses.tolist(), self._norms.tolist(), self._failed_at.tolist()
-        lrs = [learning_rate(run.train, max(0, self.step - 1)) for run in self.runs]
+        lrs = [learning_rate(run.train_config, max(0, self.step - 1)) for run in self.runs]
         return [
             Update(loss, lr, norm, None if step < 0 else step)
             for loss, norm, lr, step in zip(losses, norms, lrs, failed, strict=True)
@@ -245,7 +248,7 @@ class Engine(ABC):
     def model(self, member: int) -> Any:
         """A member as it is now and will be, as a function: of tokens, logits at every position."""
         rows = self._rows[member : member + 1].detach()
-        return self.layout.function(self.runs[member].model, self.layout.merged(rows))
+        return self.layout.function(self.runs[member].model_config, self.layout.merged(rows))
 
     def state(self, member: int) -> dict[str, Tensor]:
         """Everything a resumed member needs besides the step: copies, by their names, on the CPU."""

@@ -38,6 +38,6 @@ class FunctionalEngine(Engine):
             assert first == 0
             batch = on_device(self._sets[which].take(chosen - self._starts[k]), self.device)
             parameters = {name: leaf[k : k + 1] for name, leaf in self._merged.items()}
-            model = self.layout.function(run.model, parameters)
-            losses.append(run.task.loss(model, batch, generator(run.train.seed, "loss", self.step)))
+            model = self.layout.function(run.model_config, parameters)
+            losses.append(run.task.loss(model, batch, generator(run.train_config.seed, "loss", self.step)))
         return torch.stack(losses)

@@ -29,7 +29,7 @@ class Stack(Engine):
     def _place_data(self, sets: Sequence[Any]) -> None:
         """Sequences (TokenBatch) as rows of the first layer's table, and targets of the scored positions."""
         n, width = sets[0].tokens.shape
-        counts = [b.tokens.flatten().bincount(minlength=self.runs[0].model.d_vocab) for b in sets]
+        counts = [b.tokens.flatten().bincount(minlength=self.runs[0].model_config.d_vocab) for b in sets]
         occurs = torch.stack(counts).any(dim=0)
         self.vocabulary = occurs.nonzero().squeeze(1).to(self.device)
         place = occurs.cumsum(0) - 1  # of each token in the vocabulary
@@ -57,7 +57,7 @@ class Stack(Engine):
         bf16 = self._train.matmul == "bf16"
         if self.ragged:
             return self._ragged_loss(rows, bf16)
-        config, places = self.runs[0].model, self._table_rows[rows]
+        config, places = self.runs[0].model_config, self._table_rows[rows]
         logits = logits_at_end(
             self._merged, config, places, self.vocabulary, n_last=self.n_last, bf16=bf16
         )  # [member, batch, n_last, d_vocab]
@@ -78,7 +78,7 @@ class Stack(Engine):
             batch = RaggedBatch.of(self._places[own], self._lengths[own], targets != IGNORE)
             parameters = {name: value[k : k + 1] for name, value in self._merged.items()}
             logits = logits_where_scored(
-                parameters, self.runs[k].model, batch, self.vocabulary, bf16=bf16
+                parameters, self.runs[k].model_config, batch, self.vocabulary, bf16=bf16
             )  # [end, d_vocab]
             losses.append(functional.cross_entropy(logits, targets.flatten()[batch.scored]))
         return torch.stack(losses)

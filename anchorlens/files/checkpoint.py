@@ -53,13 +53,13 @@ class Checkpoint:
         2
     """
 
-    model: Any
+    model_config: Any
     """Architecture and initialisation: a `ModelConfig`, or what the task's `model_class` is."""
     task: Any
     """What it was trained on: a `Task`."""
     weights: Mapping[str, Tensor]
     """Parameter name (HookedTransformer's) -> tensor on the CPU."""
-    train: TrainConfig | None = None
+    train_config: TrainConfig | None = None
     """How it was trained; None for a model that came from elsewhere."""
     step: int | None = None
     """Optimizer steps taken; None where that is not known."""
@@ -72,22 +72,22 @@ class Checkpoint:
     def from_model(
         cls,
         model: HookedTransformer,
-        config: Any,
+        model_config: Any,
         task: Task,
         *,
-        train: TrainConfig | None = None,
+        train_config: TrainConfig | None = None,
         step: int | None = None,
         metrics: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
         """Take a copy of a model's parameters as they are now.
 
         Raises:
-            ValueError: the parameters are not those of `config`, or it is too small for `task`.
+            ValueError: the parameters are not those of `model_config`, or it is too small for `task`.
         """
         weights = {
             name: parameter.detach().to("cpu", copy=True) for name, parameter in model.named_parameters()
         }
-        checkpoint = cls(config, task, weights, train, step, dict(metrics or {}))
+        checkpoint = cls(model_config, task, weights, train_config, step, dict(metrics or {}))
         check_whole(checkpoint)
         return checkpoint
 
@@ -97,7 +97,7 @@ class Checkpoint:
         Args:
             device: where it ends up.
         """
-        return architecture(self.model).build(self.model, self.weights, device)
+        return architecture(self.model_config).build(self.model_config, self.weights, device)
 
     def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
         """The HookedTransformer this run started from, drawn again from its seed, in evaluation mode.
@@ -108,14 +108,16 @@ class Checkpoint:
         Raises:
             ValueError: there is no train config, so that the seed is not known.
         """
-        if self.train is None:
+        if self.train_config is None:
             raise ValueError(
                 "the start of this run is not known: the checkpoint has no train config and so no seed; "
                 "give the initial model itself"
             )
-        made = architecture(self.model)
+        made = architecture(self.model_config)
         dtype = next(iter(self.weights.values())).dtype
-        return made.build(self.model, made.initial_weights(self.model, self.train.seed, dtype), device)
+        return made.build(
+            self.model_config, made.initial_weights(self.model_config, self.train_config.seed, dtype), device
+        )
 
     def last_position_model(self, device: str | torch.device = "cpu") -> Any:
         """These weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
@@ -135,8 +137,8 @@ class Checkpoint:
         Args:
             device: where it computes.
         """
-        made = architecture(self.model)
-        return made.function(self.model, made.merged(made.row(self.weights).to(device).unsqueeze(0)))
+        made = architecture(self.model_config)
+        return made.function(self.model_config, made.merged(made.row(self.weights).to(device).unsqueeze(0)))
 
     def evaluate(self, *, device: str | torch.device = "cpu", **options: Any) -> Evaluation:
         """What these weights answer to their task, on the training data that they had.
@@ -150,24 +152,28 @@ class Checkpoint:
 
     def training_set(self) -> Any:
         """The sequences it was trained on, drawn again from the seed; None without a train config."""
-        return None if self.train is None else training_set(self.task, self.train)
+        return None if self.train_config is None else training_set(self.task, self.train_config)
 
     def lazy_training_set(self) -> Batch | None:
         """The same, not yet drawn: for `evaluate`, which asks some of them alone."""
-        if self.train is None:
+        if self.train_config is None:
             return None
-        return self.task.lazy_training_set(self.train.n_samples, generator(self.train.seed, "data"))
+        return self.task.lazy_training_set(
+            self.train_config.n_samples, generator(self.train_config.seed, "data")
+        )
 
     @property
     def overview(self) -> str:
         """What it is, in a line."""
-        return " · ".join([self.model.overview, *origin(self.model.gamma, self.train, self.step)])
+        return " · ".join(
+            [self.model_config.overview, *origin(self.model_config.gamma, self.train_config, self.step)]
+        )
 
     _repr_html_ = html
 
     def __repr__(self) -> str:
         step = "" if self.step is None else f", step {self.step}"
-        return f"Checkpoint({self.model.short_name}{step})"
+        return f"Checkpoint({self.model_config.short_name}{step})"
 
 
 def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> list[str]:
@@ -208,9 +214,9 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     header = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "model": checkpoint.model.to_dict(),
+        "model": checkpoint.model_config.to_dict(),
         "task": checkpoint.task.to_dict(),
-        "train": None if checkpoint.train is None else checkpoint.train.to_dict(),
+        "train": None if checkpoint.train_config is None else checkpoint.train_config.to_dict(),
         "step": checkpoint.step,
         "metrics": dict(checkpoint.metrics),
         "versions": dict(checkpoint.versions),
@@ -293,8 +299,8 @@ def check_whole(checkpoint: Checkpoint) -> None:
     Raises:
         ValueError: weights that do not fit the configuration, or a model too small for its task.
     """
-    checkpoint.model.check_task(checkpoint.task)
-    problem = _mismatch(checkpoint.weights, checkpoint.model)
+    checkpoint.model_config.check_task(checkpoint.task)
+    problem = _mismatch(checkpoint.weights, checkpoint.model_config)
     if problem:
         raise ValueError(f"model does not fit its config: {problem}")
 

@@ -21,6 +21,7 @@ from anchorlens.safe import (
     CheckpointError,
     read_json,
     read_tensors,
+    safe_repr,
 )
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it

@@ -20,6 +20,8 @@ from anchorlens.safe import (
     read_safetensors,
     read_torch_zip,
     reading,
+    safe_repr,
+    safe_text,
     zip_in,
 )
 from anchorlens.tasks.shared.batch import TokenBatch

@@ -125,5 +125,5 @@ def apply_to_checkpoint(
 
 
 def _label(checkpoint: Checkpoint) -> str:
-    words = ", ".join(origin(checkpoint.model.gamma, checkpoint.train, checkpoint.step))
-    return words or checkpoint.model.overview
+    words = ", ".join(origin(checkpoint.model_config.gamma, checkpoint.train_config, checkpoint.step))
+    return words or checkpoint.model_config.overview

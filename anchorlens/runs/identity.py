@@ -29,7 +29,7 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     """Part (task, model, train) -> the fields that decide the weights, JSON-ready."""
-    values, execution = run.to_dict(), execution_fields(run.train)
+    values, execution = run.to_dict(), execution_fields(run.train_config)
     train = {name: value for name, value in values["train"].items() if name not in execution}
     task = {name: value for name, value in values["task"].items() if name not in places(run.task)}
     return {**values, "task": task, "train": train}

@@ -12,8 +12,10 @@ from anchorlens.tasks.kinds import read_task, tasks
 from anchorlens.tasks.shared.base import Task
 from anchorlens.views import html
 
+PARTS = ("task", "model", "train")
+"""The parts of a run, as tables of its JSON and TOML are called."""
 Parts = Mapping[str, Mapping[str, Any]]
-"""Part (task, model, train) -> the fields that differ from the defaults."""
+"""Part -> the fields that differ from the defaults."""
 
 
 class RunConfig(NamedTuple):
@@ -24,14 +26,14 @@ class RunConfig(NamedTuple):
 
     task: Any
     """What the model is asked: a `Task`."""
-    model: Any
+    model_config: Any
     """Shape and initialisation of the model: a `ModelConfig`, or what the task's `model_class` is."""
-    train: TrainConfig
+    train_config: TrainConfig
     """Data, optimiser and schedule."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
-        return {part: config.to_dict() for part, config in zip(self._fields, self, strict=True)}
+        return {part: config.to_dict() for part, config in zip(PARTS, self, strict=True)}
 
     @classmethod
     def from_dict(cls, values: Parts, task: Task | None = None) -> RunConfig:
@@ -47,7 +49,7 @@ class RunConfig(NamedTuple):
             ValueError: an unknown part or field, or an unusable value.
         """
         for part in values:
-            check_choice("a part of the configuration", part, cls._fields)
+            check_choice("a part of the configuration", part, PARTS)
             if not isinstance(values[part], Mapping):
                 raise ValueError(f"{part} must be a table of fields, got {safe_repr(values[part])}")
         if task is None:
@@ -66,7 +68,7 @@ class RunConfig(NamedTuple):
         >>> preset("phase3").overview
         'gpt2, 2 layers, 1 head, d_model 128 · gamma 0.7, seed 0 · 1,000 steps'
         """
-        model, train = self.model, self.train
+        model, train = self.model_config, self.train_config
         gamma = "" if model.gamma is None else f"gamma {model.gamma:g}, "
         return f"{model.overview} · {gamma}seed {train.seed} · {train.total_steps:,} steps"
 

@@ -4,7 +4,7 @@ A file's name or content may be anything: control characters that steer a termin
 pipe that never ends, brackets nested a million deep, a pickle that runs a program. Three jobs, and nothing
 outside this folder does them another way:
 
-- `printable` and `shown` make a text or a value safe to print;
+- `safe_text` and `safe_repr` make a text or a value safe to print;
 - `read_json` and `read_toml` read text (`read_bytes` and `ordinary_file`: a file) bounded and as data;
 - `read_tensors` reads `.pt` and `.safetensors` files without running anything.
 

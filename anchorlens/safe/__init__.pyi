@@ -21,5 +21,7 @@ from .tensors import read_safetensors as read_safetensors
 from .tensors import read_tensors as read_tensors
 from .texts import LONGEST as LONGEST
 from .texts import first_line as first_line
+from .texts import safe_repr as safe_repr
+from .texts import safe_text as safe_text
 from .torch_zip import read_torch_zip as read_torch_zip
 from .torch_zip import zip_in as zip_in

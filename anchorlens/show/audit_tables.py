@@ -23,7 +23,7 @@ def overview(audit: Audit) -> str:
     threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
     return (
         f"{safe_text(data.name)}: {len(data):,} mappings in {len(data.groups):,} groups; "
-        f"gamma {audit.model.gamma:g}, {audit.moments[-1]:,} steps, {seeds}{threshold}"
+        f"gamma {audit.model_config.gamma:g}, {audit.evaluation_steps[-1]:,} steps, {seeds}{threshold}"
     )
 
 
@@ -80,13 +80,15 @@ def _too_few(audit: Audit) -> str:
     if late:
         steps = ", ".join(f"{limit:,.0f}" for limit in late)
         causes.append(f"{len(late)} of {n} fences lie beyond the last step (at {steps}) and flag nothing")
-    return f"The steps are too few: {'; '.join(causes)}. Take more than {audit.moments[-1]:,}."
+    return f"The steps are too few: {'; '.join(causes)}. Take more than {audit.evaluation_steps[-1]:,}."
 
 
 def fit_in_words(audit: Audit) -> str:
     """Where the fences are, and what was never fit."""
     never = int((audit.never_fit > 0).sum())
-    fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= audit.moments[-1]]
+    fences = [
+        f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= audit.evaluation_steps[-1]
+    ]
     late = f"step{'s' * (len(fences) > 1)} {', '.join(fences)} (a fence for each model)"
     text = f"Fit later than {late} stands out. " if fences else ""
     return text + (f"{never:,} were never fit by some model (censored)." if never else "All were fit.")

@@ -43,7 +43,7 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
     for name, run in zip(ids, runs, strict=True):
         other = first.setdefault(name, run)
         if other != run:
-            first_train, train = other.train.to_dict(), run.train.to_dict()
+            first_train, train = other.train_config.to_dict(), run.train_config.to_dict()
             field = next(field for field in train if first_train[field] != train[field])
             raise ValueError(
                 f"the cells of a sweep must be different runs, got two that differ only in {field} "
@@ -263,7 +263,7 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
 
     Left out are fields that do not decide what a cell learns: parts of a sweep may be trained elsewhere.
     """
-    left_out = [(cell.fields, execution_fields(cell.run.train)) for cell in cells]
+    left_out = [(cell.fields, execution_fields(cell.run.train_config)) for cell in cells]
     axes = {}
     for name in cells[0].fields if cells else ():
         values = {

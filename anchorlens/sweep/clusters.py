@@ -95,7 +95,7 @@ def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
 
     Cells that name GPUs (`cuda:1`) have those, and find them by that number: nothing is hidden from workers.
     """
-    devices = {run.train.device for run in runs} - {"cpu"}
+    devices = {run.train_config.device for run in runs} - {"cpu"}
     if named := {device for device in devices if ":" in device}:
         return len(named), False
     n_gpus = torch.cuda.device_count() if devices else 0

@@ -33,6 +33,8 @@ from anchorlens.safe import (
     read_bytes,
     read_json,
     reading,
+    safe_repr,
+    safe_text,
 )
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.sweep.stored import LONGEST_DETAILS, LONGEST_ERROR, CellContent, Failure, Stored, quickly_read

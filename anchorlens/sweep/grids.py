@@ -48,7 +48,7 @@ def grid(
 
     Example:
         >>> runs = grid("quick", {"gamma": "0.3:0.8:0.25", "seed": "0:3"}, steps=1000)
-        >>> [(run.model.gamma, run.train.seed) for run in runs][:4]
+        >>> [(run.model_config.gamma, run.train_config.seed) for run in runs][:4]
         [(0.3, 0), (0.3, 1), (0.3, 2), (0.55, 0)]
 
     Source: the grids of arXiv 2405.05409 and 2501.08537.

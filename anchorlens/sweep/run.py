@@ -85,7 +85,7 @@ def sweep(
         if retry_failed:
             for name, _ in cells:
                 folder.failure(name).unlink(missing_ok=True)
-        with progress_bar(sum(run.train.total_steps for run in runs), enabled=progress) as show:
+        with progress_bar(sum(run.train_config.total_steps for run in runs), enabled=progress) as show:
             _Driver(cells, folder, chosen, show).train()
         if not folder.missing(folder.stored()):
             shutil.rmtree(folder.out / "unfinished", ignore_errors=True)
@@ -99,7 +99,7 @@ class _Driver:
         self.cells, self.folder, self.engine, self.show = cells, folder, engine, show
         self.n_ended = self.steps = 0
         self.killed_before = killed_for_memory()
-        self.total_steps = sum(run.train.total_steps for _, run in cells)
+        self.total_steps = sum(run.train_config.total_steps for _, run in cells)
 
     def train(self) -> None:
         """Train until every cell is finished or failed."""
@@ -129,7 +129,7 @@ class _Driver:
         """The cells that the folder does not hold yet."""
         missing = self.folder.missing(self.cells)
         self.n_ended = len(self.cells) - len(missing)
-        self.steps = self.total_steps - sum(run.train.total_steps for _, run in missing)
+        self.steps = self.total_steps - sum(run.train_config.total_steps for _, run in missing)
         self._report()
         return missing
 
@@ -163,7 +163,7 @@ class _Driver:
                 ) from error
             self.folder.fail(job[0][0], "every process that trained it was killed", str(error))
         self.n_ended += len(job)
-        self.steps += sum(run.train.total_steps for _, run in job)
+        self.steps += sum(run.train_config.total_steps for _, run in job)
         self._report()
         return []
 

@@ -74,7 +74,7 @@ def _alone(folder: SweepFolder, name: str) -> Iterator[None]:
 
 
 def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:
-    train, results = cells[0][1].train, _train(cells, folder)
+    train, results = cells[0][1].train_config, _train(cells, folder)
     with numeric_settings(choose_device(train.device), train.threads or 1):  # measured as `classify` does
         for (name, run), result in zip(cells, results, strict=True):
             folder.finish(name, {"id": name, **_content(run, result)})
@@ -83,7 +83,10 @@ def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:
 def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
     """Train or continue; a cell whose files cannot be read is begun anew, and those files are kept."""
     # on one thread, so that on the CPU a cell has the same bits whichever engine trains it
-    runs = [run._replace(train=replace(run.train, threads=run.train.threads or 1)) for _, run in cells]
+    runs = [
+        run._replace(train_config=replace(run.train_config, threads=run.train_config.threads or 1))
+        for _, run in cells
+    ]
     outs = [folder.unfinished(name) for name, _ in cells]
     while True:
         try:
@@ -99,7 +102,7 @@ def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
 def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
     """What `cell.json` holds beside the id."""
     last = result.log[-1] if result.log else {}
-    verdict = classify(result, device=run.train.device, even_underfit=False)
+    verdict = classify(result, device=run.train_config.device, even_underfit=False)
     model, task = verdict.subject.model_and_task()
     return {
         "status": result.status,

@@ -32,7 +32,7 @@ from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
 from anchorlens.files.writing import atomic_write, naming
 from anchorlens.runs.identity import execution_fields, identity, places
-from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.run_config import PARTS, RunConfig
 from anchorlens.safe import (
     LONGEST,
     MOST_DIGITS,
@@ -41,6 +41,7 @@ from anchorlens.safe import (
     read_bytes,
     read_json,
     reading,
+    safe_repr,
 )
 from anchorlens.tasks.shared.metric import Metric
 
@@ -137,7 +138,7 @@ class RunFolder:
         if header.get("run") not in self._identities:
             raise CheckpointError(path, "is the state of another run; remove it to begin anew")
         with reading(path, "is no state of a run"):
-            last = self._run.train.total_steps - 1
+            last = self._run.train_config.total_steps - 1
             check_number("step", header.get("step"), minimum=0, maximum=last, integer=True)
             check_number("threads", header.get("threads"), minimum=1, maximum=1024, integer=True)
         return header, tensors
@@ -158,9 +159,11 @@ class RunFolder:
         return checkpoint, status
 
     def _is_of_this_run(self, checkpoint: Checkpoint) -> bool:
-        if checkpoint.train is None:
+        if checkpoint.train_config is None:
             return False
-        return identity(self._run) == identity(RunConfig(checkpoint.task, checkpoint.model, checkpoint.train))
+        return identity(self._run) == identity(
+            RunConfig(checkpoint.task, checkpoint.model_config, checkpoint.train_config)
+        )
 
     def open_log(self, step: int) -> list[dict[str, Any]]:
         """Cut the log back to the lines up to `step`, open it for more, and return those lines.
@@ -296,12 +299,12 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
         if not isinstance(values, dict):
             raise ValueError("it holds no JSON object")
         container.check_format(path, values, "anchorlens run", 1)
-        return RunConfig.from_dict({part: values[part] for part in RunConfig._fields})
+        return RunConfig.from_dict({part: values[part] for part in PARTS})
 
 
 def _check_same(stored: RunConfig, run: RunConfig) -> None:
     """A resumed run computes what it began; device, paths of its files, and what it records may change."""
-    free = {"train": execution_fields(run.train), "task": places(run.task)}
+    free = {"train": execution_fields(run.train_config), "task": places(run.task)}
     before = stored.to_dict()
     for part, fields in run.to_dict().items():
         for name, value in fields.items():

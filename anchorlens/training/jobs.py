@@ -34,7 +34,7 @@ class InThisProcess(Executor):
 
 def trained_together(run: RunConfig, n_runs: int) -> int:
     """How many of `n_runs` runs like this one a process gets at a time: on CUDA what fits, on the CPU one."""
-    return members_at_once(run, n_runs) if choose_device(run.train.device).type == "cuda" else 1
+    return members_at_once(run, n_runs) if choose_device(run.train_config.device).type == "cuda" else 1
 
 
 def grouped(
@@ -104,7 +104,7 @@ def train_in_jobs(
     here = n_processes == 1
     results: dict[int, Any] = {}
     done = 0
-    total = sum(run.train.total_steps for run in runs)
+    total = sum(run.train_config.total_steps for run in runs)
     pool = contextlib.nullcontext(InThisProcess()) if here else process_pool(n_processes, advice)
     with progress_bar(total, enabled=progress) as show, pool as executor:
 
@@ -117,7 +117,7 @@ def train_in_jobs(
         def collect(job: list[int], future: Future[Any]) -> Iterable[list[int]]:
             nonlocal done
             results.update(zip(job, future.result(), strict=True))
-            done += sum(runs[place].train.total_steps for place in job)
+            done += sum(runs[place].train_config.total_steps for place in job)
             if not here:
                 show(done, f"{len(results)} of {len(runs)} models")
             return ()

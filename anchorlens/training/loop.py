@@ -52,12 +52,14 @@ class Member:
     ) -> Checkpoint:
         """These weights as a checkpoint of this run."""
         on_cpu = {name: weight.to("cpu") for name, weight in weights.items()}
-        return Checkpoint(self.run.model, self.run.task, on_cpu, self.run.train, step, dict(metrics))
+        return Checkpoint(
+            self.run.model_config, self.run.task, on_cpu, self.run.train_config, step, dict(metrics)
+        )
 
 
 def loop_key(run: RunConfig) -> tuple[object, ...]:
     """What runs must have in common to be trained by one loop: a stack, a device, and what is due when."""
-    return (*stack_key(run), *(getattr(run.train, name) for name in _SHARED))
+    return (*stack_key(run), *(getattr(run.train_config, name) for name in _SHARED))
 
 
 class Loop:
@@ -67,7 +69,7 @@ class Loop:
         """Build the stack and restore what the members resume from."""
         self.members, self.all_members = list(members), tuple(members)
         self.device = device
-        self.train = members[0].run.train
+        self.train = members[0].run.train_config
         self.stack = self._stack(self.members, members[0].step, [m.state for m in members])
         now = time.monotonic()
         self.started = [now - (m.log[-1]["seconds"] if m.log else 0.0) for m in members]
@@ -154,7 +156,7 @@ class Loop:
         """Add what is measured now to the line, and the line to the log."""
         if evaluate_now:
             run = member.run
-            line |= run.task.measure(self.stack.model(k), member.data, seed=run.train.seed)
+            line |= run.task.measure(self.stack.model(k), member.data, seed=run.train_config.seed)
         line["seconds"] = round(time.monotonic() - self.started[k], 3)
         member.log.append(line)
         if member.folder is not None:

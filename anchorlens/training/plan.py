@@ -120,24 +120,24 @@ def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: floa
     if not runs:
         raise ValueError("there must be at least one run to plan, got none")
     run = runs[0]
-    device, cost = choose_device(run.train.device), count_cost(run)
+    device, cost = choose_device(run.train_config.device), count_cost(run)
     on_cpu = device.type == "cpu"
     at_once = processes(runs, workers) if on_cpu else members_at_once(run, len(runs))
     memory = at_once * cost.bytes + (at_once * PROCESS_BYTES if on_cpu and at_once > 1 else 0)
     per_update = total = None
     if memory <= available_bytes(device):
         members = runs[:1] if on_cpu else runs[:at_once]
-        threads = run.train.threads or (1 if at_once > 1 and on_cpu else None)
-        with numeric_settings(device, threads, tf32=run.train.matmul == "tf32"):
+        threads = run.train_config.threads or (1 if at_once > 1 and on_cpu else None)
+        with numeric_settings(device, threads, tf32=run.train_config.matmul == "tf32"):
             per_update, per_sequence = _measure(members, device, seconds)
         n_asked = len(members) * _sequences_asked(run)
         rounds = math.ceil(len(runs) / at_once)
-        total = rounds * (run.train.total_steps * per_update + n_asked * per_sequence)
+        total = rounds * (run.train_config.total_steps * per_update + n_asked * per_sequence)
     return Plan(
         device=str(device),
         n_models=len(runs),
         at_once=at_once,
-        steps=run.train.total_steps,
+        steps=run.train_config.total_steps,
         cost=cost,
         memory_bytes=memory,
         available_bytes=available_bytes(device),
@@ -159,8 +159,8 @@ def check_runs(runs: Iterable[RunConfig]) -> list[RunConfig]:
     for run in runs:
         if not isinstance(run, RunConfig):
             raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {safe_repr(run)}")
-        run.model.check_task(run.task)
-        if choose_device(run.train.device).type != "cuda" and run.train.matmul == "tf32":
+        run.model_config.check_task(run.task)
+        if choose_device(run.train_config.device).type != "cuda" and run.train_config.matmul == "tf32":
             raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")
     return runs
 
@@ -170,10 +170,13 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
 
     The stack is made for this and learns; its training set is small where the run's is large.
     """
-    train = runs[0].train
+    train = runs[0].train_config
     n_samples = min(train.n_samples, max(train.batch_size, 10_000))
-    runs = [r._replace(train=replace(r.train, n_samples=n_samples, steps=10_000, epochs=None)) for r in runs]
-    data = training_set(runs[0].task, runs[0].train)
+    runs = [
+        r._replace(train_config=replace(r.train_config, n_samples=n_samples, steps=10_000, epochs=None))
+        for r in runs
+    ]
+    data = training_set(runs[0].task, runs[0].train_config)
     stack = engine_of(runs[0])(runs, [data] * len(runs), device)
     started, first = time.perf_counter(), 0.0
     while (elapsed := time.perf_counter() - started) < seconds + first or stack.step < 1:
@@ -208,16 +211,18 @@ def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
 
 def _sequences_asked(run: RunConfig) -> int:
     """Sequences that the evaluations of one run answer, on its way and at its end."""
-    quick, final = (run.task.sequences_asked(run.train.n_samples, quickly=how) for how in (True, False))
-    return quick * math.ceil(run.train.total_steps / run.train.eval_every) + final
+    quick, final = (
+        run.task.sequences_asked(run.train_config.n_samples, quickly=how) for how in (True, False)
+    )
+    return quick * math.ceil(run.train_config.total_steps / run.train_config.eval_every) + final
 
 
 def count_cost(run: RunConfig) -> Cost:
     """Trace one update of one model on the `meta` device and count."""
-    train, task = run.train, run.task
+    train, task = run.train_config, run.task
     few = replace(train, n_samples=min(train.n_samples, max(train.batch_size, 10_000)))
     data = training_set(task, few)
-    loss_of_batch, leaves = _traced(run._replace(train=few), data)
+    loss_of_batch, leaves = _traced(run._replace(train_config=few), data)
     kept: dict[int, int] = {}
     largest = 0
 
@@ -253,16 +258,16 @@ def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tenso
     if engine_of(run) is not Stack:
         engine = engine_of(run)([run], [data], torch.device("cpu"))
         return engine.first_loss, engine.leaves
-    layout, dtype = Transformer(run.model), getattr(torch, run.train.dtype)
+    layout, dtype = Transformer(run.model_config), getattr(torch, run.train_config.dtype)
     parameters = layout.merged(torch.empty(1, layout.size, dtype=dtype, device="meta"))
     leaves = [leaf.requires_grad_() for leaf in parameters.values()]
     vocabulary = data.tokens.unique().to("meta")
-    n_last, n_sequences = data.n_last, run.train.batch_size
+    n_last, n_sequences = data.n_last, run.train_config.batch_size
     batch = torch.empty(1, n_sequences, run.task.seq_len, dtype=torch.int64, device="meta")
     targets = torch.empty(n_sequences * n_last, dtype=torch.int64, device="meta")
 
     def loss_of_batch() -> Tensor:
-        logits = logits_at_end(parameters, run.model, batch, vocabulary, n_last=n_last)
+        logits = logits_at_end(parameters, run.model_config, batch, vocabulary, n_last=n_last)
         return functional.cross_entropy(logits.flatten(0, 2), targets)
 
     return loss_of_batch, leaves
@@ -283,19 +288,19 @@ def members_at_once(run: RunConfig, n_runs: int) -> int:
     """
     if n_runs == 1:
         return 1
-    cost, device = count_cost(run), choose_device(run.train.device)
+    cost, device = count_cost(run), choose_device(run.train_config.device)
     at_once = _that_fit(n_runs, cost.bytes, device)
     return min(at_once, _that_fit(n_runs, cost.data_bytes + cost.state_bytes, torch.device("cpu")))
 
 
 def processes(runs: Sequence[RunConfig], workers: int | None) -> int:
     """How many processes train these runs: on the CPU one per core, as far as the memory reaches."""
-    if len(runs) < 2 or any(choose_device(run.train.device).type == "cuda" for run in runs):
+    if len(runs) < 2 or any(choose_device(run.train_config.device).type == "cuda" for run in runs):
         return 1
     if multiprocessing.current_process().daemon:  # such a process may have no children
         return 1
     if workers is None:
-        workers = max(1, loky.cpu_count() // max(run.train.threads or 1 for run in runs))
+        workers = max(1, loky.cpu_count() // max(run.train_config.threads or 1 for run in runs))
     if min(workers, len(runs)) == 1:
         return 1
     largest = max(runs, key=_size)
@@ -303,7 +308,7 @@ def processes(runs: Sequence[RunConfig], workers: int | None) -> int:
 
 
 def _size(run: RunConfig) -> int:
-    return run.train.batch_size * run.task.seq_len * run.model.activations
+    return run.train_config.batch_size * run.task.seq_len * run.model_config.activations
 
 
 def _that_fit(n: int, n_bytes: int, device: torch.device) -> int:

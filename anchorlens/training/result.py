@@ -47,7 +47,7 @@ class TrainResult:
     @cached_property
     def model(self) -> HookedTransformer:
         """The HookedTransformer, in evaluation mode, on the device it was trained on."""
-        train = self.checkpoint.train
+        train = self.checkpoint.train_config
         return self.checkpoint.build_model(choose_device("cpu" if train is None else train.device))
 
     def plot(self) -> go.Figure:

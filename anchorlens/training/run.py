@@ -33,8 +33,8 @@ Folder = str | os.PathLike[str]
 
 def train(
     task: Task | None = None,
-    model: ModelConfig | None = None,
-    config: TrainConfig | None = None,
+    model_config: ModelConfig | None = None,
+    train_config: TrainConfig | None = None,
     *,
     out: Folder | None = None,
     resume: bool = False,
@@ -44,8 +44,8 @@ def train(
 
     Args:
         task: what is asked; the papers' two-anchor task if left out.
-        model: its shape and gamma; the `quick` preset's, fitted to the task, if left out.
-        config: the recipe; the `quick` preset's if left out.
+        model_config: shape and gamma of the model; the `quick` preset's, fitted to the task, if left out.
+        train_config: the recipe; the `quick` preset's if left out.
         out: a new or empty folder for log, checkpoints and the state to resume from; without it
             nothing is written.
         resume: continue the run in `out`, where there is one; configurations that are left out are
@@ -63,16 +63,18 @@ def train(
 
     Example:
         >>> tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)
-        >>> train(model=tiny, config=TrainConfig(steps=2, n_samples=512, n_checkpoints=0)).status
+        >>> train(model_config=tiny, train_config=TrainConfig(steps=2, n_samples=512, n_checkpoints=0)).status
         'finished'
 
     Source: cross-entropy where a target stands, the training recipe of arXiv 2405.05409 and 2501.08537.
     """
     stored = stored_run(out) if resume and out is not None else None
     if stored is not None:
-        task, model, config = task or stored.task, model or stored.model, config or stored.train
+        task = task or stored.task
+        model_config = model_config or stored.model_config
+        train_config = train_config or stored.train_config
     task = task_or_default(task)
-    run = RunConfig(task, model or task.model_class.for_task(task), config or TrainConfig())
+    run = RunConfig(task, model_config or task.model_class.for_task(task), train_config or TrainConfig())
     outs = None if out is None else [out]
     (result,) = train_many([run], outs=outs, resume=resume, progress=progress)
     if result.status == "diverged":
@@ -119,7 +121,7 @@ def train_many(
         >>> from anchorlens.runs.presets import preset
         >>> small = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 512, "steps": 2}
         >>> runs = [preset("quick", gamma=gamma, **small) for gamma in (0.3, 0.7)]
-        >>> [result.checkpoint.model.gamma for result in train_many(runs, workers=1)]
+        >>> [result.checkpoint.model_config.gamma for result in train_many(runs, workers=1)]
         [0.3, 0.7]
 
     Source: the grids of arXiv 2405.05409 and 2501.08537; the training recipe is theirs.
@@ -164,7 +166,7 @@ def _train_together(
     resume: bool,
 ) -> list[TrainResult]:
     """Train runs of equal shape in stacks; those that have ended before are read."""
-    train = runs[0].train
+    train = runs[0].train_config
     device = choose_device(train.device)
     with contextlib.ExitStack() as held:
         folders: list[RunFolder | None] = []
@@ -184,9 +186,9 @@ def _members(
     """The runs as members, where they stand: at the start, at a saved state, or at their end."""
     sets = {}
     for run, folder in zip(runs, folders, strict=True):
-        source = (run.task, run.train.seed, run.train.n_samples)
+        source = (run.task, run.train_config.seed, run.train_config.n_samples)
         if source not in sets:
-            sets[source] = training_set(run.task, run.train)
+            sets[source] = training_set(run.task, run.train_config)
         member = Member(run, sets[source], folder)
         if folder is not None and folder.finished:
             member.result = _finished(folder, run.task, device)

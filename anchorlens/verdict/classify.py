@@ -106,16 +106,20 @@ def classify(
                 "a checkpoint knows its own task, and it is another than the one given; leave task out, or "
                 "give checkpoint.build_model() with your task"
             )
-        if checkpoint.train is not None and training_set is not None:
+        if checkpoint.train_config is not None and training_set is not None:
             raise ValueError(
                 "a checkpoint that says how it was trained knows its own training set; leave training_set "
                 "out, or give checkpoint.build_model() with your training set"
             )
         checkpoint = checkpoint if task is None else replace(checkpoint, task=task)
         where = choose_device(device)
-        asked, model, shape = checkpoint.task, checkpoint.build_model(where), shape_of(checkpoint.model)
+        asked, model, shape = (
+            checkpoint.task,
+            checkpoint.build_model(where),
+            shape_of(checkpoint.model_config),
+        )
         if behaviour is None:
-            if checkpoint.train is not None:
+            if checkpoint.train_config is not None:
                 training_set = checkpoint.lazy_training_set()
             behaviour = checkpoint.evaluate(device=where, training_set=training_set, seed=seed)
     phase = behaviour.phase_if_clear()

@@ -34,12 +34,12 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
     Raises:
         ValueError: it does not say how it was trained, so that the length of the run is not known.
     """
-    if checkpoint.train is None or checkpoint.step is None:
+    if checkpoint.train_config is None or checkpoint.step is None:
         raise ValueError("a forecast needs a step of a run, but the checkpoint has no train config or step")
     behaviour = sampled_behaviour(checkpoint)
     train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
     assert train is not None and id is not None
-    fraction = checkpoint.step / checkpoint.train.total_steps
+    fraction = checkpoint.step / checkpoint.train_config.total_steps
     return TrajectoryPoint(
         step=checkpoint.step,
         fraction=fraction,
@@ -66,5 +66,5 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
         values = take_readings(checkpoint.build_model(), checkpoint.task, early=True)
     except ValueError:
         return None
-    temperature = calibration().temperature(shape_of(checkpoint.model) or {})
+    temperature = calibration().temperature(shape_of(checkpoint.model_config) or {})
     return fitted.probabilities({**values, **answered_now(now)}, temperature)

@@ -181,8 +181,8 @@ class Subject(Record):
         known = {
             "name": repr(checkpoint),
             "step": checkpoint.step,
-            "model_config": checkpoint.model.to_dict(),
-            "train_config": None if checkpoint.train is None else checkpoint.train.to_dict(),
+            "model_config": checkpoint.model_config.to_dict(),
+            "train_config": None if checkpoint.train_config is None else checkpoint.train_config.to_dict(),
             "versions": dict(checkpoint.versions),
         }
         return cls(**{**known, **fields}, model=model, task=task, checkpoint=checkpoint)

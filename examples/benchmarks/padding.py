@@ -25,7 +25,7 @@ _N_DRAWN = 2000
 
 def shares(run: RunConfig, n_batches: int, seed: int = 0) -> dict[str, float]:
     """Operations of attention over those of linear maps, mean over random batches of a run."""
-    model, size = run.model, run.train.batch_size
+    model, size = run.model_config, run.train_config.batch_size
     lengths = run.task.training_set(_N_DRAWN, generator(seed, "data")).lengths.numpy()
     rng = np.random.default_rng(seed)
     heads = model.n_heads * model.d_head

@@ -75,7 +75,7 @@ def deep() -> Checkpoint:
     """A random model of 100 layers and 100 positions."""
     task = AnchorTask(seq_len=100)
     config = ModelConfig.for_task(task, n_layers=100, n_heads=4, d_model=64, d_head=16, d_mlp=128, gamma=0.5)
-    return Checkpoint.from_model(build_model(config), config, task, train=TrainConfig())
+    return Checkpoint.from_model(build_model(config), config, task, train_config=TrainConfig())
 
 
 class SomeEdges:
@@ -123,8 +123,8 @@ def main() -> None:
         checkpoint = load_checkpoint(given.checkpoint)
     else:
         run = preset(given.preset)
-        model = build_model(run.model, seed=run.train.seed)
-        checkpoint = Checkpoint.from_model(model, run.model, run.task, train=run.train)
+        model = build_model(run.model_config, seed=run.train_config.seed)
+        checkpoint = Checkpoint.from_model(model, run.model_config, run.task, train_config=run.train_config)
     rows = measure(checkpoint, given.device, patches=not given.deep)
     if given.json:
         print(json.dumps({"threads": torch.get_num_threads(), "device": given.device, "rows": rows}))

@@ -33,8 +33,8 @@ ENGINES = ("serial", "local")
 def measure(runs: Sequence[RunConfig], engine: str, turns: int) -> dict[str, Any]:
     """Seconds of both ways, every turn, and of starting the sweep's engine."""
     workers = 1 if engine == "serial" else None
-    alone = [run._replace(train=replace(run.train, threads=1)) for run in runs]
-    short = [run._replace(train=replace(run.train, steps=1, epochs=None)) for run in runs[:2]]
+    alone = [run._replace(train_config=replace(run.train_config, threads=1)) for run in runs]
+    short = [run._replace(train_config=replace(run.train_config, steps=1, epochs=None)) for run in runs[:2]]
 
     def bare(out: Path) -> None:
         outs = [out / str(k) for k in range(len(alone))]

@@ -76,7 +76,7 @@ def batches(run: RunConfig, data: TokenBatch, device: torch.device) -> Iterator[
     """Batches of one epoch after another."""
     tokens, targets = data.tokens.to(device), data.targets.to(device)
     while True:
-        for rows in torch.randperm(len(tokens), device=device).split(run.train.batch_size)[:-1]:
+        for rows in torch.randperm(len(tokens), device=device).split(run.train_config.batch_size)[:-1]:
             yield tokens[rows], targets[rows]
 
 
@@ -93,15 +93,15 @@ def ordinary_loop(
 ) -> Updates:
     """The loop that most would write: AdamW, clip_grad_norm_."""
     trained = [p for p in parameters if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=run.train.lr, weight_decay=run.train.weight_decay)
+    optimizer = torch.optim.AdamW(trained, lr=run.train_config.lr, weight_decay=run.train_config.weight_decay)
 
     def update(n: int) -> None:
         for _ in range(n):
             loss = next(losses)()
             optimizer.zero_grad()
             loss.backward()
-            if run.train.clip_norm:
-                torch.nn.utils.clip_grad_norm_(trained, run.train.clip_norm)
+            if run.train_config.clip_norm:
+                torch.nn.utils.clip_grad_norm_(trained, run.train_config.clip_norm)
             optimizer.step()
 
     return update
@@ -124,7 +124,7 @@ def own_losses(
     """The loss that the task defines, of one batch after another."""
     task, noise = run.task, np.random.default_rng(0)
     while True:
-        for rows in torch.randperm(len(data)).split(run.train.batch_size)[:-1]:
+        for rows in torch.randperm(len(data)).split(run.train_config.batch_size)[:-1]:
             batch = data.take(rows.numpy())
             yield lambda batch=batch: task.loss(
                 lambda *inputs: model(*(value.to(device) for value in inputs)), batch, noise
@@ -133,9 +133,9 @@ def own_losses(
 
 def eager(run: RunConfig, data: Any, device: torch.device, *, compiled: bool) -> Updates:
     """HookedTransformer, or whatever the task trains, as it comes: every position computed."""
-    architect = architecture(run.model)
-    weights = architect.initial_weights(run.model, 0, torch.float32)
-    model = architect.build(run.model, weights, device).train()
+    architect = architecture(run.model_config)
+    weights = architect.initial_weights(run.model_config, 0, torch.float32)
+    model = architect.build(run.model_config, weights, device).train()
     called: Any = torch.compile(model) if compiled else model
     if hasattr(run.task, "loss"):
         return ordinary_loop(run, model.parameters(), own_losses(run, data, device, called))
@@ -146,7 +146,7 @@ def eager(run: RunConfig, data: Any, device: torch.device, *, compiled: bool) ->
 
 def plain_logits(parameters: Mapping[str, Tensor], run: RunConfig, tokens: Tensor) -> Tensor:
     """The three variants in thirty lines; last layer and unembedding for the last position only."""
-    p, config = parameters, run.model
+    p, config = parameters, run.model_config
     postnorm = config.variant == "postnorm"
     activation = functional.relu if config.activation == "relu" else functional.gelu
 
@@ -178,7 +178,7 @@ def plain_logits(parameters: Mapping[str, Tensor], run: RunConfig, tokens: Tenso
 
 def plain(run: RunConfig, data: TokenBatch, device: torch.device) -> Updates:
     """The plain rewrite in the ordinary loop."""
-    model = build_model(run.model, device=device)
+    model = build_model(run.model_config, device=device)
     parameters = dict(model.named_parameters())
     losses = cross_entropies(run, data, device, lambda tokens: plain_logits(parameters, run, tokens))
     return ordinary_loop(run, parameters.values(), losses)
@@ -186,10 +186,12 @@ def plain(run: RunConfig, data: TokenBatch, device: torch.device) -> Updates:
 
 def vmap(run: RunConfig, data: TokenBatch, device: torch.device, n_members: int) -> Updates:
     """torch.func: the gradient of the plain rewrite, mapped over members; one AdamW for all."""
-    drawn = [initial_weights(run.model, seed) for seed in range(n_members)]
+    drawn = [initial_weights(run.model_config, seed) for seed in range(n_members)]
     stacked = {n: torch.stack([w[n] for w in drawn]).to(device).requires_grad_() for n in drawn[0]}
-    trained = {name: p for name, p in stacked.items() if not is_frozen(run.model, name)}
-    optimizer = torch.optim.AdamW(trained.values(), lr=run.train.lr, weight_decay=run.train.weight_decay)
+    trained = {name: p for name, p in stacked.items() if not is_frozen(run.model_config, name)}
+    optimizer = torch.optim.AdamW(
+        trained.values(), lr=run.train_config.lr, weight_decay=run.train_config.weight_decay
+    )
     source = batches(run, data, device)
 
     def loss(parameters: Mapping[str, Tensor], tokens: Tensor, targets: Tensor) -> Tensor:
@@ -203,7 +205,7 @@ def vmap(run: RunConfig, data: TokenBatch, device: torch.device, n_members: int)
             tokens, targets = (torch.stack(part) for part in zip(*each, strict=True))
             grads = gradients({name: p.detach() for name, p in stacked.items()}, tokens, targets)
             norm = torch.stack([grads[name].flatten(1).norm(dim=1) for name in trained]).norm(dim=0)
-            scale = (run.train.clip_norm / (norm + 1e-6)).clamp(max=1)
+            scale = (run.train_config.clip_norm / (norm + 1e-6)).clamp(max=1)
             for name, parameter in trained.items():
                 parameter.grad = grads[name] * scale.view(-1, *[1] * (parameter.dim() - 1))
             optimizer.step()
@@ -213,8 +215,8 @@ def vmap(run: RunConfig, data: TokenBatch, device: torch.device, n_members: int)
 
 def ours(run: RunConfig, data: Any, device: torch.device, n_members: int, stack_size: int) -> Updates:
     """Our engine: members in stacks of `stack_size`, one stack after another."""
-    forever = replace(run.train, steps=10**6 if device.type == "cpu" else 20_000, epochs=None)
-    runs = [run._replace(train=replace(forever, seed=k)) for k in range(n_members)]
+    forever = replace(run.train_config, steps=10**6 if device.type == "cpu" else 20_000, epochs=None)
+    runs = [run._replace(train_config=replace(forever, seed=k)) for k in range(n_members)]
     parts = [runs[i : i + stack_size] for i in range(0, n_members, stack_size)]
     stacks = [engine_of(run)(part, [data] * len(part), device) for part in parts]
 
@@ -230,7 +232,7 @@ def ours(run: RunConfig, data: Any, device: torch.device, n_members: int, stack_
 
 def ways(run: RunConfig, device: torch.device, n_members: int, names: list[str]) -> list[Way]:
     """The ways that were asked for, ready to go."""
-    data = training_set(run.task, run.train)
+    data = training_set(run.task, run.train_config)
     together = n_members if device.type == "cuda" else 1
     make: dict[str, Callable[[], Way]] = {
         EAGER: lambda: Way(EAGER, 1, eager(run, data, device, compiled=False)),
@@ -258,7 +260,7 @@ def take_turns(
     run: RunConfig, ways: list[Way], device: torch.device, repeats: int, seconds: float
 ) -> dict[str, list[float]]:
     """Seconds per update and model: for each way one number a turn."""
-    tf32 = run.train.matmul == "tf32"
+    tf32 = run.train_config.matmul == "tf32"
     counts: dict[str, int] = {}
     turns: dict[str, list[float]] = {way.name: [] for way in ways}
     for turn in range(-1, repeats):
@@ -291,7 +293,7 @@ def matrix_rates(run: RunConfig, device: torch.device, repeats: int = 7) -> dict
     """FLOP/s of a large product: torch's own in float32, and ours in the precision of the run."""
     n = 8192 if device.type == "cuda" else 1024
     a, b = torch.randn(1, n, n, device=device), torch.randn(1, n, n, device=device)
-    bf16, tf32 = (run.train.matmul == name for name in ("bf16", "tf32"))
+    bf16, tf32 = (run.train_config.matmul == name for name in ("bf16", "tf32"))
     products = {"torch": lambda: torch.bmm(a, b), "ours": lambda: linear(a, b, None, bf16=bf16)}
     rates = {}
     for name, product in products.items():
@@ -337,7 +339,7 @@ def measure(
     turns = take_turns(run, ways(run, device, n_members, names), device, repeats, seconds)
     rates = matrix_rates(run, device)
     limit = count_cost(run).flops / max(rates.values())
-    known = isinstance(run.model, ModelConfig) and not has_many_lengths(run)
+    known = isinstance(run.model_config, ModelConfig) and not has_many_lengths(run)
     reference = turns[EAGER] if EAGER in turns else next(iter(turns.values()))
     rows = []
     for name, times in turns.items():
@@ -366,7 +368,7 @@ def has_many_lengths(run: RunConfig) -> bool:
     """Whether the sequences of a batch end at different places."""
     if hasattr(run.task, "loss"):
         return False
-    data = training_set(run.task, run.train)
+    data = training_set(run.task, run.train_config)
     return is_ragged(data.lengths, data.tokens.shape[1])
 
 
@@ -397,7 +399,7 @@ def alone(run: RunConfig, seconds: float) -> float:
     """Milliseconds per update of one member on one thread, over some seconds."""
     device = torch.device("cpu")
     with numeric_settings(device, 1):
-        update = ours(run, training_set(run.task, run.train), device, 1, 1)
+        update = ours(run, training_set(run.task, run.train_config), device, 1, 1)
         update(2)
         started, n = time.perf_counter(), 0
         while time.perf_counter() - started < seconds:

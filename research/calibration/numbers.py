@@ -38,7 +38,7 @@ def measured(cell: Cell) -> list[dict[str, Any]]:
     for name in ("train", "id", "ood", "commutativity"):
         measure = behaviour.measure(name)
         end |= {name: measure and measure.value, f"{name}_error": measure and measure.standard_error}
-    total = cell.run.train.total_steps
+    total = cell.run.train_config.total_steps
     rows = []
     for moment in MOMENTS:
         checkpoint = load_checkpoint(nearest(cell.path, moment * total))

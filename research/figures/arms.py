@@ -100,7 +100,7 @@ def asked(
     for gamma, decay in ARMS:
         if sizes:
             wanted += runs(gamma=[gamma], weight_decay=[decay], n_samples=sizes)
-    usual_rates = {run.train.lr for run in wanted}
+    usual_rates = {run.train_config.lr for run in wanted}
     if given.lr:
         for gamma, decay in ARMS:
             wanted += runs(gamma=[gamma], weight_decay=[decay], lr=given.lr)

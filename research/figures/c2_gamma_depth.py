@@ -46,10 +46,10 @@ def measure(cells: Sequence[Cell]) -> dict[str, Any]:
     """
     every = [
         {
-            "gamma": cell.run.model.gamma,
-            "depth": cell.run.model.n_layers,
-            "seed": cell.run.train.seed,
-            "lr": cell.run.train.lr,
+            "gamma": cell.run.model_config.gamma,
+            "depth": cell.run.model_config.n_layers,
+            "seed": cell.run.train_config.seed,
+            "lr": cell.run.train_config.lr,
             **answers(cell),
             "cell": cell.id,
         }

@@ -47,12 +47,12 @@ def wanted(given: argparse.Namespace) -> list[RunConfig]:
 
 def panel(cell: Cell) -> str:
     """The initialisation."""
-    return f"gamma {cell.run.model.gamma:g}"
+    return f"gamma {cell.run.model_config.gamma:g}"
 
 
 def measure(cells: Sequence[Cell]) -> list[Time]:
     """The time of every run; initialisations are the panels, depths the lines."""
-    return [time_of(cell, panel(cell), f"{cell.run.model.n_layers} layers") for cell in cells]
+    return [time_of(cell, panel(cell), f"{cell.run.model_config.n_layers} layers") for cell in cells]
 
 
 def id_accuracy(cells: Sequence[Cell]) -> dict[str, float]:

@@ -56,8 +56,8 @@ def measure(cells: Sequence[Cell]) -> dict[str, Any]:
         )
         runs.append(
             {
-                "gamma": cell.run.model.gamma,
-                "seed": cell.run.train.seed,
+                "gamma": cell.run.model_config.gamma,
+                "seed": cell.run.train_config.seed,
                 "cell": cell.id,
                 "spectrum": (after / after.sum()).tolist(),
                 "spectrum_at_start": (before / before.sum()).tolist(),

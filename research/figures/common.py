@@ -110,7 +110,7 @@ def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell
 
 
 def _folder(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> Path:
-    keep = any(run.train.n_checkpoints for run in wanted)
+    keep = any(run.train_config.n_checkpoints for run in wanted)
     return given.sweep.with_name(f"{given.sweep.name}-trajectories") if keep else given.sweep
 
 
@@ -144,7 +144,7 @@ def network(wanted: Sequence[RunConfig]) -> dict[str, list[Any]]:
         for name in names
         if all(hasattr(getattr(run, part), name) for run in wanted)
     }
-    activations = {getattr(run.model, "activation", None) for run in wanted} - {None}
+    activations = {getattr(run.model_config, "activation", None) for run in wanted} - {None}
     return {**found, "activation": sorted(activations)}
 
 

@@ -54,11 +54,11 @@ def time_of(cell: Cell, panel: str, line: str, loss: float = LOSS) -> Time:
         loss: in nats.
     """
     assert cell.run.task.complexity is not None
-    log, per_epoch = cell.log(), cell.run.train.steps_per_epoch
+    log, per_epoch = cell.log(), cell.run.train_config.steps_per_epoch
     step = loss_reached(log, loss)
     epochs = None if step is None else step / per_epoch
     trained = log[-1]["step"] / per_epoch
-    return Time(panel, line, cell.run.task.complexity, cell.run.train.seed, epochs, trained)
+    return Time(panel, line, cell.run.task.complexity, cell.run.train_config.seed, epochs, trained)
 
 
 def order(times: Sequence[Time]) -> float | None:

@@ -50,7 +50,7 @@ SETTINGS: Mapping[str, tuple[str, Mapping[str, float]]] = {
 def wanted(given: argparse.Namespace) -> dict[str, list[RunConfig]]:
     """The runs of every setting, at both initialisations."""
     axes = {"gamma": list(INITIALISATIONS)}
-    lr = conflict_runs(given, axes)[0].train.lr
+    lr = conflict_runs(given, axes)[0].train_config.lr
     runs = {}
     for setting, (_, changes) in SETTINGS.items():
         fields: dict[str, Any] = {**changes, "n_checkpoints": N_CHECKPOINTS}
@@ -89,8 +89,8 @@ def measure(cells: Mapping[str, Sequence[Cell]]) -> dict[str, Any]:
     runs = [
         {
             "setting": setting,
-            "gamma": cell.run.model.gamma,
-            "seed": cell.run.train.seed,
+            "gamma": cell.run.model_config.gamma,
+            "seed": cell.run.train_config.seed,
             "cell": cell.id,
             **answers(cell),
             **trajectory(cell),

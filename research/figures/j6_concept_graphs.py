@@ -186,7 +186,7 @@ def main() -> None:
         "steps": given.steps,
         "scope": given.scope,
         "image_side": cells[0].run.task.image_side,
-        "n_feat": cells[0].run.model.n_feat,
+        "n_feat": cells[0].run.model_config.n_feat,
         "n_diffusion_steps": cells[0].run.task.n_diffusion_steps,
         "small_circles": list(SMALL_CIRCLES),
         "cells": rows,

@@ -119,7 +119,7 @@ def main() -> None:
     cells = trained(given, wanted)
     given.network = network([*asked_first, *wanted])
     rows = [measure(cell) for cell in cells]
-    train = wanted[0].train
+    train = wanted[0].train_config
     tokens = train.total_steps * train.batch_size * wanted[0].task.seq_len
     name = f"j7d_text_{'files' if given.data else given.corpus.replace('+', '_')}"
     one_decay = [row for row in rows if row["weight_decay"] == given.weight_decay[0]]

@@ -60,7 +60,7 @@ def runs_with_a_trajectory(given: argparse.Namespace) -> list[RunConfig]:
 
 def measure_complexity(cells: Sequence[Cell]) -> tuple[dict[str, Any], go.Figure]:
     """Epochs to the loss over complexity, an initialisation a line."""
-    times = [time_of(cell, "", _name(cell.run.model.gamma)) for cell in cells]
+    times = [time_of(cell, "", _name(cell.run.model_config.gamma)) for cell in cells]
     picture = draw(times, f"How long it takes to a training loss of {LOSS:g}").update_layout(width=720)
     return {"loss": LOSS, **numbers(times)}, picture
 

@@ -87,7 +87,7 @@ def course(cell: Cell, n_sequences: int = MOST_SEQUENCES) -> Course:
         n_sequences: of each pair, the first that it was trained on.
     """
     assert cell.path is not None
-    task, train = cell.run.task, cell.run.train
+    task, train = cell.run.task, cell.run.train_config
     batch = training_set(task, train)
     index = task.pair_index(batch.trials.pairs)
     chosen = [np.flatnonzero(index == task.pairs.index(pair))[:n_sequences] for pair in task.seen_pairs]
@@ -105,7 +105,7 @@ def course(cell: Cell, n_sequences: int = MOST_SEQUENCES) -> Course:
         accuracy.append([part.mean() for part in np.split(right, ends)])
     by_pair = dict(zip(task.seen_pairs, np.array(accuracy).T, strict=True))
     broken = set(BROKEN) <= set(task.trained_overrides)
-    return Course(cell.id, cell.run.model.gamma, train.seed, broken, np.array(steps), by_pair)
+    return Course(cell.id, cell.run.model_config.gamma, train.seed, broken, np.array(steps), by_pair)
 
 
 def fit_step(

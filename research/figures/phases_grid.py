@@ -107,8 +107,11 @@ def labelled(given: argparse.Namespace, cells: Sequence[Cell], *, alike: bool = 
         if not own and label in STAND_INS and given.preset == "quick":
             source = STAND_INS[label]
             wanted = grid(source, {"seed": given.seed}, n_checkpoints=0)
-            model = wanted[0].model
-            if not alike or replace(model, gamma=cells[0].run.model.gamma) == cells[0].run.model:
+            model = wanted[0].model_config
+            if (
+                not alike
+                or replace(model, gamma=cells[0].run.model_config.gamma) == cells[0].run.model_config
+            ):
                 own = [cell for cell in trained(given, wanted) if cell.numbers["label"] == label]
         if own:
             found.append(Group(label, source, tuple(own)))

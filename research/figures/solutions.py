@@ -77,10 +77,10 @@ def answers(cell: Cell) -> dict[str, Any]:
 def probed(cells: Iterable[Cell], probe: Callable[..., ProbeResult], **options: Any) -> Found:
     """One probe of every run of `solution_runs`."""
     found: dict[str, dict[int, ProbeResult]] = {}
-    for cell in sorted(cells, key=lambda cell: cell.run.model.gamma):
+    for cell in sorted(cells, key=lambda cell: cell.run.model_config.gamma):
         assert cell.path is not None
         result = apply_to_checkpoint(probe, load_checkpoint(cell.path / "ckpt.pt"), **options)
-        found.setdefault(name_of(cell.run.model.gamma), {})[cell.run.train.seed] = result
+        found.setdefault(name_of(cell.run.model_config.gamma), {})[cell.run.train_config.seed] = result
     return found
 
 
@@ -91,11 +91,11 @@ def numbers(cells: Iterable[Cell], *probes: Found) -> dict[str, Any]:
     `larger_than_at_gamma_0.5` by probe, reading and initialisation: the share of the seeds in which the
     reading is larger there, 0..1, of those in which both have one (None where none has).
     """
-    cells = sorted(cells, key=lambda cell: cell.run.model.gamma)
-    first, *others = dict.fromkeys(name_of(cell.run.model.gamma) for cell in cells)
+    cells = sorted(cells, key=lambda cell: cell.run.model_config.gamma)
+    first, *others = dict.fromkeys(name_of(cell.run.model_config.gamma) for cell in cells)
     content: dict[str, Any] = {"answers": {first: {}, **{name: {} for name in others}}, "readings": {}}
     for cell in cells:
-        content["answers"][name_of(cell.run.model.gamma)][cell.run.train.seed] = answers(cell)
+        content["answers"][name_of(cell.run.model_config.gamma)][cell.run.train_config.seed] = answers(cell)
     larger: dict[str, Any] = {}
     for found in probes:
         one = next(iter(found[first].values()))
@@ -134,11 +134,13 @@ def safe_repr(cells: Iterable[Cell]) -> list[Cell]:
     clear: dict[tuple[float, bool], Cell] = {}
     for cell in cells:
         own = answers(cell)
-        key = cell.run.model.gamma, own["inferential"] > own["symmetric"]
+        key = cell.run.model_config.gamma, own["inferential"] > own["symmetric"]
         first.setdefault(key, cell)
         if max(own["inferential"], own["symmetric"]) > MOST:
             clear.setdefault(key, cell)
-    return sorted((first | clear).values(), key=lambda cell: (cell.run.model.gamma, cell.run.train.seed))
+    return sorted(
+        (first | clear).values(), key=lambda cell: (cell.run.model_config.gamma, cell.run.train_config.seed)
+    )
 
 
 def pictures(cells: Iterable[Cell], found: Mapping[str, Found]) -> dict[str, go.Figure]:
@@ -146,7 +148,7 @@ def pictures(cells: Iterable[Cell], found: Mapping[str, Found]) -> dict[str, go.
     own = safe_repr(cells)
     drawn = {}
     for picture, by_name in found.items():
-        results = (by_name[name_of(cell.run.model.gamma)][cell.run.train.seed] for cell in own)
+        results = (by_name[name_of(cell.run.model_config.gamma)][cell.run.train_config.seed] for cell in own)
         drawn[picture] = Comparison(tuple(map(_label, own)), tuple(results)).plot()
     return drawn
 
@@ -155,7 +157,7 @@ def _label(cell: Cell) -> str:
     """The initialisation, and how the run answers the unseen pair."""
     own = answers(cell)
     return (
-        f"{name_of(cell.run.model.gamma)}, seed {cell.run.train.seed}: "
+        f"{name_of(cell.run.model_config.gamma)}, seed {cell.run.train_config.seed}: "
         f"{own['symmetric']:.0%} symmetric, {own['inferential']:.0%} inferential"
         + (", mixed by position" if own["solution"] == "mixed by position" else "")
     )

@@ -246,9 +246,9 @@ class TestScripts:
         numbers, drawn = numbers_of(script, *arguments)
         assert drawn == pictures and numbers["readings"].keys() == probes
         cells = {
-            (cell.run.model.gamma, cell.run.train.seed): cell
+            (cell.run.model_config.gamma, cell.run.train_config.seed): cell
             for cell in open_sweep(folder / "sweep")
-            if cell.run.task.regime == "conflict" and not cell.run.train.n_checkpoints
+            if cell.run.task.regime == "conflict" and not cell.run.train_config.n_checkpoints
         }
         assert len(cells) == 6  # those of figure 2, and no other
         for name, gamma in (("gamma 0.5", 0.5), ("gamma 0.7", 0.7), ("gamma 0.8", 0.8)):
@@ -296,8 +296,8 @@ class TestScripts:
         cells = {cell.id: cell for cell in open_sweep(folder / "sweep-trajectories")}
         for run in numbers["runs"]:
             cell = cells[run["cell"]]
-            assert run["step"] == trajectory_steps(cell.run.train) and run["step"][-1] == 12
-            assert cell.run.train.lr == (1e-3 if run["setting"] == "recipe" else 2e-3)
+            assert run["step"] == trajectory_steps(cell.run.train_config) and run["step"][-1] == 12
+            assert cell.run.train_config.lr == (1e-3 if run["setting"] == "recipe" else 2e-3)
             assert run["stable_rank"][-1] == pytest.approx(cell.numbers["stable_rank.w_q_normalized"])
             found = numbers["summary"]["stable_rank"][run["setting"]][str(run["gamma"])]["0"]
             assert found["start"] == run["stable_rank"][0] and found["end"] == run["stable_rank"][-1]
@@ -313,7 +313,7 @@ def test_pictures_show_every_solution_that_an_initialisation_has():
         hand_cell(0.8, 1, inferential=0.1, symmetric=0.8),
         hand_cell(0.8, 2, inferential=0.7, symmetric=0.1),
     ]
-    found = [(cell.run.model.gamma, cell.run.train.seed) for cell in solutions.safe_repr(cells)]
+    found = [(cell.run.model_config.gamma, cell.run.train_config.seed) for cell in solutions.safe_repr(cells)]
     assert found == [(0.5, 0), (0.8, 0), (0.8, 1)]
 
 
@@ -328,12 +328,16 @@ class TestScale:
     def test_at_the_papers_scale_the_recipe_is_the_conference_papers(self):
         given = Namespace(preset="paper-2l1h", seed=[0], set=[])
         (run, *_) = solutions.solution_runs(given)
-        assert run.train.lr == pytest.approx(25 * 1e-5)
-        assert run.train.lr * run.train.lr_start_factor == pytest.approx(1e-5)
-        assert (run.train.n_samples, run.train.epochs, run.model.variant) == (900_000, 210, "postnorm")
+        assert run.train_config.lr == pytest.approx(25 * 1e-5)
+        assert run.train_config.lr * run.train_config.lr_start_factor == pytest.approx(1e-5)
+        assert (run.train_config.n_samples, run.train_config.epochs, run.model_config.variant) == (
+            900_000,
+            210,
+            "postnorm",
+        )
         given.gamma, given.depth, given.complexity = [0.8, 0.4], [2], [0]
         for run in c6_complexity.wanted(given):
-            assert run.train.epochs == 210 and run.train.stop_at_loss == 0.05
+            assert run.train_config.epochs == 210 and run.train_config.stop_at_loss == 0.05
 
 
 class TestAnotherNetwork:
@@ -343,9 +347,11 @@ class TestAnotherNetwork:
     def test_what_is_set_goes_before_axes_and_fields(self):
         given = self.given("--seed", "3", "--set", "variant=postnorm", "gamma=0.5,0.9", "steps=70")
         runs = common.runs(given, {"gamma": [0.4], "n_layers": [2, 3]}, steps=10)
-        found = {(run.model.n_layers, run.model.gamma) for run in runs}
+        found = {(run.model_config.n_layers, run.model_config.gamma) for run in runs}
         assert len(runs) == 4 and found == {(2, 0.5), (2, 0.9), (3, 0.5), (3, 0.9)}
-        assert {(run.model.variant, run.train.steps, run.train.seed) for run in runs} == {("postnorm", 70, 3)}
+        assert {
+            (run.model_config.variant, run.train_config.steps, run.train_config.seed) for run in runs
+        } == {("postnorm", 70, 3)}
 
     @pytest.mark.parametrize("text", ["variant", "gama=0.5"])
     def test_what_is_no_field_is_refused(self, text, capsys):
@@ -366,5 +372,7 @@ class TestAnotherNetwork:
         assert gamma_across_widths.distance(flat, steep) == pytest.approx((0.0 + 0.7) / 2)
         assert gamma_across_widths.crossing(flat) is None and gamma_across_widths.crossing(steep) == 0.6
         runs = gamma_across_widths.runs_of(48, gamma_across_widths.TRANSFERRED, [0], steps=10)
-        assert [(gamma, run.model.gamma) for gamma, run in runs][0] == (0.4, 0.3747)
-        assert {(run.model.d_model, run.model.d_head, run.model.d_mlp) for _, run in runs} == {(48, 24, 96)}
+        assert [(gamma, run.model_config.gamma) for gamma, run in runs][0] == (0.4, 0.3747)
+        assert {
+            (run.model_config.d_model, run.model_config.d_head, run.model_config.d_mlp) for _, run in runs
+        } == {(48, 24, 96)}

@@ -168,7 +168,7 @@ class TestTheGrid:
             ("Phase 2 with commutativity", "grid"),
             ("Phase 3", "grid"),
         ]
-        assert groups[0].cells[0].run.train.seed == 0 and len(groups[0].cells) == 1
+        assert groups[0].cells[0].run.train_config.seed == 0 and len(groups[0].cells) == 1
         assert groups[0].name == "Phase 1 (preset phase1)"
         given.preset = "paper-2l1h"  # its scale is another: no stand-in
         assert [group.label for group in phases_grid.labelled(given, cells)] == [
@@ -212,7 +212,7 @@ class TestPairs:
     def test_accuracy_is_that_of_the_training_sequences(self, pair_cells):
         found = pair_fit.course(pair_cells[0], n_sequences=1000)
         assert found.steps[0] == 0 and found.steps[-1] == 20 and len(found.accuracy) == 16
-        batch = training_set(pair_cells[0].run.task, pair_cells[0].run.train)
+        batch = training_set(pair_cells[0].run.task, pair_cells[0].run.train_config)
         with torch.inference_mode():
             model = load_checkpoint(pair_cells[0].path / "ckpt.pt").build_model()
             right = (model(batch.tokens)[:, -1].argmax(-1) == batch.targets).numpy()

@@ -14,7 +14,7 @@ from calibration.runs import GROUPS, MOMENTS, runs
 
 def flat(run):
     """Every field of model and training."""
-    return {**run.model.to_dict(), **run.train.to_dict()}
+    return {**run.model_config.to_dict(), **run.train_config.to_dict()}
 
 
 def of_group(name):
@@ -27,7 +27,7 @@ class TestRuns:
 
     def test_what_is_held_out_differs_from_what_is_fit_on(self):
         fit, others = of_group("fit"), [run for key, run in runs().items() if not key.startswith("fit")]
-        assert {run.train.seed for run in fit}.isdisjoint(run.train.seed for run in others)
+        assert {run.train_config.seed for run in fit}.isdisjoint(run.train_config.seed for run in others)
         held_out = [("d_model", {96, 192}), ("n_layers", {5}), ("variant", {"released"}), ("lr", {1e-3})]
         for name, values in held_out:
             assert values.isdisjoint(flat(run)[name] for run in fit)
@@ -35,7 +35,7 @@ class TestRuns:
 
     def test_every_moment_has_a_checkpoint(self):
         for run in list(runs().values())[:50]:
-            steps = np.array(trajectory_steps(run.train)) / run.train.total_steps
+            steps = np.array(trajectory_steps(run.train_config)) / run.train_config.total_steps
             for moment in MOMENTS:
                 assert abs(steps - moment).min() <= 0.12 * moment
 
@@ -44,10 +44,12 @@ class TestTable:
     @pytest.fixture
     def small(self, monkeypatch):
         run = next(iter(runs().values()))
-        train = type(run.train)(
+        train = type(run.train_config)(
             steps=20, n_samples=64, batch_size=4, n_checkpoints=9, warmup_steps=2, eval_every=20
         )
-        run = run._replace(train=train, model=ModelConfig(n_layers=2, d_model=8, d_head=4, d_mlp=8))
+        run = run._replace(
+            train_config=train, model_config=ModelConfig(n_layers=2, d_model=8, d_head=4, d_mlp=8)
+        )
         monkeypatch.setattr(zoo, "runs", lambda: {"held-out-seeds-000": run})
 
     def test_a_run_is_trained_once_and_has_a_row_for_each_moment(self, small, tmp_path, monkeypatch, capsys):

@@ -16,6 +16,7 @@ from anchorlens.training.result import TrainingDiverged
 TASK = AnchorTask(anchors={1: 5, 2: -3, 3: 1}, unseen_pairs=[], key_min=20, key_max=49, seq_len=4)
 TINY = ModelConfig.for_task(TASK, n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.8)
 RECIPE = TrainConfig(steps=600, n_samples=20_000, batch_size=128, lr=3e-3, warmup_steps=50, threads=1)
+TRAINED = {"model_config": TINY, "train_config": RECIPE}
 MOMENTS = tuple(range(10, 110, 10))
 
 
@@ -194,7 +195,9 @@ class TestByHand:
 def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("audit") / "new"
     task = corrupted(TASK, 0.05)
-    return audit(task, model=TINY, config=RECIPE, seeds=[0], n_moments=60, n_draws=2, out=out), out
+    return audit(
+        task, model_config=TINY, train_config=RECIPE, seeds=[0], n_evaluations=60, n_draws=2, out=out
+    ), out
 
 
 class TestTrained:
@@ -218,27 +221,29 @@ class TestTrained:
 
     def test_the_same_call_gives_the_same_bits(self):
         short = replace(RECIPE, steps=20)
-        first, second = (audit(TASK, model=TINY, config=short, seeds=[3], n_moments=2) for _ in range(2))
-        assert (first.right == second.right).all() and first.moments == (10, 20)
-        early = audit(TASK, model=TINY, config=short, seeds=[3], n_moments=2, fit=0.01)
+        first, second = (
+            audit(TASK, model_config=TINY, train_config=short, seeds=[3], n_evaluations=2) for _ in range(2)
+        )
+        assert (first.right == second.right).all() and first.evaluation_steps == (10, 20)
+        early = audit(TASK, model_config=TINY, train_config=short, seeds=[3], n_evaluations=2, fit=0.01)
         assert (early.right == first.right).all()  # another reading of the same measurement
         assert np.isfinite(early.fit_steps).sum() > np.isfinite(first.fit_steps).sum()
 
     @pytest.mark.slow
     def test_each_seed_is_a_model_of_its_own_in_or_out_of_this_process(self):
         short = replace(RECIPE, steps=10)
-        both = audit(TASK, model=TINY, config=short, seeds=[0, 1], n_moments=1, workers=2)
+        both = audit(TASK, model_config=TINY, train_config=short, seeds=[0, 1], n_evaluations=1, workers=2)
         assert both.right.shape == (2, 1, 270) and (both.right[0] != both.right[1]).any()
-        (alone,) = audit(TASK, model=TINY, config=short, seeds=[1], n_moments=1).right
+        (alone,) = audit(TASK, model_config=TINY, train_config=short, seeds=[1], n_evaluations=1).right
         assert np.abs(both.right[1] - alone).max() < 1e-6
-        here = audit(TASK, model=TINY, config=short, seeds=[0, 1], n_moments=1, workers=1)
+        here = audit(TASK, model_config=TINY, train_config=short, seeds=[0, 1], n_evaluations=1, workers=1)
         assert (here.right[1] == alone).all()
 
     def test_models_in_one_stack_are_those_alone(self):
         """As on CUDA; a stack adds in another order, so the last digits differ."""
         mappings, short = mappings_of(TASK), replace(RECIPE, steps=20)
         runs = [RunConfig(TASK, TINY, replace(short, seed=seed)) for seed in (0, 1)]
-        asked = {"mappings": mappings, "moments": [10, 20], "n_draws": 2}
+        asked = {"mappings": mappings, "evaluation_steps": [10, 20], "n_draws": 2}
         together = watching._watch_stack(runs, **asked)
         alone = np.concatenate([watching._watch_stack([run], **asked) for run in runs])
         assert together.shape == (2, 2, 270) and np.abs(together - alone).max() < 1e-5
@@ -250,7 +255,9 @@ class TestTrained:
         tiny = ModelConfig.for_task(
             read_csv(path).task, n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.5
         )
-        found = audit(path, model=tiny, config=replace(RECIPE, steps=240), seeds=[0], n_moments=4)
+        found = audit(
+            path, model_config=tiny, train_config=replace(RECIPE, steps=240), seeds=[0], n_evaluations=4
+        )
         assert found.mappings.name == "mine.csv" and found.score is None
         assert np.isfinite(found.fit_steps).any()
         assert {row["target"] for row in found.rows()} == set(range(-11, 11))
@@ -264,25 +271,29 @@ class TestRefused:
             ({"seeds": 3}, "seeds must be a list"),
             ({"seeds": [1, 1]}, "different from each other"),
             ({"seeds": [-1]}, "a seed must be"),
-            ({"n_moments": 0}, "n_moments must be"),
+            ({"n_evaluations": 0}, "n_evaluations must be"),
             ({"n_draws": 0}, "n_draws must be"),
             ({"fit": 0}, "fit must be"),
             ({"fit": 1.1}, "fit must be"),
             ({"fit": float("nan")}, "fit must be"),
-            ({"config": replace(RECIPE, stop_at_loss=0.1)}, "must be unset for an audit"),
-            ({"config": replace(RECIPE, early_stop_evaluations=2)}, "must be unset for an audit"),
-            ({"model": ModelConfig(d_vocab=5)}, "the task needs d_vocab"),
+            ({"train_config": replace(RECIPE, stop_at_loss=0.1)}, "must be unset for an audit"),
+            ({"train_config": replace(RECIPE, early_stop_evaluations=2)}, "must be unset for an audit"),
+            ({"model_config": ModelConfig(d_vocab=5)}, "the task needs d_vocab"),
             ({"workers": 0}, "workers must be"),
             ({"seeds": range(100_000)}, "one seed or more, at most 1,000"),
             (
-                {"seeds": range(1000), "n_moments": 10_000, "config": replace(RECIPE, steps=10_000)},
-                "take fewer moments",
+                {
+                    "seeds": range(1000),
+                    "n_evaluations": 10_000,
+                    "train_config": replace(RECIPE, steps=10_000),
+                },
+                "take fewer evaluations",
             ),
         ],
     )
     def test_unusable_options(self, options, expected):
         with pytest.raises(ValueError, match=expected):
-            audit(TASK, **{"model": TINY, "config": RECIPE, **options})
+            audit(TASK, **{**TRAINED, **options})
 
     def test_what_is_no_dataset(self):
         with pytest.raises(ValueError, match="dataset must be an AnchorTask, Mappings or a file, got int"):
@@ -292,7 +303,7 @@ class TestRefused:
         with pytest.raises(TrainingDiverged, match="seed 0 at step"):
             audit(
                 TASK,
-                model=replace(TINY, gamma=-9.0),
-                config=replace(RECIPE, lr=1e30, steps=5, warmup_steps=0),
+                model_config=replace(TINY, gamma=-9.0),
+                train_config=replace(RECIPE, lr=1e30, steps=5, warmup_steps=0),
                 seeds=[0],
             )

@@ -80,7 +80,7 @@ class TestComparison:
 def test_a_row_for_each_threshold_and_comparison_from_what_is_kept(example, tmp_path):
     mappings = mappings_of(BROKEN)
     given = argparse.Namespace(seed=[3], reference_seed=None, out=tmp_path, watched=100, control=True)
-    at = np.array(example.moments(given))[:, None]
+    at = np.array(example.evaluation_steps(given))[:, None]
     own = 10.0 + 10 * (mappings.group_of % 8)
     late = np.where(mappings.violates, 2, 1) * own
     for name, steps in (("data", late), ("reference", own), ("control", late)):

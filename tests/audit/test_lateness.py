@@ -26,7 +26,7 @@ class TestFitSteps:
         assert fit_steps(right, MOMENTS[:3], threshold=0.2).tolist() == [20, 30]
 
     def test_of_several_runs_at_once(self):
-        right = np.array([[[0.0], [1.0]], [[1.0], [1.0]], [[1.0], [0.0]]])  # [run, moment, mapping]
+        right = np.array([[[0.0], [1.0]], [[1.0], [1.0]], [[1.0], [0.0]]])  # [run, evaluation, mapping]
         assert fit_steps(right, [10, 20]).tolist() == [[20], [10], [NEVER]]
 
     def test_what_is_no_number_is_not_right(self):

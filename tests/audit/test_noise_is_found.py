@@ -10,7 +10,9 @@ SEEDS = [1, 2]
 
 
 def quick(task, gamma, seeds):
-    return audit(task, model=ModelConfig(gamma=gamma), config=TrainConfig(steps=1000), seeds=seeds)
+    return audit(
+        task, model_config=ModelConfig(gamma=gamma), train_config=TrainConfig(steps=1000), seeds=seeds
+    )
 
 
 @pytest.fixture(scope="module")

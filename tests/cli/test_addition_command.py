@@ -61,7 +61,7 @@ def test_its_training_data_may_come_from_a_file(run, tmp_path):
     checkpoint = load_checkpoint(run / "ckpt.pt")
     data = checkpoint.training_set()
     untold = tmp_path / "untold.pt"
-    save_checkpoint(untold, type(checkpoint)(checkpoint.model, checkpoint.task, checkpoint.weights))
+    save_checkpoint(untold, type(checkpoint)(checkpoint.model_config, checkpoint.task, checkpoint.weights))
     np.savez(tmp_path / "data.npz", tokens=data.tokens.numpy(), targets=data.targets.numpy())
     told = call("evaluate", untold, "--train-data", tmp_path / "data.npz", "--json").stdout
     stored = json.loads(call("evaluate", run / "ckpt.pt", "--json").stdout)

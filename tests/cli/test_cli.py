@@ -32,7 +32,7 @@ class TestTrain:
     def test_saves_a_checkpoint_and_prints_accuracies_with_their_meaning(self, trained):
         done, out = trained
         checkpoint = load_checkpoint(out / "ckpt.pt")
-        assert (checkpoint.model.gamma, checkpoint.train.seed, checkpoint.step) == (0.3, 5, 4)
+        assert (checkpoint.model_config.gamma, checkpoint.train_config.seed, checkpoint.step) == (0.3, 5, 4)
         for words in ("train", "ID", "OOD", "commutativity", "undecided: underfit", "seen pairs, held-out"):
             assert words in done.stdout
         began, *ended = done.stderr.splitlines()  # and no progress bar
@@ -67,9 +67,9 @@ class TestTrain:
         run("train", *toml, *flags, "--gamma-qk", 0.2, "--anchors", '{"1": 4, "2": 1, "3": -2, "4": -8}',
             "--regime", "reasoning", "--unseen-pairs", "[[3, 3]]", "--out", tmp_path / "run")  # fmt: skip
         checkpoint = load_checkpoint(tmp_path / "run/ckpt.pt")
-        model = checkpoint.model
+        model = checkpoint.model_config
         assert (model.variant, model.gamma, model.gamma_qk) == ("postnorm", 0.9, 0.2)
-        assert checkpoint.train.steps == 4 and checkpoint.train.epochs is None
+        assert checkpoint.train_config.steps == 4 and checkpoint.train_config.epochs is None
         assert checkpoint.task.anchors[1] == 4 and checkpoint.task.ood_pairs == ((3, 3),)
         assert checkpoint.task.overrides == {(1, 2): 9}
 
@@ -88,7 +88,7 @@ class TestTrain:
         (tmp_path / "run.toml").write_text('preset = "paper-gpt2"\n[train]\nbatch_size = 100')
         run("train", "--preset", "quick", "--config", tmp_path / "run.toml", *FAST, "--out", tmp_path / "run")
         checkpoint = load_checkpoint(tmp_path / "run/ckpt.pt")
-        assert (checkpoint.train.batch_size, checkpoint.train.epochs) == (100, None)
+        assert (checkpoint.train_config.batch_size, checkpoint.train_config.epochs) == (100, None)
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

@@ -86,7 +86,7 @@ def test_a_stack_trains_each_member_as_it_is_trained_alone_and_as_with_padding(m
     shape = {"n_layers": 2, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16}
     recipe = {"n_samples": 60, "batch_size": 20, "steps": 10, "lr": 1e-2, "dtype": "float64"}
     runs = [preset("scan", **shape, **recipe, seed=seed) for seed in (0, 1)]
-    data = [training_set(run.task, run.train) for run in runs]
+    data = [training_set(run.task, run.train_config) for run in runs]
 
     def weights(members):
         stack = Stack([runs[k] for k in members], [data[k] for k in members], torch.device("cpu"))

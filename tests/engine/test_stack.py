@@ -49,8 +49,8 @@ def members(variant="gpt2", dtype="float64", **recipe):
 
 
 def stack_of(runs, device=CPU):
-    sets = {run.train.seed: training_set(run.task, run.train) for run in runs}
-    return Stack(runs, [sets[run.train.seed] for run in runs], device)
+    sets = {run.train_config.seed: training_set(run.task, run.train_config) for run in runs}
+    return Stack(runs, [sets[run.train_config.seed] for run in runs], device)
 
 
 def randomised(config, seed, dtype):
@@ -184,8 +184,8 @@ def test_every_activation(act_fn):
 
 def hooked_transformer_loop(run):
     """The recipe written once more, on HookedTransformer itself: the final model, and the losses."""
-    train, data = run.train, training_set(run.task, run.train)
-    model = build_model(run.model, seed=train.seed, dtype=train.dtype)
+    train, data = run.train_config, training_set(run.task, run.train_config)
+    model = build_model(run.model_config, seed=train.seed, dtype=train.dtype)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, weight_decay=train.weight_decay, eps=train.eps)
     losses = []
@@ -246,7 +246,7 @@ def test_the_final_phase_is_the_same_in_a_stack_and_alone():
     runs = [RunConfig(TASK, config, replace(recipe, lr=lr)) for lr in (3e-3, 1e-5)]
 
     def trained(runs):
-        together = [Member(run, training_set(run.task, run.train), None) for run in runs]
+        together = [Member(run, training_set(run.task, run.train_config), None) for run in runs]
         Loop(together, CPU).go(lambda done, text: None)
         return [member.result.behaviour.phase.label for member in together]
 
@@ -256,7 +256,7 @@ def test_the_final_phase_is_the_same_in_a_stack_and_alone():
 class TestDivergence:
     def runs(self):
         bad = members(dtype="float32")
-        bad[1] = bad[1]._replace(train=replace(bad[1].train, lr=1e38))
+        bad[1] = bad[1]._replace(train_config=replace(bad[1].train_config, lr=1e38))
         return bad
 
     def test_it_is_frozen_and_reported_and_touches_no_other(self):
@@ -274,7 +274,7 @@ class TestDivergence:
             assert all(torch.equal(weight, other[name]) for name, weight in bad.weights(k).items())
 
     def test_in_the_loop_the_others_end_as_usual(self):
-        together = [Member(run, training_set(run.task, run.train), None) for run in self.runs()]
+        together = [Member(run, training_set(run.task, run.train_config), None) for run in self.runs()]
         Loop(together, CPU).go(lambda done, text: None)
         assert [member.result.status for member in together] == ["finished", "diverged", "finished"]
         assert "training diverged: loss is" in together[1].result.message
@@ -283,10 +283,12 @@ class TestDivergence:
 
 
 def test_members_that_end_leave_a_smaller_stack_that_goes_on_to_the_same_weights():
-    runs = [run._replace(train=replace(run.train, early_stop_evaluations=2)) for run in members()]
+    runs = [
+        run._replace(train_config=replace(run.train_config, early_stop_evaluations=2)) for run in members()
+    ]
     whole = stack_of(runs)
     whole.advance(24)
-    together = [Member(run, training_set(run.task, run.train), None) for run in runs]
+    together = [Member(run, training_set(run.task, run.train_config), None) for run in runs]
     loop = Loop(together, CPU)
     loop._advance(set(), lambda done, text: None)
     for k in (0, 2):
@@ -322,7 +324,7 @@ def test_a_state_stays_as_it_was_when_training_goes_on():
 
 
 def test_the_last_good_weights_of_a_member_hold_no_others():
-    together = [Member(run, training_set(run.task, run.train), None) for run in members()]
+    together = [Member(run, training_set(run.task, run.train_config), None) for run in members()]
     loop = Loop(together, CPU)
     loop._advance(set(), lambda done, text: None)
     for member in together:
@@ -355,7 +357,7 @@ def test_a_restored_stack_has_forgotten_a_divergence():
     good = stack_of(members(dtype="float32"))
     good.advance(4)
     bad = members(dtype="float32")
-    bad[1] = bad[1]._replace(train=replace(bad[1].train, lr=1e38))
+    bad[1] = bad[1]._replace(train_config=replace(bad[1].train_config, lr=1e38))
     stack = stack_of(bad)
     assert stack.advance(4)[1].failed_at is not None
     stack.restore(4, [good.state(k) for k in range(3)])
@@ -364,7 +366,7 @@ def test_a_restored_stack_has_forgotten_a_divergence():
 
 def test_parameters_have_hooked_transformers_names_and_shapes_behind_the_member():
     stack = stack_of(members())
-    model = build_model(stack.runs[0].model, seed=1, dtype="float64")
+    model = build_model(stack.runs[0].model_config, seed=1, dtype="float64")
     shapes = {name: (3, *parameter.shape) for name, parameter in model.named_parameters()}
     assert {name: tuple(value.shape) for name, value in stack.parameters.items()} == shapes
     assert torch.equal(stack.parameters["blocks.1.attn.W_V"][0], model.blocks[1].attn.W_V)
@@ -376,9 +378,9 @@ def test_parameters_have_hooked_transformers_names_and_shapes_behind_the_member(
 def test_members_of_different_shape_are_refused():
     runs = members()
     for other in (
-        runs[1]._replace(model=shape(d_mlp=48)),
-        runs[1]._replace(train=replace(runs[1].train, steps=25)),
-        runs[1]._replace(train=replace(runs[1].train, batch_size=32)),
+        runs[1]._replace(model_config=shape(d_mlp=48)),
+        runs[1]._replace(train_config=replace(runs[1].train_config, steps=25)),
+        runs[1]._replace(train_config=replace(runs[1].train_config, batch_size=32)),
     ):
         with pytest.raises(ValueError, match="of equal shape and duration"):
             stack_of([runs[0], other])
@@ -498,7 +500,7 @@ class TestOnAGpu:
 
     def test_a_diverging_member_touches_no_other(self):
         bad = members(dtype="float32")
-        bad[1] = bad[1]._replace(train=replace(bad[1].train, lr=1e38))
+        bad[1] = bad[1]._replace(train_config=replace(bad[1].train_config, lr=1e38))
         stacks = [stack_of(runs, torch.device("cuda")) for runs in (members(dtype="float32"), bad)]
         good, updates = (stack.advance(12) for stack in stacks)
         assert updates[1].failed_at is not None
@@ -508,7 +510,7 @@ class TestOnAGpu:
     @pytest.mark.parametrize("matmul", ["tf32", "bf16"])
     def test_lower_precision_is_close(self, matmul):
         runs = members(dtype="float32")
-        low = [run._replace(train=replace(run.train, matmul=matmul)) for run in runs]
+        low = [run._replace(train_config=replace(run.train_config, matmul=matmul)) for run in runs]
         exact, rounded = (stack_of(r, torch.device("cuda")).advance(1) for r in (runs, low))
         for k in range(3):
             assert rounded[k].loss == pytest.approx(exact[k].loss, rel=2e-2)

@@ -24,7 +24,7 @@ def checkpoint():
         build_model(TINY, seed=1),
         TINY,
         AnchorTask(regime="conflict", overrides={(1, 2): lambda x: 2 * x % 90}),
-        train=TrainConfig(n_samples=600, steps=7),
+        train_config=TrainConfig(n_samples=600, steps=7),
         step=7,
         metrics={"loss": 0.25, "ood": None},
     )
@@ -111,7 +111,7 @@ class TestWriting:
     def test_a_failed_write_leaves_the_old_file_and_nothing_else(self, path, checkpoint):
         before = path.read_bytes()
         broken = Checkpoint(
-            checkpoint.model, checkpoint.task, checkpoint.weights, metrics={"loss": float("nan")}
+            checkpoint.model_config, checkpoint.task, checkpoint.weights, metrics={"loss": float("nan")}
         )
         with pytest.raises(ValueError, match="must have JSON-ready metrics and configuration"):
             save_checkpoint(path, broken)
@@ -128,14 +128,16 @@ class TestWriting:
     def test_what_could_not_be_read_is_not_written(self, tmp_path, checkpoint):
         half = {name: weight.half() for name, weight in checkpoint.weights.items()}
         with pytest.raises(ValueError, match="must be float32 or float64"):
-            save_checkpoint(tmp_path / "a.pt", Checkpoint(checkpoint.model, checkpoint.task, half))
+            save_checkpoint(tmp_path / "a.pt", Checkpoint(checkpoint.model_config, checkpoint.task, half))
         with pytest.raises(ValueError, match="the task needs d_vocab >= 411"):
             Checkpoint.from_model(build_model(TINY), TINY, AnchorTask(key_max=400))
         assert not list(tmp_path.iterdir())
 
     def test_tensors_that_share_memory(self, tmp_path, checkpoint):
         shared = {**checkpoint.weights, "ln_final.b": checkpoint.weights["blocks.0.ln1.b"]}
-        save_checkpoint(tmp_path / "a.safetensors", Checkpoint(checkpoint.model, checkpoint.task, shared))
+        save_checkpoint(
+            tmp_path / "a.safetensors", Checkpoint(checkpoint.model_config, checkpoint.task, shared)
+        )
         assert load_checkpoint(tmp_path / "a.safetensors").weights.keys() == checkpoint.weights.keys()
 
     def test_weights_of_another_shape_are_refused(self):

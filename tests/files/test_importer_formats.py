@@ -68,8 +68,8 @@ class TestReleasedCheckpoints:
         given = json.loads((RELEASED / folder / "config.json").read_text())
         opened = open_checkpoint(RELEASED / folder / "model/model_1500.pt")
         checkpoint = opened.checkpoint
-        assert opened.kind == "released code" and checkpoint.step == 1500 and checkpoint.train is None
-        assert checkpoint.model.gamma_of("mlp") == given["mlp_std"]
+        assert opened.kind == "released code" and checkpoint.step == 1500 and checkpoint.train_config is None
+        assert checkpoint.model_config.gamma_of("mlp") == given["mlp_std"]
         assert checkpoint.task == AnchorTask(key_min=20, key_max=99, seq_len=9)
         assert checkpoint.metrics["recipe"]["weight_decay"] == given["weight_decay"]
 
@@ -82,7 +82,7 @@ class TestReleasedCode:
         assert open_checkpoint(tmp_path / "model/model_0.pt").checkpoint.step == 0
 
     def test_each_part_has_its_gamma(self, tmp_path):
-        model = open_checkpoint(write_released(tmp_path).path).checkpoint.model
+        model = open_checkpoint(write_released(tmp_path).path).checkpoint.model_config
         assert (model.gamma, model.gamma_vo, model.gamma_qk) == (0.5, 0.6, None)
 
     @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ class TestHookedTransformer:
         (tmp_path / "a.toml").write_text(f"[model]\nvariant = '{variant}'\n[task]\nregime = 'conflict'")
         opened = open_checkpoint(tmp_path / "a.pt", config=tmp_path / "a.toml")
         assert opened.kind == "HookedTransformer state dict"
-        assert opened.checkpoint.model.n_layers == 2 and opened.checkpoint.task.regime == "conflict"
+        assert opened.checkpoint.model_config.n_layers == 2 and opened.checkpoint.task.regime == "conflict"
         assert torch.allclose(last_logits(opened), model(TOKENS)[:, -1], atol=1e-5)
 
     def test_a_train_table_is_believed(self, tmp_path):
         written = write_bare(tmp_path, config="preset = 'phase1'\n[train]\nseed = 3\n[model]\nd_model = 8")
         opened = open_checkpoint(written.path, config=written.config)
-        assert opened.checkpoint.train.seed == 3 and opened.checkpoint.train.n_samples == 5000
-        assert opened.checkpoint.model.gamma == 0.4
+        assert opened.checkpoint.train_config.seed == 3 and opened.checkpoint.train_config.n_samples == 5000
+        assert opened.checkpoint.model_config.gamma == 0.4
         assert any("its training set is the one that" in note for note in opened.notes)
 
     @pytest.mark.parametrize("wrapper", ["state_dict", "model_state_dict", "model"])
@@ -281,7 +281,7 @@ class TestOurs:
         odd = written.path.rename(tmp_path / "weights.bin")
         opened = open_checkpoint(odd)
         assert opened.kind == "anchorlens" and len(opened.sha256) == 64 and opened.file == odd
-        assert opened.checkpoint.task == AnchorTask() and opened.checkpoint.model == TINY
+        assert opened.checkpoint.task == AnchorTask() and opened.checkpoint.model_config == TINY
 
     def test_the_folder_of_a_run(self, tmp_path):
         (tmp_path / "config.json").write_text('{"format": "anchorlens run", "format_version": 1}')

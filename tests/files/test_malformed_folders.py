@@ -281,10 +281,14 @@ def test_a_forged_state(interrupted, change):
 def test_a_last_checkpoint_of_something_else(interrupted, other):
     path, run = interrupted
     kept = load_checkpoint(path.with_name("ckpt.pt"))
-    model = replace(kept.model, gamma=other.get("gamma", kept.model.gamma))
+    model = replace(kept.model_config, gamma=other.get("gamma", kept.model_config.gamma))
     metrics = other.get("metrics", kept.metrics)
-    trained = replace(kept.train, **{name: other[name] for name in ("n_samples", "seed") if name in other})
-    save_checkpoint(path / "ckpt.pt", replace(kept, model=model, metrics=metrics, train=trained))
+    trained = replace(
+        kept.train_config, **{name: other[name] for name in ("n_samples", "seed") if name in other}
+    )
+    save_checkpoint(
+        path / "ckpt.pt", replace(kept, model_config=model, metrics=metrics, train_config=trained)
+    )
     with pytest.raises(CheckpointError, match="is not the last checkpoint of this run"):
         train(*run, out=path, resume=True)
 

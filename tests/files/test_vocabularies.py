@@ -69,7 +69,7 @@ class TestTheSameModel:
     def test_gives_the_same_logits_and_its_other_tokens_stand_behind(self, ours, tmp_path):
         path, config = written(tmp_path, renumbered(ours.weights, shuffled()), shuffled())
         theirs = open_checkpoint(path, config=config).checkpoint
-        assert theirs.task == ours.task and theirs.model.d_vocab == THEIRS
+        assert theirs.task == ours.task and theirs.model_config.d_vocab == THEIRS
         tokens = some(ours.task).tokens
         found = logits(theirs, tokens)
         torch.testing.assert_close(found[..., :23], logits(ours, tokens))
@@ -139,7 +139,7 @@ class TestMarks:
         found, expected = logits(theirs, tokens), logits(dataclasses.replace(ours, weights=weights), tokens)
         asked = [place for place in range(23) if place not in (PAD, BOS)]
         torch.testing.assert_close(found[..., asked], expected[..., asked])
-        assert (found[..., [PAD, BOS]] == -1e9).all() and theirs.model.d_vocab == THEIRS + 2
+        assert (found[..., [PAD, BOS]] == -1e9).all() and theirs.model_config.d_vocab == THEIRS + 2
 
     def test_of_the_beginning_may_be_none(self, ours, tmp_path):
         given = shuffled("<pad>", "<bos>")

@@ -70,7 +70,7 @@ def check_same(found, expected, tolerance, where=""):
 
 ALL = tuple(PRESETS)
 _KINDS = {
-    (run.task.kind, getattr(run.model, "variant", "")): name
+    (run.task.kind, getattr(run.model_config, "variant", "")): name
     for name, run in ((name, preset(name)) for name in reversed(ALL))
 }
 FIRST_OF_A_KIND = tuple(_KINDS.values())

@@ -8,9 +8,9 @@ import pytest
 @pytest.fixture(autouse=True)
 def few_questions(monkeypatch):
     from anchorlens.tasks.concept_graphs import task as concept_graphs
-    from anchorlens.tasks.shared import asking
+    from anchorlens.tasks.shared import evaluator
 
-    monkeypatch.setattr(asking, "_A_FEW_MORE", 2)  # tokens of an answer in words, before it is cut off
+    monkeypatch.setattr(evaluator, "_A_FEW_MORE", 2)  # tokens of an answer in words, before it is cut off
     monkeypatch.setattr(concept_graphs, "_SETTLING", 1)
     monkeypatch.setattr(concept_graphs, "_SETTLING_BATCH", 16)
     evaluate = inspect.unwrap(concept_graphs.ConceptGraphsTask.evaluate)  # behind the check of its shapes

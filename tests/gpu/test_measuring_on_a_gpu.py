@@ -28,7 +28,13 @@ def on_both(measure, tolerance=1e-5, devices=DEVICES[:1]):
 
 def test_a_verdict_with_forecast_of_a_run_that_was_trained_there(tmp_path):
     run = tiny(key_max=99, dtype="float64", steps=60, eval_every=60, n_checkpoints=2, d_mlp=32)
-    train(run.task, run.model, replace(run.train, device="cuda"), out=tmp_path / "run", progress=False)
+    train(
+        run.task,
+        run.model_config,
+        replace(run.train_config, device="cuda"),
+        out=tmp_path / "run",
+        progress=False,
+    )
     on_both(lambda device: classify(tmp_path / "run", device=device).to_dict(), tolerance=1e-4)
 
 
@@ -61,7 +67,9 @@ def test_an_audit():
 
     def probabilities(device):
         asked = replace(recipe, device=device)
-        found = audit(task, model=model, config=asked, seeds=[0, 1], n_moments=3, n_draws=1, workers=1)
+        found = audit(
+            task, model_config=model, train_config=asked, seeds=[0, 1], n_evaluations=3, n_draws=1, workers=1
+        )
         return found.right.tolist()
 
     on_both(probabilities, tolerance=1e-4)
@@ -69,9 +77,9 @@ def test_an_audit():
 
 def test_samples_of_images():
     run = tiny("concept_graphs")
-    layout = architecture(run.model)
-    weights = layout.initial_weights(run.model, 0, torch.float64)
-    checkpoint = Checkpoint(run.model, run.task, weights, None, 0, {})
+    layout = architecture(run.model_config)
+    weights = layout.initial_weights(run.model_config, 0, torch.float64)
+    checkpoint = Checkpoint(run.model_config, run.task, weights, None, 0, {})
 
     def images(device):
         drawn = []
@@ -86,6 +94,6 @@ def test_samples_of_images():
 @pytest.mark.parametrize("name", ["quick", "addition"])
 def test_an_evaluation_of_weights_alone(name):
     run = tiny(name)
-    weights = architecture(run.model).initial_weights(run.model, 0, torch.float32)
-    checkpoint = Checkpoint(run.model, run.task, weights, None, 0, {})
+    weights = architecture(run.model_config).initial_weights(run.model_config, 0, torch.float32)
+    checkpoint = Checkpoint(run.model_config, run.task, weights, None, 0, {})
     on_both(lambda device: checkpoint.evaluate(device=device).to_dict())

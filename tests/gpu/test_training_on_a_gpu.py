@@ -65,18 +65,20 @@ def data(tmp_path, monkeypatch):
 
 
 def on(device, run):
-    return run._replace(train=replace(run.train, device=device))
+    return run._replace(train_config=replace(run.train_config, device=device))
 
 
 def members(run):
     """Three that differ in gamma, seed, learning rate, decay and clipping."""
-    model, recipe = run.model, run.train
+    model, recipe = run.model_config, run.train_config
     return [
         run,
         run._replace(
             model=replace(model, gamma=0.3), train=replace(recipe, seed=1, lr=3e-3, weight_decay=0.0)
         ),
-        run._replace(model=replace(model, gamma=0.9), train=replace(recipe, lr=2e-3, clip_norm=0.05)),
+        run._replace(
+            model_config=replace(model, gamma=0.9), train_config=replace(recipe, lr=2e-3, clip_norm=0.05)
+        ),
     ]
 
 
@@ -115,7 +117,9 @@ def test_products_in_bf16():
 def test_products_in_tf32():
     runs = members(tiny())
     exact = train_many([on("cpu", run) for run in runs], workers=1, progress=False)
-    tf32 = [run._replace(train=replace(run.train, matmul="tf32", device="cuda")) for run in runs]
+    tf32 = [
+        run._replace(train_config=replace(run.train_config, matmul="tf32", device="cuda")) for run in runs
+    ]
     seen = []
     found = train_many(tf32[:1], progress=False)
     with numeric_settings(CUDA, tf32=True):
@@ -127,7 +131,7 @@ def test_products_in_tf32():
 
 
 def stack_of(runs, device=CUDA):
-    return engine_of(runs[0])(runs, [training_set(run.task, run.train) for run in runs], device)
+    return engine_of(runs[0])(runs, [training_set(run.task, run.train_config) for run in runs], device)
 
 
 def test_updates_are_one_graph_that_is_replayed():
@@ -143,7 +147,7 @@ def test_updates_are_one_graph_that_is_replayed():
 def test_training_may_go_on_behind_its_last_step():
     """As when a plan measures for longer than expected: the rate stays what it was at the end."""
     cpu, gpu = stack_of([tiny()], torch.device("cpu")), stack_of([tiny()])
-    assert tiny().train.total_steps == 5
+    assert tiny().train_config.total_steps == 5
     check_same(gpu.advance(9), cpu.advance(9), 1e-4)
 
 
@@ -172,7 +176,7 @@ def test_a_killed_run_goes_on(name, first, then, data, tmp_path, monkeypatch):
 
 def test_a_stack_is_resumed_and_a_member_that_diverges_touches_no_other(tmp_path):
     runs = [on("cuda", run) for run in members(tiny())]
-    runs[1] = runs[1]._replace(train=replace(runs[1].train, lr=1e38))
+    runs[1] = runs[1]._replace(train_config=replace(runs[1].train_config, lr=1e38))
     outs = [tmp_path / str(k) for k in range(3)]
     first = train_many(runs, outs=outs, progress=False)
     assert [result.status for result in first] == ["finished", "diverged", "finished"]
@@ -236,7 +240,7 @@ class TestMemory:
 
     def test_of_members_that_have_ended_is_a_row_each(self):
         runs = [tiny(seed=seed, steps=40, log_every=1, eval_every=40) for seed in range(8)]
-        together = [Member(run, training_set(run.task, run.train), None) for run in runs]
+        together = [Member(run, training_set(run.task, run.train_config), None) for run in runs]
         loop = Loop(together, CUDA)
         for k in range(4):
             loop._advance(set(), lambda done, text: None)

@@ -49,7 +49,7 @@ def logits(model) -> Logits:
 def checkpoint(tmp_path_factory):
     path = tmp_path_factory.mktemp("probe") / "ckpt.pt"
     model = build_model(CONFIG)
-    save_checkpoint(path, Checkpoint.from_model(model, CONFIG, AnchorTask(), train=TrainConfig()))
+    save_checkpoint(path, Checkpoint.from_model(model, CONFIG, AnchorTask(), train_config=TrainConfig()))
     return str(path)
 
 
@@ -85,7 +85,7 @@ def test_a_checkpoint_of_another_task(tmp_path):
     task = AdditionTask()
     config = ModelConfig.for_task(task, n_layers=1, d_model=16, d_head=8, d_mlp=16)
     path, model = tmp_path / "ckpt.pt", build_model(config)
-    save_checkpoint(path, Checkpoint.from_model(model, config, task, train=TrainConfig()))
+    save_checkpoint(path, Checkpoint.from_model(model, config, task, train_config=TrainConfig()))
     for probe in (stable_rank, q_condensation, embedding_pca):
         assert call(probe.__name__, str(path)).stdout == f"{probe(model)!r}\n"
     assert "moved 0.00 times" in call("training_regime", str(path)).stdout

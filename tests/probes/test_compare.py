@@ -14,7 +14,9 @@ OPTIONS = {"mask_key_token": {"n_sequences": 4}, "first_layer_tsne": {"n_sequenc
 
 def checkpoint(gamma, **fields):
     config = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=gamma, **fields)
-    return Checkpoint.from_model(build_model(config), config, AnchorTask(), train=TrainConfig(seed=1), step=0)
+    return Checkpoint.from_model(
+        build_model(config), config, AnchorTask(), train_config=TrainConfig(seed=1), step=0
+    )
 
 
 @pytest.fixture(scope="module")

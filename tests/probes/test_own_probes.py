@@ -57,7 +57,7 @@ def checkpoints(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     for gamma in (0.3, 0.8):
         config = dataclasses.replace(TINY, gamma=gamma)
-        made = Checkpoint.from_model(build_model(config), config, TASK, train=TrainConfig())
+        made = Checkpoint.from_model(build_model(config), config, TASK, train_config=TrainConfig())
         save(folder / f"{gamma}.pt", made)
     return [str(path) for path in sorted(folder.iterdir())]
 
@@ -154,7 +154,7 @@ def measured(shown=None, says="hello", **options):
             return says
 
         def plot(self):
-            return go.Figure(go.Bar(x=[1], y=[2])) if shown is None else safe_repr()
+            return go.Figure(go.Bar(x=[1], y=[2])) if shown is None else shown()
 
     def mine(model, task):
         return Mine(**options)

@@ -11,7 +11,7 @@ from anchorlens.cli import app
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.gamma import initial_weights
 from anchorlens.show.terminal.training import print_behaviour
-from anchorlens.sweep.engines import Engine
+from anchorlens.sweep.engines import SweepEngine
 from anchorlens.training.run import train_many
 
 NAME = "x\x1b]52;c;a\x07:smile:"
@@ -48,7 +48,7 @@ def test_a_task_of_many_anchors_needs_no_table(capsys):
 
 @pytest.mark.parametrize("workers", [10**12, 10**30])
 def test_more_processes_than_any_machine_has(workers):
-    for start in (lambda: Engine("local", workers), lambda: train_many([], workers=workers)):
+    for start in (lambda: SweepEngine("local", workers), lambda: train_many([], workers=workers)):
         with pytest.raises(ValueError, match="workers must be an integer >= 1 and <= 1024"):
             start()
 

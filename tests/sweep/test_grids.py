@@ -55,8 +55,13 @@ class TestAxisValues:
 class TestGrid:
     def test_is_every_combination_the_last_axis_fastest(self):
         runs = grid("quick", {"gamma": "0.3,0.5", "seed": "0:2"}, steps=10)
-        assert [(run.model.gamma, run.train.seed) for run in runs] == [(0.3, 0), (0.3, 1), (0.5, 0), (0.5, 1)]
-        assert {run.train.steps for run in runs} == {10}
+        assert [(run.model_config.gamma, run.train_config.seed) for run in runs] == [
+            (0.3, 0),
+            (0.3, 1),
+            (0.5, 0),
+            (0.5, 1),
+        ]
+        assert {run.train_config.steps for run in runs} == {10}
 
     def test_keeps_the_preset_and_takes_each_cell_once(self):
         (run,) = grid("phase2", {"seed": "1,1"})
@@ -64,7 +69,7 @@ class TestGrid:
 
     def test_epochs_replace_the_steps_of_a_preset(self):
         (run,) = grid("phase2", {"epochs": [2]})
-        assert run.train.epochs == 2 and run.train.steps is None
+        assert run.train_config.epochs == 2 and run.train_config.steps is None
 
     def test_refuses(self):
         with pytest.raises(ValueError, match="gamma has both a value and an axis"):

@@ -29,7 +29,7 @@ class TestACell:
         assert repr(done) == f"SweepResult({done.out}: gamma (2) x seed (2); 4 finished)"
         for cell in done:
             assert cell.path == done.out / "cells" / cell.id and cell.status == "finished"
-            assert load_checkpoint(cell.path / "ckpt.pt").model == cell.run.model
+            assert load_checkpoint(cell.path / "ckpt.pt").model_config == cell.run.model_config
             assert cell.log()[-1]["step"] == 20 == cell.numbers["step"]
         assert not (done.out / "unfinished").exists()
 
@@ -157,7 +157,7 @@ class TestTheSameCallAgain:
 
 
 def _on_one_thread(run):
-    return run._replace(train=replace(run.train, threads=1))
+    return run._replace(train_config=replace(run.train_config, threads=1))
 
 
 class TestWhichRunACellIs:

@@ -150,7 +150,7 @@ class TestEveryWay:
         dying = type("Dying", (type(task),), {"measure": measure})
         with pytest.raises(Killed):
             run = run_of(task, state_every_seconds=0)
-            train(dying(), run.model, run.train, out=tmp_path / "killed", progress=False)
+            train(dying(), run.model_config, run.train_config, out=tmp_path / "killed", progress=False)
         assert (tmp_path / "killed" / "state.pt").exists()
         run = run_of(task)
         again = train(*run, out=tmp_path / "killed", resume=True, progress=False)

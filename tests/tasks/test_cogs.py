@@ -189,7 +189,7 @@ class TestIdentity:
         }
 
     def test_its_shape_is_known_without_the_files(self):
-        assert preset("cogs").model.n_ctx == CogsTask().seq_len and "21,000" in CogsTask().describe()
+        assert preset("cogs").model_config.n_ctx == CogsTask().seq_len and "21,000" in CogsTask().describe()
         task = CogsTask(data="")  # nothing is read or fetched
         assert task.sequences_asked(100, quickly=False) == round(27_100 * 74 / 543)
         assert task.bytes_to_ask(100) == 2 * 8 * 543 * (round(27_100 * 74 / 543) + 200)

@@ -270,7 +270,7 @@ class TestEveryWay:
 
     def test_a_resumed_run_has_the_same_bits(self, tmp_path):
         run = preset("concept_graphs", **TINY)
-        data = run.task.training_set(run.train.n_samples, generator(0, "data"))
+        data = run.task.training_set(run.train_config.n_samples, generator(0, "data"))
         engines = [FunctionalEngine([run], [data], torch.device("cpu")) for _ in range(3)]
         for engine in engines[:2]:
             engine.advance(3)

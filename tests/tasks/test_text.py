@@ -286,7 +286,7 @@ class TestTraining:
         assert chosen.places.tolist() == task.training_set(100, generator(0, "data")).places.tolist()
 
     def test_the_loss_of_a_random_start_of_small_weights_is_that_of_a_guess(self, task):
-        model = build_model(small(task, gamma=1.0).model, seed=0)
+        model = build_model(small(task, gamma=1.0).model_config, seed=0)
         found = task.evaluate(model)
         assert found.measure("train_bits").value == pytest.approx(8, abs=0.1)
         assert found.measure("perplexity").value == pytest.approx(256, rel=0.1)
@@ -361,7 +361,7 @@ class TestEvaluation:
         assert json.dumps(found.to_dict(), allow_nan=False)
 
     def test_what_was_read_is_told(self, task):
-        found = task.evaluate(build_model(small(task).model), max_asked=2)
+        found = task.evaluate(build_model(small(task).model_config), max_asked=2)
         assert found.options["text_sha256"] == dataclasses.replace(task).text.sha256
 
     def test_bits_by_hand(self, task):
@@ -373,13 +373,13 @@ class TestEvaluation:
         assert found.phase.cause == "not defined"
 
     def test_what_is_not_measured_is_none_and_it_comes_back_from_json(self, task):
-        found = task.evaluate(build_model(small(task).model))
+        found = task.evaluate(build_model(small(task).model_config))
         assert found.measure("ood") is None
         again = read_evaluation(json.loads(json.dumps(found.to_dict())))
         assert again.to_dict() == found.to_dict()
 
     def test_every_sequence_asked_leaves_no_error(self, task):
-        found = task.evaluate(build_model(small(task).model), max_asked=10**6)
+        found = task.evaluate(build_model(small(task).model_config), max_asked=10**6)
         assert found.measure("validation_bits").standard_error == 0
         assert found.measure("validation_bits").n_sequences == len(task.text.windows("validation", 32))
 
@@ -437,7 +437,7 @@ class TestBadInput:
     def test_training_data_of_another_text(self, task, folder):
         other = TextTask(data=str(folder / "below"), seq_len=32).training_set(4, generator(0, "data"))
         longer = dataclasses.replace(task, seq_len=64).training_set(4, generator(0, "data"))
-        model = build_model(small(task).model)
+        model = build_model(small(task).model_config)
         for given in (other, longer, task.training_set(4, generator(0, "data")).choose(np.array([], int))):
             with pytest.raises(ValueError, match="sequences of 32 bytes of this task's text"):
                 task.evaluate(model, training_set=given)
@@ -445,7 +445,7 @@ class TestBadInput:
     @pytest.mark.parametrize("value", [0, -5, 2.5])
     def test_how_many_are_asked(self, task, value):
         with pytest.raises(ValueError, match="max_asked must be"):
-            task.evaluate(build_model(small(task).model), max_asked=value)
+            task.evaluate(build_model(small(task).model_config), max_asked=value)
 
     def test_what_is_no_path_at_all(self):
         for data in ("x" * 100_000, "a\0b"):
@@ -496,7 +496,8 @@ class TestFilesOfOthers:
         run = small(task)
         path = tmp_path / "model.pt"
         save_checkpoint(
-            path, Checkpoint(run.model, run.task, dict(build_model(run.model).named_parameters()))
+            path,
+            Checkpoint(run.model_config, run.task, dict(build_model(run.model_config).named_parameters())),
         )
         assert load_checkpoint(path).task == task
         content = read_tensors(path).values

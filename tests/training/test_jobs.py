@@ -18,7 +18,7 @@ class TestGroups:
         assert grouped(self.runs, lambda run, n: 2) == [[0, 2], [4], [1, 3], [5]]
 
     def test_on_the_cpu_each_is_alone(self):
-        cpu = [run._replace(train=replace(run.train, device="cpu")) for run in self.runs]
+        cpu = [run._replace(train_config=replace(run.train_config, device="cpu")) for run in self.runs]
         assert sorted(grouped(cpu)) == [[0], [1], [2], [3], [4], [5]]
 
     def test_one_run_asks_for_no_memory(self):

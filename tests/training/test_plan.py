@@ -98,7 +98,7 @@ def test_every_kind_of_task_is_planned(name, fields):
 def test_products_of_a_text_are_those_of_a_hooked_transformer():
     """Attention by blocks leaves out what lies behind a query; the first layer's table has some rows more."""
     run = preset("text", n_samples=64)
-    model, batch = build_model(run.model), training_set(run.task, run.train).take(np.arange(32))
+    model, batch = build_model(run.model_config), training_set(run.task, run.train_config).take(np.arange(32))
     with FlopCounterMode(display=False) as counter:
         run.task.loss(model, batch, np.random.default_rng(0)).backward()
     pairs = 32 * 2 * 4 * 256**2  # sequences, layers, heads; of 4 x 4 blocks of pairs 6 are left out
@@ -162,7 +162,7 @@ def test_memory_on_a_gpu_is_about_what_was_counted():
     from anchorlens.files.checkpoint import training_set
 
     run = preset("quick", batch_size=512, device="cuda")
-    data = training_set(run.task, run.train)
+    data = training_set(run.task, run.train_config)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     Stack([run] * 4, [data] * 4, torch.device("cuda")).advance(2)

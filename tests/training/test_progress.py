@@ -67,8 +67,8 @@ CALLS = {
     "train": "a = train(*runs[0])",
     "train_many": "b = train_many(runs, workers=1)",
     "sweep": "c = sweep(runs, 'sweep', engine='serial')",
-    "audit": "d = audit(AnchorTask(key_max=40), model=runs[0].model, "
-    "config=TrainConfig(steps=4, n_samples=600), seeds=[0], n_moments=2)",
+    "audit": "d = audit(AnchorTask(key_max=40), model_config=runs[0].model_config, "
+    "train_config=TrainConfig(steps=4, n_samples=600), seeds=[0], n_evaluations=2)",
 }
 no_widgets = pytest.mark.skipif(importlib.util.find_spec("ipywidgets") is not None, reason="it is here")
 

@@ -123,7 +123,7 @@ if __name__ == "__main__":
     runs = tiny({"seed": "0:2"}, steps=2)
     assert [result.status for result in train_many(runs, workers=2)] == ["finished"] * 2
     recipe = TrainConfig(steps=2, n_samples=600)
-    audit(mappings_of(AnchorTask()), config=recipe, seeds=(0, 1), workers=2)
+    audit(mappings_of(AnchorTask()), train_config=recipe, seeds=(0, 1), workers=2)
     for engine in sys.argv[1:]:
         assert sweep(runs, engine, engine=engine, workers=2).counts == {"finished": 2}
     changed = set(before[0].items()) ^ set(os.environ.items()) | set(before[1]) ^ set(sys.path)

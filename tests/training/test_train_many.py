@@ -57,9 +57,9 @@ class TestProcesses:
         runs, _, results = trained
         assert [result.status for result in results] == ["finished", "finished", "diverged", "finished"]
         for run, result in zip(runs, results, strict=True):
-            assert result.checkpoint.model == run.model and result.checkpoint.task == run.task
+            assert result.checkpoint.model_config == run.model_config and result.checkpoint.task == run.task
             if result.status == "finished":
-                alone = train(*run._replace(train=replace(run.train, threads=1)))
+                alone = train(*run._replace(train_config=replace(run.train_config, threads=1)))
                 assert equal(alone.checkpoint.weights, result.checkpoint.weights)
                 assert alone.behaviour.to_dict() == result.behaviour.to_dict()
 
@@ -181,7 +181,7 @@ def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
     runs = [tiny(gamma=gamma, seed=seed) for seed, gamma in enumerate((0.4, 0.6, 0.8))]
     for k, (run, step) in enumerate(zip(runs, (0, 10, 10), strict=True)):
         if step:
-            stack = Stack([run], [training_set(run.task, run.train)], torch.device("cpu"))
+            stack = Stack([run], [training_set(run.task, run.train_config)], torch.device("cpu"))
             stack.advance(step)
             folder = RunFolder(tmp_path / str(k), run, resume=False)
             folder.begin()

@@ -72,7 +72,7 @@ class TestLearning:
         """Sixty-four sequences and a model large enough to know them by heart."""
         model = ModelConfig(n_layers=1, d_model=64, d_head=32, d_mlp=128, gamma=0.5)
         recipe = config(n_samples=64, batch_size=64, steps=150, lr=3e-3, eval_every=150)
-        result = train(model=model, config=recipe)
+        result = train(model_config=model, train_config=recipe)
         assert result.behaviour.train.value == 1.0
         assert result.behaviour.phase.number == 1
         assert result.log[-1]["loss"] < 0.1 < 4.0 < result.log[0]["loss"]
@@ -120,16 +120,16 @@ class TestLearning:
 
     def test_frozen_biases_of_postnorm_stay_zero(self):
         model = ModelConfig(variant="postnorm", n_layers=1, d_model=16, d_head=8, d_mlp=16)
-        weights = train(model=model, config=config(weight_decay=1.0)).checkpoint.weights
+        weights = train(model_config=model, train_config=config(weight_decay=1.0)).checkpoint.weights
         assert all((weights[f"blocks.0.{name}"] == 0).all() for name in ("attn.b_Q", "attn.b_O", "mlp.b_in"))
         assert (weights["unembed.b_U"] != 0).any()
 
     def test_gamma_changes_the_weights_and_not_the_data(self):
         tiny = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16}
         stacks = [stack(ModelConfig(gamma=gamma, **tiny), config(seed=4)) for gamma in (0.3, 0.8)]
-        table = init_table(stacks[0].runs[0].model)
+        table = init_table(stacks[0].runs[0].model_config)
         for name, small in table.items():
-            ratio = init_table(stacks[1].runs[0].model)[name].scale / small.scale
+            ratio = init_table(stacks[1].runs[0].model_config)[name].scale / small.scale
             weights = [s.parameters[name] for s in stacks]
             assert torch.allclose(weights[0] * ratio, weights[1], rtol=1e-5)
         batches = [[s._order[0, i].tolist() for i in range(4)] for s in stacks if s.advance(1)]
@@ -249,7 +249,7 @@ class TestEnding:
             n_samples=64, steps=2000, lr=3e-3, log_every=50, eval_every=50, early_stop_evaluations=2
         )
         model = ModelConfig(n_layers=1, d_model=64, d_head=32, d_mlp=128)
-        result = train(model=model, config=recipe, out=tmp_path)
+        result = train(model_config=model, train_config=recipe, out=tmp_path)
         assert result.status == "stopped early" and result.checkpoint.step < 1000
         assert result.log[-1]["train_accuracy"] == 1.0
         assert load_checkpoint(tmp_path / "ckpt.pt").metrics["status"] == "stopped early"
@@ -274,7 +274,7 @@ class TestEnding:
         model = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=gamma)
         recipe = config(lr=1e38, warmup_steps=0, n_checkpoints=0, log_every=1)
         with pytest.raises(TrainingDiverged, match=r"step 0\) are in"):
-            train(model=model, config=recipe, out=tmp_path)
+            train(model_config=model, train_config=recipe, out=tmp_path)
         assert load_checkpoint(tmp_path / "ckpt.pt").metrics["status"] == "diverged"
 
     def test_the_weight_norm_is_exact_for_huge_weights(self):
@@ -535,7 +535,7 @@ class TestResume:
             state_every_seconds=0,
         )
         model = ModelConfig(n_layers=1, d_model=64, d_head=32, d_mlp=128)
-        whole = train(model=model, config=recipe, out=tmp_path / "whole")
+        whole = train(model_config=model, train_config=recipe, out=tmp_path / "whole")
         process = start(tmp_path / "cut", {"model": model.to_dict(), "train": recipe.to_dict()})
         log = tmp_path / "cut/log.jsonl"
         while not (log.exists() and len(read_log(log)) >= len(whole.log) - 2):

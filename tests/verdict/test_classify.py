@@ -62,7 +62,7 @@ class TestShipped:
         path = next(path for path in checkpoints.shipped() if path.stem == name)
         assert path.stat().st_size < 1_200_000
         checkpoint, run = load_checkpoint(path), checkpoints.runs()[name]
-        assert (checkpoint.task, checkpoint.model, checkpoint.train) == run
+        assert (checkpoint.task, checkpoint.model_config, checkpoint.train_config) == run
 
     def test_to_dict_is_json(self, shipped, name):
         content = json.loads(json.dumps(shipped[name].to_dict(), allow_nan=False))
@@ -118,7 +118,7 @@ class TestWhatItIsGiven:
     def test_a_run_folder_comes_with_its_trajectory_and_log(self, tmp_path):
         config = TrainConfig(steps=20, n_samples=600, batch_size=64, n_checkpoints=3, log_every=5)
         model = ModelConfig(n_layers=2, d_model=64, d_head=32, d_mlp=64)
-        result = train(model=model, config=config, out=tmp_path / "run")
+        result = train(model_config=model, train_config=config, out=tmp_path / "run")
         verdict = classify(tmp_path / "run")
         assert [moment.step for moment in verdict.trajectory] == [0, 1, 4, 20]
         fractions = [moment.fraction for moment in verdict.trajectory]
@@ -160,13 +160,13 @@ class TestUndecided:
     def test_an_architecture_outside_the_calibration_is_less_sure_and_says_so(self, shipped):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
         checkpoint = load_checkpoint(path)
-        deep = replace(checkpoint.model, n_layers=7)
+        deep = replace(checkpoint.model_config, n_layers=7)
         weights = dict(checkpoint.weights)
         for layer in range(2, 7):  # blocks that add nothing
             for name, value in checkpoint.weights.items():
                 if name.startswith("blocks.1."):
                     weights[name.replace("blocks.1.", f"blocks.{layer}.")] = torch.zeros_like(value)
-        verdict = classify(replace(checkpoint, model=deep, weights=weights))
+        verdict = classify(replace(checkpoint, model_config=deep, weights=weights))
         assert verdict.phase == 3 and len(verdict.mechanism.evidence) > 0
         assert verdict.mechanism.outside == ("n_layers 7 is outside 2..6",)
         assert "Less sure" in verdict._repr_html_() and "n_layers 7" in verdict._repr_html_()

@@ -133,7 +133,7 @@ class TestVerdicts:
         assert "1 ask held-out keys" in behaviour.phase.reason
 
     def test_on_the_command_line(self, given, tmp_path):
-        save_checkpoint(tmp_path / "a.pt", replace(PHASE3, train=None))
+        save_checkpoint(tmp_path / "a.pt", replace(PHASE3, train_config=None))
         np.savez(tmp_path / "data.npz", tokens=given.tokens, targets=given.targets)
         told = ["--train-data", tmp_path / "data.npz"]
         done = anchorlens_command.call("classify", tmp_path / "a.pt", *told, "--json")
@@ -193,9 +193,9 @@ class TestAtChance:
         assert "gamma" not in shown and "step" not in shown
         save_checkpoint(tmp_path / "saved.pt", verdict.subject.checkpoint)
         again = load_checkpoint(tmp_path / "saved.pt")
-        assert again.step is None and again.model.gamma is None
+        assert again.step is None and again.model_config.gamma is None
         with pytest.raises(ValueError, match="gamma must be known to draw weights"):
-            build_model(again.model)
+            build_model(again.model_config)
 
     def test_a_checkpoint_of_a_loop_of_ones_own_has_no_step_unless_it_is_given(self):
         config = ModelConfig(n_layers=1)

@@ -46,7 +46,7 @@ def files(tmp_path_factory, checkpoint, data):
     folder = tmp_path_factory.mktemp("theirs")
     torch.save(dict(checkpoint.weights), folder / "theirs.pt")
     (folder / "theirs.toml").write_text("model.gamma = 0.3\n")
-    save_checkpoint(folder / "untold.pt", replace(checkpoint, train=None))
+    save_checkpoint(folder / "untold.pt", replace(checkpoint, train_config=None))
     rows = np.column_stack([data.tokens.numpy(), data.targets.numpy()])
     np.savetxt(folder / "data.csv", rows, fmt="%d", delimiter=",")
     return folder
@@ -193,7 +193,10 @@ def test_a_checkpoint_that_knows_its_own_takes_no_other(data, checkpoint):
     for own in (checkpoint, PHASE1):
         with pytest.raises(ValueError, match="knows its own training set; leave training_set out"):
             classify(own, training_set=data)
-    result = train(model=TINY, config=replace(checkpoint.train, steps=1, n_samples=100, batch_size=10))
+    result = train(
+        model_config=TINY,
+        train_config=replace(checkpoint.train_config, steps=1, n_samples=100, batch_size=10),
+    )
     with pytest.raises(ValueError, match="knows its own training set"):
         classify(result, training_set=data)
 

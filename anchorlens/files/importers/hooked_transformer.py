@@ -147,7 +147,7 @@ def _our_tables(
     if "preset" in values:
         parts = merged(preset_parts(values["preset"]), parts)
     run = RunConfig.from_dict(merged({"model": shapes}, parts))
-    return dict(parts.get("model", {})), run.train if "train" in parts else None
+    return dict(parts.get("model", {})), run.train_config if "train" in parts else None
 
 
 def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict[str, Any]:

@@ -130,5 +130,5 @@ def imported(
         config = dataclasses.replace(config, d_vocab=len(weights["embed.W_E"]))
     checkpoint = Checkpoint(config, task, weights, **fields)
     check_whole(checkpoint)
-    check_cost(config, task, checkpoint.train)
+    check_cost(config, task, checkpoint.train_config)
     return Imported(checkpoint, tuple(notes))

@@ -56,7 +56,7 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
     optional = {SPECIAL[PAD], UNKNOWN, *([] if task.vocabulary.bos else [SPECIAL[BOS]])}
     missing = [word for word in words if word not in token_of and word not in optional]
     if missing:
-        few = ", ".join(map(shown, missing[:_SHOWN]))
+        few = ", ".join(map(safe_repr, missing[:_SHOWN]))
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise ValueError(f"vocabulary must have a token for {few}{more}; they are words of the task")
     tokens = {word: token_of[word] for word in words if word in token_of}

@@ -43,7 +43,7 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
         ("metrics", ", ".join(metrics) or "none"),
         ("made with", safe_text(versions or "not known")),
     ]
-    configs = {"task": checkpoint.task, "model": checkpoint.model, "train": checkpoint.train}
+    configs = {"task": checkpoint.task, "model": checkpoint.model_config, "train": checkpoint.train_config}
     parts = [
         (name, [row for row in settings(config) if row.changed]) for name, config in configs.items() if config
     ]
@@ -55,8 +55,8 @@ def train_result_html(result: TrainResult) -> str:
     """Its phase, how it ended, its training curve and its accuracies."""
     checkpoint, log = result.checkpoint, result.log
     ended = f"{result.status} at step {checkpoint.step:,}"
-    if checkpoint.train is not None:
-        ended += f" of {checkpoint.train.total_steps:,}"
+    if checkpoint.train_config is not None:
+        ended += f" of {checkpoint.train_config.total_steps:,}"
     if log and log[-1].get("seconds") is not None:
         ended += f", {log[-1]['seconds']:,.0f} s"
     return view(

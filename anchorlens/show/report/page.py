@@ -134,5 +134,5 @@ def _configurations(subject: Subject) -> dict[str, list[Setting]]:
         meaning = "of the HookedTransformer"
         facts = [Setting(name, getattr(model.cfg, name, None), meaning) for name in MODEL_FACTS]
         return {"Model": facts, "Task": settings(task)}
-    parts = {"Model": checkpoint.model, "Task": checkpoint.task, "Training": checkpoint.train}
+    parts = {"Model": checkpoint.model_config, "Task": checkpoint.task, "Training": checkpoint.train_config}
     return {name: settings(part) for name, part in parts.items() if part is not None}

@@ -127,7 +127,7 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
 
 def _measured(probe: Callable[..., ProbeResult], subject: Subject) -> ProbeResult:
     checkpoint, (model, task) = subject.checkpoint, subject.model_and_task()
-    if checkpoint is None or checkpoint.train is None:
+    if checkpoint is None or checkpoint.train_config is None:
         return apply(probe, model, task)
     return apply(probe, model, task, lambda: checkpoint.initial_model(next(model.parameters()).device))
 

@@ -78,7 +78,9 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
     if len(failed) > MOST_ROWS:
         console.print(f"and {len(failed) - MOST_ROWS} more; --cells lists them")
     for cell, step in _under_way(result):
-        console.print(f"under way: {_where(cell, result)}: step {step:,} of {cell.run.train.total_steps:,}")
+        console.print(
+            f"under way: {_where(cell, result)}: step {step:,} of {cell.run.train_config.total_steps:,}"
+        )
 
 
 def print_sweep_json(result: SweepResult) -> None:

@@ -25,7 +25,7 @@ def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, a
     """
     if as_json:
         about = {"path": str(path), "step": checkpoint.step}
-        parts = {"model": checkpoint.model, "task": checkpoint.task, "train": checkpoint.train}
+        parts = {"model": checkpoint.model_config, "task": checkpoint.task, "train": checkpoint.train_config}
         about |= {name: None if part is None else part.to_dict() for name, part in parts.items()}
         about |= {"metrics": dict(checkpoint.metrics), "versions": dict(checkpoint.versions)}
         print_json({"schema_version": SCHEMA_VERSION, "checkpoint": about, "behaviour": behaviour.to_dict()})

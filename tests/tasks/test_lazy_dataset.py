@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from anchorlens import AnchorTask
-from anchorlens.tasks.two_anchor import drawing
+from anchorlens.tasks.two_anchor import lazy_dataset
 
 
 @pytest.mark.parametrize("split", ["train", "id", "ood"])
@@ -13,7 +13,7 @@ from anchorlens.tasks.two_anchor import drawing
     "task", [AnchorTask(), AnchorTask(noise_obeys_split=True), AnchorTask(chain_length=3, key_min=30)]
 )
 def test_rows_are_those_of_the_whole_draw(monkeypatch, task, split):
-    monkeypatch.setattr(drawing, "DRAWN_AT_ONCE", 70)  # so that there are many, the last of them short
+    monkeypatch.setattr(lazy_dataset, "DRAWN_AT_ONCE", 70)  # so that there are many, the last of them short
     rng = np.random.default_rng(5)
     whole = task.sample(100, split=split, seed=5)
     few = task.lazy_sample(100, split=split, seed=rng)

@@ -1,11 +1,13 @@
 from .files.checkpoint import Checkpoint as Checkpoint
 from .files.checkpoint import load_checkpoint as load_checkpoint
 from .files.checkpoint import save_checkpoint as save_checkpoint
+from .files.importers.opened import open_checkpoint as open_checkpoint
 from .models.config import ModelConfig as ModelConfig
 from .models.gamma import gamma_init_ as gamma_init_
 from .models.hooked import build_model as build_model
 from .models.unet.config import UNetConfig as UNetConfig
 from .runs.presets import preset as preset
+from .runs.run_config import RunConfig as RunConfig
 from .runs.train_config import TrainConfig as TrainConfig
 from .runs.transfer import Transferred as Transferred
 from .runs.transfer import transfer as transfer
@@ -16,6 +18,8 @@ from .tasks.concept_graphs.task import ConceptGraphsTask as ConceptGraphsTask
 from .tasks.kinds import register_task as register_task
 from .tasks.prontoqa.task import PrOntoQATask as PrOntoQATask
 from .tasks.scan import ScanTask as ScanTask
+from .tasks.shared.evaluation import Evaluation as Evaluation
+from .tasks.shared.phases import Phase as Phase
 from .tasks.text.task import TextTask as TextTask
 from .tasks.two_anchor.behaviour import evaluate as evaluate
 from .tasks.two_anchor.evaluation import AnchorEvaluation as AnchorEvaluation

@@ -100,7 +100,7 @@ class Mappings:
         return self._put(rng.integers(self.first_trial, ends, (n_draws, len(self))).ravel(), rng)
 
     def _put(self, rows: Int[np.ndarray, " batch"], rng: np.random.Generator) -> AnchorBatch:
-        return self.task.sequences(self.trials.take(rows), rng)
+        return self.task.place(self.trials.take(rows), self.task.noise(len(rows), rng))
 
     @cached_property
     def _grouping(self) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,7 @@ class UNetArchitecture(FlatLayout):
     """A U-Net's parameters, in the memory of a stack, and its forward pass.
 
     What BatchNorm knows of its inputs is no parameter. While training it goes by the batch; whoever asks a
-    trained network settles it on training images first (`UNet.settled`). So the weights are all
+    trained network updates it on training images first (`UNet.updated_bn`). So the weights are all
     there is to store and to resume from.
     """
 
@@ -54,7 +54,7 @@ class UNetArchitecture(FlatLayout):
         return UNetFunction(config, {name: value[0] for name, value in parameters.items()})
 
     def build(self, config: UNetConfig, weights: Mapping[str, Tensor], device: str | torch.device) -> UNet:
-        """The module with these weights, in evaluation mode; its BatchNorms are not settled yet."""
+        """The module with these weights, in evaluation mode; its BatchNorms are not updated yet."""
         model = UNet(config).to(next(iter(weights.values())).dtype)
         model.load_state_dict(dict(weights), strict=False)  # all but what BatchNorm counts
         return model.to(device).eval()
@@ -84,11 +84,11 @@ class UNetFunction:
         inputs = [value.to(self.device, self._dtype) for value in (pixels, time, conditions)]
         return functional_call(module, {**self._parameters, **counts}, tuple(inputs))
 
-    def settled(self, batches: Iterable[Inputs]) -> UNet:
-        """The network with BatchNorm settled on these inputs, as `UNet.settled`."""
+    def updated_bn(self, batches: Iterable[Inputs]) -> UNet:
+        """The network with BatchNorm updated on these inputs, as `UNet.updated_bn`."""
         model = UNet(self.config).to(self.device, self._dtype)
         model.load_state_dict(dict(self._parameters), strict=False)
-        return model.settled(batches)
+        return model.updated_bn(batches)
 
 
 @functools.lru_cache(maxsize=8)

@@ -16,7 +16,6 @@ from anchorlens.configuration import check_number, documented
 from anchorlens.engine import architecture
 from anchorlens.engine.costs import check_cost
 from anchorlens.files import container
-from anchorlens.randomness import generator
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr
 from anchorlens.tasks.kinds import read_stored_task
@@ -158,9 +157,7 @@ class Checkpoint:
         """The same, not yet drawn: for `evaluate`, which asks some of them alone."""
         if self.train_config is None:
             return None
-        return self.task.lazy_training_set(
-            self.train_config.n_samples, generator(self.train_config.seed, "data")
-        )
+        return self.task.lazy_training_set(self.train_config.n_samples, self.train_config.seed)
 
     @property
     def overview(self) -> str:
@@ -186,7 +183,7 @@ def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> 
 
 def training_set(task: Task, config: TrainConfig) -> Any:
     """The training sequences of a run: a function of the task, the seed and their number alone."""
-    return task.training_set(config.n_samples, generator(config.seed, "data"))
+    return task.training_set(config.n_samples, config.seed)
 
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:

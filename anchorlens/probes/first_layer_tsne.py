@@ -103,7 +103,8 @@ def first_layer_tsne(
     rng = generator(seed, "probe")
     labels = rng.integers(0, len(pairs), n_sequences)
     keys, positions = rng.choice(task.keys, n_sequences), rng.choice(task.positions, n_sequences)
-    tokens = task.sequences(Trials(np.array(pairs)[labels], keys, positions), rng).tokens
+    trials = Trials(np.array(pairs)[labels], keys, positions)
+    tokens = task.place(trials, task.noise(len(trials), rng)).tokens
     vectors = finite_rows(after_attention(model, tokens, 0))
     return FirstLayerTSNE(
         pairs=np.array(pairs),

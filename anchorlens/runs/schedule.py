@@ -60,7 +60,7 @@ def trajectory_steps(config: TrainConfig) -> list[int]:
     return sorted({0, config.total_steps, *(int(round(step)) for step in spaced)})
 
 
-def has_settled(evaluations: Sequence[Mapping[str, Any]], patience: int, metrics: Sequence[Metric]) -> bool:
+def has_converged(evaluations: Sequence[Mapping[str, Any]], patience: int, metrics: Sequence[Metric]) -> bool:
     """Whether the training data are fit and no metric has moved over `patience` evaluations.
 
     Args:

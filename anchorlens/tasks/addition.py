@@ -178,10 +178,10 @@ class AdditionTask(SplitTask):
         """Operands of every sum."""
         return 2 * (self.largest + 1) ** 2
 
-    def training_set(self, n: int, seed: np.random.Generator) -> TokenBatch:
+    def training_set(self, n: int, seed: int) -> TokenBatch:
         """`n` sequences: the training sums in random order, again and again; fewer are a random choice."""
         sums = self.splits["train"]
-        return self.sequences(sums[in_rounds(len(sums), n, seed)])
+        return self.sequences(sums[in_rounds(len(sums), n, generator(seed, "data"))])
 
     def checked_training_set(self, training_set: Any) -> TokenBatch:
         """Training data that a caller gives, if they have the shape and the vocabulary of this task's."""

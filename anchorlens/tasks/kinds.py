@@ -192,9 +192,9 @@ def read_stored_task(values: Mapping[str, Any]) -> Task:
     """Read a task that a file says a model was trained on, which somebody else may have written.
 
     Raises:
-        ValueError: as for `read_task`, or it leaves open what is settled when a task is made.
+        ValueError: as for `read_task`, or it leaves out one of the `stored_fields`.
     """
-    for name in task_class(values.get("kind")).settled:
+    for name in task_class(values.get("kind")).stored_fields:
         if not values.get(name):
             raise ValueError(f"a stored task {safe_repr(values['kind'])} must say its {name}, and does not")
     return read_task(values)

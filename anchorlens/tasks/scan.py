@@ -107,19 +107,19 @@ class ScanTask(WordTask):
         """The command that is trained by itself alone; None in the simple split."""
         return _PRIMITIVE.get(self.split)
 
-    def drawn(self, n: int, seed: np.random.Generator) -> Examples:
+    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
         """`n` training examples: of the splits with a primitive a tenth are copies of it.
 
         The others are different commands in random order, again and again where `n` asks for more.
         """
         train = self.splits["train"]
         if self.primitive is None:
-            return train[in_rounds(len(train), n, seed)]
+            return train[in_rounds(len(train), n, rng)]
         others = np.array([row for row, command in enumerate(train.prompts) if command != self.primitive])
         n_copies = round(COPIES * n)
-        rows = others[in_rounds(len(others), n - n_copies, seed)]
+        rows = others[in_rounds(len(others), n - n_copies, rng)]
         copies = np.full(n_copies, train.prompts.index(self.primitive))
-        return train[seed.permutation(np.concatenate([rows, copies]))]
+        return train[rng.permutation(np.concatenate([rows, copies]))]
 
     def describe(self) -> str:
         """In words: what is trained, and what is held out."""

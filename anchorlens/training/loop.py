@@ -15,7 +15,7 @@ from anchorlens.engine.base import Engine, Update, stack_key
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.runs.identity import EXECUTION
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.runs.schedule import LOSS_LINES, has_settled, loss_reached, trajectory_steps
+from anchorlens.runs.schedule import LOSS_LINES, has_converged, loss_reached, trajectory_steps
 from anchorlens.tasks.shared.base import Batch
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.training.folder import RunFolder, evaluations
@@ -89,7 +89,7 @@ class Loop:
             for k, member in self._running():
                 self._save_trajectory(k, member, {})
         for k, member in list(self._running()):
-            if self._settled(member):
+            if self._converged(member):
                 self._end(k, member, "stopped early")
         while any(True for _ in self._running()):
             self._advance(trajectory, show)
@@ -127,7 +127,7 @@ class Loop:
             if step in trajectory:
                 self._save_trajectory(k, member, line)
             show(self._done(), _summary(member.log, member.run.task.metrics))
-            if last or self._settled(member):
+            if last or self._converged(member):
                 self._end(k, member, "finished" if last else "stopped early")
         self._save_states()
 
@@ -162,13 +162,13 @@ class Loop:
         if member.folder is not None:
             member.folder.write_log(line)
 
-    def _settled(self, member: Member) -> bool:
+    def _converged(self, member: Member) -> bool:
         """Whether the recipe says that a run ends here, before its last step."""
         if not member.log or member.log[-1]["step"] != member.step:
             return False
         patience, loss = self.train.early_stop_evaluations, self.train.stop_at_loss
         metrics = member.run.task.metrics
-        if patience is not None and has_settled(evaluations(member.log, metrics), patience, metrics):
+        if patience is not None and has_converged(evaluations(member.log, metrics), patience, metrics):
             return True
         return loss is not None and loss_reached(member.log[-LOSS_LINES:], loss) is not None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.devices import choose_device
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.views import html
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class TrainResult:
 
     checkpoint: Checkpoint
     """Its weights and configurations, for `save_checkpoint`."""
-    behaviour: Any
-    """Metrics and phase of these weights: the task's `Evaluation`, for two anchors a AnchorEvaluation."""
+    behaviour: Evaluation
+    """Metrics and phase of these weights; for two anchors an `AnchorEvaluation`."""
     log: Sequence[Mapping[str, Any]]
     """Log lines: `step`, `loss` (nats, of the last batch), `lr`, `grad_norm` (before clipping),
     `weight_norm`, `seconds`; every `eval_every` steps also the task's metrics: of the two-anchor task

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from anchorlens.engine.ragged import GROUPS
-from anchorlens.randomness import generator
 from anchorlens.runs.presets import preset
 from anchorlens.runs.run_config import RunConfig
 
@@ -26,7 +25,7 @@ _N_DRAWN = 2000
 def shares(run: RunConfig, n_batches: int, seed: int = 0) -> dict[str, float]:
     """Operations of attention over those of linear maps, mean over random batches of a run."""
     model, size = run.model_config, run.train_config.batch_size
-    lengths = run.task.training_set(_N_DRAWN, generator(seed, "data")).lengths.numpy()
+    lengths = run.task.training_set(_N_DRAWN, seed).lengths.numpy()
     rng = np.random.default_rng(seed)
     heads = model.n_heads * model.d_head
     per_row = 2 * model.d_model * (4 * heads + 2 * model.d_mlp)

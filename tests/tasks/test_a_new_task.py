@@ -71,7 +71,7 @@ class CopyTask(TaskConfig):
         return TokenBatch(tokens, torch.stack([torch.full_like(words, IGNORE), words, words], dim=1))
 
     def training_set(self, n, seed):
-        return self._batch(seed.integers(0, self.n_words - 1, n))
+        return self._batch(np.random.default_rng(seed).integers(0, self.n_words - 1, n))
 
     def evaluate(self, model, *, training_set=None, seed=0, quick=False):
         evaluator = Evaluator(model, self, 64)
@@ -204,8 +204,7 @@ def test_a_loss_of_its_own_goes_to_the_functional_engine(monkeypatch):
 def test_two_models_of_one_engine_are_as_each_alone():
     """The noise of a loss is a function of the run's seed and the step, not of who trains beside it."""
     runs = [run_of(SquaredTask(), seed=seed, dtype="float64") for seed in (0, 1)]
-    rng = [np.random.default_rng(seed) for seed in (0, 1)]
-    data = [run.task.training_set(200, one) for run, one in zip(runs, rng, strict=True)]
+    data = [run.task.training_set(200, seed) for seed, run in enumerate(runs)]
     both = FunctionalEngine(runs, data, torch.device("cpu"))
     both.advance(7)
     for k, run in enumerate(runs):
@@ -217,9 +216,7 @@ def test_two_models_of_one_engine_are_as_each_alone():
 
 def test_the_plain_gradient_is_that_of_the_loss():
     run = run_of(SquaredTask(), dtype="float64", clip_norm=0.0)
-    engine = FunctionalEngine(
-        [run], [run.task.training_set(200, np.random.default_rng(0))], torch.device("cpu")
-    )
+    engine = FunctionalEngine([run], [run.task.training_set(200, 0)], torch.device("cpu"))
     leaf = engine.leaves[0]
     (grad,) = torch.autograd.grad(engine.first_loss(), [leaf])
     with torch.no_grad():

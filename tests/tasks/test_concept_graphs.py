@@ -17,7 +17,6 @@ from anchorlens.models.unet.config import UNetConfig
 from anchorlens.models.unet.network import UNet
 from anchorlens.probes import stable_rank
 from anchorlens.probes.shared.linalg import gaussian_stable_rank
-from anchorlens.randomness import generator
 from anchorlens.show import write_report
 from anchorlens.sweep import grid, sweep
 from anchorlens.tasks.concept_graphs.diffusion import Schedule
@@ -92,7 +91,7 @@ class TestImages:
         assert (drawn_as - colour.clamp(0, 1)).abs().max() < 0.01
 
     def test_they_follow_from_the_seed(self):
-        one, same, other = (SMALL.training_set(12, generator(seed, "data")) for seed in (0, 0, 1))
+        one, same, other = (SMALL.training_set(12, seed) for seed in (0, 0, 1))
         assert torch.equal(one.pixels, same.pixels) and not torch.equal(one.pixels, other.pixels)
         assert one.pixels.min() >= 0 and one.pixels.max() <= 1
         counts = np.unique(one.tuples, axis=0, return_counts=True)
@@ -174,17 +173,17 @@ class TestNetwork:
         second |= {f"concepts.{k}.{concept}.2" for k in (0, 1) for concept in ("shape", "size", "colour")}
         assert changed == second
 
-    def test_it_is_settled_on_what_it_is_given(self):
+    def test_batchnorm_is_updated_on_what_it_is_given(self):
         config = UNetConfig(input_side=16, n_feat=8)
         parts = UNetArchitecture(config)
         weights = parts.initial_weights(config, 0, torch.float64)
         function = parts.function(config, parts.merged(parts.row(weights).unsqueeze(0)))
         inputs = (torch.randn(64, 3, 16, 16), torch.rand(64), torch.rand(64, 6))
-        by_batch, settled = function(*inputs), function.settled([inputs])
+        by_batch, updated = function(*inputs), function.updated_bn([inputs])
         inputs = tuple(value.double() for value in inputs)
         with torch.no_grad():
-            torch.testing.assert_close(settled(*inputs), by_batch, rtol=0, atol=0.02)
-            alone = settled(*(value[:1] for value in inputs))
+            torch.testing.assert_close(updated(*inputs), by_batch, rtol=0, atol=0.02)
+            alone = updated(*(value[:1] for value in inputs))
         torch.testing.assert_close(alone, by_batch[:1], rtol=0, atol=0.02)  # whoever else is asked
 
 
@@ -253,7 +252,7 @@ class TestEveryWay:
         loaded = load_checkpoint(tmp_path / "run" / "ckpt.pt")
         assert loaded.evaluate().to_dict() == result.behaviour.to_dict()
         assert isinstance(loaded.build_model(), UNet) and "U-Net" in loaded.overview
-        by_module = loaded.task.evaluate(loaded.build_model())  # its BatchNorm is settled too
+        by_module = loaded.task.evaluate(loaded.build_model())  # its BatchNorm is updated too
         assert by_module.to_dict()["measures"] == loaded.evaluate().to_dict()["measures"]
         model = loaded.task.ready(loaded.build_model())
         assert loaded.task.ready(model) is model
@@ -270,7 +269,7 @@ class TestEveryWay:
 
     def test_a_resumed_run_has_the_same_bits(self, tmp_path):
         run = preset("concept_graphs", **TINY)
-        data = run.task.training_set(run.train_config.n_samples, generator(0, "data"))
+        data = run.task.training_set(run.train_config.n_samples, 0)
         engines = [FunctionalEngine([run], [data], torch.device("cpu")) for _ in range(3)]
         for engine in engines[:2]:
             engine.advance(3)
@@ -340,7 +339,7 @@ class TestBadInput:
                 "images have a side of 24 pixels, and the network takes 32",
             ),
             (
-                lambda: SMALL.checked_training_set(ConceptGraphsTask().training_set(4, generator(0, "data"))),
+                lambda: SMALL.checked_training_set(ConceptGraphsTask().training_set(4, 0)),
                 r"images must be of \[3, 24, 24\] numbers each .* got \[3, 32, 32\]",
             ),
             (
@@ -352,9 +351,9 @@ class TestBadInput:
                 lambda: UNetConfig(input_side=24, n_channels=4).check_task(SMALL),
                 "images have 3 channels, and the network takes 4; leave n_channels out",
             ),
-            (lambda: SMALL.training_set(2, generator(0, "data")), "n_samples must be at least 4"),
+            (lambda: SMALL.training_set(2, 0), "n_samples must be at least 4"),
             (
-                lambda: ConceptGraphsTask(image_side=8, shift=0.3).training_set(8, generator(0, "data")),
+                lambda: ConceptGraphsTask(image_side=8, shift=0.3).training_set(8, 0),
                 "the classifier must tell shape",
             ),
             (lambda: draw([], 24, np.random.default_rng(0)), "at least one, got none"),

@@ -184,7 +184,7 @@ class Coin(TaskConfig):
         return TokenBatch(words[:, None], words)
 
     def training_set(self, n, seed):
-        return self.batch(seed.integers(0, 4, n))
+        return self.batch(np.random.default_rng(seed).integers(0, 4, n))
 
     def evaluate(self, model, *, training_set=None, seed=0, quick=False):
         from anchorlens.tasks import Evaluator

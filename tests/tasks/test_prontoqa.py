@@ -204,7 +204,7 @@ class TestTask:
     @pytest.mark.parametrize("loss_on", ["label", "sequence"])
     def test_what_is_scored(self, loss_on):
         task = PrOntoQATask(loss_on=loss_on, n_test=20)
-        batch = task.training_set(10, generator(0, "data"))
+        batch = task.training_set(10, 0)
         for tokens, targets in zip(batch.tokens.tolist(), batch.targets.tolist(), strict=True):
             at = tokens.index(SEP)
             assert targets[at : at + 2] == [tokens[at + 1], EOS] and set(targets[at + 2 :]) <= {IGNORE}
@@ -225,7 +225,7 @@ class TestTask:
                 assert said == deduction(prompt) and label == ("true" if by_chaining(prompt) else "false")
                 assert said.count(" .") == 1 + 2 * steps_to(prompt)
             assert task.vocabulary.length(examples).max() <= task.seq_len
-        batch = task.training_set(20, generator(0, "data"))
+        batch = task.training_set(20, 0)
         scored = task.vocabulary.text(batch.targets[0][batch.targets[0] != IGNORE].tolist())
         assert scored.startswith(scored.split()[0] + " is a") and scored.endswith(
             (" true <eos>", " false <eos>")
@@ -250,7 +250,7 @@ class TestTask:
     @pytest.mark.parametrize("says", ["label", "deduction"])
     def test_half_of_the_labels_are_right_by_chance(self, says):
         task = dataclasses.replace(SMALL, says=says)
-        found = task.evaluate(answerer(by_polarity), training_set=task.training_set(20, generator(0, "data")))
+        found = task.evaluate(answerer(by_polarity), training_set=task.training_set(20, 0))
         assert found.chance == (0.5 if says == "label" else 0.0)
         assert read_evaluation(found.to_dict()).phase == found.phase
         assert read_evaluation(found.to_dict()).chance == found.chance

@@ -144,7 +144,7 @@ class TestTrainingSet:
         assert len(set(task.drawn(1000, generator(0, "data")).prompts)) == 1000
 
     def test_sequences_ask_for_the_answer_and_its_end_and_end_in_padding(self):
-        batch = TASK.training_set(50, generator(0, "data"))
+        batch = TASK.training_set(50, 0)
         words = TASK.vocabulary
         assert batch.tokens.shape == batch.targets.shape == (50, TASK.training_width)
         for tokens, targets, length in zip(
@@ -190,7 +190,7 @@ class TestEvaluate:
         assert found.measure("ood").value == 0 and found.measure("ood_without_end").value == 1
 
     def test_a_training_set_that_is_given_is_asked_once_for_each_sequence(self):
-        data = TASK.training_set(300, generator(0, "data"))
+        data = TASK.training_set(300, 0)
         found = TASK.evaluate(knows(TASK, "train"), training_set=data)
         assert found.measure("train").n_sequences == 271 and found.train_source == "training set"
 
@@ -213,7 +213,7 @@ class TestEvaluate:
         assert back.to_dict() == found.to_dict() and back.figure_specs[1] == found.figure_specs[1]
 
     def test_quickly_it_asks_a_sample(self):
-        data = TASK.training_set(300, generator(0, "data"))
+        data = TASK.training_set(300, 0)
         found = TASK.measure(knows(TASK, "train", "id"), data)
         assert found == {"train_accuracy": 1.0, "id_accuracy": 1.0, "ood_accuracy": 0.0}
 

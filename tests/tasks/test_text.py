@@ -28,7 +28,6 @@ from anchorlens.checkpoints import shipped
 from anchorlens.cli import app
 from anchorlens.figures.training_curve import training_curve
 from anchorlens.files import container
-from anchorlens.randomness import generator
 from anchorlens.runs.identity import identity
 from anchorlens.safe import read_tensors
 from anchorlens.tasks.kinds import read_evaluation, read_stored_task, read_task
@@ -281,16 +280,16 @@ class TestTraining:
         assert len(windows) == (len(text) - 1) // 32
 
     def test_the_training_set_is_drawn_without_repetition(self, task):
-        chosen = task.training_set(100, generator(0, "data"))
+        chosen = task.training_set(100, 0)
         assert len(chosen) == 100 == len(set(chosen.places.tolist()))
-        assert chosen.places.tolist() == task.training_set(100, generator(0, "data")).places.tolist()
+        assert chosen.places.tolist() == task.training_set(100, 0).places.tolist()
 
     def test_the_loss_of_a_random_start_of_small_weights_is_that_of_a_guess(self, task):
         model = build_model(small(task, gamma=1.0).model_config, seed=0)
         found = task.evaluate(model)
         assert found.measure("train_bits").value == pytest.approx(8, abs=0.1)
         assert found.measure("perplexity").value == pytest.approx(256, rel=0.1)
-        loss = task.loss(model, task.training_set(8, generator(0, "data")).take(np.arange(8)), None)
+        loss = task.loss(model, task.training_set(8, 0).take(np.arange(8)), None)
         assert loss.item() == pytest.approx(math.log(256), abs=0.1)
 
     def test_it_learns_and_resumes_to_the_same_bits(self, task, tmp_path, monkeypatch):
@@ -428,17 +427,17 @@ class TestBadInput:
         path = tmp_path / "short.txt"
         path.write_text("short\n")
         with pytest.raises(ValueError, match="a sequence of 256 bytes in both splits"):
-            TextTask(data=str(path)).training_set(1, generator(0, "data"))
+            TextTask(data=str(path)).training_set(1, 0)
 
     def test_more_sequences_than_there_are(self, task):
         with pytest.raises(ValueError, match="n_samples must be at most"):
-            task.training_set(10**6, generator(0, "data"))
+            task.training_set(10**6, 0)
 
     def test_training_data_of_another_text(self, task, folder):
-        other = TextTask(data=str(folder / "below"), seq_len=32).training_set(4, generator(0, "data"))
-        longer = dataclasses.replace(task, seq_len=64).training_set(4, generator(0, "data"))
+        other = TextTask(data=str(folder / "below"), seq_len=32).training_set(4, 0)
+        longer = dataclasses.replace(task, seq_len=64).training_set(4, 0)
         model = build_model(small(task).model_config)
-        for given in (other, longer, task.training_set(4, generator(0, "data")).choose(np.array([], int))):
+        for given in (other, longer, task.training_set(4, 0).choose(np.array([], int))):
             with pytest.raises(ValueError, match="sequences of 32 bytes of this task's text"):
                 task.evaluate(model, training_set=given)
 
@@ -526,7 +525,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
         "from anchorlens.randomness import generator;"
         "task = TextTask(data=sys.argv[1]);"
         "model = build_model(preset('text', n_layers=2, d_model=16, d_head=8, d_mlp=16).model);"
-        "task.evaluate(model, training_set=task.training_set(1000, generator(0, 'data')), max_asked=64);"
+        "task.evaluate(model, training_set=task.training_set(1000, 0), max_asked=64);"
         "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
     )
     peaks = []

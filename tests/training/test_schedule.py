@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from anchorlens.models.config import ModelConfig
-from anchorlens.runs.schedule import epoch_order, has_settled, learning_rate, trajectory_steps
+from anchorlens.runs.schedule import epoch_order, has_converged, learning_rate, trajectory_steps
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.metrics import METRICS
 
@@ -75,8 +75,8 @@ class TestEarlyStop:
             for t, i, o in zip(train, held_out, ood, strict=True)
         ]
 
-    def test_settles_when_fit_and_still(self):
-        assert has_settled(self.lines([0.5, 1, 1, 1], [0.5, 1, 1, 1], [0, 0.3, 0.3, 0.305]), 2, METRICS)
+    def test_converges_when_fit_and_still(self):
+        assert has_converged(self.lines([0.5, 1, 1, 1], [0.5, 1, 1, 1], [0, 0.3, 0.3, 0.305]), 2, METRICS)
 
     @pytest.mark.parametrize(
         ("train", "held_out", "ood"),
@@ -88,10 +88,10 @@ class TestEarlyStop:
         ],
     )
     def test_goes_on_otherwise(self, train, held_out, ood):
-        assert not has_settled(self.lines(train, held_out, ood), 2, METRICS)
+        assert not has_converged(self.lines(train, held_out, ood), 2, METRICS)
 
     def test_without_unseen_pairs(self):
-        assert has_settled(self.lines([1, 1], [1, 1], [None, None]), 1, METRICS)
+        assert has_converged(self.lines([1, 1], [1, 1], [None, None]), 1, METRICS)
 
 
 @pytest.mark.parametrize(

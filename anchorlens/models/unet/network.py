@@ -89,7 +89,7 @@ class UNet(nn.Module):
             image = up(torch.cat([told * image + when, skip], dim=1))
         return self.out(torch.cat([image, first], dim=1))
 
-    def settled(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
+    def updated_bn(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
         """A network with BatchNorm by the mean and variance of these inputs, whatever it is then asked.
 
         Args:

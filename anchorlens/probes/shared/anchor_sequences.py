@@ -175,7 +175,7 @@ def trained_sequences(
     )
     pairs = np.array(task.seen_pairs)[chosen % n_pairs]
     trials = Trials(pairs, rng.choice(task.keys, n_sequences), np.full(n_sequences, position))
-    return task.sequences(trials, rng)
+    return task.place(trials, task.noise(len(trials), rng))
 
 
 def checked_position(task: AnchorTask, key_position: int | None) -> int:

@@ -126,8 +126,8 @@ class CogsTask(WordTask):
         """The case of each example of `ood`."""
         return tuple(line.kind for line in self._files["gen"])
 
-    def drawn(self, n: int, seed: np.random.Generator) -> Examples:
-        """`n` training examples: the 143 primitives and 12 exposures always, the others by seed.
+    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
+        """`n` training examples: the 143 primitives and 12 exposures always, the others at random.
 
         Without them the lexical cases would ask for words that were never seen. Where `n` is more than there
         are, all come again.
@@ -145,9 +145,9 @@ class CogsTask(WordTask):
         rounds, last = divmod(n, len(train))
         every = [np.arange(len(train))] * rounds
         if last:
-            chosen = seed.permutation(rest)[: max(0, last - len(fixed))]
+            chosen = rng.permutation(rest)[: max(0, last - len(fixed))]
             every.append(np.concatenate([fixed[:last], chosen]))
-        return train[seed.permutation(np.concatenate(every))]
+        return train[rng.permutation(np.concatenate(every))]
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
         """Lexical and structural means over cases, and what the vocabulary allows."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 N_SAMPLES, QUICKLY = 64, 8
 """Samples of each tuple that `evaluate` draws, unless it is told another number, and `measure`."""
-_SETTLING, _SETTLING_BATCH = 16, 128
-"""Batches on which BatchNorm is settled, and images in each."""
+_BN_BATCHES, _BN_BATCH = 16, 128
+"""Batches on which BatchNorm is updated, and images in each."""
 _AT_ONCE = 256
 """Samples drawn at a time by a model whose size is not known."""
 _WHITE = 1.0
@@ -52,7 +52,7 @@ class ConceptGraphsTask(TaskConfig):
 
     Example:
         >>> task = ConceptGraphsTask(image_side=24)
-        >>> images = task.training_set(8, np.random.default_rng(0))
+        >>> images = task.training_set(8, seed=0)
         >>> images.pixels.shape, images.conditions.shape
         (torch.Size([8, 3, 24, 24]), torch.Size([8, 6]))
 
@@ -98,7 +98,7 @@ class ConceptGraphsTask(TaskConfig):
 
     # -- training --------------------------------------------------------------------------------------
 
-    def training_set(self, n: int, seed: np.random.Generator) -> Images:
+    def training_set(self, n: int, seed: int) -> Images:
         """`n` images of the trained tuples, in equal parts.
 
         Raises:
@@ -108,7 +108,10 @@ class ConceptGraphsTask(TaskConfig):
         if n < len(TRAINED):
             raise ValueError(f"n_samples must be at least {len(TRAINED)}, an image of each tuple, got {n}")
         classifier(self.image_side, self.shift)  # what they are scored by
-        return images.draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, seed, self.shift)
+        return self._images(n, generator(seed, "data"))
+
+    def _images(self, n: int, rng: np.random.Generator) -> Images:
+        return images.draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, rng, self.shift)
 
     def checked_training_set(self, training_set: Any) -> Images:
         """Images that a caller gives.
@@ -155,14 +158,14 @@ class ConceptGraphsTask(TaskConfig):
                 images (`Checkpoint.build_model`); anything else is left alone.
             seed: of the images and their noise.
         """
-        if not hasattr(model, "settled"):
+        if not hasattr(model, "updated_bn"):
             return model
-        return model.settled(self._settling(seed))
+        return model.updated_bn(self._bn_batches(seed))
 
-    def _settling(self, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        for k in range(_SETTLING):
+    def _bn_batches(self, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        for k in range(_BN_BATCHES):
             rng = generator(seed, "evaluation", 3, k)
-            yield self._noisy(self.training_set(_SETTLING_BATCH, rng), rng)[:3]
+            yield self._noisy(self._images(_BN_BATCH, rng), rng)[:3]
 
     def samples(
         self, model: Any, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0
@@ -262,8 +265,8 @@ class ConceptGraphsTask(TaskConfig):
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
         """Images times steps: a sample is a forward pass at every step."""
-        n_settling = _SETTLING * _SETTLING_BATCH
-        return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_settling
+        n_bn_batches = _BN_BATCHES * _BN_BATCH
+        return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_bn_batches
 
     def bytes_to_ask(self, n_train: int) -> int:
         """Memory of training images, samples, and the images that the classifier is fit on."""

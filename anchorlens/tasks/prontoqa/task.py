@@ -165,19 +165,19 @@ class PrOntoQATask(WordTask):
         """Very many: the tests are samples."""
         return 10**12
 
-    def drawn(self, n: int, seed: np.random.Generator) -> Examples:
+    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
         """`n` different training questions, none of which stands in a test."""
-        rng = random.Random(int(seed.integers(2**63)))
+        choices = random.Random(int(rng.integers(2**63)))
         taken = {prompt for name in ("id", "ood") for prompt in self.splits[name].prompts}
         items: list[Item] = []
         while len(items) < n:
-            item = self._made(self.ontology, rng.choice(self.trained_hops), rng)
+            item = self._made(self.ontology, choices.choice(self.trained_hops), choices)
             if item.prompt not in taken:
                 taken.add(item.prompt)
                 items.append(item)
         return self._examples(items)
 
-    def training_set(self, n: int, seed: np.random.Generator) -> TokenBatch:
+    def training_set(self, n: int, seed: int) -> TokenBatch:
         """`n` sequences, padded to the longest that there may be."""
         batch = super().training_set(n, seed)
         return batch if self.loss_on == "label" else _every_word(batch)

@@ -84,8 +84,8 @@ class TaskConfig(Config):
     (`tasks.shared.batch`) moves it without a wait for CUDA. The functional engine trains such a task."""
     model_class: ClassVar[type[Any]] = ModelConfig
     """The configuration of what it trains: `ModelConfig`, a HookedTransformer, or another."""
-    settled: ClassVar[tuple[str, ...]] = ()
-    """Fields that are settled when a task is made where they are not given; a stored task must hold them."""
+    stored_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that are filled in when a task is made without them; a stored task must hold them."""
     has_anchors: ClassVar[bool] = False
     """Whether its sequences hold anchors, which some probes and the mechanism verdict ask about."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})
@@ -101,11 +101,11 @@ class TaskConfig(Config):
     held_out: Any = "what the task holds out"
     """What is left out of training, in words that fit behind `it was never trained on`."""
 
-    def training_set(self, n: int, seed: np.random.Generator) -> Any:
-        """The training set of a run, `n` examples, a function of the generator alone."""
+    def training_set(self, n: int, seed: int) -> Any:
+        """The training set of a run, `n` examples, a function of the number and the seed alone."""
         raise NotImplementedError
 
-    def lazy_training_set(self, n: int, seed: np.random.Generator) -> Any:
+    def lazy_training_set(self, n: int, seed: int) -> Any:
         """The same, of which some can be taken without holding the others, where the task has a way."""
         return self.training_set(n, seed)
 

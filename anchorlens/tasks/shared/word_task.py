@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec, Sample, SampleTable
@@ -55,7 +56,7 @@ class WordTask(SplitTask):
     vocabulary: Any
     """Its `Vocabulary`: words, each of which is a token."""
 
-    def drawn(self, n: int, seed: np.random.Generator) -> Examples:
+    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
         """`n` training examples, a function of the generator alone."""
         raise NotImplementedError
 
@@ -77,9 +78,9 @@ class WordTask(SplitTask):
         """Examples as sequences, padded to the longest: tokens and targets [example, pos]."""
         return self.vocabulary.sequences(examples, int(self.lengths(examples).max()))
 
-    def training_set(self, n: int, seed: np.random.Generator) -> TokenBatch:
+    def training_set(self, n: int, seed: int) -> TokenBatch:
         """`n` sequences, padded to the longest that may be trained."""
-        return self.vocabulary.sequences(self.drawn(n, seed), self.training_width)
+        return self.vocabulary.sequences(self.drawn(n, generator(seed, "data")), self.training_width)
 
     def checked_training_set(self, training_set: Any) -> TokenBatch:
         """Training data that a caller gives, of up to `seq_len` tokens each."""

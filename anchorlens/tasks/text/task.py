@@ -90,7 +90,7 @@ class TextTask(TaskConfig):
 
     kind: ClassVar[str] = "text"
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
-    settled: ClassVar[tuple[str, ...]] = ("version",)
+    stored_fields: ClassVar[tuple[str, ...]] = ("version",)
     d_vocab = 256
 
     corpus: Literal["", "code", "text", "code+text", "files"] = ""
@@ -110,7 +110,7 @@ class TextTask(TaskConfig):
     """Seed of the files that are held out."""
 
     def __post_init__(self) -> None:
-        """Check every field, and settle which content it is."""
+        """Check every field, and note which content it is."""
         super().__post_init__()
         if not self.corpus:
             object.__setattr__(self, "corpus", FILES if self.data else CODE)
@@ -148,7 +148,7 @@ class TextTask(TaskConfig):
             )
         return windows
 
-    def training_set(self, n: int, seed: np.random.Generator) -> Windows:
+    def training_set(self, n: int, seed: int) -> Windows:
         """`n` sequences of the training text, none twice, in random order.
 
         Raises:
@@ -160,7 +160,7 @@ class TextTask(TaskConfig):
                 f"n_samples must be at most {len(windows):,}, the sequences of {self.seq_len} bytes of this "
                 f"text, got {n:,}; train for several epochs, or give more text"
             )
-        return windows.choose(seed.permutation(len(windows))[:n])
+        return windows.choose(generator(seed, "data").permutation(len(windows))[:n])
 
     def loss(self, model: LogitsModel, batch: TokenBatch, generator: np.random.Generator) -> Tensor:
         """Mean cross-entropy over every byte, in nats.

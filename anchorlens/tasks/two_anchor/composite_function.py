@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from anchorlens.configuration import documented, number
+from anchorlens.randomness import generator
 from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.two_anchor.anchor_functions import (
@@ -87,12 +88,12 @@ class CompositeFunction(TaskConfig):
         super().__post_init__()
         anchors = ascending(self.anchors, self.key_min, self.key_max)
         _check_size(len(anchors), self.chain_length, self.key_max - self.key_min + 1, self.seq_len)
-        settled: dict[str, Any] = {"anchors": tabulated(anchors, self.keys, self.chain_length)}
+        checked: dict[str, Any] = {"anchors": tabulated(anchors, self.keys, self.chain_length)}
         if self.unseen_pairs is not None:
-            settled["unseen_pairs"] = distinct_pairs(self.unseen_pairs, anchors, self.chain_length)
+            checked["unseen_pairs"] = distinct_pairs(self.unseen_pairs, anchors, self.chain_length)
         if self.overrides is not None:
-            settled["overrides"] = tabulated_overrides(self.overrides, anchors, self.keys, self.chain_length)
-        for name, value in settled.items():
+            checked["overrides"] = tabulated_overrides(self.overrides, anchors, self.keys, self.chain_length)
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
         splits, _ = self.splits, self._targets  # which check pairs, places and answers
         if overlap := set(self.trained_overrides) & set(self.ood_pairs):
@@ -233,13 +234,13 @@ class CompositeFunction(TaskConfig):
             positions=np.tile(positions, len(pairs)),
         )
 
-    def sample(self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0) -> AnchorBatch:
+    def sample(self, n: int, *, split: Split = "train", seed: int = 0) -> AnchorBatch:
         """Draw `n` sequences: pair and position uniform, then the key uniform among those allowed.
 
         Args:
             n: number of sequences, >= 1.
             split: `train`, `id` or `ood` (see `trials`).
-            seed: a seed, or a NumPy generator that is advanced.
+            seed: of everything that is drawn.
 
         Returns:
             Tokens [n, seq_len] and targets [n]; for `ood` the inferential targets.
@@ -249,19 +250,16 @@ class CompositeFunction(TaskConfig):
         """
         return self.lazy_sample(n, split=split, seed=seed).all()
 
-    def lazy_sample(
-        self, n: int, *, split: Split = "train", seed: int | np.random.Generator = 0
-    ) -> LazyDataset:
+    def lazy_sample(self, n: int, *, split: Split = "train", seed: int = 0) -> LazyDataset:
         """The sequences of `sample`, not yet drawn: any of them can be had without holding the others."""
         return LazyDataset(self, n, split, np.random.default_rng(seed))
 
-    def sequences(self, trials: Trials, noise: int | np.random.Generator = 0) -> AnchorBatch:
-        """Sequences of given trials, in their order; `noise` is a seed or a generator, targets `sample`'s."""
-        return self.place(trials, self.noise(len(trials), noise))
+    def sequences(self, trials: Trials, seed: int = 0) -> AnchorBatch:
+        """Sequences of given trials, in their order, with noise of a seed; targets are those of `sample`."""
+        return self.place(trials, self.noise(len(trials), np.random.default_rng(seed)))
 
-    def noise(self, n: int, seed: int | np.random.Generator = 0) -> Int[np.ndarray, "batch pos"]:
+    def noise(self, n: int, rng: np.random.Generator) -> Int[np.ndarray, "batch pos"]:
         """Noise tokens for every position of `n` sequences, before key and anchors are placed."""
-        rng = np.random.default_rng(seed)
         if not self.noise_obeys_split:
             return rng.integers(self.key_min, self.key_max + 1, (n, self.seq_len))
         where = np.arange(self.seq_len)
@@ -279,13 +277,13 @@ class CompositeFunction(TaskConfig):
         """Targets of every pair and key."""
         return len(self.pairs) * len(self.keys)
 
-    def training_set(self, n: int, seed: np.random.Generator) -> AnchorBatch:
+    def training_set(self, n: int, seed: int) -> AnchorBatch:
         """`n` sequences of the train split."""
         return self.lazy_training_set(n, seed).all()
 
-    def lazy_training_set(self, n: int, seed: np.random.Generator) -> LazyDataset:
+    def lazy_training_set(self, n: int, seed: int) -> LazyDataset:
         """The same, not yet drawn."""
-        return self.lazy_sample(n, split="train", seed=seed)
+        return LazyDataset(self, n, "train", generator(seed, "data"))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""

@@ -28,7 +28,7 @@ class LazyDataset:
     """
 
     def __init__(self, task: Any, n: int, split: Split, rng: np.random.Generator) -> None:
-        """`AnchorTask.drawing` makes it.
+        """`AnchorTask.lazy_sample` makes it.
 
         Raises:
             ValueError: `n` < 1, an unknown split, or a split with nothing in it.
@@ -49,7 +49,8 @@ class LazyDataset:
         rng = self._rng
         positions, pairs = _some(self._positions, self._n, rng), _some(self._pairs, self._n, rng)
         keys = choose(rng, self.task.keys, self._allowed, positions)
-        return self.task.sequences(Trials(pairs, keys, positions), rng)
+        noise = self.task.noise(self._n, rng)
+        return self.task.place(Trials(pairs, keys, positions), noise)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`; the generator stays where it was."""

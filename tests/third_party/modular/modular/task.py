@@ -37,7 +37,7 @@ class ModularAddition(TaskConfig):
         return TokenBatch(torch.from_numpy(tokens), torch.from_numpy((a + b) % self.modulus))
 
     def training_set(self, n, seed):
-        return self.batch(seed.choice(self.splits["train"], n))
+        return self.batch(np.random.default_rng(seed).choice(self.splits["train"], n))
 
     def evaluate(self, model, *, training_set=None, seed=0, quick=False):
         evaluator = Evaluator(model, self)

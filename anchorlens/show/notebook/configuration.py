@@ -52,7 +52,7 @@ def anchor_task_html(task: AnchorTask) -> str:
     position = places[len(places) // 2]
     keys = task.keys[allowed[:, position]]
     trials = task.product([pair], keys[len(keys) // 2 :][:1], np.array([position]))
-    tokens = placed(trials, task.noise(1))[0].tolist()
+    tokens = placed(trials, task.noise(1, np.random.default_rng(0)))[0].tolist()
     key, target = int(trials.keys[0]), int(task.targets(trials)[0])
     values = [key]
     for anchor in pair:

@@ -15,8 +15,8 @@ from .safe import CheckpointError as CheckpointError
 from .tasks.addition import AdditionTask as AdditionTask
 from .tasks.cogs.task import CogsTask as CogsTask
 from .tasks.concept_graphs.task import ConceptGraphsTask as ConceptGraphsTask
-from .tasks.kinds import register_task as register_task
 from .tasks.prontoqa.task import PrOntoQATask as PrOntoQATask
+from .tasks.registry import register_task as register_task
 from .tasks.scan import ScanTask as ScanTask
 from .tasks.shared.evaluation import Evaluation as Evaluation
 from .tasks.shared.phases import Phase as Phase

@@ -52,7 +52,7 @@ def audit_command(
     from anchorlens.runs.train_config import TrainConfig
     from anchorlens.show.terminal.audit import print_audit
     from anchorlens.show.terminal.console import print_json
-    from anchorlens.tasks.kinds import task_or_default
+    from anchorlens.tasks.registry import task_or_default
 
     the_papers: Any = task_or_default()
     choose_device(device)

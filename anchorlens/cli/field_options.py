@@ -33,7 +33,7 @@ def with_field_options(
         axes: whether an option takes several values, as text, in place of one of the field's type.
         short: another name of an option -> the field.
     """
-    from anchorlens.tasks.kinds import TASKS
+    from anchorlens.tasks.registry import TASKS
 
     signature = inspect.signature(command, eval_str=True)
     own = [p.replace(kind=_KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "fields"]

@@ -92,7 +92,7 @@ def probe_command(
     """
     if list_probes:
         from anchorlens.probes import with_own
-        from anchorlens.probes.own import first_sentence
+        from anchorlens.probes.from_file import first_sentence
 
         for probe in with_own(own or []):
             typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
@@ -107,7 +107,7 @@ def probe_command(
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {safe_repr(options)}')
     from anchorlens import figures, probes
     from anchorlens.models.devices import choose_device
-    from anchorlens.probes.own import what_went_wrong
+    from anchorlens.probes.from_file import what_went_wrong
 
     probe = probes.probe_named(name, probes.with_own(own or []))
     if initial is not None and not probes.needs_initial(probe):

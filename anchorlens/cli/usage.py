@@ -39,7 +39,7 @@ class BoundedGroup(TyperGroup):
             _read_tasks(rest)
             function: Any = getattr(command.callback, "__wrapped__", None)
             if offer := getattr(function, "offer_fields_of", None):
-                from anchorlens.tasks.kinds import TASKS, tasks
+                from anchorlens.tasks.registry import TASKS, tasks
 
                 if (registered := tasks()) != TASKS:
                     offer(registered)
@@ -61,7 +61,7 @@ def _read_tasks(arguments: Sequence[str]) -> None:
     paths = [word.removeprefix("--tasks=") for word in arguments if word.startswith("--tasks=")]
     paths += [path for word, path in itertools.pairwise(arguments) if word == "--tasks"]
     for path in paths:
-        from anchorlens.tasks.kinds import own_tasks
+        from anchorlens.tasks.registry import own_tasks
 
         own_tasks(path)
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens.figures import BLUE, GREY, ORANGE, styled
-from anchorlens.tasks.kinds import logged_metrics
+from anchorlens.tasks.registry import logged_metrics
 from anchorlens.tasks.shared.phases import COLOURS
 
 Log = Sequence[Mapping[str, Any]]

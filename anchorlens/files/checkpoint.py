@@ -18,7 +18,7 @@ from anchorlens.engine.costs import check_cost
 from anchorlens.files import container
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr
-from anchorlens.tasks.kinds import read_stored_task
+from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.views import html

@@ -147,7 +147,7 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
         attention_dir="causal",
         dtype=dtype,
     )
-    from anchorlens.models.blocks import BLOCKS
+    from anchorlens.models.variants import BLOCKS
 
     block_class = BLOCKS.get(config.variant)
     if block_class is not None:

@@ -10,13 +10,13 @@ from anchorlens.probes.attention_patterns import attention_patterns
 from anchorlens.probes.compare import Comparison, apply_to_checkpoint, compare
 from anchorlens.probes.embedding_pca import embedding_pca
 from anchorlens.probes.first_layer_tsne import first_layer_tsne
+from anchorlens.probes.from_file import own_probes, with_own
 from anchorlens.probes.fusion_similarity import fusion_similarity
 from anchorlens.probes.information_flow import information_flow
 from anchorlens.probes.interchange import interchange
 from anchorlens.probes.mask_key_token import mask_key_token
 from anchorlens.probes.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.nearest_neighbours import nearest_neighbours
-from anchorlens.probes.own import own_probes, with_own
 from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.registry import PROBES, apply, needs_initial, needs_task, probe_named
 from anchorlens.probes.result import ProbeResult

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from anchorlens.configuration import check_choice, field_types, suggestion
 from anchorlens.runs.train_config import DURATIONS, TrainConfig
 from anchorlens.safe import safe_repr
-from anchorlens.tasks.kinds import read_task, tasks
+from anchorlens.tasks.registry import read_task, tasks
 from anchorlens.tasks.shared.base import Task
 from anchorlens.views import html
 

@@ -1,5 +1,5 @@
-from .kinds import own_tasks as own_tasks
-from .kinds import register_task as register_task
+from .registry import own_tasks as own_tasks
+from .registry import register_task as register_task
 from .shared.accuracy import Accuracy as Accuracy
 from .shared.base import Task as Task
 from .shared.base import TaskConfig as TaskConfig

@@ -20,7 +20,7 @@ from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import safe_repr
-from anchorlens.tasks.kinds import task_or_default
+from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import RunFolder, read_log, stored_run
 from anchorlens.training.jobs import train_in_jobs

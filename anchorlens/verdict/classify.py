@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.models.devices import choose_device
-from anchorlens.tasks.kinds import task_or_default
+from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase

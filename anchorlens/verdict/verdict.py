@@ -11,7 +11,7 @@ from annotated_types import Len
 
 from anchorlens.configuration import documented
 from anchorlens.records import UNSTORED, Count, Name, Plain, Record, Share, Text
-from anchorlens.tasks.kinds import read_evaluation
+from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase

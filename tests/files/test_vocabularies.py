@@ -156,7 +156,7 @@ class TestMarks:
 
     @pytest.mark.parametrize("kind", ["prontoqa", "scan"])
     def test_a_task_without_it_is_one_token_shorter(self, kind):
-        from anchorlens.tasks.kinds import read_task
+        from anchorlens.tasks.registry import read_task
 
         without, task = (read_task({"kind": kind, "bos": bos}) for bos in (False, True))
         found, expected = (one.sequences(one.examples("id")) for one in (without, task))

@@ -39,7 +39,7 @@ from anchorlens.probes import (
     v_similarity,
     with_own,
 )
-from anchorlens.probes.own import what_went_wrong
+from anchorlens.probes.from_file import what_went_wrong
 
 TINY = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
 TASK = AnchorTask()
@@ -282,7 +282,7 @@ class TestCommandLine:
 
     def test_the_report_shows_it_behind_ours(self, file, checkpoints, tmp_path, monkeypatch):
         few = (stable_rank, v_similarity)  # all would take longer
-        monkeypatch.setattr("anchorlens.probes.own.PROBES", few)
+        monkeypatch.setattr("anchorlens.probes.from_file.PROBES", few)
         out = tmp_path / "report.html"
         done = call("classify", checkpoints[0], "--report", out, "--probes", file)
         assert done.exit_code == 0, done.output

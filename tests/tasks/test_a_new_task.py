@@ -17,7 +17,7 @@ from anchorlens.runs.train_config import TrainConfig
 from anchorlens.show import write_diagram
 from anchorlens.show.terminal.sweep import print_sweep
 from anchorlens.sweep import grid, open_sweep, sweep
-from anchorlens.tasks import kinds
+from anchorlens.tasks import registry
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
@@ -101,7 +101,7 @@ class SquaredTask(CopyTask):
 
 @pytest.fixture(autouse=True)
 def entered(monkeypatch):
-    monkeypatch.setattr(kinds, "_registered", {})
+    monkeypatch.setattr(registry, "_registered", {})
     register_task(CopyTask)
     register_task(SquaredTask)
 

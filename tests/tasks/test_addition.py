@@ -12,7 +12,7 @@ from anchorlens.figures.from_specs import figure_of
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
 from anchorlens.tasks.addition import AdditionTask
-from anchorlens.tasks.kinds import read_evaluation, read_task
+from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.batch import IGNORE
 
 MODES = ("number", "digits", "reversed")

@@ -7,7 +7,7 @@ import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.figures.from_specs import figure_of
-from anchorlens.tasks.kinds import read_evaluation
+from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor import by_position

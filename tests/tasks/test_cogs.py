@@ -24,7 +24,7 @@ from anchorlens.runs.identity import identity
 from anchorlens.tasks.cogs import files
 from anchorlens.tasks.cogs.files import FILES, Content, published_files
 from anchorlens.tasks.cogs.task import MEAN_LENGTH, N_TEST, STRUCTURAL, UNKNOWN
-from anchorlens.tasks.kinds import read_evaluation, read_task
+from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.words import EOS, SEP
 
 PUBLISHED = Path(__file__).parents[3] / "shared/data/cogs"

@@ -31,7 +31,7 @@ from anchorlens.tasks.concept_graphs.images import (
 )
 from anchorlens.tasks.concept_graphs.scoring import area, by_mask, classifier
 from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
-from anchorlens.tasks.kinds import read_task
+from anchorlens.tasks.registry import read_task
 
 SMALL = ConceptGraphsTask(image_side=24, n_diffusion_steps=10)
 TINY = {"n_feat": 8, "n_diffusion_steps": 10, "n_samples": 64, "batch_size": 16, "steps": 6, "eval_every": 6}

@@ -28,7 +28,7 @@ from anchorlens.probes import with_own
 from anchorlens.runs.run_config import RunConfig, part_classes
 from anchorlens.sweep import grid
 from anchorlens.sweep.grids import ALIASES, axis_values
-from anchorlens.tasks import Metric, TaskConfig, kinds, own_tasks
+from anchorlens.tasks import Metric, TaskConfig, own_tasks, registry
 
 PACKAGE = Path(__file__).parents[1] / "third_party" / "modular"
 FILE = PACKAGE / "modular" / "task.py"
@@ -40,8 +40,8 @@ OF_TASK = ["--task=modular_addition", "--modulus=7"]
 
 @pytest.fixture(autouse=True)
 def nothing_registered(monkeypatch):
-    monkeypatch.setattr(kinds, "_registered", {})
-    monkeypatch.setattr(kinds, "_files", {})
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "_files", {})
 
 
 def finish(process, code=0):
@@ -93,7 +93,7 @@ class TestPackage:
         assert len(rows) == 2 and all("modular_addition" in row and "finished" in row for row in rows)
         assert "held_out" in names and (sweep / "diagram.html").exists()
 
-        monkeypatch.setattr(kinds, "_registered", {})  # neither the package nor the file
+        monkeypatch.setattr(registry, "_registered", {})  # neither the package nor the file
         for command in (
             ["evaluate", cut / "ckpt.pt"],
             ["status", sweep],
@@ -104,7 +104,7 @@ class TestPackage:
             assert "no task 'modular_addition'" in said.stderr and "--tasks FILE" in said.stderr
             if command[0] != "train":
                 assert "modular_addition" in call(*command, "--tasks", FILE, "--json").stdout
-                monkeypatch.setattr(kinds, "_registered", {})
+                monkeypatch.setattr(registry, "_registered", {})
 
     @pytest.mark.parametrize(
         ("value", "message"),
@@ -119,11 +119,11 @@ class TestPackage:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[anchorlens.tasks]\nodd = {value}\n")
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(kinds, "_installed_are_read", False)
+        monkeypatch.setattr(registry, "_installed_are_read", False)
         importlib.invalidate_caches()
         with pytest.raises(ValueError, match=f"the task odd of the installed package broken {message}"):
-            kinds.tasks()
-        assert kinds.task_class("addition").kind == "addition"  # ours need nobody's package
+            registry.tasks()
+        assert registry.task_class("addition").kind == "addition"  # ours need nobody's package
         said = call("train", "--dry-run", code=2)
         assert len(said.stderr.splitlines()) == 1 and "installed package broken" in said.stderr
         (info / "entry_points.txt").write_text(f"[anchorlens.probes]\nodd = {value}\n")
@@ -161,10 +161,10 @@ class TestFile:
         results = train_many(runs, workers=2, progress=False)
         assert [type(result.checkpoint.task) for result in results] == [task, task]
         packed = pickle.dumps(runs[0].task)
-        kinds._registered.clear()
-        kinds._files.clear()
+        registry._registered.clear()
+        registry._files.clear()
         again = pickle.loads(packed)
-        assert again.to_dict() == runs[0].task.to_dict() and kinds.task_class(again.kind) is type(again)
+        assert again.to_dict() == runs[0].task.to_dict() and registry.task_class(again.kind) is type(again)
         assert dataclasses.replace(again, modulus=5).d_vocab == 6
 
 
@@ -203,9 +203,9 @@ def test_a_task_that_nobody_registered_stops_early(capsys):
 
 class TestRegistering:
     def test_it_is_known_then(self):
-        assert register_task(Coin) is Coin and kinds.tasks()[-1] is Coin
+        assert register_task(Coin) is Coin and registry.tasks()[-1] is Coin
         (run,) = grid({"task": {"kind": "coin"}, "model": SMALL}, {"seed": (0,)})
-        assert run.task == Coin() and kinds.read_task({"kind": "coin"}) == Coin()
+        assert run.task == Coin() and registry.read_task({"kind": "coin"}) == Coin()
         assert Coin().describe() == "Say the token that was read."
 
     def test_a_class_of_the_same_name_takes_its_place(self):
@@ -214,7 +214,7 @@ class TestRegistering:
             type("Coin", (Coin,), {"__module__": __name__, "__qualname__": "Coin"})
         )
         register_task(Coin)
-        assert register_task(other) is kinds.task_class("coin") is other
+        assert register_task(other) is registry.task_class("coin") is other
 
     @pytest.mark.parametrize(
         ("members", "message"),
@@ -231,12 +231,12 @@ class TestRegistering:
     )
     def test_what_takes_a_name_or_lacks_one_is_refused(self, members, message):
         annotations = {
-            name: type(value) for name, value in members.items() if name in kinds.OPTIONS - {"kind"}
+            name: type(value) for name, value in members.items() if name in registry.OPTIONS - {"kind"}
         }
         mine = type("Mine", (Coin,), {"kind": "mine", "__annotations__": annotations, **members})
         with pytest.raises(ValueError, match=message):
             register_task(dataclass(frozen=True)(mine))
-        assert kinds._registered == {}
+        assert registry._registered == {}
 
     def test_every_option_is_among_the_names_that_are_taken(self):
         commands = typer.main.get_command(app).commands
@@ -251,6 +251,6 @@ class TestRegistering:
             field for part, cls in part_classes() if part != "task" for field in field_types(cls)
         }
         assert field_types(UNetConfig).keys() <= models_and_training
-        assert options - of_tasks | models_and_training | ALIASES.keys() <= kinds.OPTIONS
+        assert options - of_tasks | models_and_training | ALIASES.keys() <= registry.OPTIONS
         elsewhere = {"help", "version", "kind", "probes"}
-        assert not kinds.OPTIONS - options - models_and_training - ALIASES.keys() - elsewhere
+        assert not registry.OPTIONS - options - models_and_training - ALIASES.keys() - elsewhere

@@ -14,7 +14,6 @@ import torch
 from anchorlens import PrOntoQATask
 from anchorlens.configuration import field_types
 from anchorlens.randomness import generator
-from anchorlens.tasks.kinds import read_evaluation, read_task
 from anchorlens.tasks.prontoqa.ontology import FAMILIES, LONGEST_PROMPT, MOST_HOPS, balanced, official
 from anchorlens.tasks.prontoqa.reasoning import (
     by_chaining,
@@ -24,6 +23,7 @@ from anchorlens.tasks.prontoqa.reasoning import (
     normalised,
     read_question,
 )
+from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.words import EOS, SEP
 

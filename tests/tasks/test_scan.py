@@ -12,7 +12,7 @@ import torch
 
 from anchorlens.configuration import field_types
 from anchorlens.randomness import generator
-from anchorlens.tasks.kinds import read_evaluation, read_task
+from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.scan import ACTIONS, COMMAND_WORDS, ScanTask, all_commands
 from anchorlens.tasks.shared import split_task
 from anchorlens.tasks.shared.batch import IGNORE

@@ -30,7 +30,7 @@ from anchorlens.figures.training_curve import training_curve
 from anchorlens.files import container
 from anchorlens.runs.identity import identity
 from anchorlens.safe import read_tensors
-from anchorlens.tasks.kinds import read_evaluation, read_stored_task, read_task
+from anchorlens.tasks.registry import read_evaluation, read_stored_task, read_task
 from anchorlens.tasks.text import corpus, documents
 from anchorlens.tasks.text.corpus import END, Corpus, held_out
 

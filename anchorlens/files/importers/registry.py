@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
-from anchorlens.files.importers import hooked_transformer, hugging_face, own, released_code
+from anchorlens.files.importers import hooked_transformer, hugging_face, our_format, released_code
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import Imported, Source
 
@@ -32,5 +32,5 @@ class Importer(Protocol):
         ...
 
 
-IMPORTERS: tuple[Importer, ...] = (own, released_code, hugging_face, hooked_transformer)
+IMPORTERS: tuple[Importer, ...] = (our_format, released_code, hugging_face, hooked_transformer)
 assert {importer.KIND for importer in IMPORTERS} == set(get_args(Kind))

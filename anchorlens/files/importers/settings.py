@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorlens.safe import CheckpointError, read_bytes, read_json, read_toml, reading, safe_repr
-from anchorlens.tasks.kinds import read_stored_task
+from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
 
 _LARGEST = 2**20

@@ -14,7 +14,7 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.safe import safe_text
 from anchorlens.show.formats import number
 from anchorlens.show.templating import view
-from anchorlens.tasks.kinds import logged_metrics
+from anchorlens.tasks.registry import logged_metrics
 from anchorlens.training.result import TrainResult
 from anchorlens.views import html
 

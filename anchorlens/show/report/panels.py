@@ -16,7 +16,7 @@ from anchorlens.figures.picture import plotly_text, script_json
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.figures.training_curve import training_curve
 from anchorlens.probes.attention_patterns import AttentionPatterns
-from anchorlens.probes.own import first_sentence, what_went_wrong
+from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory

@@ -123,7 +123,7 @@ def reasoning(*, hints=None, **depth):
             hand.show(BEHIND, a, a + (len(ANCHORS) if hints == "ordered" else 0), HINT)
         for g in results:
             hand.show(GATHERED, g, g, 10 * HINT)
-    return hand.model_config
+    return hand.model
 
 
 def memorising(*, hints=False, **depth):
@@ -158,7 +158,7 @@ def memorising(*, hints=False, **depth):
             hand.show(RESULT, number, number, HINT)
         for x in NUMBERS:
             hand.show(GATHERED, x, x, HINT)
-    return hand.model_config
+    return hand.model
 
 
 def gathering(**depth):
@@ -177,7 +177,7 @@ def gathering(**depth):
     hand.copy(1, 0, RESULT, OUT, range(N))
     for target in range(N):
         hand.show(OUT, target, target, ANSWER)
-    return hand.model_config
+    return hand.model
 
 
 def twice(**depth):
@@ -198,7 +198,7 @@ def twice(**depth):
                     hand.neuron(1, inputs, bias, {(OUT, TASK.inferential_target(x, (a, b))): weight})
     for target in range(N):
         hand.show(OUT, target, target, ANSWER)
-    return hand.model_config
+    return hand.model
 
 
 def parallel(**depth):
@@ -218,7 +218,7 @@ def parallel(**depth):
                 hand.neuron(1, {(GATHERED, x): 1, (BEHIND, single): 2}, -2, {answer: -1})
     for target in range(N):
         hand.show(OUT, target, target, ANSWER)
-    return hand.model_config
+    return hand.model
 
 
 ARCHITECTURES = {

@@ -164,7 +164,7 @@ LATEST = ("tasks.text", "tasks.concept_graphs", "models.unet")
     "name", sorted(name for name in MODULES if folder_of(name) in ("sweep", "files", "training"))
 )
 def test_what_trains_stores_and_sweeps_knows_no_kind_of_task_or_model(name):
-    """A task of any kind comes through `tasks.registry`; a model of any kind through `engine.architectures`."""
+    """A task comes through `tasks.registry`, a model through `engine.architectures`, of whatever kind."""
     assert [other for other in imports(name) if other.startswith(LATEST)] == []
     words = MODULES[name].read_text().lower()
     assert not [word for word in ("concept_graphs", "unet", "texttask") if word in words]

@@ -247,7 +247,7 @@ def test_the_final_phase_is_the_same_in_a_stack_and_alone():
 
     def trained(runs):
         together = [Member(run, training_set(run.task, run.train_config), None) for run in runs]
-        Loop(together, CPU).go(lambda done, text: None)
+        Loop(together, CPU).run(lambda done, text: None)
         return [member.result.behaviour.phase.label for member in together]
 
     assert trained(runs) == trained(runs[:1]) + trained(runs[1:]) == ["Phase 1", "undecided: underfit"]
@@ -275,7 +275,7 @@ class TestDivergence:
 
     def test_in_the_loop_the_others_end_as_usual(self):
         together = [Member(run, training_set(run.task, run.train_config), None) for run in self.runs()]
-        Loop(together, CPU).go(lambda done, text: None)
+        Loop(together, CPU).run(lambda done, text: None)
         assert [member.result.status for member in together] == ["finished", "diverged", "finished"]
         assert "training diverged: loss is" in together[1].result.message
         assert all(w.isfinite().all() for w in together[1].result.checkpoint.weights.values())
@@ -295,7 +295,7 @@ def test_members_that_end_leave_a_smaller_stack_that_goes_on_to_the_same_weights
         loop._end(k, together[k], "stopped early")
     loop._shrink()
     assert len(loop.stack) == 1 and loop.members == [together[1]]
-    loop.go(lambda done, text: None)
+    loop.run(lambda done, text: None)
     assert together[1].result.status == "finished" and together[0].step == 8
     expected = whole.weights(1)
     for name, weight in together[1].result.checkpoint.weights.items():

@@ -325,14 +325,14 @@ def test_a_cell_that_asks_for_tf32_is_trained_with_it_and_measured_without(tmp_p
         monkeypatch.setattr(module, name, noted)
 
     monkeypatch.setattr(plan, "choose_device", lambda name: torch.device("cuda"))
-    noting(loop.Loop, "go")
+    noting(loop.Loop, "run")
     noting(working, "classify")
     (run,) = tiny({"seed": [0]}, matmul="tf32")
     cells = SweepFolder(tmp_path).named([run])
     work(cells, tmp_path)
     (cell,) = SweepFolder(tmp_path).read(cells)
     assert cell.status == "finished", cell.error
-    assert found == {"go": "high", "classify": "highest"}
+    assert found == {"run": "high", "classify": "highest"}
     assert torch.get_float32_matmul_precision() == "highest"
 
 

@@ -77,7 +77,7 @@ class TestShipped:
 def test_the_four_folders_of_the_released_code(folder):
     truth = json.loads((RELEASED / folder / "measured.json").read_text())["phase"]
     verdict = classify(RELEASED / folder)
-    assert verdict.phase == truth
+    assert verdict.phase.number == truth
     if truth is None:
         assert verdict.phase.label == "undecided: training data unknown"
         assert verdict.mechanism.phase.number == 1 and "train longer" not in verdict.explanation
@@ -167,7 +167,7 @@ class TestUndecided:
                 if name.startswith("blocks.1."):
                     weights[name.replace("blocks.1.", f"blocks.{layer}.")] = torch.zeros_like(value)
         verdict = classify(replace(checkpoint, model_config=deep, weights=weights))
-        assert verdict.phase == 3 and len(verdict.mechanism.evidence) > 0
+        assert verdict.phase.number == 3 and len(verdict.mechanism.evidence) > 0
         assert verdict.mechanism.outside == ("n_layers 7 is outside 2..6",)
         assert "Less sure" in verdict._repr_html_() and "n_layers 7" in verdict._repr_html_()
         assert shipped["phase3"].mechanism.outside == ()
@@ -176,7 +176,7 @@ class TestUndecided:
     def test_a_task_of_ones_own_is_outside_the_calibration(self):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
         verdict = classify(replace(load_checkpoint(path), task=AnchorTask(key_max=95)))
-        assert verdict.phase == 3
+        assert verdict.phase.number == 3
         assert verdict.mechanism.phase.label == "undecided: outside the calibration"
         assert "the task is not that of the papers" in verdict.mechanism.phase.reason
 

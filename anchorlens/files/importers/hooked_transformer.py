@@ -108,7 +108,7 @@ def read(source: Source) -> Imported:
         task or AnchorTask(),
         weights,
         notes=notes,
-        train=train,
+        train_config=train,
         vocabulary=source.config.vocabulary(),
     )
 

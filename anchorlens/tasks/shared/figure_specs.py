@@ -30,7 +30,9 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple | range) else value
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return [_plain(item) for item in value] if isinstance(value, list | range) else value
 
 
 @documented

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import json
 import os
@@ -156,7 +157,13 @@ class SweepFolder:
         cells = list(cells)
         if not any_size:
             self._check_size(cells)
-        return SweepResult(self.out, tuple(self._read_cell(name, run) for name, run in cells))
+        return SweepResult(self.out, tuple(self._collected(name, run) for name, run in cells))
+
+    def _collected(self, name: str, run: RunConfig) -> Cell:
+        cell = self._read_cell(name, run)
+        if cell.status == "damaged":
+            gc.collect(0)  # the error and what was read refer to each other
+        return cell
 
     def _check_size(self, cells: Iterable[NamedRun]) -> None:
         """Refuse files that would fill the memory, before any is read."""

@@ -91,7 +91,8 @@ def test_every_format_on_the_command_line(tmp_path):
         done = CliRunner().invoke(app, [*command, str(tmp_path / name)])
         assert done.exit_code == 0, done.stderr
         behaviour = json.loads(done.stdout)["behaviour"]
-        assert behaviour["train_source"] == "training set" and behaviour["train"]["n_sequences"] == 40
+        assert behaviour["train_source"] == "training set"
+        assert behaviour["measures"]["train"]["n_sequences"] == 40
 
 
 def lying_about_its_size():

@@ -57,7 +57,7 @@ def written(folder, weights, vocabulary, task="kind = 'scan'"):
 
 
 def some(task, n=60):
-    return task.sequences(task.examples("ood").take(torch.arange(n).numpy()))
+    return task.sequences(task.examples("ood")[torch.arange(n).numpy()])
 
 
 def logits(checkpoint, tokens):

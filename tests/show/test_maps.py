@@ -1,10 +1,12 @@
 """The maps of a sweep: where each seed stands, how it is coloured, hatched and described."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
-from known_cells import cell, square, sweep_of
+from known_cells import cell, done, square, sweep_of, verdict
 
+from anchorlens.runs.presets import preset
 from anchorlens.show.diagram import outcomes
 from anchorlens.show.diagram.axes import choose_axes, slices
 from anchorlens.show.diagram.layout import arranged
@@ -12,7 +14,7 @@ from anchorlens.show.diagram.maps import agreement_map, number_map, phase_map, r
 from anchorlens.show.diagram.outcomes import vote
 from anchorlens.show.diagram.text_maps import SIGN_OF, text_maps
 from anchorlens.sweep.cells import axes_of
-from anchorlens.tasks.shared.phases import COLOURS
+from anchorlens.tasks.shared.phases import COLOURS, Phase
 
 WITHOUT, WITH = "Phase 2 without commutativity", "Phase 2 with commutativity"
 
@@ -138,10 +140,11 @@ class TestPhaseMap:
         assert names == ["Phase 1", WITHOUT, WITH, "Phase 3", "underfit: no phase"]
 
     def test_what_is_undecided_is_no_phase(self):
-        borderline = cell("3")
-        borderline.content["verdict"].update(phase=None, label="undecided: borderline", agreement=None)
-        either = cell("2c")
-        either.content["verdict"].update(commutative=None, label="Phase 2")
+        def answering(phase):
+            return done(preset("quick"), replace(verdict("3"), phase=phase))
+
+        borderline = answering(Phase.undecided("borderline", "too near"))
+        either = answering(Phase(2, None, "with or without"))
         assert (
             outcomes.outcome(borderline) is outcomes.UNDECIDED and outcomes.outcome(either) is outcomes.EITHER
         )

@@ -47,7 +47,7 @@ def test_json_is_one_object_for_each_with_the_promised_keys(untrained):
     done = call(SHIPPED["phase2-commutative"], untrained, "--json")
     assert done.exit_code == 0
     first, second = (json.loads(line) for line in done.stdout.splitlines())
-    keys = {"phase", "commutative", "behaviour", "mechanism", "agreement", "warnings", "checkpoint"}
+    keys = {"phase", "behaviour", "mechanism", "agreement", "warnings", "subject", "trajectory"}
     assert keys | {"schema_version"} <= set(first)
     assert (first["phase"]["number"], first["phase"]["commutative"], first["agreement"]) == (2, True, True)
     assert {"probabilities", "evidence"} <= set(first["mechanism"])
@@ -62,7 +62,7 @@ def test_one_unreadable_file_does_not_stop_the_others(broken, untrained, tmp_pat
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert ["error" in row for row in rows] == [True, False, True]
     assert (
-        rows[1]["label"] == "undecided: training data unknown"
+        rows[1]["phase"]["label"] == "undecided: training data unknown"
         and rows[1]["mechanism"]["phase"]["cause"] == "at chance"
     )
     assert "broken.pt" in rows[0]["error"] and "missing.pt" in rows[2]["error"]

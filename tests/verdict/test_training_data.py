@@ -81,7 +81,7 @@ class TestOnTheCommandLine:
         command = ["classify", files / "theirs.pt", "--config", files / "theirs.toml"]
         done = call(*command, "--json", "--train-data", files / "data.csv")
         content = json.loads(done.stdout)
-        assert (done.exit_code, content["label"], content["agreement"]) == (0, "Phase 1", True)
+        assert (done.exit_code, content["phase"]["label"], content["agreement"]) == (0, "Phase 1", True)
         assert content["behaviour"]["train_source"] == "training set"
         assert not [line for line in content["warnings"] if "training data" in line]
 

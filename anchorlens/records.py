@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from annotated_types import Ge, Le
 
 from anchorlens.safe import check_values, safe_text
 
+T = TypeVar("T")
 _MOST_OPTIONS = 20_000
 """Characters of a table of any content, as JSON."""
 
@@ -62,13 +63,30 @@ class _TextUpTo:
         return core_schema.no_info_after_validator_function(_lines if self.keep_lines else _line, text)
 
 
+def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
+    """A function that reads a value, whose ValueError keeps nothing of that value in memory.
+
+    Pydantic keeps the errors of such functions, and an error keeps what stood in its frames.
+    """
+
+    def reading(value: Any) -> T:
+        try:
+            return read(value)
+        except ValueError as error:
+            message = str(error)
+        del value
+        raise ValueError(message)
+
+    return reading
+
+
 class _Plain:
     """A table of any content that JSON can hold."""
 
     def __get_pydantic_core_schema__(self, *_: Any) -> Any:
         from pydantic_core import core_schema
 
-        return core_schema.no_info_after_validator_function(_plain, core_schema.dict_schema())
+        return core_schema.no_info_after_validator_function(refusing(_plain), core_schema.dict_schema())
 
 
 @dataclass(frozen=True)

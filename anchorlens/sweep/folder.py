@@ -157,7 +157,13 @@ class SweepFolder:
         cells = list(cells)
         if not any_size:
             self._check_size(cells)
-        return SweepResult(self.out, tuple(self._collected(name, run) for name, run in cells))
+        was_enabled = gc.isenabled()
+        gc.disable()  # so that what a damaged cell leaves is young, and `collect(0)` finds it
+        try:
+            return SweepResult(self.out, tuple(self._collected(name, run) for name, run in cells))
+        finally:
+            if was_enabled:
+                gc.enable()
 
     def _collected(self, name: str, run: RunConfig) -> Cell:
         cell = self._read_cell(name, run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from annotated_types import Len
 
 from anchorlens.configuration import documented
-from anchorlens.records import UNSTORED, Count, Name, Plain, Record, Share, Text
+from anchorlens.records import UNSTORED, Count, Name, Plain, Record, Share, Text, refusing
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -36,7 +36,7 @@ class _ByKind:
         from pydantic_core import core_schema
 
         writer = core_schema.plain_serializer_function_ser_schema(lambda evaluation: evaluation.to_dict())
-        return core_schema.no_info_plain_validator_function(read_evaluation, serialization=writer)
+        return core_schema.no_info_plain_validator_function(refusing(read_evaluation), serialization=writer)
 
 
 @documented

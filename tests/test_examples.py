@@ -68,7 +68,7 @@ def test_probe_table_reads_trained_runs_and_trains_the_missing(tmp_path, monkeyp
     monkeypatch.setattr(table, "preset", lambda name, **fields: preset("quick", steps=1, **TINY, **fields))
     monkeypatch.setattr(table, "PROBES", few := PROBES[-4:])  # all would take half a minute
     first = table.runs([0, 1], tmp_path)
-    assert [c.model.gamma for c in first["phase3-gamma0.8"]] == [0.8, 0.8]
+    assert [c.model_config.gamma for c in first["phase3-gamma0.8"]] == [0.8, 0.8]
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("ckpt.pt")}
     assert len(written) == 2 and table.runs([0, 1], tmp_path).keys() == first.keys()
     assert written == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("ckpt.pt")}

@@ -91,6 +91,7 @@ def audit(
         OSError: a file cannot be read or written.
 
     Example:
+        >>> from anchorlens import AnchorTask
         >>> tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.8)
         >>> recipe = TrainConfig(steps=2, n_samples=512)
         >>> audit(AnchorTask(), model_config=tiny, train_config=recipe, seeds=[0], n_evaluations=2)

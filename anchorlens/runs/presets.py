@@ -141,7 +141,7 @@ def preset(name: str = "quick", **fields: Any) -> RunConfig:
         ValueError: an unknown preset or field, or an unusable value.
 
     Example:
-        >>> preset("quick", gamma=0.5, seed=3).train.seed
+        >>> preset("quick", gamma=0.5, seed=3).train_config.seed
         3
 
     Source: models and recipe of arXiv 2405.05409 and 2501.08537; the phase presets are our own.

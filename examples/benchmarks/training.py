@@ -137,7 +137,7 @@ def eager(run: RunConfig, data: Any, device: torch.device, *, compiled: bool) ->
     weights = architect.initial_weights(run.model_config, 0, torch.float32)
     model = architect.build(run.model_config, weights, device).train()
     called: Any = torch.compile(model) if compiled else model
-    if hasattr(run.task, "loss"):
+    if run.task.loss is not None:
         return ordinary_loop(run, model.parameters(), own_losses(run, data, device, called))
     scored = slice(None) if data.targets.dim() == 2 else -1
     losses = cross_entropies(run, data, device, lambda tokens: called(tokens)[:, scored])
@@ -251,7 +251,7 @@ def ways(run: RunConfig, device: torch.device, n_members: int, names: list[str])
             True,
         ),
     }
-    if hasattr(run.task, "loss") or data.targets.dim() == 2:  # these are written for the last position alone
+    if run.task.loss is not None or data.targets.dim() == 2:  # these are written for the last position alone
         names = [name for name in names if name not in (PLAIN, VMAP)]
     return [make[name]() for name in names]
 
@@ -366,7 +366,7 @@ def measure(
 
 def has_many_lengths(run: RunConfig) -> bool:
     """Whether the sequences of a batch end at different places."""
-    if hasattr(run.task, "loss"):
+    if run.task.loss is not None:
         return False
     data = training_set(run.task, run.train_config)
     return is_ragged(data.lengths, data.tokens.shape[1])

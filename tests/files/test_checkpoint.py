@@ -38,10 +38,10 @@ def path(request, tmp_path, checkpoint):
 
 
 def same(a, b):
-    return (a.model, a.task, a.train, a.step, a.metrics, a.versions) == (
-        b.model,
+    return (a.model_config, a.task, a.train_config, a.step, a.metrics, a.versions) == (
+        b.model_config,
         b.task,
-        b.train,
+        b.train_config,
         b.step,
         b.metrics,
         b.versions,

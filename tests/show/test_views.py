@@ -115,7 +115,9 @@ def checkpoint(model=TINY, **fields):
 
 
 def result(log=LOG, **fields):
-    of = checkpoint(train=TrainConfig(steps=1000), step=1000, metrics={"loss": 0.1, "status": "finished"})
+    of = checkpoint(
+        train_config=TrainConfig(steps=1000), step=1000, metrics={"loss": 0.1, "status": "finished"}
+    )
     return TrainResult(of, behaviour(), log, **({"status": "finished", "out": None} | fields))
 
 
@@ -208,7 +210,9 @@ def views():
             status="diverged",
             message="training diverged: loss is nan at step 3",
         ),
-        "Checkpoint": checkpoint(train=TrainConfig(steps=9), metrics={"loss": NAN, "ood_accuracy": None}),
+        "Checkpoint": checkpoint(
+            train_config=TrainConfig(steps=9), metrics={"loss": NAN, "ood_accuracy": None}
+        ),
         "a foreign checkpoint": checkpoint(versions={}),
         "OwnProbe": OwnProbe(NAN),
         "Comparison": Comparison(("a", "b"), (OwnProbe(0.5), OwnProbe(NAN))),

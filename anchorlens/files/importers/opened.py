@@ -65,6 +65,8 @@ def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[s
         >>> opened = open_checkpoint(folder / "theirs.pt", config=folder / "theirs.toml")
         >>> opened.kind, opened.checkpoint
         ('HookedTransformer state dict', Checkpoint(gpt2, 3 layers, gamma 0.5))
+
+    Source: formats of TransformerLens, Hugging Face and the papers' released code.
     """
     path = Path(path)
     settings = None if config is None else Settings.read(Path(config))

@@ -141,7 +141,7 @@ class TestPhaseMap:
 
     def test_what_is_undecided_is_no_phase(self):
         def answering(phase):
-            return done(preset("quick"), replace(verdict("3"), phase=phase))
+            return done(preset("quick"), replace(verdict("3"), phase=phase, agreement=None))
 
         borderline = answering(Phase.undecided("borderline", "too near"))
         either = answering(Phase(2, None, "with or without"))

@@ -40,6 +40,7 @@ from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
 from anchorlens.tasks.prontoqa.task import PrOntoQATask
 from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.text.task import TextTask
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
@@ -200,6 +201,7 @@ def views():
         "TrainConfig": TrainConfig(),
         "RunConfig": preset("paper-gpt2"),
         "AnchorEvaluation": behaviour(),
+        "Evaluation": Evaluation("scan", ScanTask.metrics, {"train": Accuracy(0.9, 0.01, 100)}, True),
         "behaviour in long chains": long_behaviour,
         "behaviour without numbers": behaviour(NAN, NAN, None, None, pairs=[], deviations={}),
         "TrainResult": result(),

@@ -35,7 +35,10 @@ nitpick_ignore_regex = [
     ("py:class", "Noise"),
     ("py:class", "Queries"),
     # a variable that stands for a class
-    ("py:class", r"(.*\.)?T"),
+    ("py:class", r"(.*\.)?(T|AnyTask|FigureSpec|Right|Task)"),
+    # what a field is checked by when it is read
+    ("py:class", r"anchorlens\.records\._.*|annotated_types\..*|.*Annotated\[.*|zipfile\.ZipFile"),
+    ("py:class", r"anchorlens\.sweep\.stored\.CellContent|anchorlens\.engine\.flat_layout\.FlatLayout"),
     # jaxtyping's shapes: Float[Tensor, "batch pos"]
     ("py:class", "Bool|Float|Int"),
 ]

@@ -130,8 +130,8 @@ def as_trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[C
 
 
 NETWORK: Mapping[str, tuple[str, ...]] = {
-    "model": ("variant", "n_layers", "n_heads", "d_model", "d_head", "d_mlp", "gamma"),
-    "train": ("n_samples", "batch_size", "total_steps", "lr", "weight_decay", "seed"),
+    "model_config": ("variant", "n_layers", "n_heads", "d_model", "d_head", "d_mlp", "gamma"),
+    "train_config": ("n_samples", "batch_size", "total_steps", "lr", "weight_decay", "seed"),
 }
 """Part of a run -> what `network` says of it."""
 

@@ -53,7 +53,7 @@ def cell(gamma, decay=0.01, seed=0, phase=None, label=None, accuracies=(1.0, 1.0
     numbers |= {"phase": phase, "commutative": None, "label": label or f"Phase {phase}"}
     numbers |= {"mechanism_phase": None, "mechanism_label": "undecided", "stable_rank.w_q": rank}
     known = Cell(run, "finished", Path())
-    number, commutative = PHASES.get(numbers["label"], (None, None))
+    number, commutative = PHASES.get(numbers["label"], (phase, None))
     vars(known).update(numbers=numbers, phase=Phase(number, commutative, ""))  # cached properties
     return known
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from anchorlens.configuration import Config, settings
-from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.run_config import PARTS, RunConfig
 from anchorlens.show.tables import MOST_ANCHORS
 from anchorlens.show.templating import view
 from anchorlens.tasks.shared.base import TaskConfig
@@ -31,8 +29,10 @@ def config_html(config: Config) -> str:
 @html.register
 def run_html(run: RunConfig) -> str:
     """A run in words, and which of its fields are not the defaults."""
-    configs: Any = run._asdict()
-    parts = [(part, [row for row in settings(config) if row.changed]) for part, config in configs.items()]
+    parts = [
+        (part, [row for row in settings(config) if row.changed])
+        for part, config in zip(PARTS, run, strict=True)
+    ]
     return view("run.html", overview=run.overview, lines=run.task.describe().split("\n"), parts=parts)
 
 

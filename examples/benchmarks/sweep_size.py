@@ -53,7 +53,8 @@ def trained_cells(source: Path | None) -> list[tuple[Any, dict[str, Any], list[d
 
     if source is None:
         return shipped_cells()
-    found = [(cell.run, dict(cell.content), cell.log()) for cell in open_sweep(source) if cell.done]
+    cells = [cell for cell in open_sweep(source) if cell.done]
+    found = [(cell.run, cell.content.to_dict(), cell.log()) for cell in cells if cell.content]
     if not found:
         raise SystemExit(f"--source must hold a trained cell, got none in {source}")
     return found

@@ -20,6 +20,11 @@ from anchorlens.safe import safe_repr
 class _Spec(Record):
     """What can be drawn: arrays and ranges that a task gives become lists, which JSON can hold."""
 
+    title: Name
+    """Heading above it."""
+    caption: Text
+    """How to read it, in a sentence or two."""
+
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             object.__setattr__(self, name, _plain(getattr(self, name)))
@@ -38,12 +43,8 @@ def _plain(value: Any) -> Any:
 @documented
 @dataclass(frozen=True, eq=False)
 class Axes(_Spec):
-    """What every picture has: words above it, and two axes."""
+    """A picture with two axes."""
 
-    title: Name
-    """Heading above the picture."""
-    caption: Text
-    """How to read it, in a sentence or two."""
     x_title: Name
     """Under the axis across."""
     y_title: Name
@@ -103,10 +104,6 @@ class Lines(Axes):
 class Bars(_Spec):
     """A picture of shares of named things, as data."""
 
-    title: Name
-    """Heading above the bars."""
-    caption: Text
-    """How to read it, in a sentence or two."""
     x_title: Name
     """Under the axis across, which goes from 0 to 1."""
     y: Mapping[Name, DrawnShare]
@@ -138,10 +135,6 @@ class Sample(Record):
 class SampleTable(_Spec):
     """Some of the answers, as a table."""
 
-    title: Name
-    """Heading above the table."""
-    caption: Text
-    """How they were chosen."""
     answers: Annotated[Sequence[Sample], Len(0, 100)]
     """A row for each."""
     _: KW_ONLY
@@ -154,10 +147,6 @@ class SampleTable(_Spec):
 class ImageGrid(_Spec):
     """Small images in rows, as data."""
 
-    title: Name
-    """Heading above them."""
-    caption: Text
-    """How to read them."""
     rows: Annotated[Sequence[Name], Len(1, 100)]
     """What each row shows, from top to bottom."""
     n_columns: Annotated[int, Ge(1), Le(100)]

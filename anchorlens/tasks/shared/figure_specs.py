@@ -135,7 +135,7 @@ class Sample(Record):
 class SampleTable(_Spec):
     """Some of the answers, as a table."""
 
-    answers: Annotated[Sequence[Sample], Len(0, 100)]
+    answers: Annotated[tuple[Sample, ...], Len(0, 100)]
     """A row for each."""
     _: KW_ONLY
     figure_spec: Literal["SampleTable"] = "SampleTable"
@@ -147,7 +147,7 @@ class SampleTable(_Spec):
 class ImageGrid(_Spec):
     """Small images in rows, as data."""
 
-    rows: Annotated[Sequence[Name], Len(1, 100)]
+    rows: Annotated[tuple[Name, ...], Len(1, 100)]
     """What each row shows, from top to bottom."""
     n_columns: Annotated[int, Ge(1), Le(100)]
     """Images in a row."""

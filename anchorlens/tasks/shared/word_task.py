@@ -114,7 +114,7 @@ class WordTask(SplitTask):
                     for words in zip(shown.prompts, shown.answers, said, strict=True)
                 ]
         sample_table = SampleTable(
-            "LogitsModel",
+            "Answers",
             "Some examples of each split, up to four that are answered right and four that are not: what is "
             "asked for, and what the model says word by word (greedy decoding).",
             tuple(answers),

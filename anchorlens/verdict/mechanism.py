@@ -160,7 +160,7 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
     return Phase(2, commutative, words)
 
 
-def shape_of(config: Any) -> dict[str, Any] | None:
+def shape_of(config: object) -> dict[str, Any] | None:
     """What the calibration knows of a model's shape; None of a model that is no transformer."""
     if not isinstance(config, ModelConfig):
         return None

@@ -92,8 +92,6 @@ class TaskConfig(Config):
     """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
     evaluation_class: ClassVar[type[Evaluation]] = Evaluation
     """What `evaluate` gives, and what is read back from JSON."""
-    evaluation_class: ClassVar[type[Evaluation]] = Evaluation
-    """What `evaluate` gives, and what is read back from JSON."""
     vocabulary: Any = None
     """Its words, where it is in words; None where it is in numbers."""
     table_size: Any = 0

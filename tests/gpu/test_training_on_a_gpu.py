@@ -74,7 +74,8 @@ def members(run):
     return [
         run,
         run._replace(
-            model=replace(model, gamma=0.3), train=replace(recipe, seed=1, lr=3e-3, weight_decay=0.0)
+            model_config=replace(model, gamma=0.3),
+            train_config=replace(recipe, seed=1, lr=3e-3, weight_decay=0.0),
         ),
         run._replace(
             model_config=replace(model, gamma=0.9), train_config=replace(recipe, lr=2e-3, clip_norm=0.05)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from draws_of_noise import all_draws, defaults, few_draws, n_noise
+from few_questions import all_draws, few_draws
 
-__all__ = ["all_draws", "defaults", "few_draws", "n_noise"]
+__all__ = ["all_draws", "few_draws"]
 collect_ignore = [] if torch.cuda.is_available() else ["gpu"]
 
 

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from draws_of_noise import all_draws, defaults, few_draws, n_noise
+from few_questions import all_draws, few_draws
 
-__all__ = ["all_draws", "defaults", "few_draws", "n_noise"]
+__all__ = ["all_draws", "few_draws"]
 RESEARCH = Path(__file__).parents[1]
 sys.path[:0] = [str(RESEARCH), str(RESEARCH / "figures")]

@@ -16,7 +16,7 @@ from anchorlens.safe import FACTOR
 from anchorlens.sweep import open_sweep, sweep
 from anchorlens.sweep.folder import LARGEST_CELL, SweepFolder
 
-N_CELLS = 150
+N_CELLS = 60
 MOST_MEGABYTES = 300
 READING = """
 import json, sys

@@ -109,7 +109,7 @@ def test_every_cell_is_asked():
         asked.append(((a, b), x, i))
         return rules(x, a, b, i, tokens)
 
-    evaluate(oracle(recording), task, n_noise=2)
+    evaluate(oracle(recording), task, n_noise=2, max_trials=20_000)
     assert set(asked) == {cell for split in ("train", "id", "ood") for cell in task.trials(split)}
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import json
 
 import numpy as np
@@ -19,6 +20,7 @@ from anchorlens.probes import stable_rank
 from anchorlens.probes.shared.linalg import gaussian_stable_rank
 from anchorlens.show import write_report
 from anchorlens.sweep import grid, sweep
+from anchorlens.tasks.concept_graphs import task as task_module
 from anchorlens.tasks.concept_graphs.diffusion import Schedule
 from anchorlens.tasks.concept_graphs.images import (
     TRAINED,
@@ -245,6 +247,17 @@ class TestScores:
         assert samples.array().shape == (8 * 24, 6 * 24, 3)
 
 
+@pytest.fixture
+def few_samples(monkeypatch):
+    """Two samples of a tuple, and few noisy images for BatchNorm: how well it draws is not looked at."""
+    monkeypatch.setattr(task_module, "_BN_BATCHES", 1)
+    monkeypatch.setattr(task_module, "_BN_BATCH", 16)
+    monkeypatch.setattr(task_module, "QUICKLY", 2)
+    evaluate = inspect.unwrap(ConceptGraphsTask.evaluate)  # behind the check of its shapes
+    monkeypatch.setitem(evaluate.__kwdefaults__, "n_samples", 2)
+
+
+@pytest.mark.usefixtures("few_samples")
 class TestEveryWay:
     def test_it_trains_stores_answers_and_is_shown(self, tmp_path):
         result = train(*preset("concept_graphs", **TINY), out=tmp_path / "run", progress=False)
@@ -295,6 +308,7 @@ class TestEveryWay:
         assert stored["model"]["n_feat"] == 8 and stored["task"]["kind"] == "concept_graphs"
 
 
+@pytest.mark.usefixtures("few_samples")
 class TestStableRank:
     def test_convolutions_are_matrices_of_what_a_kernel_reads_and_writes(self):
         found = stable_rank(checkpoint_at_start().build_model())

@@ -10,13 +10,19 @@ from sweeping import start
 
 from anchorlens import load_checkpoint
 
-SHORT = {"batch-size": 16, "log-every": 1, "eval-every": 60, "n-checkpoints": 3, "state-every-seconds": 0.02}
+SHORT = {
+    "batch-size": 16,
+    "log-every": 1,
+    "eval-every": 10_000,
+    "n-checkpoints": 3,
+    "state-every-seconds": 0.02,
+}
 RUNS = {
     "concept_graphs": {"n-feat": 8, "n-diffusion-steps": 10, "n-samples": 64, "image-side": 24},
     "text": {"seq-len": 32, "n-ctx": 32, "d-model": 16, "d-head": 8, "d-mlp": 16, "n-samples": 64},
 }
-KILLED_AT = 20
-"""Lines of the log; the runs have 120 and 400, so that there is time to kill them."""
+KILLED_AT = 10
+"""Lines of the log; the runs have 60 and 200, so that there is time to kill them."""
 
 
 @pytest.fixture
@@ -28,9 +34,9 @@ def command(tmp_path, monkeypatch, request):
     if kind == "text":
         text = tmp_path / "text.txt"
         text.write_text("".join(f"line {k} of a text\n" for k in range(4000)))
-        fields |= {"data": text, "epochs": 100}
+        fields |= {"data": text, "epochs": 50}
     else:
-        fields |= {"steps": 120}
+        fields |= {"steps": 60}
     options = [f"--{name}={value}" for name, value in {**SHORT, **fields, "threads": 1}.items()]
     return ["train", "--preset", kind, *options]
 

@@ -173,7 +173,7 @@ class TestAtChance:
             def constant(tokens, best=best):
                 return torch.nn.functional.one_hot(torch.full((len(tokens), 1), best), 200).float()
 
-            behaviour = evaluate(constant, task, n_noise=2)
+            behaviour = evaluate(constant, task, n_noise=2, max_trials=20_000)
             assert behaviour.best_constant.value == behaviour.train_fresh.value == np.mean(targets == best)
             assert behaviour.at_chance is not None
 

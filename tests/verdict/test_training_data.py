@@ -96,7 +96,7 @@ class TestOnTheCommandLine:
         phase3 = checkpoints.shipped()[-1]
         done = call("classify", files / "untold.pt", phase3, "--json", "--train-data", files / "data.csv")
         rows = [json.loads(line) for line in done.stdout.splitlines()]
-        assert [row["label"] for row in rows] == ["Phase 1", "Phase 3"] and done.exit_code == 0
+        assert [row["phase"]["label"] for row in rows] == ["Phase 1", "Phase 3"] and done.exit_code == 0
         assert [row["behaviour"]["train_source"] for row in rows] == ["training set"] * 2
 
     @pytest.mark.parametrize("command", ["classify", "evaluate"])

@@ -1,0 +1,41 @@
+"""Fixtures that set how much `evaluate` and `interchange` ask; each conftest.py imports them.
+
+Ours is imported in the fixtures, once shapes are checked (`../conftest.py`).
+"""
+
+from contextlib import contextmanager
+from inspect import unwrap
+
+import pytest
+
+FEW = {"n_noise": 2, "max_train": 1024, "max_trials": 3000}
+"""Of `evaluate`: fewer questions, which make standard errors larger."""
+FEW_SEQUENCES = 20
+"""Of `interchange`, for each interchange."""
+
+
+@contextmanager
+def asked_less():
+    """Let `evaluate` and `interchange` ask less than they do for users."""
+    from anchorlens.probes.interchange import interchange
+    from anchorlens.tasks.two_anchor.behaviour import evaluate
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in FEW.items():
+            patch.setitem(unwrap(evaluate).__kwdefaults__, name, value)
+        patch.setitem(unwrap(interchange).__kwdefaults__, "n_sequences", FEW_SEQUENCES)
+        yield patch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_draws():
+    """Few questions; a test that needs those of a user asks for `all_draws`."""
+    with asked_less() as patch:
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def all_draws(few_draws):
+    """As many questions as a user gets."""
+    few_draws.undo()
+    yield

@@ -22,7 +22,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.questions import Question
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
+    from transformer_lens import HookedTransformer
 
 Sees = Literal["trained pairs", "unseen pairs", "weights"]
 
@@ -83,7 +83,7 @@ class Reading:
         """`probe.field`, and of which pairs where that is not the probe's own choice."""
         return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
-    def of(self, value: float | None, cfg: HookedTransformerConfig) -> float | None:
+    def of(self, value: float | None, cfg: Any) -> float | None:
         """The reading from the probe's number.
 
         Args:
@@ -95,12 +95,12 @@ class Reading:
         return None if value is None or not np.isfinite(value) else float(value)
 
 
-def _bounded_margin(value: float, cfg: HookedTransformerConfig) -> float:
+def _bounded_margin(value: float, cfg: Any) -> float:
     """A margin between -1 and 1, tanh(margin / 4): beyond a few logits more says no more."""
     return float(np.tanh(value / 4))
 
 
-def _over_random_cosine(value: float, cfg: HookedTransformerConfig) -> float:
+def _over_random_cosine(value: float, cfg: Any) -> float:
     """Mean |cosine| over that of random directions in d_model dimensions, sqrt(2 / (pi d_model))."""
     return value * float(np.sqrt(np.pi * cfg.d_model / 2))
 

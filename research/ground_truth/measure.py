@@ -3,7 +3,7 @@
     python research/ground_truth/measure.py compiled    # the compiled circuits, at position 2 and at the end
     python research/ground_truth/measure.py imposed     # the models of imposed_routes.py
 
-What should come out stands in expected.toml, which was written first; page.py puts both into
+What should come out stands in expected.toml, which was written first; truth_page.py puts both into
 docs/ground_truth.md.
 """
 

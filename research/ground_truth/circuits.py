@@ -60,7 +60,8 @@ def imposed(name: str) -> Known:
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
 
     def start() -> Any:
-        fields = {name: getattr(checkpoint.model_config, name) for name in ("gamma", "d_vocab")}
+        names = ("gamma", "d_vocab", "n_heads", "d_head")
+        fields = {name: getattr(checkpoint.model_config, name) for name in names}
         return build_model(ModelConfig(**fields), seed=about["seed"]).eval()
 
     return Known(checkpoint.build_model().eval(), checkpoint.task, start, about)

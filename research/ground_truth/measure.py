@@ -18,14 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import circuits
 import numpy as np
 import torch
-from circuits import Known
 
+import circuits
 from anchorlens import evaluate, probes
 from anchorlens.models.hooks import last_logits
 from anchorlens.probes import PROBES, apply
+from circuits import Known
 
 HERE = Path(__file__).parent
 EXPECTED = tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8"))
@@ -131,7 +131,9 @@ def of_compiled() -> dict[str, Any]:
     """Every compiled circuit at the papers' position, and two of them at the end of the sequence."""
     found: dict[str, Any] = {"compiled": {}, "at_the_end": {}}
     for name in EXPECTED["columns"]["compiled"]:
-        found["compiled"][name] = every_probe(circuits.compiled(name))
+        known = circuits.compiled(name)
+        about = {"what": known.about["what"], "n_layers": known.model.cfg.n_layers}
+        found["compiled"][name] = {"about": about} | every_probe(known)
         print(name, flush=True)
     for column, name in ENDS.items():
         known = circuits.compiled(name)

@@ -7,4 +7,4 @@ from draws_of_noise import all_draws, defaults, few_draws, n_noise
 
 __all__ = ["all_draws", "defaults", "few_draws", "n_noise"]
 RESEARCH = Path(__file__).parents[1]
-sys.path[:0] = [str(RESEARCH), str(RESEARCH / "figures")]
+sys.path[:0] = [str(RESEARCH), str(RESEARCH / "figures"), str(RESEARCH / "ground_truth")]

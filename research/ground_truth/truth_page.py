@@ -133,6 +133,25 @@ def misses(group: str, found: Mapping[str, Any], kinds: Iterable[str]) -> list[s
     ]
 
 
+def weakest(stages: Mapping[str, float | None]) -> str:
+    """The stage of a route without which the least is lost, and what is lost there.
+
+    >>> weakest({"key to anchors": 1.0, "anchor 1 to last": 0.4})
+    'anchor 1 to last .40'
+    """
+    stage, lost = min(stages.items(), key=lambda each: 1.0 if each[1] is None else each[1])
+    return f"{stage} {numerals.number(lost)}"
+
+
+def ranked(found: Mapping[str, Any], own: Mapping[str, str]) -> int:
+    """In how many models the score of the imposed route is the largest of the three."""
+    scores = {name: each["information_flow"]["readings"] for name, each in found.items()}
+    return sum(
+        read[own[name.rpartition("_")[0]]] == max(read[route] for route in own.values())
+        for name, read in scores.items()
+    )
+
+
 def blind_spots() -> list[tuple[str, str]]:
     """Each probe, and what its docstring says it cannot see."""
     found = []
@@ -147,7 +166,14 @@ def written(template: Path = TEMPLATE) -> str:
     environment = jinja2.Environment(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
-    environment.globals |= {"table": table, "count": count, "misses": misses, "so": so}
+    environment.globals |= {
+        "table": table,
+        "count": count,
+        "misses": misses,
+        "so": so,
+        "weakest": weakest,
+        "ranked": ranked,
+    }
     environment.globals |= {"blind": blind_spots(), "columns": EXPECTED["columns"], "close": CLOSE}
     environment.globals |= {"kinds": {"causal": ["causal"], "geometry": ["attention", "geometry"]}}
     environment.globals |= measured("compiled") | measured("imposed")

@@ -100,7 +100,7 @@ class TestEveryCircuit:
             assert is_there(abs(shares[edge]), edge in own), edge
 
     def test_activation_patching_finds_where_the_first_anchor_is(self, name):
-        found = probes.activation_patching(circuit(name).model, circuit(name).task)
+        found = probes.activation_patching(circuit(name).model, circuit(name).task, n_sequences=3)
         for place in ("first_anchor", "second_anchor", "last"):
             assert is_there(getattr(found, f"carried_by_{place}"), place == BEFORE_THE_LAST_LAYER[name])
 
@@ -116,7 +116,7 @@ INTERCHANGES = {  # accuracy, unseen, equal; where
 
 @pytest.mark.parametrize("name", INTERCHANGES)
 def test_interchange_finds_what_can_be_swapped(name):
-    found = probes.interchange(circuit(name).model, circuit(name).task, n_sequences=40)
+    found = probes.interchange(circuit(name).model, circuit(name).task, n_sequences=16)
     *accuracies, position = INTERCHANGES[name]
     assert (found.accuracy, found.unseen_accuracy, found.equal_accuracy) == tuple(accuracies)
     assert found.position == position and found.elsewhere <= NOT_THERE
@@ -134,7 +134,7 @@ def test_a_circuit_that_is_another_at_the_end_is_told_there_alone():
     for key_position, differ in ((KEY, False), (6, True)):
         carried = [
             probes.activation_patching(
-                each.model, each.task, key_position=key_position
+                each.model, each.task, key_position=key_position, n_sequences=3
             ).carried_by_first_anchor
             for each in (one, other)
         ]

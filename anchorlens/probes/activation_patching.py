@@ -116,6 +116,9 @@ def activation_patching(
     `hook_attn_out` or `hook_mlp_out`, is put into the corrupted run. Patches are those of
     `transformer_lens.patching`; its loop is not used, as it draws a progress bar that cannot be silenced.
 
+    Blind to: what a place holds (g(x; a), or key and anchor side by side), what several places carry only
+    together, and, in its readings, every layer but the last one's input.
+
     Args:
         model: any HookedTransformer whose residual hooks are alive.
         task: gives the sequences, of trained pairs where they can be changed so, else of all. It is not asked

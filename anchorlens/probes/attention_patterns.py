@@ -79,6 +79,8 @@ def attention_patterns(
 ) -> AttentionPatterns:
     """Read the attention of every layer and head on one sequence.
 
+    Blind to: whether what is looked at matters: a head that is not used looks somewhere too.
+
     Args:
         model: any HookedTransformer; it is only read.
         task: says where key and anchors stand. Without one, or with a task of another kind, any sequence of

@@ -118,6 +118,9 @@ def embedding_pca(
 ) -> EmbeddingPCA:
     """Measure where tokens' embeddings lie and, of a two-anchor task, whether they carry the rules' order.
 
+    Blind to: routes and answers: the embedding alone is read, and one-hot numbers have no order whatever is
+    made of them.
+
     Args:
         model: any HookedTransformer with these tokens in its vocabulary; it is only read.
         task: gives the number tokens (its keys) and the single-anchor functions. Without one, or with a task

@@ -75,6 +75,8 @@ def first_layer_tsne(
     Sequences are drawn with random keys, positions and noise, from the pairs of different anchors; the
     vector is `hook_resid_mid` of layer 0 at the last position.
 
+    Blind to: anchors that come together in a later layer, and whether the answer uses them.
+
     Args:
         model: any HookedTransformer; it is only read.
         task: gives the sequences.

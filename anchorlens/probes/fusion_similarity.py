@@ -137,6 +137,9 @@ def fusion_similarity(
     The vector is the residual stream of the last position after the last attention layer (after its
     LayerNorm in `postnorm`), before the last MLP.
 
+    Blind to: targets whose parts are held in codes of their own, one-hot ones above all: nothing is alike
+    before the last MLP puts them together. Nothing is cut, so likeness is not use.
+
     Args:
         model: any HookedTransformer; it is only read.
         task: gives the anchors, their functions and the sequence.

@@ -162,6 +162,10 @@ def information_flow(
     at most). What goes another way, over a noise position for example, or in two ways of which each is
     enough, scores 0 on all three.
 
+    Blind to: what an edge carries (a table of pairs and a composition over the same edges read alike), a
+    route it has no name for (all scores are then 0; `merged_effects` shows the edges), a second anchor at
+    the last position, and, with frozen patterns, whatever only says where to look.
+
     Args:
         model: any HookedTransformer of two layers or more whose attention hooks are alive.
         task: says what a sequence is and what it should be answered with.

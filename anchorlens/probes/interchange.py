@@ -102,6 +102,10 @@ def interchange(
     first anchor in some form; with equal g, that it holds no more than g; for a combination that is never
     trained, that the rest of the model goes by the rule.
 
+    Blind to: g(x; a) that is spread over several places, and the form in which a place holds it: a table of
+    (key, first anchor) has accuracy 1 too, and only `unseen_accuracy` tells the two apart. Other positions
+    of the key than the one that is asked.
+
     Args:
         model: any HookedTransformer whose residual hooks are alive.
         task: gives the inputs.

@@ -102,6 +102,9 @@ def mask_key_token(
     Attention to the key token is set to zero after the softmax, without renormalising, for held-out
     keys with every pair of different anchors; every pair gets the same keys.
 
+    Blind to: a circuit that finds its anchors by the key before them: without the key it answers nothing,
+    and there is nothing to compare. Where it sees clusters it does not see by which route they came.
+
     Args:
         model: any HookedTransformer whose attention hooks are alive.
         task: gives the anchors, the held-out keys and the sequence.

@@ -142,6 +142,9 @@ def mask_second_anchor(
     Attention to every anchor behind the first is set to zero after the softmax, without renormalising;
     keys and first anchors vary, g(x; a) is reached from each anchor once, the noise is the same.
 
+    Blind to: a circuit that is silent without its second anchor, and where g(x; a) is held: the logits
+    alone are compared.
+
     Args:
         model: any HookedTransformer whose attention hooks are alive.
         task: gives the anchors, their functions and the sequence.

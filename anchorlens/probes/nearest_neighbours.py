@@ -140,6 +140,9 @@ def nearest_neighbours(
     input has the same one. For the target at the last position, trained pairs among themselves say whether
     pairs are brought to one form, unseen pairs whether that holds beyond training; no answer is looked at.
 
+    Blind to: whether the model uses the likeness, as nothing is cut; and codes, such as one-hot ones, in
+    which unlike parts are equally far and chance decides who is nearest.
+
     Args:
         model: any HookedTransformer whose residual hooks are alive; it is only read.
         task: gives keys, anchors and results.

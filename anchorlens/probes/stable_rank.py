@@ -56,6 +56,8 @@ class StableRank(ProbeResult):
 def stable_rank(model: HookedTransformer | UNet) -> StableRank:
     """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 
+    Blind to: routes and answers: it counts directions of a matrix, not what they do.
+
     Args:
         model: any HookedTransformer, its heads merged, or the U-Net of Concept Graphs, each convolution as a
             matrix of what its kernel reads and writes. It is only read.

@@ -87,6 +87,8 @@ def v_similarity(
     u(x; a) is `hook_v` of the layer, heads merged, at the position of the first anchor. What stands
     behind that position cannot matter, as attention is causal.
 
+    Blind to: g(x; a) in other layers and at other positions, and whether the value is used.
+
     Args:
         model: any HookedTransformer of two layers or more; it is only read.
         task: gives the anchors and their functions.

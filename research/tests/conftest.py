@@ -7,4 +7,4 @@ from few_questions import all_draws, few_draws
 
 __all__ = ["all_draws", "few_draws"]
 RESEARCH = Path(__file__).parents[1]
-sys.path[:0] = [str(RESEARCH), str(RESEARCH / "figures")]
+sys.path[:0] = [str(RESEARCH), str(RESEARCH / "figures"), str(RESEARCH / "ground_truth")]

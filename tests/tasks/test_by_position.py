@@ -153,7 +153,7 @@ def test_asks_no_more_than_before():
         asked.append(len(tokens))
         return model(tokens)
 
-    evaluate(counting, CONFLICT, n_noise=2)
+    evaluate(counting, CONFLICT, n_noise=2, max_trials=20_000)
     n = {split: CONFLICT.n_trials(split) for split in ("train", "id", "ood")}
     assert sum(asked) == 2 * (n["train"] + n["id"] + 2 * n["ood"])
 

@@ -39,7 +39,7 @@ class ByHand:
     """
 
     def __init__(self, d_mlp, *, n_layers=2, layers=(0, 1)):
-        from transformer_lens import HookedTransformer, HookedTransformerConfig
+        from anchorlens import HookedTransformer, HookedTransformerConfig
 
         config = HookedTransformerConfig(
             n_layers=n_layers, n_heads=2, d_model=sum(SIZES), d_head=N, d_mlp=d_mlp, d_vocab=N,
@@ -249,7 +249,7 @@ ARCHITECTURES = {
 
 def user_built(dtype=torch.float32, *, n_layers=3, seed=0, **fields):
     """A HookedTransformer that a user built: three layers, four heads, another vocabulary."""
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
+    from anchorlens import HookedTransformer, HookedTransformerConfig
 
     own = {"d_model": 32, "d_head": 8, "d_mlp": 48, "d_vocab": 150, "n_ctx": 12, "act_fn": "relu"} | fields
     config = HookedTransformerConfig(

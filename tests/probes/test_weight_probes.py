@@ -43,7 +43,7 @@ class TestStableRank:
         assert np.allclose(*values, rtol=1e-4)
 
     def test_a_model_without_mlps(self):
-        from transformer_lens import HookedTransformer, HookedTransformerConfig
+        from anchorlens import HookedTransformer, HookedTransformerConfig
 
         with pytest.warns(DeprecationWarning):
             config = HookedTransformerConfig(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 from einops import rearrange, repeat
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 from transformer_lens import ActivationCache, FactoredMatrix, HookedRootModule
@@ -56,7 +56,8 @@ NOT_READ = (
 
 Residual = Float[Tensor, "batch pos d_model"]
 PerHead = Float[Tensor, "batch pos *head_index d_model"]
-Mask = Int[Tensor, "batch pos"]
+PerKeyHead = Float[Tensor, "batch pos *kv_head_index d_model"]
+Mask = Shaped[Tensor, "batch pos"]
 
 
 def _lacking(plain: Any) -> Any:
@@ -374,8 +375,8 @@ class Attention(nn.Module):
     def forward(
         self,
         query_input: PerHead,
-        key_input: PerHead,
-        value_input: PerHead,
+        key_input: PerKeyHead,
+        value_input: PerKeyHead,
         past_kv_cache_entry: Any = None,
         attention_mask: Mask | None = None,
     ) -> Residual:
@@ -533,7 +534,7 @@ class TransformerBlock(nn.Module):
         resid_mid = self.hook_resid_mid(resid_pre + attn_out)
         return self.hook_resid_post(resid_mid + self._mlp_out(resid_mid))
 
-    def _attention_inputs(self, resid_pre: Residual) -> tuple[PerHead, PerHead, PerHead]:
+    def _attention_inputs(self, resid_pre: Residual) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value input, behind the hooks that flags of `cfg` switch on."""
         cfg, attn_in = self.cfg, resid_pre
         if cfg.use_attn_in:
@@ -819,10 +820,12 @@ class HookedTransformer(HookedRootModule):
         self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
     ) -> Float[Tensor, " d_model"]:
         """The sum of b_O and b_out that the residual stream before `layer` holds, or before its MLP."""
-        biases = [block.attn.b_O for block in self.blocks[: layer + mlp_input]]
-        if include_mlp_biases:
-            biases += [block.mlp.b_out for block in self.blocks[:layer]]
-        return sum(biases, torch.zeros(self.cfg.d_model, device=self.W_E.device))
+        total = torch.zeros(self.cfg.d_model, device=self.W_E.device)
+        for block in list(self.blocks)[:layer]:
+            total += block.attn.b_O
+            if include_mlp_biases:
+                total += block.mlp.b_out
+        return total + self.blocks[layer].attn.b_O if mlp_input else total
 
     def tokens_to_residual_directions(
         self, tokens: int | Int[Tensor, "*batch"]

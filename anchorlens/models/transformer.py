@@ -797,6 +797,7 @@ class HookedTransformer(HookedRootModule):
 
     to_tokens = to_string = to_str_tokens = to_single_token = _without("a tokenizer", "tokens [batch, pos]")
     generate = generate_stream = _without("generation", "the logits at the last position")
+    process_weights_ = load_and_process_state_dict = _without("folding", "weights as they are")
     from_pretrained = classmethod(_without("from_pretrained", "TransformerBridge.boot_transformers"))
 
     W_E = property(lambda self: self.embed.W_E)

@@ -192,9 +192,7 @@ class TestTokens:
 def computes_on(point):
     """Make a hook point show what passes through it and no more."""
     shows = type(point)
-    point.__class__ = type(
-        shows.__name__, (shows,), {"__call__": lambda self, x: (shows.__call__(self, x), x)[1]}
-    )
+    point.__class__ = type("Shows", (shows,), {"__call__": lambda self, x: (shows.__call__(self, x), x)[1]})
 
 
 class TestLiveness:

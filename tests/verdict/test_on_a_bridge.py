@@ -29,5 +29,5 @@ def test_classify(checkpoint):
     own = classify(model, checkpoint.task).mechanism.evidence
     of_bridge = verdict.mechanism.evidence
     assert verdict.mechanism.phase.label == "Phase 3"
-    assert [one.name for one in own] == [one.name for one in of_bridge]
+    assert [one.reading for one in own] == [one.reading for one in of_bridge]
     assert np.allclose([one.value for one in own], [one.value for one in of_bridge], atol=1e-4)

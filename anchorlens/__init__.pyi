@@ -5,6 +5,8 @@ from .files.importers.opened import open_checkpoint as open_checkpoint
 from .models.config import ModelConfig as ModelConfig
 from .models.gamma import gamma_init_ as gamma_init_
 from .models.hooked import build_model as build_model
+from .models.library import HookedTransformer as HookedTransformer
+from .models.library import HookedTransformerConfig as HookedTransformerConfig
 from .models.unet.config import UNetConfig as UNetConfig
 from .runs.presets import preset as preset
 from .runs.run_config import RunConfig as RunConfig

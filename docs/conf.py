@@ -31,6 +31,8 @@ nitpick_ignore_regex = [
         r"(collections|jaxtyping|os|pathlib|random|typing|np|numpy|torch|go|plotly|transformer_lens)\..*",
     ),
     ("py:class", "Tensor|HookedTransformer|Path|Security"),
+    # written twice, by the name that users take and by its own
+    ("py:class", r"anchorlens\.models\.transformer\..*"),
     # a Literal, whose values the docstring of the argument has
     ("py:class", "Noise"),
     ("py:class", "Queries"),

@@ -13,9 +13,8 @@ import argparse
 
 import torch
 from torch.nn.functional import cross_entropy
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
-from anchorlens import AnchorTask, classify
+from anchorlens import AnchorTask, HookedTransformer, HookedTransformerConfig, classify
 from anchorlens.verdict.verdict import Verdict
 
 

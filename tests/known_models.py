@@ -9,10 +9,17 @@ key at position 2. The residual stream holds one-hot codes side by side.
 from __future__ import annotations
 
 import warnings
+from importlib.metadata import version
 
+import pytest
 import torch
 
 from anchorlens import AnchorTask
+
+LINE = int(version("transformer-lens").split(".")[0])
+"""Of TransformerLens: 3 or 4."""
+only_on_3 = pytest.mark.skipif(LINE > 3, reason="of TransformerLens 3.9's own HookedTransformer")
+only_on_4 = pytest.mark.skipif(LINE < 4, reason="of TransformerLens 4")
 
 TASK = AnchorTask(key_min=20, key_max=49)
 KEY, FIRST, SECOND, LAST = 2, 3, 4, 8
@@ -39,7 +46,7 @@ class ByHand:
     """
 
     def __init__(self, d_mlp, *, n_layers=2, layers=(0, 1)):
-        from transformer_lens import HookedTransformer, HookedTransformerConfig
+        from anchorlens import HookedTransformer, HookedTransformerConfig
 
         config = HookedTransformerConfig(
             n_layers=n_layers, n_heads=2, d_model=sum(SIZES), d_head=N, d_mlp=d_mlp, d_vocab=N,
@@ -249,7 +256,7 @@ ARCHITECTURES = {
 
 def user_built(dtype=torch.float32, *, n_layers=3, seed=0, **fields):
     """A HookedTransformer that a user built: three layers, four heads, another vocabulary."""
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
+    from anchorlens import HookedTransformer, HookedTransformerConfig
 
     own = {"d_model": 32, "d_head": 8, "d_mlp": 48, "d_vocab": 150, "n_ctx": 12, "act_fn": "relu"} | fields
     config = HookedTransformerConfig(
@@ -301,8 +308,11 @@ def as_bridge(model):
         for name, letters in (("fc_in", "in"), ("fc_out", "out")):
             weights[f"{start}mlp.{name}.weight"] = getattr(block.mlp, f"W_{letters}").T
             weights[f"{start}mlp.{name}.bias"] = getattr(block.mlp, f"b_{letters}")
-    found = {
-        name.replace("._original_component", ""): p for name, p in bridge.original_model.named_parameters()
+    native = bridge.original_model
+    found = {  # from version 4 on the unembedding's bias is a buffer
+        name.replace("._original_component", ""): tensor
+        for name, tensor in (*native.named_parameters(), *native.named_buffers())
+        if not name.endswith(("mask", "IGNORE"))
     }
     assert found.keys() == weights.keys(), found.keys() ^ weights.keys()
     with torch.no_grad():

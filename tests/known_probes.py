@@ -14,7 +14,7 @@ from anchorlens.figures import styled
 from anchorlens.probes import ProbeResult, stable_rank
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens import HookedTransformer
 
 
 @dataclass(frozen=True)

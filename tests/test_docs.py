@@ -16,7 +16,7 @@ from anchorlens.probes import PROBES
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIALS = DOCS.parent / "tutorials"
 API = "\n".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "api").glob("*.md")))
-DIRECTIVE = re.compile(r"^\.\. auto(class|function|data|exception):: (\S+)$", re.MULTILINE)
+DIRECTIVE = re.compile(r"^\.\. (?:auto|py:)(class|function|data|exception):: (\S+)$", re.MULTILINE)
 DOCUMENTED = [name for _, name in DIRECTIVE.findall(API)]
 PACKAGES = ["anchorlens"] + [
     name

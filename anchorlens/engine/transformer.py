@@ -20,7 +20,8 @@ from anchorlens.models.gamma import initial_weights, is_frozen, parameter_shapes
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-    from transformer_lens import HookedTransformer
+
+    from anchorlens.models.library import HookedTransformer
 
 
 class Transformer(FlatLayout):

@@ -24,7 +24,7 @@ from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.views import html
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 FORMAT = "anchorlens checkpoint"
 FORMAT_VERSION = 1

@@ -32,7 +32,7 @@ from anchorlens.models.config import ModelConfig, Part
 from anchorlens.randomness import seed_sequence
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def gamma_init_(
 
     Example:
         >>> import warnings
-        >>> from transformer_lens import HookedTransformer, HookedTransformerConfig
+        >>> from anchorlens import HookedTransformer, HookedTransformerConfig
         >>> warnings.simplefilter("ignore", DeprecationWarning)  # TransformerLens' own
         >>> cfg = HookedTransformerConfig(
         ...     n_layers=2, d_model=64, d_head=32, d_mlp=256, n_ctx=16, d_vocab=50, act_fn="silu",
@@ -211,7 +211,7 @@ def gamma_init_(
 
     Source: the initialization rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
     """
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
     if not isinstance(model, HookedTransformer):
         raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
-from tqdm import TqdmWarning
 
 from anchorlens.configuration import check_choice
 from anchorlens.models.config import ModelConfig
@@ -17,7 +16,7 @@ from anchorlens.models.gamma import initial_weights, is_frozen
 from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 
 def build_model(
@@ -41,7 +40,8 @@ def build_model(
         dtype: of the weights.
 
     Returns:
-        A `transformer_lens.HookedTransformer` without tokenizer, in training mode.
+        A HookedTransformer without tokenizer, in training mode: `transformer_lens.HookedTransformer` where
+        TransformerLens 3.9 is installed, and `anchorlens.HookedTransformer` on either line.
 
     Raises:
         ValueError: an unusable seed or dtype.
@@ -127,7 +127,7 @@ _NOT_ARCHITECTURE = (
 
 
 def _architecture() -> set[str]:
-    from transformer_lens import HookedTransformerConfig
+    from anchorlens.models.library import HookedTransformerConfig
 
     return {field.name for field in dataclasses.fields(HookedTransformerConfig)} - {*_NOT_ARCHITECTURE}
 
@@ -163,9 +163,8 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
 
 def _hooked(**fields: Any) -> HookedTransformer:
     """The modules that a HookedTransformerConfig describes, on the CPU, their weights not yet drawn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TqdmWarning)  # in a notebook without ipywidgets bars are plain
-        from transformer_lens import HookedTransformer, HookedTransformerConfig
+    from anchorlens.models.library import HookedTransformer, HookedTransformerConfig
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
         cfg = HookedTransformerConfig(init_weights=False, device="cpu", **fields)

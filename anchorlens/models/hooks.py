@@ -18,8 +18,9 @@ from anchorlens.configuration import check_choice, check_number
 from anchorlens.models.measuring import attached, check_tokens, device_of, measuring, sequences_per_batch
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
     from transformer_lens.hook_points import HookPoint
+
+    from anchorlens.models.library import HookedTransformer
 
 RESID_PRE = "hook_resid_pre"
 """What a block reads, [batch, pos, d_model]."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from anchorlens.models.config import ModelConfig
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 BATCH_BYTES = 256 * 2**20
 """Activations of the sequences that are asked at once, where one sequence takes less."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry
-from transformer_lens.components.transformer_block import TransformerBlock
 from transformer_lens.utilities.tensors import repeat_along_head_dimension
+
+from anchorlens.models.library import TransformerBlock
 
 Residual = Float[Tensor, "batch pos d_model"]
 PerHead = Float[Tensor, "batch pos *head_index d_model"]

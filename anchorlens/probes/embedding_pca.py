@@ -20,7 +20,8 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from transformer_lens import HookedTransformer
+
+    from anchorlens.models.library import HookedTransformer
 
 _LEAST_LAGS = 13
 N_ORDERS = 20

@@ -21,7 +21,8 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from transformer_lens import HookedTransformer
+
+    from anchorlens.models.library import HookedTransformer
 
 PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
 """Pairs of anchor pairs whose targets meet (2405.05409, figure 4)."""

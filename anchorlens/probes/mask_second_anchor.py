@@ -21,7 +21,8 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from transformer_lens import HookedTransformer
+
+    from anchorlens.models.library import HookedTransformer
 
 MOST_RESULTS = 40
 """Values of g asked where none are chosen: 40..79 in the papers."""

@@ -19,7 +19,8 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from transformer_lens import HookedTransformer
+
+    from anchorlens.models.library import HookedTransformer
 
 RESULTS = ("g1", "g2", "target")
 """g(x; a1), g(x; a2), f(x; a1, a2)."""

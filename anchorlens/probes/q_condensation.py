@@ -17,7 +17,8 @@ from anchorlens.probes.shared.weights import merged_heads, single
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from transformer_lens import HookedTransformer
+
+    from anchorlens.models.library import HookedTransformer
 
 PARALLEL = 0.9
 """|cosine| above which two neurons count as parallel."""

@@ -25,8 +25,7 @@ from anchorlens.probes.v_similarity import v_similarity
 from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
-
+    from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.shared.base import Task
 
 PROBES: tuple[Callable[..., ProbeResult], ...] = (

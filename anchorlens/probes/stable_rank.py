@@ -17,7 +17,8 @@ from anchorlens.probes.shared.weights import convolution_matrices, short_name, w
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from torch import Tensor
-    from transformer_lens import HookedTransformer
+
+    from anchorlens.models.library import HookedTransformer
 
 
 @probe_result

@@ -25,7 +25,7 @@ from anchorlens.training.run import train_many
 from anchorlens.verdict.classify import classify
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 
 def work(cells: Sequence[NamedRun], out: Path) -> None:

@@ -16,7 +16,8 @@ from anchorlens.views import html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from transformer_lens import HookedTransformer
+
+    from anchorlens.models.library import HookedTransformer
 
 Status = Literal["finished", "stopped early", "diverged"]
 

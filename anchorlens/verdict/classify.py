@@ -22,7 +22,7 @@ from anchorlens.verdict.mechanism import phase_by_mechanism, shape_of
 from anchorlens.verdict.verdict import Subject, Verdict
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 
 def classify(

@@ -22,7 +22,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.questions import Question
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 Sees = Literal["trained pairs", "unseen pairs", "weights"]
 

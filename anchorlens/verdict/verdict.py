@@ -18,9 +18,8 @@ from anchorlens.tasks.shared.phases import Phase
 from anchorlens.views import html, report
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
-
     from anchorlens.files.checkpoint import Checkpoint
+    from anchorlens.models.library import HookedTransformer
     from anchorlens.probes.result import ProbeResult
 else:
     HookedTransformer = Checkpoint = Any  # which reading a verdict need not import

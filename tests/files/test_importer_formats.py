@@ -9,6 +9,7 @@ import pytest
 import safetensors.torch
 import torch
 from foreign_checkpoints import TINY, write_bare, write_hugging_face, write_own, write_released
+from known_models import only_on_3
 
 from anchorlens.files.checkpoint import load_checkpoint, save_checkpoint
 from anchorlens.files.importers import open_checkpoint
@@ -135,6 +136,7 @@ class TestHookedTransformer:
         opened = open_checkpoint(tmp_path / "a.pt", config=tmp_path / "a.json")
         assert torch.equal(opened.checkpoint.weights["embed.W_E"], weights["embed.W_E"])
 
+    @only_on_3
     def test_folded_weights_and_their_own_configuration(self, tmp_path):
         model = build_model(TINY, seed=3)
         with torch.no_grad():  # so that there is something to fold

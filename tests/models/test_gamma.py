@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from known_models import ARCHITECTURES, as_bridge, user_built
+from known_models import ARCHITECTURES, as_bridge, only_on_3, user_built
 
 from anchorlens import ModelConfig, build_model, gamma_init_
 from anchorlens.models.config import VARIANTS
@@ -150,6 +150,7 @@ def test_bad_arguments_say_what_is_wrong_and_change_nothing(arguments, message):
     assert message in str(error.value) and same(bits(model), before)
 
 
+@only_on_3
 @pytest.mark.parametrize(
     ("fields", "name"),
     [

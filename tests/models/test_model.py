@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional
-from transformer_lens import HookedTransformer
 
+from anchorlens import HookedTransformer
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.any_hooked import AnyHooked
 from anchorlens.models.config import PARTS, VARIANTS, ModelConfig

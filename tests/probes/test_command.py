@@ -10,7 +10,7 @@ import anchorlens_command
 import numpy as np
 import pytest
 import torch
-from known_models import ARCHITECTURES, user_built
+from known_models import ARCHITECTURES, only_on_3, user_built
 
 from anchorlens import (
     AnchorTask,
@@ -161,6 +161,7 @@ class TestAnyHookedTransformer:
             assert json.loads(call("stable_rank", *theirs, "--json").stdout) == stable_rank(model).to_dict()
             assert call("q_condensation", *theirs).stdout == f"{q_condensation(model)!r}\n"
 
+    @only_on_3
     def test_a_mixture_of_experts(self, tmp_path):
         fields = {"num_experts": 3, "experts_per_token": 1, "gated_mlp": True, "n_layers": 1}
         model = user_built(**fields)
@@ -207,7 +208,7 @@ class TestAnyHookedTransformer:
             ({"d_mlp": 10**9}, "blocks.0.mlp.W_in must have shape [32, 1000000000], got [32, 48]"),
             ({"gated_mlp": True}, "blocks.0.mlp.W_gate must have shape [32, 48], got no such weight"),
             ({"attn_only": True}, "'blocks.0.ln2.w' is no parameter of the model that the configuration"),
-            ({"act_fn": "swish"}, "it is no HookedTransformerConfig: act_fn=swish must be one of"),
+            ({"act_fn": "swish"}, "must be one of"),
             ({"n_ctx": "many"}, "it does not describe this model"),
             ({"d_head": None}, "d_head must be an integer >= 1, got None"),
             (

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from known_models import user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank, training_regime
@@ -43,14 +44,7 @@ class TestStableRank:
         assert np.allclose(*values, rtol=1e-4)
 
     def test_a_model_without_mlps(self):
-        from transformer_lens import HookedTransformer, HookedTransformerConfig
-
-        with pytest.warns(DeprecationWarning):
-            config = HookedTransformerConfig(
-                n_layers=1, d_model=16, n_ctx=9, d_head=8, d_vocab=120, attn_only=True, device="cpu"
-            )
-            bare = HookedTransformer(config)
-        assert [name for name in stable_rank(bare).names if "mlp" in name] == []
+        assert [name for name in stable_rank(user_built(attn_only=True)).names if "mlp" in name] == []
 
 
 class TestCondensation:

@@ -27,7 +27,7 @@ from anchorlens.safe import read_tensors, reading, safe_repr
 from anchorlens.tasks.shared.base import Task
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 
 @dataclass(frozen=True, eq=False)

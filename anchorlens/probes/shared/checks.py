@@ -15,8 +15,7 @@ from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.evaluator import check_capacity
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
-
+    from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_SEQUENCES = 1_000_000

@@ -14,7 +14,7 @@ from anchorlens.models import hooks
 from anchorlens.models.measuring import device_of, measuring
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 
 def margin(

@@ -16,7 +16,7 @@ from anchorlens.probes.shared.checks import whole_numbers
 from anchorlens.probes.shared.clusters import finite_rows
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 Queries = Literal["all", "last"]
 Edge = tuple[int, int, int, int]

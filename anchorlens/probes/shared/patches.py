@@ -18,8 +18,9 @@ from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
     from transformer_lens.hook_points import HookPoint
+
+    from anchorlens.models.library import HookedTransformer
 
 
 class PatchPairs(NamedTuple):

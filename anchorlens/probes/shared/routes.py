@@ -16,7 +16,7 @@ from anchorlens.models.measuring import device_of, measuring
 from anchorlens.probes.shared.edge_effects import margins_without
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 N_ROUTE_SEQUENCES = 280
 """Random sequences that the routes are averaged over: twenty of each of the papers' trained pairs."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from anchorlens.models.measuring import device_of, evaluation_mode
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 _MOST_GRADIENTS = 2**25
 """Numbers of gradients held at once: 128 MiB in float32."""

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
-
+    from anchorlens.models.library import HookedTransformer
     from anchorlens.models.unet.network import UNet
 
 

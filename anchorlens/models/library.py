@@ -1,0 +1,24 @@
+"""HookedTransformer and its parts: TransformerLens 3.9's own, and ours where TransformerLens 4 has none.
+
+Whatever makes or asks for a HookedTransformer takes it from here.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from tqdm import TqdmWarning
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", TqdmWarning)  # in a notebook without ipywidgets bars are plain
+    try:
+        from transformer_lens import HookedTransformer, HookedTransformerConfig
+        from transformer_lens.components.transformer_block import TransformerBlock
+    except ImportError:
+        from anchorlens.models.transformer import (
+            HookedTransformer,
+            HookedTransformerConfig,
+            TransformerBlock,
+        )
+
+__all__ = ["HookedTransformer", "HookedTransformerConfig", "TransformerBlock"]

@@ -1,0 +1,33 @@
+"""A TransformerBridge in memory is judged as its HookedTransformer is, where its hooks are alive."""
+
+import numpy as np
+import pytest
+from known_models import LINE, as_bridge
+
+from anchorlens import checkpoints, classify, evaluate, load_checkpoint
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    return load_checkpoint(checkpoints.shipped()[3])
+
+
+def test_evaluate(checkpoint):
+    model = checkpoint.build_model()
+    ours, bridges = (evaluate(m, checkpoint.task).to_dict() for m in (model, as_bridge(model)))
+    assert ours == bridges
+
+
+def test_classify(checkpoint):
+    """On 3.9 the pattern's hook is dead, and nothing is said of the mechanism."""
+    model = checkpoint.build_model()
+    verdict = classify(as_bridge(model), checkpoint.task)
+    assert verdict.phase.label == "Phase 3"
+    if LINE == 3:
+        assert verdict.mechanism.phase.label == "undecided: no readings"
+        return
+    own = classify(model, checkpoint.task).mechanism.evidence
+    of_bridge = verdict.mechanism.evidence
+    assert verdict.mechanism.phase.label == "Phase 3"
+    assert [one.reading for one in own] == [one.reading for one in of_bridge]
+    assert np.allclose([one.value for one in own], [one.value for one in of_bridge], atol=1e-4)

@@ -12,6 +12,7 @@ from anchorlens.probes.embedding_pca import embedding_pca
 from anchorlens.probes.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.from_file import own_probes, with_own
 from anchorlens.probes.fusion_similarity import fusion_similarity
+from anchorlens.probes.gradient_sharing import gradient_sharing
 from anchorlens.probes.information_flow import information_flow
 from anchorlens.probes.interchange import interchange
 from anchorlens.probes.mask_key_token import mask_key_token
@@ -36,6 +37,7 @@ __all__ = [
     "embedding_pca",
     "first_layer_tsne",
     "fusion_similarity",
+    "gradient_sharing",
     "information_flow",
     "interchange",
     "mask_key_token",

@@ -12,6 +12,7 @@ from anchorlens.probes.attention_patterns import attention_patterns
 from anchorlens.probes.embedding_pca import embedding_pca
 from anchorlens.probes.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.fusion_similarity import fusion_similarity
+from anchorlens.probes.gradient_sharing import gradient_sharing
 from anchorlens.probes.information_flow import information_flow
 from anchorlens.probes.interchange import interchange
 from anchorlens.probes.mask_key_token import mask_key_token
@@ -39,6 +40,7 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
     fusion_similarity,
     nearest_neighbours,
     first_layer_tsne,
+    gradient_sharing,
     q_condensation,
     embedding_pca,
     stable_rank,

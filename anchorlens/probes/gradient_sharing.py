@@ -1,0 +1,145 @@
+"""Gradient sharing: whether trained pairs that share no anchor are answered by the same weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_number
+from anchorlens.probes.plots.pair_cosines import pair_cosines
+from anchorlens.probes.result import ProbeResult, number, probe_result
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.pair_gradients import compared_pairs, pair_gradients, weights_of_parts
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from transformer_lens import HookedTransformer
+
+RELATIONS = ("none", "some", "mirror")
+"""What two pairs have in common: no anchor, some, or all in the reverse order."""
+
+
+@probe_result
+class GradientSharing(ProbeResult):
+    """Cosines of the gradients of the trained pairs, in three parts of the model."""
+
+    probe: ClassVar[str] = "gradient_sharing"
+    readings: ClassVar[tuple[str, ...]] = ("sharing", "mlp_sharing", "attention_sharing", "order_blindness")
+    pairs: np.ndarray
+    """[pair, anchor] The pairs that are compared, all trained."""
+    parts: tuple[str, ...]
+    """Parts of the model: the embedding, the last attention and the last MLP, where there is one."""
+    cosines: np.ndarray
+    """[part, pair, pair] Cosine of the gradients of two pairs, -1..1; NaN where one is zero."""
+    relations: np.ndarray
+    """[pair, pair] 0 where two pairs share no anchor, 1 where they share some, 2 where one is the other in
+    the reverse order, -1 on the diagonal."""
+    means: np.ndarray
+    """[part, 3] Mean cosine over the pairs of pairs with no anchor in common, with some, and of mirrors; NaN
+    where there are none."""
+    sharing: float | None
+    """Geometric mean of `mlp_sharing` and `attention_sharing`, negative ones taken as 0: large where one
+    decoder of the target serves every pair, as in Phase 3."""
+    mlp_sharing: float | None
+    """Mean cosine in the last MLP over pairs that share no anchor."""
+    attention_sharing: float | None
+    """The same in the last attention."""
+    order_blindness: float | None
+    """Mean cosine of mirrors in the embedding: near 1 where the order of two anchors is not read."""
+    n_sequences: int
+    """Inputs of each pair."""
+    seed: int
+    """Seed from which keys, positions and noise were drawn."""
+
+    def headline(self) -> str:
+        """What pairs with no common anchor share."""
+        if self.attention_sharing is None:
+            return "no two trained pairs of this task share no anchor"
+        parts = f"{self.attention_sharing:.2f} in the last attention"
+        if self.mlp_sharing is not None:
+            parts = f"{self.mlp_sharing:.2f} in the last MLP, {parts}"
+        return f"pairs without a common anchor share {parts} (cosine of gradients)"
+
+    def plot(self) -> go.Figure:
+        """Cosines of every two pairs, a panel for each part, ordered by the first anchor."""
+        names = [", ".join(map(str, pair)) for pair in self.pairs.tolist()]
+        return pair_cosines("Do pairs use the same weights?", names, self.parts, self.cosines, self.relations)
+
+
+def gradient_sharing(
+    model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 32, seed: int = 0
+) -> GradientSharing:
+    """Measure whether trained pairs that share no anchor are answered by the same weights.
+
+    G(p) is the gradient of log p(target - 1) - log p(target), the mean over trained inputs of the pair p:
+    what would have to change for p to be answered by the number below. Every pair is asked with the same
+    keys, positions and noise, so that only the anchors differ. A model that composes decodes the target of
+    all pairs by one set of weights, and the gradients of pairs without a common anchor point the same way;
+    one that has learnt each pair as a whole has weights of its own for each, and they are orthogonal.
+
+    Unseen pairs are not asked. Blind to: how the target is come by, as a table of all targets that every pair
+    looks up is shared too.
+
+    Args:
+        model: any HookedTransformer; it is only read, and its gradients are left as they are.
+        task: gives the trained pairs, their inputs and targets. Of more than 64 pairs, or as many as 256 MiB
+            of gradients hold, some are drawn.
+        n_sequences: inputs of each pair, >= 1.
+        seed: of keys, positions, noise, and of the pairs where there are more.
+
+    Returns:
+        Cosines, -1..1, by part and pair of pairs, and their means by what two pairs have in common.
+
+    Raises:
+        ValueError: a model without HookedTransformer's parameters, too small for the task, or a number out
+            of range.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> gradient_sharing(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
+        (3, 15, 15)
+
+    Source: ours; gradients of two examples that point the same way are their influence on each other (Koh and
+    Liang, arXiv 1703.04730), here taken by anchor pair and part of the model.
+    """
+    check_inputs(model, task)
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    check_number("seed", seed, minimum=0, integer=True)
+    weights = weights_of_parts(model)
+    largest = sum(weight.numel() for part in weights.values() for weight in part.values())
+    pairs = compared_pairs(task, largest, seed)
+    cosines = pair_gradients(model, task, pairs, weights, n_sequences, seed)
+    relations = np.array([[_relation(p, q) for q in pairs] for p in pairs])
+    means = {part: [_mean(found[relations == k]) for k in range(3)] for part, found in cosines.items()}
+    none, mirror = RELATIONS.index("none"), RELATIONS.index("mirror")
+    mlp = number(means["last MLP"][none]) if "last MLP" in means else None
+    attention = number(means["last attention"][none])
+    both = None if mlp is None or attention is None else float(np.sqrt(max(mlp, 0) * max(attention, 0)))
+    return GradientSharing(
+        pairs=np.array(pairs),
+        parts=tuple(cosines),
+        cosines=np.stack(list(cosines.values())),
+        relations=relations,
+        means=np.array(list(means.values())),
+        sharing=both,
+        mlp_sharing=mlp,
+        attention_sharing=attention,
+        order_blindness=number(means["embedding"][mirror]),
+        n_sequences=n_sequences,
+        seed=seed,
+    )
+
+
+def _relation(p: tuple[int, ...], q: tuple[int, ...]) -> int:
+    if p == q:
+        return -1
+    if p == q[::-1]:
+        return RELATIONS.index("mirror")
+    return RELATIONS.index("some" if set(p) & set(q) else "none")
+
+
+def _mean(values: np.ndarray) -> float:
+    values = values[np.isfinite(values)]
+    return float(values.mean()) if len(values) else float("nan")

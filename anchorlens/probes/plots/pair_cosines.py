@@ -1,0 +1,43 @@
+"""Cosines of every two pairs of anchors, a panel for each part of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from anchorlens.figures import box_cells, cosine_heatmap, styled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+def pair_cosines(
+    title: str,
+    pairs: Sequence[str],
+    parts: Sequence[str],
+    cosines: Float[np.ndarray, "part pair pair"],
+    relations: Int[np.ndarray, "pair pair"],
+) -> go.Figure:
+    """A matrix for each part, pairs as rows and columns; pairs without a common anchor are boxed.
+
+    Args:
+        title: of the figure.
+        pairs: their names.
+        parts: names of the panels.
+        cosines: -1..1.
+        relations: 0 where two pairs have no anchor in common.
+    """
+    from plotly.subplots import make_subplots
+
+    n = len(parts)
+    figure = make_subplots(rows=1, cols=n, subplot_titles=list(parts), horizontal_spacing=0.22 / n)
+    for i, matrix in enumerate(cosines):
+        heatmap = cosine_heatmap(matrix, pairs, "cosine")
+        figure.add_trace(heatmap.update(showscale=i == n - 1), row=1, col=i + 1)
+        box_cells(figure, np.argwhere(relations == 0), width=1, row=1, col=i + 1)
+        figure.update_xaxes(type="category", tickangle=-90, row=1, col=i + 1)
+        figure.update_yaxes(type="category", autorange="reversed", showticklabels=i == 0, row=1, col=i + 1)
+    return styled(figure, title, height=320)

@@ -1,0 +1,113 @@
+"""What each trained pair asks of the weights: the gradient of its answer, by part of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from anchorlens.models.measuring import device_of, evaluation_mode
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.sequences import Pair, Trials, choose
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
+PARTS = ("embedding", "last attention", "last MLP")
+"""Parts whose gradients are compared."""
+MOST_PAIRS = 64
+"""Pairs that are compared at most; of more, so many are drawn."""
+_MOST_GRADIENTS = 2**26
+"""Numbers of gradients held at once: 256 MiB in float32."""
+
+
+def weights_of_parts(model: HookedTransformer) -> dict[str, dict[str, Tensor]]:
+    """Part -> its weight matrices by name; a model of attention alone has no MLP.
+
+    Raises:
+        ValueError: the parameters do not have HookedTransformer's names.
+    """
+    named = dict(model.named_parameters())
+    last = f"blocks.{model.cfg.n_layers - 1}"
+    prefixes = dict(zip(PARTS, ("embed.", f"{last}.attn.", f"{last}.mlp."), strict=True))
+    found = {
+        part: {
+            name: weight
+            for name, weight in named.items()
+            if name.startswith(prefix) and name.rsplit(".", 1)[-1].lstrip("_").startswith("W_")
+        }
+        for part, prefix in prefixes.items()
+    }
+    for part in PARTS[:2]:
+        if not found[part]:
+            raise ValueError(
+                f"model must be a HookedTransformer, whose weights have gradients under their own names, got "
+                f"no weight {prefixes[part]}W_...; a TransformerBridge has them elsewhere"
+            )
+    return {part: weights for part, weights in found.items() if weights}
+
+
+def compared_pairs(task: AnchorTask, n_weights: int, seed: int) -> list[Pair]:
+    """The trained pairs, or as many of them, drawn at random, as memory allows."""
+    pairs = [tuple(pair) for pair in task.seen_pairs]
+    most = max(2, min(MOST_PAIRS, _MOST_GRADIENTS // max(1, n_weights)))
+    if len(pairs) <= most:
+        return pairs
+    rows = generator(seed, "probe", 1).choice(len(pairs), most, replace=False)
+    return [pairs[row] for row in sorted(rows)]
+
+
+def pair_gradients(
+    model: HookedTransformer,
+    task: AnchorTask,
+    pairs: Sequence[Pair],
+    weights: Mapping[str, Mapping[str, Tensor]],
+    n_sequences: int,
+    seed: int,
+) -> dict[str, Float[np.ndarray, "pair pair"]]:
+    """Cosines of the gradients of each two pairs, by part.
+
+    The gradient is of log p(neighbour) - log p(target) at the last position, the mean over trained inputs of
+    a pair; the neighbour is the token before the target. Every pair is asked with the same keys, positions
+    and noise.
+
+    Returns:
+        Part -> cosines, -1..1; NaN in the row of a pair whose gradient is zero.
+    """
+    rng = generator(seed, "probe")
+    allowed = task.splits.allowed("train")
+    there = task.positions[allowed.any(axis=0)]
+    positions = there[rng.integers(0, len(there), n_sequences)]
+    keys = choose(rng, task.keys, allowed, positions)
+    noise = task.noise(n_sequences, rng)
+    device = device_of(model)
+    named = {name: weight for part in weights.values() for name, weight in part.items()}
+    rows: dict[str, list[Tensor]] = {part: [] for part in weights}
+    with evaluation_mode(model), torch.inference_mode(False), torch.enable_grad():
+        state = {
+            name: (value.clone() if value.is_inference() else value.detach())
+            for name, value in (*model.named_parameters(), *model.named_buffers())
+        }
+        asked = {name: state[name].requires_grad_() for name in named}
+        for pair in pairs:
+            trials = Trials(np.tile(np.array(pair), (n_sequences, 1)), keys, positions)
+            batch = task.place(trials, noise)
+            targets = batch.targets.to(device)[:, None]
+            neighbours = torch.where(targets > 0, targets - 1, targets + 1)
+            logits = torch.func.functional_call(model, state, (batch.tokens.to(device),))[:, -1]
+            says = logits.double().log_softmax(dim=-1)
+            lost = (says.gather(1, neighbours) - says.gather(1, targets)).mean()
+            gradients = dict(zip(asked, torch.autograd.grad(lost, list(asked.values())), strict=True))
+            for part, of_part in weights.items():
+                rows[part].append(torch.cat([gradients[name].flatten() for name in of_part]))
+    return {part: _cosines(torch.stack(found)) for part, found in rows.items()}
+
+
+def _cosines(rows: Float[Tensor, "pair weight"]) -> Float[np.ndarray, "pair pair"]:
+    unit = rows / torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)[:, None].to(rows.dtype)
+    return (unit @ unit.mT).clamp(-1, 1).double().cpu().numpy()

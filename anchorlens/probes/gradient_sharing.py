@@ -15,7 +15,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 RELATIONS = ("none", "some", "mirror")
 """What two pairs have in common: no anchor, some, or all in the reverse order."""

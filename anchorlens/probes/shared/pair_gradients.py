@@ -16,7 +16,7 @@ from anchorlens.tasks.two_anchor.sequences import Pair, Trials, choose
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
-    from transformer_lens import HookedTransformer
+    from anchorlens.models.library import HookedTransformer
 
 PARTS = ("embedding", "last attention", "last MLP")
 """Parts whose gradients are compared."""

@@ -83,7 +83,7 @@ class Reading:
         """`probe.field`, and of which pairs where that is not the probe's own choice."""
         return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
-    def of(self, value: float | None, cfg: HookedTransformerConfig) -> float | None:
+    def of(self, value: float | None, cfg: Any) -> float | None:
         """The reading from the probe's number.
 
         Args:

@@ -98,14 +98,13 @@ def _nothing(phase: Phase, readings: tuple[Evidence, ...] = ()) -> Mechanism:
 
 def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
     """What can be read of the weights of a model, of a task that nothing was calibrated on."""
-    cfg: Any = getattr(model, "cfg", None)
     for reading in OF_ANY_TASK:
         probe, _ = MEASURED[reading.measurement]
         try:
             result = probes.apply(probe, model, task)
         except (ValueError, torch.linalg.LinAlgError):  # pyright: ignore[reportPrivateImportUsage]
             continue  # of another architecture, or without what the probe looks at
-        value = reading.of(getattr(result, reading.field, None), cfg)
+        value = reading.of(getattr(result, reading.field, None), getattr(model, "cfg", None))
         if value is not None:
             about = (reading.name, reading.probe, reading.meaning)
             yield Evidence(*about, value, ranges={}, vote=None, weight=0.0, sees=reading.sees)

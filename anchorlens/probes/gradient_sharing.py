@@ -79,8 +79,10 @@ def gradient_sharing(
     all pairs by one set of weights, and the gradients of pairs without a common anchor point the same way;
     one that has learnt each pair as a whole has weights of its own for each, and they are orthogonal.
 
-    Unseen pairs are not asked. Blind to: how the target is come by, as a table of all targets that every pair
-    looks up is shared too.
+    Unseen pairs are not asked.
+
+    Blind to: a decoder with neurons of its own for each (g, anchor), which no two such pairs share, so that a
+    compiled composer reads 0; and how the target is come by where what decodes it is shared.
 
     Args:
         model: any HookedTransformer; it is only read, and its gradients are left as they are.

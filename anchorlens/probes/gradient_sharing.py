@@ -15,6 +15,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
     from anchorlens.models.library import HookedTransformer
 
 RELATIONS = ("none", "some", "mirror")

@@ -26,7 +26,7 @@ _MOST_GRADIENTS = 2**26
 """Numbers of gradients held at once: 256 MiB in float32."""
 
 
-def weights_of_parts(model: HookedTransformer) -> dict[str, dict[str, Tensor]]:
+def weights_of_parts(model: HookedTransformer) -> Mapping[str, Mapping[str, Tensor]]:
     """Part -> its weight matrices by name; a model of attention alone has no MLP.
 
     Raises:

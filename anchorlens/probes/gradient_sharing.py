@@ -111,8 +111,7 @@ def gradient_sharing(
     check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     check_number("seed", seed, minimum=0, integer=True)
     weights = weights_of_parts(model)
-    largest = sum(weight.numel() for part in weights.values() for weight in part.values())
-    pairs = compared_pairs(task, largest, seed)
+    pairs = compared_pairs(model, task, weights, seed)
     cosines = pair_gradients(model, task, pairs, weights, n_sequences, seed)
     relations = np.array([[_relation(p, q) for q in pairs] for p in pairs])
     means = {part: [_mean(found[relations == k]) for k in range(3)] for part, found in cosines.items()}

@@ -38,6 +38,6 @@ def pair_cosines(
         heatmap = cosine_heatmap(matrix, pairs, "cosine")
         figure.add_trace(heatmap.update(showscale=i == n - 1), row=1, col=i + 1)
         box_cells(figure, np.argwhere(relations == 0), width=1, row=1, col=i + 1)
-        figure.update_xaxes(type="category", tickangle=-90, row=1, col=i + 1)
+        figure.update_xaxes(title="pair of anchors", type="category", tickangle=-90, row=1, col=i + 1)
         figure.update_yaxes(type="category", autorange="reversed", showticklabels=i == 0, row=1, col=i + 1)
     return styled(figure, title, height=320)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.models.measuring import device_of, evaluation_mode
+from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials, choose
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -26,36 +27,42 @@ _MOST_GRADIENTS = 2**26
 """Numbers of gradients held at once: 256 MiB in float32."""
 
 
-def weights_of_parts(model: HookedTransformer) -> Mapping[str, Mapping[str, Tensor]]:
-    """Part -> its weight matrices by name; a model of attention alone has no MLP.
+def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
+    """Part -> names of its weight matrices, in the module that is differentiated.
 
     Raises:
-        ValueError: the parameters do not have HookedTransformer's names.
+        ValueError: a model with parameters of other names.
     """
-    named = dict(model.named_parameters())
-    last = f"blocks.{model.cfg.n_layers - 1}"
-    prefixes = dict(zip(PARTS, ("embed.", f"{last}.attn.", f"{last}.mlp."), strict=True))
-    found = {
-        part: {
-            name: weight
-            for name, weight in named.items()
-            if name.startswith(prefix) and name.rsplit(".", 1)[-1].lstrip("_").startswith("W_")
-        }
-        for part, prefix in prefixes.items()
+    last = model.cfg.n_layers - 1
+    places = {  # in a HookedTransformer, and in what a TransformerBridge wraps
+        "embedding": ("embed.", "tok_embed."),
+        "last attention": (f"blocks.{last}.attn.", f"layers.{last}.attn."),
+        "last MLP": (f"blocks.{last}.mlp.", f"layers.{last}.mlp."),
     }
-    for part in PARTS[:2]:
-        if not found[part]:
-            raise ValueError(
-                f"model must be a HookedTransformer, whose weights have gradients under their own names, got "
-                f"no weight {prefixes[part]}W_...; a TransformerBridge has them elsewhere"
-            )
-    return {part: weights for part, weights in found.items() if weights}
+    found = {
+        part: [
+            name
+            for name, weight in differentiated(model).named_parameters()
+            if name.replace("._original_component", "").startswith(starts) and is_matrix(name, weight)
+        ]
+        for part, starts in places.items()
+    }
+    if not all(found[part] for part in PARTS[:2]):
+        raise ValueError(
+            "model must have the parameters of a HookedTransformer or of a native TransformerBridge, got "
+            "others; build a HookedTransformer of them"
+        )
+    return {part: names for part, names in found.items() if names}
 
 
-def compared_pairs(task: AnchorTask, n_weights: int, seed: int) -> list[Pair]:
+def compared_pairs(
+    model: HookedTransformer, task: AnchorTask, weights: Mapping[str, Sequence[str]], seed: int
+) -> list[Pair]:
     """The trained pairs, or as many of them, drawn at random, as memory allows."""
     pairs = [tuple(pair) for pair in task.seen_pairs]
-    most = max(2, min(MOST_PAIRS, _MOST_GRADIENTS // max(1, n_weights)))
+    sizes = {name: weight.numel() for name, weight in differentiated(model).named_parameters()}
+    n_weights = sum(sizes[name] for names in weights.values() for name in names)
+    most = max(2, min(MOST_PAIRS, _MOST_GRADIENTS // n_weights))
     if len(pairs) <= most:
         return pairs
     rows = generator(seed, "probe", 1).choice(len(pairs), most, replace=False)
@@ -66,7 +73,7 @@ def pair_gradients(
     model: HookedTransformer,
     task: AnchorTask,
     pairs: Sequence[Pair],
-    weights: Mapping[str, Mapping[str, Tensor]],
+    weights: Mapping[str, Sequence[str]],
     n_sequences: int,
     seed: int,
 ) -> dict[str, Float[np.ndarray, "pair pair"]]:
@@ -86,25 +93,22 @@ def pair_gradients(
     keys = choose(rng, task.keys, allowed, positions)
     noise = task.noise(n_sequences, rng)
     device = device_of(model)
-    named = {name: weight for part in weights.values() for name, weight in part.items()}
+    module = differentiated(model)
     rows: dict[str, list[Tensor]] = {part: [] for part in weights}
     with evaluation_mode(model), torch.inference_mode(False), torch.enable_grad():
-        state = {
-            name: (value.clone() if value.is_inference() else value.detach())
-            for name, value in (*model.named_parameters(), *model.named_buffers())
-        }
-        asked = {name: state[name].requires_grad_() for name in named}
+        state = usable_state(module)
+        asked = {name: state[name].requires_grad_() for names in weights.values() for name in names}
         for pair in pairs:
             trials = Trials(np.tile(np.array(pair), (n_sequences, 1)), keys, positions)
             batch = task.place(trials, noise)
             targets = batch.targets.to(device)[:, None]
             neighbours = torch.where(targets > 0, targets - 1, targets + 1)
-            logits = torch.func.functional_call(model, state, (batch.tokens.to(device),))[:, -1]
+            logits = torch.func.functional_call(module, state, (batch.tokens.to(device),))[:, -1]
             says = logits.double().log_softmax(dim=-1)
             lost = (says.gather(1, neighbours) - says.gather(1, targets)).mean()
             gradients = dict(zip(asked, torch.autograd.grad(lost, list(asked.values())), strict=True))
-            for part, of_part in weights.items():
-                rows[part].append(torch.cat([gradients[name].flatten() for name in of_part]))
+            for part, names in weights.items():
+                rows[part].append(torch.cat([gradients[name].flatten() for name in names]))
     return {part: _cosines(torch.stack(found)) for part, found in rows.items()}
 
 

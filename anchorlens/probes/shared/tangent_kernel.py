@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,13 +27,13 @@ def tangent_kernel(
     f is the logit of the target at the last position. Parameters are taken in groups, so that no more
     than 128 MiB of gradients are held, or those of one matrix where they are more.
     """
-    module: nn.Module = getattr(model, "original_model", model)  # what a TransformerBridge wraps
+    module = differentiated(model)
     device = device_of(model)
     # no_grad: torch.func.grad differentiates inside all the same, and keeps no graph of the others
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         kernel = torch.zeros(len(tokens), len(tokens), dtype=torch.float64, device="cpu")
-        state = {name: _usable(tensor) for name, tensor in _state(module)}
-        matrices = {name: tensor for name, tensor in state.items() if _is_matrix(name, tensor)}
+        state = usable_state(module)
+        matrices = {name: tensor for name, tensor in state.items() if is_matrix(name, tensor)}
         samples = [
             (x.to(device, copy=True), y.to(device, copy=True)) for x, y in zip(tokens, targets, strict=True)
         ]
@@ -51,17 +51,20 @@ def tangent_kernel(
     return kernel.numpy()
 
 
-def _state(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
+def differentiated(model: HookedTransformer) -> nn.Module:
+    """The module whose parameters have the gradients: the model, or what a TransformerBridge wraps."""
+    return getattr(model, "original_model", model)
 
 
-def _usable(tensor: Tensor) -> Tensor:
-    """A tensor that autograd takes, also of a model that was built in inference mode."""
-    return tensor.clone() if tensor.is_inference() else tensor.detach()
+def usable_state(module: nn.Module) -> dict[str, Tensor]:
+    """Its parameters and buffers as autograd takes them, also of a model that was built in inference mode."""
+    return {
+        name: tensor.clone() if tensor.is_inference() else tensor.detach()
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
+    }
 
 
-def _is_matrix(name: str, tensor: Tensor) -> bool:
+def is_matrix(name: str, tensor: Tensor) -> bool:
     """Whether a parameter is a weight matrix, by HookedTransformer's names or a plain module's."""
     return name.rsplit(".", 1)[-1].lstrip("_").startswith("W_") or (
         name.endswith("weight") and tensor.dim() == 2

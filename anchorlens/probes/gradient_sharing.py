@@ -102,7 +102,7 @@ def gradient_sharing(
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> gradient_sharing(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
-        (3, 15, 15)
+        (3, 14, 14)
 
     Source: ours; gradients of two examples that point the same way are their influence on each other (Koh and
     Liang, arXiv 1703.04730), here taken by anchor pair and part of the model.

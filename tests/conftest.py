@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from few_questions import all_draws, few_draws
+from few_questions import all_questions, few_questions
 
-__all__ = ["all_draws", "few_draws"]
+__all__ = ["all_questions", "few_questions"]
 collect_ignore = [] if torch.cuda.is_available() else ["gpu"]
 
 

@@ -28,14 +28,14 @@ def asked_less():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_draws():
-    """Few questions; a test that needs those of a user asks for `all_draws`."""
+def few_questions():
+    """Few questions; a test that needs those of a user asks for `all_questions`."""
     with asked_less() as patch:
         yield patch
 
 
 @pytest.fixture(scope="module")
-def all_draws(few_draws):
+def all_questions(few_questions):
     """As many questions as a user gets."""
-    few_draws.undo()
+    few_questions.undo()
     yield

@@ -30,6 +30,7 @@ from claims_c import CLAIMS as OF_2405_05409
 from claims_j import CLAIMS as OF_2501_08537
 from claims_tasks import CLAIMS as OF_TASKS
 from readings import Reading, verdict
+from sentences import sentences_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEMPLATE = Path(__file__).parent / "replication.md.jinja"
@@ -46,8 +47,7 @@ VARIANTS = {
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "gelu_new": "GELU in its tanh form"}
 
 
-class Stale(ValueError):
-    """A sentence of the template is no longer so."""
+so = sentences_of(TEMPLATE)
 
 
 class Numbers(dict[str, Any]):
@@ -229,17 +229,6 @@ def flat(stages: Mapping[str, Any]) -> dict[str, Any]:
 def gamma(name: str) -> str:
     """The value in `gamma 0.8 (small initialisation)`."""
     return numerals.short(name.split()[1])
-
-
-def so(holds: bool, sentence: str) -> str:
-    """A sentence that the numbers must bear out.
-
-    Raises:
-        Stale: they do not.
-    """
-    if not holds:
-        raise Stale(f"{TEMPLATE.name} says {sentence!r}, which the numbers no longer say; write it anew")
-    return sentence
 
 
 def written(template: Path = TEMPLATE) -> str:

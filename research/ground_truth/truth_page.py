@@ -27,6 +27,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "figures"))
 
 import numerals  # noqa: E402 # pyright: ignore[reportMissingImports]
+from sentences import sentences_of  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 TEMPLATE = HERE / "ground_truth.md.jinja"
 PAGE = HERE.parents[1] / "docs/ground_truth.md"
@@ -36,19 +37,7 @@ CLOSE = 0.05
 WORDS = {"-": "", "above": "> .05"}
 
 
-class Stale(ValueError):
-    """A sentence of the template is no longer so."""
-
-
-def so(holds: bool, sentence: str) -> str:
-    """A sentence that the numbers must bear out.
-
-    Raises:
-        Stale: they do not.
-    """
-    if not holds:
-        raise Stale(f"{TEMPLATE.name} says {sentence!r}, which the numbers no longer say; write it anew")
-    return sentence
+so = sentences_of(TEMPLATE)
 
 
 def measured(name: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from few_questions import all_draws, few_draws
+from few_questions import all_questions, few_questions
 
-__all__ = ["all_draws", "few_draws"]
+__all__ = ["all_questions", "few_questions"]
 RESEARCH = Path(__file__).parents[1]
 sys.path[:0] = [str(RESEARCH), str(RESEARCH / "figures"), str(RESEARCH / "ground_truth")]

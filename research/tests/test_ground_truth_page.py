@@ -14,6 +14,7 @@ from anchorlens import AnchorTask, build_model
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooks import last_logits
 from anchorlens.probes import PROBES
+from sentences import Stale
 
 ALLOWED = (
     r"at least \.95|at most \.05|\(> \.05\)|within \.05",  # the bounds
@@ -83,7 +84,7 @@ def test_the_readme_has_the_bounds_of_the_causal_readings():
 
 def test_a_sentence_that_the_numbers_do_not_bear_out_stops_the_page():
     assert truth_page.so(True, "it is") == "it is"
-    with pytest.raises(truth_page.Stale, match="'it is', which the numbers no longer say"):
+    with pytest.raises(Stale, match="'it is', which the numbers no longer say"):
         truth_page.so(False, "it is")
 
 

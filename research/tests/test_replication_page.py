@@ -13,6 +13,7 @@ import numerals
 import page
 import phases_grid
 from readings import Reading, verdict
+from sentences import Stale
 
 ALLOWED = (
     r"gamma \.\d+",  # which cells are meant
@@ -125,7 +126,7 @@ def test_the_command_of_another_network_is_that_of_its_json(monkeypatch):
 
 def test_a_sentence_that_the_numbers_do_not_bear_out_stops_the_page():
     assert page.so(True, "it is") == "it is"
-    with pytest.raises(page.Stale, match="'it is', which the numbers no longer say"):
+    with pytest.raises(Stale, match="'it is', which the numbers no longer say"):
         page.so(False, "it is")
 
 

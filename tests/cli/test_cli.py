@@ -127,7 +127,7 @@ class TestTrain:
         assert done.stderr.splitlines()[-1].startswith("anchorlens: training diverged: ")
 
 
-@pytest.mark.usefixtures("all_draws")
+@pytest.mark.usefixtures("all_questions")
 class TestEvaluate:
     def test_json_is_one_object_and_everything_else_is_elsewhere(self, trained):
         content = json.loads(run("evaluate", trained[1] / "ckpt.pt", "--json", "--n-noise", 2).stdout)

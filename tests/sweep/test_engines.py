@@ -33,7 +33,7 @@ def same_bits(cells, others):
 
 
 @pytest.fixture(scope="module")
-def serial(tmp_path_factory, all_draws):
+def serial(tmp_path_factory, all_questions):
     return sweep(tiny(AXES), tmp_path_factory.mktemp("serial") / "a", engine="serial")
 
 

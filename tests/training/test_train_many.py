@@ -38,7 +38,7 @@ def equal(a, b):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, all_draws):
+def trained(tmp_path_factory, all_questions):
     """Four runs of different shapes and tasks, one of which diverges, in two processes."""
     folder = tmp_path_factory.mktemp("many")
     shifted = AnchorTask(anchors={1: lambda x: x + 5, 2: 1, 3: -2, 4: -8})

@@ -80,8 +80,8 @@ def pair_gradients(
     """Cosines of the gradients of each two pairs, by part.
 
     The gradient is of log p(neighbour) - log p(target) at the last position, the mean over trained inputs of
-    a pair; the neighbour is the token before the target. Every pair is asked with the same keys, positions
-    and noise.
+    a pair; the neighbour is the number below the target (above it where the target is 0). Every pair is asked
+    with the same keys, positions and noise.
 
     Returns:
         Part -> cosines, -1..1; NaN in the row of a pair whose gradient is zero.

@@ -7,7 +7,7 @@ key in nine is held out at its position; none asks for held-out keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,8 @@ import torch
 from anchorlens import probes
 from anchorlens.configuration import documented
 from anchorlens.probes.fusion_similarity import mirror_comparisons
-from anchorlens.probes.shared.anchor_sequences import many_keys
+from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.anchor_sequences import anchor_sequences, many_keys
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.questions import Question
 
@@ -26,32 +27,64 @@ if TYPE_CHECKING:
 
 Sees = Literal["trained pairs", "unseen pairs", "weights"]
 
-MEASURED: Mapping[str, tuple[Callable[..., Any], Callable[[AnchorTask], Mapping[str, Any]]]] = {
-    "mask_key_token": (  # the noise as the readings were calibrated; pictures draw it independently
-        probes.mask_key_token,
-        lambda task: {"perplexity": None, "seen": True, "noise": "shared"},
-    ),
-    "mask_second_anchor": (probes.mask_second_anchor, lambda task: {}),
-    "information_flow": (
-        probes.information_flow,
-        lambda task: {"effects": "routes", "patterns": "frozen"},
-    ),
-    "activation_patching": (probes.activation_patching, lambda task: {}),
-    "interchange": (probes.interchange, lambda task: {}),
-    "v_similarity": (probes.v_similarity, lambda task: {}),
-    "fusion_similarity": (probes.fusion_similarity, lambda task: {}),
-    "fusion_similarity of mirrored pairs": (
-        probes.fusion_similarity,
-        lambda task: {"comparisons": mirror_comparisons(task), "keys": many_keys(task)},
-    ),
-    "nearest_neighbours": (probes.nearest_neighbours, lambda task: {}),
-    "q_condensation": (probes.q_condensation, lambda task: {}),
-    "embedding_pca": (probes.embedding_pca, lambda task: {}),
-    "stable_rank": (probes.stable_rank, lambda task: {}),
+@documented
+@dataclass(frozen=True)
+class Measurement:
+    """A probe, with options that ask more than its own or leave out what only pictures need."""
+
+    probe: Callable[..., ProbeResult]
+    """The probe."""
+    at: Callable[[AnchorTask, int], Mapping[str, Any]] | None = None
+    """(task, position of the key) -> its options; None where no position is asked."""
+    costly: bool = False
+    """Whether the early verdict does without it."""
+
+
+def _at_position(task: AnchorTask, position: int) -> dict[str, Any]:
+    return {"key_position": position}
+
+
+def _mask_key(task: AnchorTask, position: int) -> dict[str, Any]:
+    # the noise as the readings were calibrated; pictures draw it independently
+    return {"key_position": position, "perplexity": None, "seen": True, "noise": "shared"}
+
+
+def _routes(task: AnchorTask, position: int) -> dict[str, Any]:
+    tokens = anchor_sequences(task, [int(task.keys[0])], [task.seen_pairs[0]], key_position=position)
+    return {"tokens": tokens[0], "effects": "routes", "patterns": "frozen"}
+
+
+def _mirrors(task: AnchorTask, position: int) -> dict[str, Any]:
+    return {"key_position": position, "comparisons": mirror_comparisons(task), "keys": many_keys(task)}
+
+
+MEASURED: Mapping[str, Measurement] = {
+    "mask_key_token": Measurement(probes.mask_key_token, _mask_key),
+    "mask_second_anchor": Measurement(probes.mask_second_anchor, _at_position),
+    "information_flow": Measurement(probes.information_flow, _routes),
+    "activation_patching": Measurement(probes.activation_patching, _at_position, costly=True),
+    "interchange": Measurement(probes.interchange, _at_position, costly=True),
+    "v_similarity": Measurement(probes.v_similarity, _at_position),
+    "fusion_similarity": Measurement(probes.fusion_similarity, _at_position),
+    "fusion_similarity of mirrored pairs": Measurement(probes.fusion_similarity, _mirrors),
+    "nearest_neighbours": Measurement(probes.nearest_neighbours, _at_position),
+    "gradient_sharing": Measurement(probes.gradient_sharing),
+    "q_condensation": Measurement(probes.q_condensation),
+    "embedding_pca": Measurement(probes.embedding_pca),
+    "stable_rank": Measurement(probes.stable_rank),
 }
-"""What is measured: a probe, with options that ask more than its own or leave out what only pictures need."""
-COSTLY = ("interchange", "activation_patching")
-"""Measurements that take longer than the others together."""
+"""Name, which begins with that of the probe -> what is measured."""
+
+
+def reading_positions(task: AnchorTask) -> tuple[int, ...]:
+    """Positions of the key at which readings are taken: a third and four fifths of the way to the last but
+    one (at the last the second anchor is the token that answers), each once.
+
+    >>> reading_positions(AnchorTask())
+    (2, 4)
+    """
+    last = max(0, len(task.positions) - 2)
+    return tuple(dict.fromkeys(round(last * share) for share in (1 / 3, 4 / 5)))
 
 
 @documented
@@ -240,6 +273,30 @@ READINGS: tuple[Reading, ...] = (
         "unseen pairs",
     ),
     Reading(
+        "gradient_sharing",
+        "sharing",
+        "pairs without a common anchor are answered by the same weights",
+        {"composes": 1},
+    ),
+    Reading(
+        "gradient_sharing",
+        "mlp_sharing",
+        "pairs without a common anchor share the last MLP",
+        {"composes": 1},
+    ),
+    Reading(
+        "gradient_sharing",
+        "attention_sharing",
+        "pairs without a common anchor share the last attention",
+        {"composes": 1},
+    ),
+    Reading(
+        "gradient_sharing",
+        "order_blindness",
+        "both orders of two anchors ask the same of the embedding",
+        {"composes": -1, "commutative": 1},
+    ),
+    Reading(
         "q_condensation",
         "mean_abs_cosine",
         "likeness of W_Q's neurons over random",
@@ -276,26 +333,30 @@ OF_ANY_TASK: tuple[Reading, ...] = (
 """What can be read of any task's model; where nothing was calibrated for the task it speaks for no phase."""
 
 
-def measurements(model: HookedTransformer, task: AnchorTask, *, early: bool = False) -> dict[str, Any]:
+def measurements(
+    model: HookedTransformer, task: AnchorTask, *, early: bool = False
+) -> dict[str, list[ProbeResult]]:
     """Measure what the readings are taken from.
 
     Args:
         model: any HookedTransformer of two layers or more.
         task: what it was trained on.
-        early: whether to leave out what costs most, `COSTLY`.
+        early: whether to leave out what costs most.
 
     Returns:
-        Measurement -> the probe's result.
+        Measurement -> the probe's results, one for each of `reading_positions` where it asks a position.
 
     Raises:
         ValueError: a probe refuses the model or the task, or its numbers do not converge, with the reason.
     """
     results = {}
-    for name, (probe, options) in MEASURED.items():
-        if early and name in COSTLY:
+    positions = reading_positions(task)
+    for name, measured in MEASURED.items():
+        if early and measured.costly:
             continue
+        asked = [{}] if measured.at is None else [measured.at(task, position) for position in positions]
         try:
-            results[name] = probes.apply(probe, model, task, **options(task))
+            results[name] = [probes.apply(measured.probe, model, task, **options) for options in asked]
         except (ValueError, torch.linalg.LinAlgError) as error:  # pyright: ignore[reportPrivateImportUsage]
             raise ValueError(f"{name}: {error}") from None
     return results
@@ -325,6 +386,13 @@ def take_readings(
     """
     results = measurements(model, task, early=early)
     return {
-        reading.name: reading.of(getattr(results.get(reading.measurement), reading.field, None), model.cfg)
+        reading.name: reading.of(mean_of(results.get(reading.measurement, ()), reading.field), model.cfg)
         for reading in READINGS
     }
+
+
+def mean_of(results: Sequence[ProbeResult], field: str) -> float | None:
+    """Mean of a number over the results of one measurement; None where none of them has it."""
+    values = [getattr(result, field) for result in results]
+    there = [value for value in values if value is not None]
+    return float(np.mean(there)) if there else None

@@ -1,7 +1,7 @@
-"""The runs that the three questions of the mechanism verdict are to be fit on, and those held out.
+"""The runs that the mechanism verdict is fit on, and those held out: drawn at random, the same each time.
 
-Drawn at random, the same each time. Groups are held out whole: seeds, two widths, a depth, a variant and a
-learning rate; nothing of them is looked at while readings and fits are chosen.
+Groups are held out whole (`research/calibration/README.md`); nothing of them is looked at while readings and
+fits are chosen.
 """
 
 from __future__ import annotations
@@ -12,93 +12,140 @@ from typing import Any
 
 import numpy as np
 
-from anchorlens import preset
+from anchorlens import AnchorTask, preset
 from anchorlens.runs.run_config import RunConfig
+from calibration.family import COMMUTE, Draw, Kind, drawn
 
 MOMENTS = (0.1, 0.25, 0.5, 1.0)
-"""Fractions of the steps at which a run is measured: on its way, and at its end."""
+"""Fractions of the steps at which a run of the papers' task is measured; the others at their end alone."""
 N_CHECKPOINTS = 31
-"""Of every run, log-spaced: one of them is near each moment."""
+"""Of such a run, log-spaced: one of them is near each moment."""
 
 AXES: Mapping[str, Sequence[Any]] = {
-    "gamma": tuple(round(0.35 + 0.05 * k, 2) for k in range(13)),
-    "weight_decay": (0.0, 0.01, 0.1, 1.0),
-    "n_layers": (2, 2, 2, 3, 3, 4, 6),
-    "n_heads": (1, 1, 2, 4),
-    "n_samples": (4_000, 10_000, 20_000, 20_000, 50_000, 50_000),
-    "regime": ("reasoning", "conflict"),
+    "gamma": tuple(round(0.35 + 0.05 * k, 2) for k in range(12)),
+    "weight_decay": (0.0, 0.01, 0.1, 0.1, 1.0),
+    "n_layers": (2, 2, 2, 2, 2, 3, 4),
+    "n_heads": (1, 1, 2),
+    "d_model": (48, 64, 64, 96),
+    "variant": ("gpt2", "postnorm"),
+    "lr": (3e-3, 2e-3),
+    "samples": (1.5, 3.0, 6.0, 12.0, 24.0),
 }
-"""What is drawn for each run; a value that stands twice is drawn twice as often."""
+"""What is drawn for each run; a value that stands twice is drawn twice as often. `samples` is the number of
+training sequences over that of all (pair, key)."""
+STEPS: Mapping[float, int] = {3e-3: 1000, 2e-3: 1200, 1e-3: 1500, 1e-4: 8000}
+"""Learning rate -> steps."""
+STOP_AT_LOSS = 0.05
+"""Nats at which a run of the family ends; those of the papers' task take all their steps."""
+LEAST_SAMPLES, MOST_SAMPLES = 1_500, 40_000
 
-STEPS: Mapping[float, int] = {2e-3: 960, 1.4e-3: 1200, 1e-3: 1500, 7e-4: 1800, 3e-4: 2800}
-"""Learning rate -> steps: a smaller one takes more to fit its data."""
-SLOW = 8e-4
-"""Below this rate a run with gamma under .5 has seldom fit its data at its end; gamma is drawn from .5 on."""
-MOST_WORK = 2 * 400**2
-"""Layers times d_model squared: what is larger is drawn again."""
-MOST_HEADS = 8
-"""Layers times heads, likewise."""
+PAPERS, PAPERS_HELD_OUT = "papers' task", "papers' task, held-out seeds"
 
 
 @dataclass(frozen=True)
 class Group:
     """Runs that are fit on or held out together."""
 
-    n: int
-    seeds: tuple[int, ...] = (6, 7, 8)
-    widths: tuple[int, ...] = (*(64,) * 7, *(128,) * 6, *(256,) * 2, 400)
-    variants: tuple[str, ...] = ("gpt2", "postnorm")
-    rates: tuple[float, ...] = (2e-3, 2e-3, 1.4e-3, 7e-4, 3e-4)
+    n_tasks: int
+    """Tasks that are drawn for it."""
+    n_runs: int
+    """Runs of each task."""
+    first_seed: int
+    """Their seeds begin here; no two groups share one."""
+    of: str | None = None
+    """The group whose tasks these are, where it has none of its own."""
+    draw: Draw | None = field(default_factory=Draw)
+    """What its tasks are drawn from; None for the papers' task."""
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """What is drawn otherwise than in `AXES`."""
+
+    @property
+    def n(self) -> int:
+        """Its runs."""
+        return self.n_tasks * self.n_runs
 
 
 GROUPS: Mapping[str, Group] = {
-    "fit": Group(440, seeds=(0, 1, 2, 3, 4, 5)),
-    "held-out seeds": Group(420),
-    "unseen width": Group(70, widths=(96, 192)),
-    "unseen depth": Group(70, axes={"n_layers": (5,)}),
-    "unseen variant": Group(70, variants=("released",)),
-    "unseen learning rate": Group(70, rates=(1e-3,)),
+    "fit": Group(40, 6, 0),
+    PAPERS: Group(1, 72, 1000, draw=None),
+    "held-out seeds": Group(40, 1, 2000, of="fit"),
+    PAPERS_HELD_OUT: Group(1, 60, 3000, draw=None),
+    "held-out tasks": Group(16, 4, 4000),
+    "held-out kind": Group(6, 4, 5000, draw=Draw(kinds=("affine",))),
+    "held-out anchors": Group(6, 4, 6000, draw=Draw(anchors=(7, 8))),
+    "beyond: depth": Group(6, 1, 7000, axes={"n_layers": (8,), "d_model": (48, 64)}),
+    "beyond: learning rate": Group(6, 1, 8000, axes={"lr": (1e-4,), "d_model": (48, 64), "n_layers": (2,)}),
+    "beyond: width": Group(5, 1, 9000, axes={"d_model": (512,), "n_layers": (2,), "lr": (1e-3,)}),
 }
-"""Group -> its runs. All but the first are held out, and have seeds of their own."""
+"""Group -> its runs. The first two are fit on; all others are held out."""
+FITTED = ("fit", PAPERS)
 
 
-def group_of(name: str) -> str:
-    """The group of a run, from its name."""
-    slug = name.rsplit("-", 1)[0]
-    return next(group for group in GROUPS if group.replace(" ", "-") == slug)
+@dataclass(frozen=True)
+class Planned:
+    """A run of the zoo."""
+
+    group: str
+    kind: Kind
+    """What the functions of its task are."""
+    task_name: str
+    """The same for all runs of one task: they are not independent of each other."""
+    run: RunConfig
+
+    @property
+    def commutes(self) -> bool:
+        """Whether the order of two anchors makes no difference."""
+        return COMMUTE[self.kind]
 
 
-def runs() -> dict[str, RunConfig]:
-    """Every run by its name, `group-number`, in an order that mixes the groups."""
-    random = np.random.default_rng(2405)
-    found = {}
-    for name, group in GROUPS.items():
+def runs() -> dict[str, Planned]:
+    """Every run by its name, those that are fit on first; of the others, the groups mixed."""
+    found: dict[str, Planned] = {}
+    tasks: dict[str, list[tuple[Kind, AnchorTask]]] = {}
+    for place, (name, group) in enumerate(GROUPS.items()):
+        random = np.random.default_rng([2501, place])
+        if group.of is None and group.draw is not None:
+            tasks[name] = [drawn(group.draw, random) for _ in range(group.n_tasks)]
         for k in range(group.n):
-            seed = group.seeds[k % len(group.seeds)]
-            found[f"{name.replace(' ', '-')}-{k:03d}"] = _drawn(group, seed, random)
-    return {name: found[name] for name in random.permutation(sorted(found)).tolist()}
+            if group.draw is None:
+                regime = "conflict" if k % 3 == 2 else "reasoning"
+                kind, task, task_name = "shifts", AnchorTask(regime=regime), f"papers, {regime}"
+            else:
+                own = group.of or name
+                kind, task = tasks[own][k % group.n_tasks]
+                task_name = f"{own} {k % group.n_tasks}"
+            run = _drawn(group, task, group.first_seed + k, random)
+            found[f"{name} {k:03d}"] = Planned(name, kind, task_name, run)
+    order = np.random.default_rng(2501).permutation(sorted(found)).tolist()
+    return {name: found[name] for name in sorted(order, key=lambda name: _turn(found[name].group))}
 
 
-def _drawn(group: Group, seed: int, random: np.random.Generator) -> RunConfig:
-    axes = {**AXES, "d_model": group.widths, "variant": group.variants, "lr": group.rates, **group.axes}
-    while True:
-        one = {name: values[int(random.integers(len(values)))] for name, values in axes.items()}
-        if one["lr"] < SLOW and one["gamma"] < 0.5:
-            continue
-        if one["n_layers"] * one["d_model"] ** 2 > MOST_WORK or one["n_layers"] * one["n_heads"] > MOST_HEADS:
-            continue
-        width = one["d_model"]
-        return preset(
-            "quick",
-            **one,
-            d_head=width // (4 if one["n_heads"] == 4 else 2),
-            d_mlp=2 * width,
-            seed=seed,
-            batch_size=256,
-            steps=STEPS[one["lr"]],
-            warmup_steps=60,
-            n_checkpoints=N_CHECKPOINTS,
-            eval_every=STEPS[one["lr"]],
-            log_every=50,
-        )
+def _turn(group: str) -> int:
+    """When a run's turn comes: what is fit on, then what is held out, and last what takes longest."""
+    return 0 if group in FITTED else 2 if group.startswith("beyond") else 1
+
+
+def _drawn(group: Group, task: AnchorTask, seed: int, random: np.random.Generator) -> RunConfig:
+    axes = {**AXES, **group.axes}
+    one = {name: values[int(random.integers(len(values)))] for name, values in axes.items()}
+    samples = one.pop("samples") * len(task.seen_pairs) * len(task.keys)
+    steps, width = STEPS[one["lr"]], one["d_model"]
+    run = preset(
+        "quick",
+        **one,
+        d_head=width // 2,
+        d_mlp=2 * width,
+        seed=seed,
+        n_samples=int(np.clip(samples, LEAST_SAMPLES, MOST_SAMPLES)),
+        batch_size=128,
+        steps=steps,
+        warmup_steps=60,
+        n_checkpoints=N_CHECKPOINTS if group.draw is None else 0,
+        eval_every=steps,
+        stop_at_loss=STOP_AT_LOSS if group.draw else None,
+        log_every=20,
+    )
+    parts = {part: values for part, values in run.to_dict().items() if part != "task"}
+    for fitted in ("d_vocab", "n_ctx"):
+        parts["model"].pop(fitted)
+    return RunConfig.from_dict(parts, task)

@@ -196,9 +196,9 @@ CHANGES = {
         value="7"
     ),
     "verdict.behaviour.pairs": lambda c: c["verdict"]["behaviour"].update(pairs={}),
-    "verdict.mechanism.evidence": lambda c: c["verdict"]["mechanism"].update(evidence=[{}]),
-    "verdict.mechanism.by_probes": lambda c: c["verdict"]["mechanism"].update(by_probes=[1]),
-    "verdict.mechanism.probabilities": lambda c: c["verdict"]["mechanism"].update(probabilities=[1]),
+    "verdict.by_probes.evidence": lambda c: c["verdict"]["mechanism"].update(evidence=[{}]),
+    "verdict.by_probes.by_probes": lambda c: c["verdict"]["mechanism"].update(by_probes=[1]),
+    "verdict.by_probes.probabilities": lambda c: c["verdict"]["mechanism"].update(probabilities=[1]),
     "verdict.subject.versions": lambda c: c["verdict"]["subject"].update(versions={"torch": 2}),
 }
 

@@ -7,7 +7,7 @@ import pytest
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict import READINGS
 from anchorlens.verdict.calibration import Calibration, calibration
-from anchorlens.verdict.mechanism import evidence, in_words, named
+from anchorlens.verdict.inside import evidence, in_words, named
 from anchorlens.verdict.questions import UNDECIDED, QuestionFit, QuestionModel, Vote
 
 VOTE = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.5)

@@ -23,7 +23,7 @@ from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict import Mechanism
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.explanation import explain
-from anchorlens.verdict.mechanism import phase_by_mechanism
+from anchorlens.verdict.inside import phase_by_mechanism
 
 RELEASED = Path(__file__).parents[3] / "shared/data/released_code_checkpoints"
 LABEL = {
@@ -45,7 +45,7 @@ class TestShipped:
     def test_both_verdicts_name_its_phase(self, shipped, name):
         verdict = shipped[name]
         assert verdict.phase.label == LABEL[name]
-        assert verdict.mechanism.phase.label == LABEL[name]
+        assert verdict.by_probes.phase.label == LABEL[name]
         assert verdict.agreement is True and "looks like" in verdict.explanation
 
     def test_the_mechanism_gives_probabilities_and_evidence(self, shipped, name):
@@ -80,9 +80,9 @@ def test_the_four_folders_of_the_released_code(folder):
     assert verdict.phase.number == truth
     if truth is None:
         assert verdict.phase.label == "undecided: training data unknown"
-        assert verdict.mechanism.phase.number == 1 and "train longer" not in verdict.explanation
+        assert verdict.by_probes.phase.number == 1 and "train longer" not in verdict.explanation
     else:
-        assert verdict.mechanism.phase.number == truth
+        assert verdict.by_probes.phase.number == truth
 
 
 class TestWhatItIsGiven:
@@ -138,17 +138,17 @@ class TestUndecided:
             model.blocks[0].mlp.W_in[0, 0] = torch.nan
         verdict = classify(model)
         assert verdict.phase.number is None and verdict.phase.label == "undecided: not finite"
-        assert verdict.mechanism.phase.label == "undecided: not finite"
-        assert verdict.mechanism.probabilities is None and verdict.agreement is None
+        assert verdict.by_probes.phase.label == "undecided: not finite"
+        assert verdict.by_probes.probabilities is None and verdict.agreement is None
         json.dumps(verdict.to_dict(), allow_nan=False)
 
     def test_underfit(self):
         memorised_others = next(path for path in checkpoints.shipped() if path.stem == "phase1")
         data = AnchorTask().sample(64, seed=99)
         verdict = classify(load_checkpoint(memorised_others).build_model(), training_set=data)
-        assert verdict.phase.label == verdict.mechanism.phase.label == "undecided: underfit"
+        assert verdict.phase.label == verdict.by_probes.phase.label == "undecided: underfit"
         assert verdict.explanation.count("train longer") == 2 and verdict.warnings == ()
-        assert len(verdict.mechanism.evidence) > 0
+        assert len(verdict.by_probes.evidence) > 0
         model = verdict.subject.model
         quickly = classify(model, training_set=data, even_underfit=False).mechanism  # as a sweep's cell
         assert quickly.phase.cause == "underfit" and quickly.evidence == () and not quickly.probabilities
@@ -167,8 +167,8 @@ class TestUndecided:
                 if name.startswith("blocks.1."):
                     weights[name.replace("blocks.1.", f"blocks.{layer}.")] = torch.zeros_like(value)
         verdict = classify(replace(checkpoint, model_config=deep, weights=weights))
-        assert verdict.phase.number == 3 and len(verdict.mechanism.evidence) > 0
-        assert verdict.mechanism.outside == ("n_layers 7 is outside 2..6",)
+        assert verdict.phase.number == 3 and len(verdict.by_probes.evidence) > 0
+        assert verdict.by_probes.outside == ("n_layers 7 is outside 2..6",)
         assert "Less sure" in verdict._repr_html_() and "n_layers 7" in verdict._repr_html_()
         assert shipped["phase3"].mechanism.outside == ()
         assert calibration().temperature({"n_layers": 7}) > 1
@@ -177,8 +177,8 @@ class TestUndecided:
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
         verdict = classify(replace(load_checkpoint(path), task=AnchorTask(key_max=95)))
         assert verdict.phase.number == 3
-        assert verdict.mechanism.phase.label == "undecided: outside the calibration"
-        assert "the task is not that of the papers" in verdict.mechanism.phase.reason
+        assert verdict.by_probes.phase.label == "undecided: outside the calibration"
+        assert "the task is not that of the papers" in verdict.by_probes.phase.reason
 
 
 class TestExplanation:
@@ -214,5 +214,5 @@ def test_a_safetensors_copy_gets_the_same_verdict(shipped, tmp_path):
     path = next(path for path in checkpoints.shipped() if path.stem == "phase2")
     save_checkpoint(tmp_path / "copy.safetensors", load_checkpoint(path))
     verdict = classify(tmp_path / "copy.safetensors")
-    assert verdict.mechanism.evidence == shipped["phase2"].mechanism.evidence
+    assert verdict.by_probes.evidence == shipped["phase2"].mechanism.evidence
     assert verdict.behaviour.to_dict() == shipped["phase2"].behaviour.to_dict()

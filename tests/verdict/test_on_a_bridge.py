@@ -24,10 +24,10 @@ def test_classify(checkpoint):
     verdict = classify(as_bridge(model), checkpoint.task)
     assert verdict.phase.label == "Phase 3"
     if LINE == 3:
-        assert verdict.mechanism.phase.label == "undecided: no readings"
+        assert verdict.by_probes.phase.label == "undecided: no readings"
         return
     own = classify(model, checkpoint.task).mechanism.evidence
-    of_bridge = verdict.mechanism.evidence
-    assert verdict.mechanism.phase.label == "Phase 3"
+    of_bridge = verdict.by_probes.evidence
+    assert verdict.by_probes.phase.label == "Phase 3"
     assert [one.reading for one in own] == [one.reading for one in of_bridge]
     assert np.allclose([one.value for one in own], [one.value for one in of_bridge], atol=1e-4)

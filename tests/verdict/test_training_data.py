@@ -60,7 +60,7 @@ class TestInMemory:
         verdict = classify(
             checkpoint.build_model(), checkpoint.task, training_set=(data.tokens, data.targets)
         )
-        assert verdict.phase.label == verdict.mechanism.phase.label == "Phase 1"
+        assert verdict.phase.label == verdict.by_probes.phase.label == "Phase 1"
         assert verdict.agreement is True and verdict.warnings == ()
         assert verdict.behaviour.to_dict() == checkpoint.evaluate(training_set=data).to_dict()
         assert verdict.to_dict()["behaviour"]["train_source"] == "training set"
@@ -69,7 +69,7 @@ class TestInMemory:
         verdict = classify(checkpoint.build_model(), checkpoint.task)
         assert verdict.phase.cause == verdict.behaviour.phase.cause == "training data unknown"
         assert verdict.phase.number is None and verdict.agreement is None
-        assert verdict.mechanism.phase.label == "Phase 1"
+        assert verdict.by_probes.phase.label == "Phase 1"
         words = " ".join((verdict.explanation, verdict.phase.reason, *verdict.warnings))
         assert "train longer" not in words and "--train-data FILE" in words
         assert "models that do not reach held-out keys, if it has fit its training data" in words

@@ -70,7 +70,7 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
 
 
 def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """Whether the behaviour verdict and the mechanism verdict of every cell name the same phase.
+    """Whether the probes and behaviour of every cell name the same phase.
 
     Args:
         cells: at least one; they differ in x, y, the seed and what goes with x or y.
@@ -142,7 +142,7 @@ def _phases(layout: Layout) -> dict[str, Any]:
 
 
 def _agreements(layout: Layout) -> dict[str, Any]:
-    title = "Behaviour against mechanism"
+    title = "Behaviour against the probes"
     return _map_of_categories(layout, outcomes.agreement, outcomes.AGREEMENTS, title, outcomes.AGREEMENTS[:2])
 
 

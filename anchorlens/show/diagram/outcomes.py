@@ -57,7 +57,7 @@ AGREE, DISAGREE, NO_COMPARISON = (
     Category("no comparison: one of them names no phase", "?", GREY),
 )
 AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
-"""The outcomes of comparing behaviour and mechanism."""
+"""The outcomes of comparing behaviour and the probes."""
 
 
 def trouble(cell: Cell) -> Category | None:
@@ -80,7 +80,7 @@ def outcome(cell: Cell) -> Category:
 
 
 def agreement(cell: Cell) -> Category:
-    """Whether behaviour and mechanism of a cell name one phase: one of `AGREEMENTS`."""
+    """Whether behaviour and the probes of a cell name one phase: one of `AGREEMENTS`."""
     same_phase = {True: AGREE, False: DISAGREE, None: NO_COMPARISON}
     return trouble(cell) or same_phase[cell.numbers["agreement"]]
 
@@ -149,8 +149,8 @@ def description(cell: Cell, fields: Sequence[str]) -> str:
     lines = [name_of_cell(cell, fields)]
     numbers = cell.numbers
     if numbers:
-        lines.append(f"behaviour: {numbers['label']}")
-        lines.append(f"mechanism: {numbers['mechanism_label']}")
+        lines.append(f"by behaviour: {numbers['label']}")
+        lines.append(f"by the probes: {numbers['by_probes_label']}")
         measures = ((metric.title, numbers[metric.name]) for metric in cell.run.task.metrics)
         lines += wrap(", ".join(f"{title} {value:.3f}" for title, value in measures if value is not None), 60)
         if numbers.get("stable_rank.w_q") is not None:

@@ -86,6 +86,7 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
         "known": {
             "variant": sorted(ends["variant"].unique().tolist()),
             **{name: [int(ends[name].min()), int(ends[name].max())] for name in NUMBERS},
+            "chain_length": [2, 2],
         },
         "widening": widening_of(ends),
         "regimes": regimes,

@@ -93,7 +93,7 @@ def classify_command(
         say(f"the report is in {report}")
     if unreadable:
         raise typer.Exit(EXIT_CHECKPOINT)
-    if strict and any(verdict.phase.number is None for verdict in verdicts):
+    if strict and any(not verdict.phase.is_named for verdict in verdicts):
         raise typer.Exit(EXIT_UNDECIDED)
 
 

@@ -169,7 +169,7 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
 
 def dotted(phase: Phase, text: str | None = None) -> TableCell:
     """A phase's label, or another text, beside the phase's colour."""
-    return TableCell(phase.label if text is None else text, phase.colour if phase.number else "none")
+    return TableCell(phase.label if text is None else text, phase.colour if phase.is_named else "none")
 
 
 def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = False) -> Table:

@@ -36,14 +36,14 @@ def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
         None where one of them names none; the sentence then says which and why.
     """
     inside = by_probes.phase
-    named = [phase.number is not None or phase.solution is not None for phase in (behaviour, inside)]
+    named = [phase.is_named for phase in (behaviour, inside)]
     if not named[0] and behaviour.reason == inside.reason:
         return None, f"No verdict: {behaviour.reason}."
     if not all(named):
         which = [
-            f"{name} {phase.reason}"
+            f"{name} undecided ({phase.reason})"
             for name, phase, there in zip(
-                ("by behaviour it is", "by the probes it is"), (behaviour, inside), named, strict=True
+                ("behaviour is", "the probes are"), (behaviour, inside), named, strict=True
             )
             if not there
         ]

@@ -109,6 +109,7 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
         "n_anchors": len(task.anchors),
         "n_keys": len(task.keys),
         "seq_len": task.seq_len,
+        "chain_length": task.chain_length,
     }
 
 

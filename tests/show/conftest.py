@@ -21,7 +21,7 @@ def hostile_verdict():
         verdict,
         explanation=HOSTILE,
         warnings=(HOSTILE, "\ud800 is no text"),
-        mechanism=dataclasses.replace(verdict.by_probes, evidence=(evidence,)),
+        by_probes=dataclasses.replace(verdict.by_probes, evidence=(evidence,)),
         subject=dataclasses.replace(verdict.subject, checkpoint=checkpoint, kind=HOSTILE, sha256=HOSTILE),
     )
 

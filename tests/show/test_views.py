@@ -223,7 +223,7 @@ def views():
         "a long batch": long_task.sample(2),
         "Verdict": verdict,
         "a bare verdict": bare_verdict(),
-        "Mechanism": verdict.by_probes,
+        "ByProbes": verdict.by_probes,
         "SweepResult": grid_of_cells(40),
         "one cell": sweep_of([cell("3")]),
         "no cell": sweep_of([]),

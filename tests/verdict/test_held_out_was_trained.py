@@ -1,4 +1,4 @@
-"""What was trained is never called held out, and a model that answers at chance gets no mechanism phase."""
+"""What was trained is never called held out; a model at chance gets no phase by the probes."""
 
 import json
 from dataclasses import replace
@@ -157,13 +157,13 @@ class TestVerdicts:
 
 class TestAtChance:
     @pytest.mark.parametrize("variant", ["gpt2", "postnorm", "released"])
-    def test_a_random_network_has_no_mechanism_phase(self, variant):
+    def test_a_random_network_has_no_phase_by_the_probes(self, variant):
         verdict = classify(build_model(ModelConfig(n_layers=4, variant=variant)), TASK)
         assert verdict.by_probes.phase.cause == "at chance" and verdict.by_probes.probabilities is None
         assert "no sign that it was trained on this task" in verdict.by_probes.phase.reason
         assert verdict.phase.cause == "training data unknown"
         given = classify(verdict.subject.model, TASK, training_set=TASK.sample(500))
-        assert (given.phase.cause, given.mechanism.phase.cause) == ("underfit", "at chance")
+        assert (given.phase.cause, given.by_probes.phase.cause) == ("underfit", "at chance")
 
     def test_chance_follows_from_the_task(self):
         for task in (TASK, AnchorTask(anchors={1: 0, 2: 1}, key_min=20, key_max=29, unseen_pairs=[(1, 2)])):

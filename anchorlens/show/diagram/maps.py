@@ -40,6 +40,10 @@ SYMBOLS = {
     outcomes.EITHER: ("circle", 0.7),
     outcomes.PHASES[2]: ("circle", 0.8),
     outcomes.PHASES[3]: ("circle", 1.0),
+    outcomes.SOLUTIONS[0]: ("square", 0.9),
+    outcomes.SOLUTIONS[1]: ("square-open", 0.9),
+    outcomes.SOLUTIONS[2]: ("cross", 0.9),
+    outcomes.SOLUTIONS[3]: ("triangle-up", 0.7),
     outcomes.UNDECIDED: ("diamond", 0.6),
     UNDERFIT: ("x", 0.55),
     FAILED: ("x-thin", 0.5),
@@ -138,7 +142,10 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
 
 
 def _phases(layout: Layout) -> dict[str, Any]:
-    return _map_of_categories(layout, outcome, outcomes.OUTCOMES, "Phase by behaviour", outcomes.PHASES)
+    of_solutions = not layout.by_category(outcome).keys().isdisjoint(outcomes.SOLUTIONS)
+    always = outcomes.SOLUTIONS if of_solutions else outcomes.PHASES
+    title = "Solution by behaviour" if of_solutions else "Phase by behaviour"
+    return _map_of_categories(layout, outcome, outcomes.OUTCOMES, title, always)
 
 
 def _agreements(layout: Layout) -> dict[str, Any]:

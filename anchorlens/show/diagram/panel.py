@@ -90,7 +90,7 @@ def _verdict_content(verdict: Verdict, readings: Readings) -> dict[str, Any]:
 
 
 def _phase_content(phase: Phase, *notes: str) -> dict[str, Any]:
-    reasons = [*([phase.reason] if phase.number else []), *notes]
+    reasons = [*([phase.reason] if phase.is_named else []), *notes]
     return {"label": phase.label, "colour": phase.colour, "gloss": phase.gloss, "reasons": reasons}
 
 

@@ -86,6 +86,14 @@ SOLUTION_LABELS: Mapping[Solution, str] = {
     "other": "neither solution",
 }
 """Solution -> its label."""
+SOLUTION_COLOURS: Mapping[str, str] = dict(
+    zip(
+        SOLUTION_LABELS.values(),
+        (COLOURS[LABELS[3]], COLOURS[LABELS[2]], COLOURS[LABELS[1]], "#7A7F87"),
+        strict=True,
+    )
+)
+"""Label of a solution -> its colour, at least 3:1 against white and against the dark page."""
 SOLUTION_GLOSS: Mapping[Solution, str] = {
     "inferential": "composes the rules for unseen pairs",
     "symmetric": "answers an unseen pair as its mirror is trained",
@@ -121,6 +129,11 @@ class Phase(Record):
         return cls(None, None, f"{cause}: {why}", cause)
 
     @property
+    def is_named(self) -> bool:
+        """Whether there is a phase, or a solution."""
+        return self.number is not None or self.solution is not None
+
+    @property
     def label(self) -> str:
         """Short name: `Phase 2 with commutativity`, `inferential solution`, `undecided: underfit`, ..."""
         if self.solution is not None:
@@ -137,8 +150,8 @@ class Phase(Record):
 
     @property
     def colour(self) -> str:
-        """Its colour in pictures, in CSS; that of the text around it where it is none of the four."""
-        return COLOURS.get(self.label, "currentColor")
+        """Its colour in pictures, in CSS; that of the text around it where it has none."""
+        return (COLOURS | SOLUTION_COLOURS).get(self.label, "currentColor")
 
 
 def phase_by_definition(

@@ -89,7 +89,7 @@ class TestContent:
         verdict = report["verdict"]
         assert verdict["behaviour"]["label"] == "Phase 2 without commutativity"
         assert "train 1.000, ID 0.980" in verdict["behaviour"]["reasons"][0]
-        assert ["Phase 2 without commutativity", 0.94, "94.0%"] in verdict["probabilities"]
+        assert ["Phase 2 without commutativity", 0.94, "94.0%", "94.0%"] in verdict["probabilities"]
         assert ["OOD", "0.100"] in [row[:2] for row in verdict["accuracies"]["rows"]]
         number, value, place, raised, _ = verdict["evidence"][0]
         reading = shared(html)["readings"][number]

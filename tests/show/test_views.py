@@ -296,7 +296,7 @@ def test_a_line_of_text_is_short():
     others = [
         verdict.subject,
         verdict.by_probes,
-        verdict.by_probes.by_probes,
+        verdict.by_decoding,
         audit().mappings,
         cell("3"),
         AnchorTask().sample(9),

@@ -1,6 +1,7 @@
 """Survival, on models whose answers share weights between pairs by construction, or do not."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -40,7 +41,9 @@ def readout(code_of, n_codes):
         n_layers=1, n_heads=1, d_model=n_codes + len(keys), d_head=1, d_vocab=SMALL_TASK.d_vocab,
         n_ctx=SMALL_TASK.seq_len, attn_only=True, normalization_type=None, init_weights=False, device="cpu",
     )  # fmt: skip
-    model, seen = HookedTransformer(config).eval(), {}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
+        model, seen = HookedTransformer(config).eval(), {}
     for parameter in model.parameters():
         parameter.requires_grad_(False).zero_()
     for pair in SMALL_TASK.pairs:

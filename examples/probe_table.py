@@ -3,7 +3,7 @@
     python examples/probe_table.py --seed 0 1 2 --out runs/presets --pictures docs/images/probes
 
 Runs that are in the folder already are read, the others trained (more than half an hour of one core for all).
-Name probes to ask only those: `survival` alone takes eight minutes of one core, the others together less.
+Name probes to ask only those: `survival` alone takes eight minutes of one core.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ def survival(
 
     For each group of trained pairs, {a, b} in both orders as far as they are trained, a copy of the model is
     trained on by AdamW (learning rate 2e-3, decay 5) with fresh trained sequences of all other pairs. The
-    decay takes what these do not need. A model that composes answers all pairs by the same weights and keeps
-    the group; one that has learnt each pair as a whole forgets it.
+    decay takes what these do not need. What all pairs are answered by is kept, and what is one group's own is
+    forgotten. Trained models are in between: composers keep more, on average (docs/probes.md).
 
     Unseen pairs are not asked. The model is only read: copies of its weights are trained, half a minute on
     one core for a model of `quick` size.

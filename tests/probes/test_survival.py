@@ -97,17 +97,16 @@ class TestKnownAnswers:
         found.plot()
 
 
-# what was expected of the shipped models before any of them was measured
-EXPECTED = {"phase3": (0.7, 1), "phase2": (0, 0.5), "phase2-commutative": (0, 0.5)}
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_the_shipped_model_that_composes_keeps_what_is_left_out(name):
-    path = next(path for path in checkpoints.shipped() if path.stem == name)
-    checkpoint = load_checkpoint(path)
-    found = survival(checkpoint.build_model(), checkpoint.task, n_groups=2)
-    low, high = EXPECTED[name]
-    assert low <= found.survival <= high
+@pytest.mark.slow
+def test_it_does_not_tell_the_shipped_models_apart():
+    """Before they were measured .7 or more was expected of phase3, and .5 or less of the others."""
+    found = {}
+    for path in checkpoints.shipped():
+        checkpoint = load_checkpoint(path)
+        found[path.stem] = survival(checkpoint.build_model(), checkpoint.task)
+    assert found.pop("phase1").survival is None  # which answers its own training set alone
+    assert all((each.accuracies_before > 0.95).all() for each in found.values())
+    assert all(0.5 < each.survival < 0.7 for each in found.values())
 
 
 def test_ratios_by_hand():

@@ -240,8 +240,8 @@ class Verdict(Record):
 
         Args:
             path: of the page, .html; a file that is there is replaced.
-            probes: whose pictures it shows, all where nothing is said; `(*PROBES, my_probe)` adds one of your
-                own.
+            probes: whose pictures it shows; where nothing is said `probes.REPORT_PROBES`, all but those that
+                train a model. `(*REPORT_PROBES, my_probe)` adds one of your own.
 
         Raises:
             ValueError: something else than probes, two of one name, a verdict that was read back, whose

@@ -102,7 +102,9 @@ def test_an_unusable_device_is_one_line():
 
 
 def test_the_demo_classifies_what_is_shipped_and_writes_the_report(tmp_path, monkeypatch):
-    monkeypatch.setattr(probes, "with_own", lambda own: probes.PROBES[-3:])  # all would take a minute
+    monkeypatch.setattr(
+        probes, "with_own", lambda own, shipped: probes.PROBES[-3:]
+    )  # all would take a minute
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")], env={"COLUMNS": "160"})
     assert done.exit_code == 0, done.output
     for label in ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3"):

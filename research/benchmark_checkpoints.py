@@ -4,10 +4,11 @@
     python research/benchmark_checkpoints.py reference page # what changes where a reading does
 
     checkpoints   anchorlens/benchmarking/checkpoints.zip, from the zoo's table and archive (research/zoo.py)
-    reference     anchorlens/benchmarking/reference.json: our readings, and WeightWatcher's alpha (`.[research]`)
+    reference     anchorlens/benchmarking/reference.json: our readings, and WeightWatcher's alpha
     page          docs/benchmark.md, from benchmark.md.jinja beside this file
 
-The models are those of held-out runs alone, by a rule that asks no reading (`choose`).
+The models are those of held-out runs alone, by a rule that asks no reading (`choose`). On one core the
+first step takes ten minutes and the second a quarter of an hour; WeightWatcher is in the extra `research`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import json
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,18 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from anchorlens.benchmarking import Benchmark, BenchmarkModel, reference, score_models, shipped_models
+from anchorlens.benchmarking import (
+    Benchmark,
+    BenchmarkModel,
+    reference,
+    save_models,
+    score_models,
+    shipped_models,
+)
 from anchorlens.benchmarking.auc import LEAST_TASKS, N_DRAWS
 from anchorlens.benchmarking.questions import ENDINGS, QUESTIONS, Ending
-from anchorlens.benchmarking.shipped import CHECKPOINTS, MANIFEST, REFERENCE, BenchmarkManifest
-from anchorlens.files.checkpoint import Checkpoint, from_contents, save_checkpoint
+from anchorlens.benchmarking.shipped import CHECKPOINTS, REFERENCE
+from anchorlens.files.checkpoint import Checkpoint, from_contents
 from anchorlens.files.writing import atomic_write
 from anchorlens.safe import tensors_in
 from anchorlens.tasks.shared.phases import CLEAR, FIT_THRESHOLD
@@ -75,63 +83,76 @@ def ending_of(regime: str, end: Mapping[str, Any]) -> Ending | None:
     return "inferential solution" if solution == "inferential" else "another solution"
 
 
+def label_of(regime: str, end: Mapping[str, Any]) -> str:
+    """The same more closely: the phase with its commutativity, or the solution."""
+    return str(end["clear_label"] if regime == "reasoning" else end["solution"])
+
+
 def candidates(
     table: Path, archive: zipfile.ZipFile, groups: Sequence[str], incomplete: bool
-) -> pd.DataFrame:
-    """The runs that qualify: their ends, in an order drawn once.
+) -> list[dict[str, Any]]:
+    """The runs that qualify, in an order drawn once: rows of the zoo's table, with `ending` and `exactly`.
 
     Raises:
         ValueError: runs of these groups are missing, and it is not `incomplete`.
     """
-    rows = pd.read_parquet(table)
     sizes = {entry.filename.removesuffix(".safetensors"): entry.file_size for entry in archive.infolist()}
-    rows = rows[(rows["moment"] == 1) & rows["group"].isin(groups) & rows["name"].isin(list(sizes))]
+    known: Any = pd.read_parquet(table).sort_values("name").to_dict("records")
+    rows = [r for r in known if r["moment"] == 1 and r["group"] in groups and r["name"] in sizes]
     planned = {name for name, run in runs().items() if run.group in groups}
-    if (n_missing := len(planned - set(rows["name"]))) and not incomplete:
+    if (n_missing := len(planned - {row["name"] for row in rows})) and not incomplete:
         asked = " ".join(f'--group "{group}"' for group in groups)
         raise ValueError(
             f"{n_missing} of {len(planned)} runs are missing; `python research/zoo.py {asked}` trains them "
             "(or take what there is: --incomplete)"
         )
-    endings = [ending_of(row["regime"], row) for row in rows.to_dict("records")]
-    small = rows["name"].map(sizes) <= MOST_BYTES_OF_RUN
-    rows = rows.assign(ending=endings)[small & pd.Series(endings, rows.index).notna()].sort_values("name")
-    return rows.iloc[np.random.default_rng(SEED).permutation(len(rows))]
+    found = [
+        {**row, "ending": ending, "exactly": label_of(row["regime"], row)}
+        for row in rows
+        if sizes[row["name"]] <= MOST_BYTES_OF_RUN and (ending := ending_of(row["regime"], row))
+    ]
+    return [found[k] for k in np.random.default_rng(SEED).permutation(len(found))]
 
 
 def choose(
-    rows: pd.DataFrame, opened: Callable[[str], Checkpoint], n: int = N_MODELS
+    rows: Sequence[Mapping[str, Any]], opened: Callable[[str], Checkpoint], n: int = N_MODELS
 ) -> Iterator[tuple[BenchmarkModel, Checkpoint]]:
     """The models, in the order in which they are asked.
 
-    The five ways to end take turns. Within one the next run is of the task that was taken least often for it,
-    then least often at all, then the first in the order drawn. Its weights are rounded to 16 bits and its
-    answers measured again: where it no longer ends so, the next is taken. A way that has no more runs is
-    passed over.
+    The five ways to end take turns. Within one the next run is of the label that was taken least often (Phase
+    2 with and without commutativity, the solutions but the inferential one), then of the task that was taken
+    least often for it, then least often at all, then the first in the order drawn. Its weights are rounded to
+    16 bits and its answers measured again: where it no longer ends so, the next is taken. A way that has no
+    more runs is passed over.
 
     Args:
         rows: as `candidates` gives them.
         opened: the checkpoint of a run.
         n: models.
     """
-    left = {ending: rows[rows["ending"] == ending].to_dict("records") for ending in ENDINGS}
+    left = {ending: [row for row in rows if row["ending"] == ending] for ending in ENDINGS}
     taken: Counter[Any] = Counter()
     n_taken = 0
     while any(left.values()) and n_taken < n:
         for ending in ENDINGS:
             while left[ending] and n_taken < n:
-                row = min(left[ending], key=lambda row: (taken[ending, row["task"]], taken[row["task"]]))
+                row = min(left[ending], key=lambda row: _turn(row, taken))
                 left[ending].remove(row)
                 checkpoint = rounded(opened(row["name"]))
                 end = at_end(checkpoint.evaluate())
                 if ending_of(row["regime"], end) != ending:
                     continue
                 about = {name: row[name] for name in ("name", "ending", "task", "kind", "regime")}
-                measured = {name: end[name] for name in ("solution", "train", "id", "ood")}
-                yield BenchmarkModel.from_dict({**about, **measured}), checkpoint
-                taken.update([(ending, row["task"]), row["task"]])
+                measured = {name: end[name] for name in ("train", "id", "ood")}
+                label = label_of(row["regime"], end)
+                yield BenchmarkModel.from_dict({**about, "label": label, **measured}), checkpoint
+                taken.update([row["exactly"], (ending, row["task"]), row["task"]])
                 n_taken += 1
                 break
+
+
+def _turn(row: Mapping[str, Any], taken: Mapping[Any, int]) -> tuple[int, int, int]:
+    return taken[row["exactly"]], taken[row["ending"], row["task"]], taken[row["task"]]
 
 
 def rounded(checkpoint: Checkpoint) -> Checkpoint:
@@ -140,38 +161,14 @@ def rounded(checkpoint: Checkpoint) -> Checkpoint:
     return dataclasses.replace(checkpoint, weights=weights, metrics={})
 
 
-def pack(models: Iterable[tuple[BenchmarkModel, Checkpoint]], path: Path) -> None:
-    """Write models and what is known of them into one file, the same bytes each time.
-
-    Raises:
-        ValueError: it would have more bytes than may ship; nothing is written.
-    """
-    known = []
-    with tempfile.TemporaryDirectory() as folder:
-        made, member = Path(folder) / "checkpoints.zip", Path(folder) / "model.safetensors"
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_LZMA) as archive:
-            for about, checkpoint in models:
-                save_checkpoint(member, checkpoint)
-                archive.writestr(
-                    zipfile.ZipInfo(f"{about.name}.safetensors"), member.read_bytes(), zipfile.ZIP_LZMA
-                )
-                known.append(about)
-            manifest = json.dumps(BenchmarkManifest(tuple(known)).to_dict(), indent=1)
-            archive.writestr(zipfile.ZipInfo(MANIFEST), manifest, zipfile.ZIP_DEFLATED)
-        data = made.read_bytes()
-    if len(data) > MOST_BYTES:
-        raise ValueError(
-            f"the models may have {MOST_BYTES:,} bytes, got {len(data):,}; lower MOST_BYTES_OF_RUN"
-        )
-    with atomic_write(path) as file:
-        file.write(data)
-    print(f"{path}: {len(known)} models, {len(data):,} bytes", flush=True)
-
-
 def make_checkpoints(
     table: Path, archive: Path, out: Path, groups: Sequence[str] = HELD_OUT, *, incomplete: bool = False
 ) -> None:
-    """Choose the models among the runs of the zoo, and pack them."""
+    """Choose the models among the runs of the zoo, and pack them.
+
+    Raises:
+        ValueError: runs are missing, or the file would have more bytes than may ship.
+    """
     for needed in (table, archive):
         if not needed.exists():
             raise ValueError(f"{needed} is not there; `python research/zoo.py` makes it")
@@ -181,7 +178,18 @@ def make_checkpoints(
             member = f"{name}.safetensors"
             return from_contents(member, tensors_in(held.read(member)).values)
 
-        pack(choose(candidates(table, held, groups, incomplete), opened), out)
+        models = list(choose(candidates(table, held, groups, incomplete), opened))
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / out.name
+        save_models(packed, models)
+        n_bytes = packed.stat().st_size
+        if n_bytes > MOST_BYTES:
+            raise ValueError(
+                f"the models may have {MOST_BYTES:,} bytes, got {n_bytes:,}; lower MOST_BYTES_OF_RUN"
+            )
+        with atomic_write(out) as file:
+            file.write(packed.read_bytes())
+    print(f"{out}: {len(models)} models, {n_bytes:,} bytes", flush=True)
 
 
 def make_reference(models: Sequence[tuple[BenchmarkModel, Checkpoint]], out: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import warnings
 from typing import Any
 
 from torch import nn
@@ -32,7 +33,8 @@ def weightwatcher_alpha(model: Any) -> float:
     Source: Martin, Peng, Mahoney (2021), Nature Communications 12, 4122; `weightwatcher` 0.7.7, its defaults.
     """
     logging.getLogger("weightwatcher").setLevel(logging.ERROR)
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints while it is imported and while it fits
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it prints and warns while it is imported and while it fits
         import weightwatcher  # pyright: ignore[reportMissingImports] - of the extra [research]
 
         watcher = weightwatcher.WeightWatcher(model=_as_linear_layers(model))

@@ -7,4 +7,5 @@ from .result import ReadingScore as ReadingScore
 from .run import benchmark as benchmark
 from .run import score_models as score_models
 from .shipped import reference as reference
+from .shipped import save_models as save_models
 from .shipped import shipped_models as shipped_models

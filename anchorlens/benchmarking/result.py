@@ -30,8 +30,8 @@ class BenchmarkModel(Record):
     """What the functions of its task are: shifts, multiplication, permutations or affine."""
     regime: Literal["reasoning", "conflict"]
     """Whether every trained pair obeys the rules, or the mirror of an unseen pair breaks them."""
-    solution: Name | None
-    """In `conflict`, how it answers unseen pairs."""
+    label: Name
+    """The same more closely: whether Phase 2 is commutative, and which other solution."""
     train: Share
     """Accuracy on its training data."""
     id: Share

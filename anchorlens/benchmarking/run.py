@@ -144,7 +144,8 @@ def _number(name: str, value: Any) -> float | None:
         ValueError: it is something else.
     """
     try:
-        number = math.nan if value is None else float(value) if not isinstance(value, str | bytes) else None
+        plain = value.item() if hasattr(value, "item") else value  # of NumPy or torch
+        number = math.nan if plain is None else None if isinstance(plain, str | bytes) else float(plain)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
         number = None
     if number is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -13,7 +16,8 @@ from annotated_types import Len
 
 from anchorlens.benchmarking.result import Benchmark, BenchmarkModel
 from anchorlens.configuration import check_number
-from anchorlens.files.checkpoint import Checkpoint, from_contents
+from anchorlens.files.checkpoint import Checkpoint, from_contents, save_checkpoint
+from anchorlens.files.writing import atomic_write, check_suffix
 from anchorlens.records import Record
 from anchorlens.safe import read_bytes, reading, safe_text, tensors_in, zip_in
 
@@ -42,14 +46,14 @@ class BenchmarkManifest(Record):
 
 
 def shipped_models(
-    first: int | None = None, *, path: str | os.PathLike[str] = CHECKPOINTS
+    first: int | None = None, *, path: str | os.PathLike[str] | None = None
 ) -> list[tuple[BenchmarkModel, Checkpoint]]:
     """Read the models of the benchmark.
 
     Args:
         first: only so many of them, >= 1; the kinds take turns, so that any number of them is balanced. None
             for all.
-        path: of the file that `research/benchmark_checkpoints.py` wrote.
+        path: of a file that `save_models` wrote; None for that of the package.
 
     Returns:
         What is known of each, and its checkpoint.
@@ -65,11 +69,51 @@ def shipped_models(
     """
     if first is not None:
         check_number("first", first, minimum=1, integer=True)
+    path = CHECKPOINTS if path is None else path
     if not Path(path).exists():
         raise ValueError(f"the models of the benchmark are not in {safe_text(path)}; {_HOW_TO_MAKE}")
     with reading(path), zip_in(read_bytes(path, MOST_BYTES), MOST_MODELS + 1) as archive:
         about = BenchmarkManifest.from_json(_member(archive, MANIFEST)).models[:first]
         return [(one, _checkpoint(path, archive, one.name)) for one in about]
+
+
+def save_models(
+    path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkModel, Checkpoint]]
+) -> BenchmarkManifest:
+    """Write models, and what is known of them, into one file.
+
+    Args:
+        path: ends in .zip.
+        models: in the order in which they are to be asked, at least one, each of a name of its own.
+
+    Returns:
+        What is known of them.
+
+    Raises:
+        ValueError: another suffix, no models, two of one name, or weights that do not fit their config.
+        OSError: the disk refuses; a file that was there before is untouched.
+    """
+    path, known = check_suffix(path, "the name of a benchmark's models", (".zip",)), []
+    with tempfile.TemporaryDirectory() as folder:
+        packed, member = Path(folder) / "packed.zip", Path(folder) / "model.safetensors"
+        with zipfile.ZipFile(packed, "w") as archive:
+            for about, checkpoint in models:
+                if about.name in {one.name for one in known}:
+                    raise ValueError(f"models must have a name each, got {safe_text(about.name)} twice")
+                save_checkpoint(member, checkpoint)
+                _pack(archive, f"{about.name}.safetensors", member.read_bytes())
+                known.append(about)
+            manifest = BenchmarkManifest.from_dict({"models": [about.to_dict() for about in known]})
+            _pack(archive, MANIFEST, json.dumps(manifest.to_dict(), indent=1).encode())
+        data = packed.read_bytes()
+    with atomic_write(path) as file:
+        file.write(data)
+    return manifest
+
+
+def _pack(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Add a file of no date; of weights rounded to 16 bits LZMA packs the zeros best."""
+    archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_LZMA)
 
 
 def reference() -> Benchmark | None:

@@ -77,17 +77,12 @@ def shipped_models(
         return [(one, _checkpoint(path, archive, one.name)) for one in about]
 
 
-def save_models(
-    path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkModel, Checkpoint]]
-) -> BenchmarkManifest:
+def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkModel, Checkpoint]]) -> None:
     """Write models, and what is known of them, into one file.
 
     Args:
         path: ends in .zip.
         models: in the order in which they are to be asked, at least one, each of a name of its own.
-
-    Returns:
-        What is known of them.
 
     Raises:
         ValueError: another suffix, no models, two of one name, or weights that do not fit their config.
@@ -108,7 +103,6 @@ def save_models(
         data = packed.read_bytes()
     with atomic_write(path) as file:
         file.write(data)
-    return manifest
 
 
 def _pack(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -22,9 +22,10 @@ def _light_views() -> None:
 def _all_views() -> None:
     """Import everything that shows a result."""
     from anchorlens.audit import picture  # noqa: F401
+    from anchorlens.benchmarking import picture as benchmark_picture  # noqa: F401
     from anchorlens.show import frame  # noqa: F401
     from anchorlens.show.diagram import page  # noqa: F401
-    from anchorlens.show.notebook import audit, probe, sweep, training, verdict  # noqa: F401
+    from anchorlens.show.notebook import audit, benchmark, probe, sweep, training, verdict  # noqa: F401
     from anchorlens.show.report import page as report_page  # noqa: F401
 
 

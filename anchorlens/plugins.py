@@ -97,7 +97,7 @@ def _run(file: Path, name: str, what: str) -> ModuleType:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     try:
-        exec(compile(read_bytes(file), file, "exec"), vars(module))
+        exec(compile(read_bytes(file), file, "exec", dont_inherit=True), vars(module))  # no future of ours
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         syntax = isinstance(error, SyntaxError) and error.filename == str(file)

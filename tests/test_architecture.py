@@ -40,6 +40,7 @@ FOLDERS = [
     "probes.plots",
     "probes.shared",
     "probes",
+    "benchmarking",
     "verdict",
     "audit",
     "sweep",
@@ -294,7 +295,7 @@ class TestPublicNames:
             assert set(field_docs(cls)) == {field.name for field in dataclasses.fields(cls)}
 
 
-@pytest.mark.parametrize("face", ["", ".audit", ".cli", ".figures", ".show", ".sweep"])
+@pytest.mark.parametrize("face", ["", ".audit", ".benchmarking", ".cli", ".figures", ".show", ".sweep"])
 def test_no_lazy_name_is_that_of_a_module(face):
     """Importing the module would put it in the place of the name."""
     folder = ROOT / face.strip(".")

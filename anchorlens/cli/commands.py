@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from anchorlens.cli.audits import audit_command
+from anchorlens.cli.benchmarks import benchmark_command
 from anchorlens.cli.models import evaluate_command, probe_command
 from anchorlens.cli.sweeps import diagram_command, status_command, sweep_command
 from anchorlens.cli.training import train_command
@@ -31,6 +32,7 @@ COMMANDS = {
     "status": status_command,
     "diagram": diagram_command,
     "audit": audit_command,
+    "benchmark": benchmark_command,
     "demo": demo_command,
 }
 """By name, in the order of the help."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes.registry import PROBES
@@ -16,6 +19,11 @@ from anchorlens.safe import safe_repr
 WHAT_A_PROBE_IS = (
     "a public function whose return annotation is a subclass of anchorlens.probes.ProbeResult, for example "
     "def my_probe(model, task) -> MyProbe"
+)
+
+WHAT_A_READING_IS = (
+    "a public function whose return annotation is float, a mapping from names to numbers, or a subclass of "
+    "anchorlens.probes.ProbeResult, for example def my_probe(model, task) -> float"
 )
 
 
@@ -39,7 +47,25 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
         >>> own_probes("my_probe.py")  # doctest: +SKIP
         (<function my_probe at 0x7f3b5c0d8860>,)
     """
-    return tuple(defined_in(path, "probe", WHAT_A_PROBE_IS, _is_own_probe))
+    is_wanted = functools.partial(_is_own, gives=(ProbeResult,))
+    return tuple(defined_in(path, "probe", WHAT_A_PROBE_IS, is_wanted))
+
+
+def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]:
+    """Run a Python file, and take what it defines that a benchmark scores: probes, and plainer functions.
+
+    Args:
+        path: of the file, .py, as for `own_probes`.
+
+    Returns:
+        The public functions defined in it whose return annotation is a subclass of `ProbeResult`, `float`, or
+        a mapping such as `dict[str, float]`, in the order in which they stand there; at least one.
+
+    Raises:
+        ValueError: as for `own_probes`.
+    """
+    is_wanted = functools.partial(_is_own, gives=(ProbeResult, float, Mapping))
+    return tuple(defined_in(path, "probe", WHAT_A_READING_IS, is_wanted))
 
 
 def with_own(
@@ -113,7 +139,7 @@ def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
     return text if place is None else f"{text} ({place})"
 
 
-def _is_own_probe(value: object, module: ModuleType) -> bool:
+def _is_own(value: object, module: ModuleType, gives: tuple[type, ...]) -> bool:
     if not inspect.isfunction(value) or value.__name__.startswith("_"):
         return False
     if value.__module__ != module.__name__:
@@ -124,4 +150,5 @@ def _is_own_probe(value: object, module: ModuleType) -> bool:
             returned = eval(returned, dict(vars(module)))
         except Exception:
             return False  # a name that only a type checker knows is that of no result
-    return inspect.isclass(returned) and issubclass(returned, ProbeResult)
+    returned = typing.get_origin(returned) or returned
+    return inspect.isclass(returned) and issubclass(returned, gives)

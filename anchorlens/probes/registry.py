@@ -167,6 +167,41 @@ def apply(
         >>> apply(stable_rank, build_model(ModelConfig(gamma=0.5)))
         StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
     """
+    result = call(probe, model, task, initial, **options)
+    if not isinstance(result, ProbeResult):
+        raise ValueError(
+            f"a probe must give a ProbeResult, and {probe.__name__} gave {type(result).__name__}; make its "
+            "result a subclass of anchorlens.probes.ProbeResult"
+        )
+    if not hasattr(result, "probe"):
+        raise ValueError(
+            f"the result {type(result).__name__} must have the name of its probe; write probe = "
+            f'"{probe.__name__}" into the class'
+        )
+    return result
+
+
+def call(
+    probe: Callable[..., Any],
+    model: HookedTransformer,
+    task: Task | None = None,
+    initial: Callable[[], HookedTransformer] | None = None,
+    /,
+    **options: Any,
+) -> Any:
+    """What a function of a model gives, of whatever type, called as `apply` calls a probe.
+
+    Args:
+        probe: a function of that form; the other arguments are those of `apply`.
+        model: what it measures.
+        task: what the model was trained on.
+        initial: gives the model at the start of its run.
+        options: its own.
+
+    Raises:
+        ValueError: it has no such option, or needs a task or the start of the run and there is none; and
+            whatever it raises itself.
+    """
     parameters = inspect.signature(probe).parameters
     option_names = tuple(name for name in parameters if name not in ("model", "task", "initial"))
     for name in options:
@@ -189,15 +224,4 @@ def apply(
         options["initial"] = initial()
     by_name = {"model": model, "task": task}
     arguments = {name: value for name, value in by_name.items() if name in parameters}
-    result = probe(*([] if "model" in arguments else [model]), **arguments, **options)
-    if not isinstance(result, ProbeResult):
-        raise ValueError(
-            f"a probe must give a ProbeResult, and {probe.__name__} gave {type(result).__name__}; make its "
-            "result a subclass of anchorlens.probes.ProbeResult"
-        )
-    if not hasattr(result, "probe"):
-        raise ValueError(
-            f"the result {type(result).__name__} must have the name of its probe; write probe = "
-            f'"{probe.__name__}" into the class'
-        )
-    return result
+    return probe(*([] if "model" in arguments else [model]), **arguments, **options)

@@ -19,6 +19,7 @@ from .tensors import ZIP as ZIP
 from .tensors import Contents as Contents
 from .tensors import read_safetensors as read_safetensors
 from .tensors import read_tensors as read_tensors
+from .tensors import tensors_in as tensors_in
 from .texts import LONGEST as LONGEST
 from .texts import first_line as first_line
 from .texts import safe_repr as safe_repr

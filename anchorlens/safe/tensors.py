@@ -48,16 +48,25 @@ def read_tensors(path: str | os.PathLike[str]) -> Contents:
             _check_start(file.read(_START) or b"", size)
             file.seek(0)
             data = file.read(size) or b""
-        _check_start(data[:_START], len(data))
-        if not data.startswith(ZIP):
-            values = _safetensors(data)
-        else:
-            from anchorlens.safe.torch_zip import read_torch_zip
+        return tensors_in(data)
 
-            values = read_torch_zip(data)
-            if not isinstance(values, dict):
-                raise ValueError("not a checkpoint: torch.save wrote something that is no dict into it")
-        return Contents(values, hashlib.sha256(data).hexdigest())
+
+def tensors_in(data: bytes) -> Contents:
+    """What is in a file, ours or another's, that is given whole, and its SHA-256.
+
+    Raises:
+        ValueError: truncated, damaged or unsafe; nothing ran.
+    """
+    _check_start(data[:_START], len(data))
+    if not data.startswith(ZIP):
+        values = _safetensors(data)
+    else:
+        from anchorlens.safe.torch_zip import read_torch_zip
+
+        values = read_torch_zip(data)
+        if not isinstance(values, dict):
+            raise ValueError("not a checkpoint: torch.save wrote something that is no dict into it")
+    return Contents(values, hashlib.sha256(data).hexdigest())
 
 
 def _check_start(start: bytes, size: int) -> None:

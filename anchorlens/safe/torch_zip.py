@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import lzma
 import math
 import posixpath
 import struct
@@ -23,6 +24,7 @@ _LARGEST_PICKLE = 64 * 2**20
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
+    lzma.LZMAError,
     struct.error,
     OSError,
     RuntimeError,

@@ -19,12 +19,14 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from browser import Browser, needs_chromium
+from known_benchmarks import about
 from known_cells import cell, sweep_of
 from known_verdicts import FORECAST, HOSTILE, LOG, TASK, bare_verdict, whole_verdict
 
 import anchorlens
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, TrainResult, figures, preset
 from anchorlens.audit import Audit, mappings_of
+from anchorlens.benchmarking import QUESTIONS, Benchmark, QuestionScore, ReadingScore
 from anchorlens.configuration import settings
 from anchorlens.figures.training_curve import LOSS, metric_styles
 from anchorlens.models.gamma import initial_weights
@@ -57,9 +59,10 @@ TEXT = {
     "Score",
     "Subject",
 }
-TEXT |= {"TrajectoryPoint", "Transferred"}
+TEXT |= {"TrajectoryPoint", "Transferred", "BenchmarkModel", "BenchmarkQuestion", "QuestionScore"}
+TEXT |= {"ReadingScore"}
 """Public types whose one line of text says it all."""
-NAMES = ("audit", "files.importers", "probes", "sweep", "verdict")
+NAMES = ("audit", "benchmarking", "files.importers", "probes", "sweep", "verdict")
 PACKAGES = ("anchorlens", *(f"anchorlens.{name}" for name in NAMES))
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 NAN = math.nan
@@ -109,6 +112,14 @@ def behaviour(train=1.0, held_out=0.98, ood=0.1, commutativity=0.9, *, pairs=Non
         options={},
         best_constant=accuracy(0.0125),
     )
+
+
+def benchmarked(name="mine"):
+    """A benchmark of one reading, which failed on one model."""
+    scores = dict.fromkeys(QUESTIONS, QuestionScore(0.8, 0.6, 0.9, 2, 3, 1))
+    reading = ReadingScore(name, scores, {"a": 1.0, "b": None})
+    models = tuple(about(model, "Phase 1", "task") for model in "ab")
+    return Benchmark(name, (reading,), models, {"b": name})
 
 
 def checkpoint(model=TINY, **fields):
@@ -219,6 +230,7 @@ def views():
         "OwnProbe": OwnProbe(NAN),
         "Comparison": Comparison(("a", "b"), (OwnProbe(0.5), OwnProbe(NAN))),
         "many": Comparison(tuple(map(str, range(200))), (OwnProbe(0.5),) * 200),
+        "Benchmark": benchmarked(),
         "AnchorBatch": AnchorTask().sample(1000),
         "a long batch": long_task.sample(2),
         "Verdict": verdict,
@@ -358,6 +370,7 @@ class TestStringsStayStrings:
             "checkpoint": checkpoint(metrics={HOSTILE: HOSTILE}, versions={HOSTILE: HOSTILE}),
             "probe": probe,
             "comparison": Comparison((HOSTILE,), (probe,)),
+            "benchmark": benchmarked(HOSTILE),
             "sweep": sweep_of([failed, cell("1", seed=1)], HOSTILE),
             "cell": failed,
             "audit": audit(name=HOSTILE),

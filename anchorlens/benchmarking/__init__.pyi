@@ -1,0 +1,11 @@
+from .questions import QUESTIONS as QUESTIONS
+from .questions import BenchmarkQuestion as BenchmarkQuestion
+from .result import Benchmark as Benchmark
+from .result import BenchmarkModel as BenchmarkModel
+from .result import QuestionScore as QuestionScore
+from .result import ReadingScore as ReadingScore
+from .run import benchmark as benchmark
+from .run import score_models as score_models
+from .shipped import reference as reference
+from .shipped import save_models as save_models
+from .shipped import shipped_models as shipped_models

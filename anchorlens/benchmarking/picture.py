@@ -1,0 +1,63 @@
+"""A benchmark's picture: the AUC of every reading with its interval, a panel for each question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from anchorlens import views
+from anchorlens.benchmarking.questions import QUESTIONS
+from anchorlens.benchmarking.result import Benchmark, ReadingScore
+from anchorlens.benchmarking.shipped import reference
+from anchorlens.figures import BLUE, GREY, styled
+from anchorlens.figures.picture import plotly_text
+
+MOST_READINGS = 30
+"""Rows, those that tell most."""
+
+
+@views.figure.register(Benchmark)
+def benchmark_figure(result: Benchmark) -> go.Figure:
+    """Blue are the readings of the benchmark, grey ours, where they are known; lines are intervals."""
+    ours = reference()
+    own = {reading.name for reading in result.readings}
+    others = [] if ours is None else [reading for reading in ours.readings if reading.name not in own]
+    groups = (("yours" if others else "readings", BLUE, result.readings), ("ours", GREY, others))
+    shown = sorted([*result.readings, *others], key=lambda reading: reading.telling)[-MOST_READINGS:]
+    place = {reading.name: k for k, reading in enumerate(shown)}
+    figure = make_subplots(
+        rows=1,
+        cols=len(QUESTIONS),
+        shared_yaxes=True,
+        horizontal_spacing=0.03,
+        subplot_titles=list(QUESTIONS),
+    )
+    for column, question in enumerate(QUESTIONS, start=1):
+        figure.add_vline(x=0.5, line={"color": "black", "dash": "dot", "width": 1}, row=1, col=column)  # pyright: ignore[reportArgumentType]
+        for name, colour, readings in groups:
+            drawn = [reading for reading in readings if reading.name in place]
+            trace = _dots(drawn, question, place).update(name=name, marker_color=colour, legendgroup=name)
+            trace.update(showlegend=column == 1 and bool(others))
+            figure.add_trace(trace, row=1, col=column)
+    names = [plotly_text(reading.name) for reading in shown]
+    figure.update_yaxes(tickvals=list(range(len(shown))), ticktext=names, range=[-0.6, len(shown) - 0.4])
+    figure.update_xaxes(range=[-0.02, 1.02])
+    figure.update_xaxes(title="AUC (dotted: tells nothing)", row=1, col=2)
+    drawn = styled(
+        figure, "How well each reading tells models apart", width=900, height=190 + 22 * len(shown)
+    )
+    longest = max(len(name) for name in names)
+    return drawn.update_layout(margin_l=40 + 7 * longest, margin_t=80)
+
+
+def _dots(readings: Sequence[ReadingScore], question: str, place: dict[str, int]) -> go.Scatter:
+    """A dot for each AUC of a question, with its interval where there is one."""
+    scores = [(place[reading.name], reading.scores[question]) for reading in readings]
+    there = [(y, score, score.auc) for y, score in scores if score.auc is not None]
+    above = [0 if score.high is None else score.high - auc for _, score, auc in there]
+    below = [0 if score.low is None else auc - score.low for _, score, auc in there]
+    interval = {"array": above, "arrayminus": below, "thickness": 1.2, "width": 0}
+    x, y = [auc for _, _, auc in there], [y for y, _, _ in there]
+    return go.Scatter(x=x, y=y, mode="markers", error_x=interval, marker={"size": 7})

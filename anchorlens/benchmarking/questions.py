@@ -1,0 +1,43 @@
+"""What a benchmark asks of a reading: which of two kinds of models it has larger values for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from anchorlens.configuration import documented
+
+Ending = Literal["Phase 1", "Phase 2", "Phase 3", "inferential solution", "another solution"]
+"""How a run ended: of `reasoning` its phase, of `conflict` whether it composes for unseen pairs."""
+ENDINGS: tuple[Ending, ...] = get_args(Ending)
+
+
+@documented
+@dataclass(frozen=True)
+class BenchmarkQuestion:
+    """Two kinds of models that a reading may tell apart."""
+
+    asks: str
+    """The question in words."""
+    no: tuple[Ending, ...]
+    """Models for which the answer is no."""
+    yes: tuple[Ending, ...]
+    """Models for which it is yes: an AUC near 1 says that these have the larger values."""
+
+
+QUESTIONS: Mapping[str, BenchmarkQuestion] = {
+    "generalises": BenchmarkQuestion(
+        "does it answer held-out keys (Phase 2 and 3 against Phase 1)?", ("Phase 1",), ("Phase 2", "Phase 3")
+    ),
+    "composes": BenchmarkQuestion(
+        "does it compose the rules for unseen pairs (Phase 3 against Phase 2)?", ("Phase 2",), ("Phase 3",)
+    ),
+    "inferential": BenchmarkQuestion(
+        "where the training data conflict with the rules: does it compose them all the same (the inferential "
+        "solution against all others)?",
+        ("another solution",),
+        ("inferential solution",),
+    ),
+}
+"""Name -> question."""

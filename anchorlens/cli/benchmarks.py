@@ -1,0 +1,76 @@
+"""`anchorlens benchmark`: a probe of one's own beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anchorlens.cli.errors import one_line_errors, say
+from anchorlens.cli.shared_options import AsJson, Device, Plot
+from anchorlens.configuration import check_choice, check_number
+from anchorlens.files.writing import PICTURES, check_can_write
+from anchorlens.safe import safe_text
+
+
+@one_line_errors
+def benchmark_command(
+    probe: Annotated[
+        str,
+        typer.Argument(
+            help="A Python file with a probe of your own, which is run, or the name of a shipped probe."
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option("--probe", help="Which probe of the file, where it holds several.")
+    ] = None,
+    first: Annotated[
+        int | None, typer.Option(help="Only so many of the models; the kinds take turns.")
+    ] = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
+    device: Device = "auto",
+) -> None:
+    """Score a probe by how well it tells apart 60 small models whose solution is known.
+
+    A probe of yours is a function (model, task) whose return annotation is float, a mapping from names to
+    numbers, or a ProbeResult. For each of its readings the AUC of three questions is printed beside those of
+    our own readings and of WeightWatcher's alpha. Building the models takes seconds; what the probe takes
+    comes sixty times.
+    """
+    if first is not None:
+        check_number("--first", first, minimum=1, integer=True)
+    is_file = probe.endswith(".py")
+    if plot is not None:
+        check_can_write(plot, "--plot", PICTURES, (probe,) if is_file else ())
+    if name is not None and not is_file:
+        raise ValueError("--probe chooses among the probes of a Python file; leave it out, or give the file")
+    from anchorlens import benchmark, figures
+    from anchorlens.benchmarking import reference
+    from anchorlens.models.devices import choose_device
+    from anchorlens.show.terminal.benchmark import print_benchmark
+    from anchorlens.show.terminal.console import print_json
+
+    result = benchmark(
+        _of_file(Path(probe), name) if is_file else probe, first=first, device=choose_device(device)
+    )
+    if plot is not None:
+        figures.save(result.plot(), plot)
+        say(f"the picture is in {plot}")
+    print_json(result.to_dict()) if as_json else print_benchmark(result, reference())
+
+
+def _of_file(path: Path, name: str | None) -> Callable[..., Any]:
+    """The probe of a file, or that of a name."""
+    from anchorlens.probes.from_file import own_readings
+
+    probes = {probe.__name__: probe for probe in own_readings(path)}
+    if name is None and len(probes) > 1:
+        raise ValueError(
+            f"{safe_text(path)} holds {len(probes)} probes; choose one: --probe {' or '.join(probes)}"
+        )
+    if name is not None:
+        check_choice("--probe", name, tuple(probes))
+    return probes[name or next(iter(probes))]

@@ -1,0 +1,27 @@
+"""A benchmark as a notebook shows it."""
+
+from __future__ import annotations
+
+from anchorlens.benchmarking.result import Benchmark
+from anchorlens.benchmarking.shipped import reference
+from anchorlens.show.benchmark_tables import benchmark_table, notes, overview
+from anchorlens.show.templating import view
+from anchorlens.views import html
+
+MOST_OTHERS = 8
+"""Readings of ours that stand beside, those that tell most."""
+
+
+@html.register
+def benchmark_html(result: Benchmark) -> str:
+    """The AUC of every reading beside the best of ours, without a script."""
+    ours = reference()
+    if ours is not None:
+        best = sorted(ours.readings, key=lambda reading: -reading.telling)[:MOST_OTHERS]
+        ours = Benchmark(ours.probe, tuple(best), ours.models, {})
+    return view(
+        "benchmark.html",
+        overview=overview(result),
+        table=benchmark_table(result, ours).shortened(60),
+        notes=list(notes(result, ours)),
+    )

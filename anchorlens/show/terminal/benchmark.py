@@ -1,0 +1,21 @@
+"""A benchmark in the terminal."""
+
+from __future__ import annotations
+
+from anchorlens.benchmarking.result import Benchmark
+from anchorlens.show.benchmark_tables import benchmark_table, notes, overview
+from anchorlens.show.terminal.console import Terminal, rich_table
+
+
+def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> None:
+    """Print how well each reading answers each question, beside the readings of a reference.
+
+    Args:
+        result: what to print; its rows are bold where others stand beside them.
+        reference: others; None for none.
+    """
+    console = Terminal()
+    console.print(overview(result), style="bold")
+    console.print(rich_table(benchmark_table(result, reference)))
+    for line in notes(result, reference):
+        console.print(line)

@@ -1,4 +1,4 @@
-"""Train the zoo of the mechanism verdict, and keep what is measured of each run in one table.
+"""Train the zoo of the verdicts by the inside, and keep what is measured of each run in one table.
 
     python research/zoo.py [--table research/calibration/zoo.parquet] [--group fit] [--hours 2]
 

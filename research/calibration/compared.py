@@ -74,8 +74,10 @@ def hyperparameters(rows: Table) -> Table:
 def _left_out(make: Callable[[], object], x: Table, rows: Table, which: Question) -> np.ndarray:
     """Log-odds of every run from fits without a tenth of the tasks, its own among them."""
     yes = asked(rows, which)[1]
-    found = np.zeros(len(rows))
-    folds = GroupKFold(min(N_FOLDS, rows["task"].nunique()))
+    found, n_tasks = np.zeros(len(rows)), rows["task"].nunique()
+    if n_tasks < 2:
+        return found
+    folds = GroupKFold(min(N_FOLDS, n_tasks))
     for rest, mine in folds.split(x, yes, rows["task"]):
         if len(set(yes[rest])) < 2:
             continue

@@ -1,4 +1,4 @@
-"""Two-anchor tasks drawn at random: the family that the mechanism verdict is for."""
+"""Two-anchor tasks drawn at random: the family that the verdicts by the inside are for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every number that the mechanism verdict might go by, of a trained run of the zoo."""
+"""Every number that the verdicts by the inside might go by, of a trained run of the zoo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs that the mechanism verdict is fit on, and those held out: drawn at random, the same each time.
+"""The runs that the verdicts by the inside are fit on, and those held out: drawn at random, the same each time.
 
 Groups are held out whole (`research/calibration/README.md`); nothing of them is looked at while readings and
 fits are chosen.

@@ -149,7 +149,7 @@ def hand_cell(gamma, seed, inferential, symmetric, train=1.0, depth=2, positions
     """A cell with answers given."""
     values = {"train": train, "id": train, "ood": inferential, "symmetric": symmetric}
     run = preset("quick", regime="conflict", gamma=gamma, n_layers=depth, seed=seed)
-    verdict = known_cells.of_measures(values, known_cells.mechanism("underfit"), positions=tuple(positions))
+    verdict = known_cells.of_measures(values, known_cells.by_probes("underfit"), positions=tuple(positions))
     return known_cells.done(run, verdict)
 
 

@@ -51,7 +51,7 @@ def cell(gamma, decay=0.01, seed=0, phase=None, label=None, accuracies=(1.0, 1.0
     run = preset("quick", gamma=gamma, weight_decay=decay, seed=seed)
     numbers = dict(zip(("train", "id", "ood"), accuracies, strict=True))
     numbers |= {"phase": phase, "commutative": None, "label": label or f"Phase {phase}"}
-    numbers |= {"mechanism_phase": None, "mechanism_label": "undecided", "stable_rank.w_q": rank}
+    numbers |= {"by_probes_phase": None, "by_probes_label": "undecided", "stable_rank.w_q": rank}
     known = Cell(run, "finished", Path())
     number, commutative = PHASES.get(numbers["label"], (phase, None))
     vars(known).update(numbers=numbers, phase=Phase(number, commutative, ""))  # cached properties

@@ -1,41 +1,92 @@
 """`research/zoo.py`: what is held out has nothing of what is fit on, and the table only grows."""
 
 import sys
+import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import zoo
-from anchorlens import ModelConfig
+from anchorlens import AnchorTask, ModelConfig
 from anchorlens.runs.schedule import trajectory_steps
-from calibration.runs import GROUPS, MOMENTS, runs
+from calibration.family import COMMUTE, Draw, drawn
+from calibration.runs import FITTED, GROUPS, MOMENTS, PAPERS, runs
+
+RUNS = runs()
 
 
-def flat(run):
-    """Every field of model and training."""
-    return {**run.model_config.to_dict(), **run.train_config.to_dict()}
+def of_group(*groups):
+    return [planned for planned in RUNS.values() if planned.group in groups]
 
 
-def of_group(name):
-    return [run for key, run in runs().items() if key.startswith(name)]
+HELD_OUT = tuple(group for group in GROUPS if group not in FITTED)
+
+
+class TestFamily:
+    @pytest.mark.parametrize("kind", COMMUTE)
+    def test_tasks_are_what_they_are_said_to_be(self, kind):
+        random = np.random.default_rng(0)
+        for _ in range(20):
+            _, task = drawn(Draw(kinds=(kind,)), random)
+            assert task.commutes is COMMUTE[kind]
+            trained = set(task.seen_pairs)
+            assert all((a, a) in trained for a in task.anchors)  # every anchor is trained at both places
+            mirrors = [pair[::-1] in task.ood_pairs for pair in task.ood_pairs]
+            if task.in_conflict:
+                assert set(task.trained_overrides) == {pair[::-1] for pair in task.ood_pairs}
+                for pair in task.trained_overrides:  # the other order is answered otherwise
+                    answers = [
+                        task.target(key, pair) == task.inferential_target(key, pair) for key in task.keys
+                    ]
+                    assert np.mean(answers) < 0.1
+            elif task.commutes:
+                assert all(mirrors)  # else symmetry would answer
+
+    def test_the_ranges_are_those_that_were_planned(self):
+        tasks = [planned.run.task for planned in RUNS.values() if not planned.group.startswith("papers")]
+        assert {len(task.anchors) for task in tasks} == set(range(3, 9))
+        assert {task.seq_len for task in tasks} <= set(range(6, 17))
+        assert all(40 <= len(task.keys) <= 200 and 1 <= len(task.ood_pairs) <= 4 for task in tasks)
 
 
 class TestRuns:
     def test_are_the_same_each_time_and_as_many_as_are_asked(self):
-        assert runs() == runs() and len(runs()) == sum(group.n for group in GROUPS.values()) >= 600
+        assert runs() == RUNS and len(RUNS) == sum(group.n for group in GROUPS.values()) >= 500
+
+    def test_what_is_fit_on_comes_first(self):
+        fitted = [planned.group in FITTED for planned in RUNS.values()]
+        assert fitted == sorted(fitted, reverse=True)
 
     def test_what_is_held_out_differs_from_what_is_fit_on(self):
-        fit, others = of_group("fit"), [run for key, run in runs().items() if not key.startswith("fit")]
-        assert {run.train_config.seed for run in fit}.isdisjoint(run.train_config.seed for run in others)
-        held_out = [("d_model", {96, 192}), ("n_layers", {5}), ("variant", {"released"}), ("lr", {1e-3})]
-        for name, values in held_out:
-            assert values.isdisjoint(flat(run)[name] for run in fit)
-            assert sum(flat(run)[name] in values for run in others) >= 70
+        fit, others = of_group(*FITTED), of_group(*HELD_OUT)
+        seeds = [{planned.run.train_config.seed for planned in some} for some in (fit, others)]
+        assert seeds[0].isdisjoint(seeds[1]) and sum(map(len, seeds)) == len(RUNS)
+        tasks = [planned.run.task for planned in fit]
+        for planned in of_group("held-out tasks", "held-out kind", "held-out anchors"):
+            assert planned.run.task not in tasks
+        assert {planned.kind for planned in of_group("held-out kind")} == {"affine"}
+        assert "affine" not in {planned.kind for planned in fit}
+        assert {len(planned.run.task.anchors) for planned in of_group("held-out anchors")} == {7, 8}
+        assert max(len(task.anchors) for task in tasks) < 7
 
-    def test_every_moment_has_a_checkpoint(self):
-        for run in list(runs().values())[:50]:
-            steps = np.array(trajectory_steps(run.train_config)) / run.train_config.total_steps
+    @pytest.mark.parametrize(
+        ("group", "part", "name", "value"),
+        [
+            ("beyond: depth", "model_config", "n_layers", 8),
+            ("beyond: width", "model_config", "d_model", 512),
+            ("beyond: learning rate", "train_config", "lr", 1e-4),
+        ],
+    )
+    def test_what_is_beyond(self, group, part, name, value):
+        assert {getattr(getattr(planned.run, part), name) for planned in of_group(group)} == {value}
+        assert value not in {getattr(getattr(planned.run, part), name) for planned in of_group(*FITTED)}
+
+    def test_every_moment_of_the_papers_task_has_a_checkpoint(self):
+        for planned in of_group(PAPERS)[:20]:
+            recipe = planned.run.train_config
+            steps = np.array(trajectory_steps(recipe)) / recipe.total_steps
             for moment in MOMENTS:
                 assert abs(steps - moment).min() <= 0.12 * moment
 
@@ -43,27 +94,32 @@ class TestRuns:
 class TestTable:
     @pytest.fixture
     def small(self, monkeypatch):
-        run = next(iter(runs().values()))
-        train = type(run.train_config)(
-            steps=20, n_samples=64, batch_size=4, n_checkpoints=9, warmup_steps=2, eval_every=20
-        )
-        run = run._replace(
-            train_config=train, model_config=ModelConfig(n_layers=2, d_model=8, d_head=4, d_mlp=8)
-        )
-        monkeypatch.setattr(zoo, "runs", lambda: {"held-out-seeds-000": run})
+        planned = of_group(PAPERS)[0]
+        recipe = replace(
+            planned.run.train_config, steps=20, n_samples=64, batch_size=4, n_checkpoints=9, warmup_steps=2,
+            eval_every=20,
+        )  # fmt: skip
+        shape = ModelConfig(n_layers=2, d_model=8, d_head=4, d_mlp=8)
+        small = replace(planned, run=planned.run._replace(train_config=recipe, model_config=shape))
+        monkeypatch.setattr(zoo, "runs", lambda: {"papers' task 000": small})
 
     def test_a_run_is_trained_once_and_has_a_row_for_each_moment(self, small, tmp_path, monkeypatch, capsys):
-        table = tmp_path / "zoo.parquet"
-        monkeypatch.setattr(
-            sys,
-            "argv",
-            ["zoo.py", "--out", str(tmp_path / "runs"), "--table", str(table), "--engine", "serial"],
-        )
+        table, archive = tmp_path / "zoo.parquet", tmp_path / "cache/zoo.zip"
+        arguments = ["zoo.py", "--table", str(table), "--archive", str(archive), "--workers", "1"]
+        monkeypatch.setattr(sys, "argv", arguments)
         zoo.main()
         found = pd.read_parquet(table)
-        assert found["moment"].tolist() == list(MOMENTS) and set(found["group"]) == {"held-out seeds"}
+        assert found["moment"].tolist() == list(MOMENTS) and set(found["group"]) == {PAPERS}
         assert found["label"].str.startswith("undecided").all() and found["step"].iloc[-1] == 20
         assert found["interchange.accuracy"].notna().tolist() == [False] * 3 + [True]
         assert found["information_flow.margin"].notna().all()
+        assert found["gradient_sharing.mlp_sharing"].notna().all()
+        assert zipfile.ZipFile(archive).namelist() == ["papers' task 000.safetensors"]
         zoo.main()
         assert "1 of 1 runs are in the table" in capsys.readouterr().out and len(pd.read_parquet(table)) == 4
+
+    def test_a_run_that_fails_is_named_and_stops_no_other(self, small, monkeypatch):
+        planned = zoo.runs()["papers' task 000"]
+        broken = replace(planned, run=planned.run._replace(model_config=None, task=AnchorTask()))
+        said = zoo.work("broken", broken)
+        assert isinstance(said, str) and said.startswith("broken: Traceback")

@@ -1,16 +1,17 @@
-"""Fit the mechanism verdict on the zoo's table, and measure it on what was held out.
+"""Fit the verdicts by the inside on the zoo's table, and measure them on what was held out.
 
-    python research/calibrate.py [--table research/calibration/zoo.parquet] [--write]
+    python research/calibrate.py [--table research/calibration/zoo.parquet] [--held-out] [--write]
 
-A minute or two: `research/zoo.py` trained and measured the models. --write replaces the calibration of the
-package, the tables of docs/verdict.md and its picture. Held out are seeds 6 to 8 altogether, two widths, a
-depth, a variant and a learning rate; nothing was chosen on them.
+A minute or two: `research/zoo.py` trained and measured the models. Without --held-out nothing of the held-out
+groups is looked at, and numbers are those of fits that leave out one task at a time. --write replaces the
+calibration of the package, the tables of docs/verdict.md and its picture.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,70 +22,91 @@ from rich.table import Table
 
 import anchorlens
 from anchorlens.files.checkpoint import library_versions
-from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.calibration import FORMAT_VERSION, from_dict
+from anchorlens.verdict.questions import Regime
 from calibration import held_out, page, tables
 from calibration.curve import selective_curve
 from calibration.fit import (
     BY_DECODING,
     BY_PROBES,
-    QUESTIONS,
+    OF_EARLY,
+    OF_REGIME,
     fit,
     left_out,
     of_early,
     of_trained,
     widening_of,
 )
-from calibration.runs import MOMENTS
+from calibration.held_out import Said
+from calibration.runs import FITTED, MOMENTS, PAPERS
 from zoo import TABLE
 
 PACKAGED = Path(anchorlens.__file__).parent / "verdict/calibration.json"
 DOCS = Path(__file__).parents[1] / "docs"
 UNNAMED = 0.1
 """Share of the models that a verdict may leave undecided where that buys accuracy."""
-NUMBERS = ("n_layers", "n_heads", "d_model")
+NUMBERS = ("n_layers", "n_heads", "d_model", "n_anchors", "n_keys", "seq_len")
+WAYS = {"by_probes": BY_PROBES, "by_decoding": BY_DECODING}
+LeftOut = dict[tuple[Regime, str], list[Said]]
+"""Regime and way -> what is said of each run that is fit on, by a fit without its task."""
 
 
-def content(zoo: Any) -> tuple[dict[str, Any], dict[str, list[held_out.Said]]]:
-    """The calibration as JSON data; and of both verdicts, what each run that is fit on gets without its seed.
+def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
+    """The calibration as JSON data; and what the fit's own runs get without their tasks.
 
     Args:
-        zoo: the whole table.
+        zoo: the table, of which the groups that are fit on are looked at.
     """
-    fitted = zoo[zoo["group"] == "fit"]
+    fitted = zoo[zoo["group"].isin(FITTED)]
     ends = fitted[fitted["moment"] == 1].reset_index(drop=True)
-    ways = {"by_decoding": BY_DECODING, "by_probes": BY_PROBES}
-    models, said = {}, {}
-    for name, readings in ways.items():
-        evidence = of_trained(ends, readings)
-        probabilities = left_out(ends, evidence)
-        least = least_probability(held_out.said_of(ends, probabilities, 0))
-        models[name] = {"least_probability": least, **fit(ends, evidence)}
-        said[name] = held_out.said_of(ends, probabilities, least)
-    early = {}
-    for moment in (one for one in MOMENTS if one < 1):
-        rows = fitted[fitted["moment"] == moment].reset_index(drop=True)
-        early[str(moment)] = fit(rows, of_early(rows), tuple(QUESTIONS))
+    regimes: dict[str, dict[str, Any]] = {}
+    said: LeftOut = {}
+    for regime, questions in OF_REGIME.items():
+        mine = ends[ends["regime"] == regime].reset_index(drop=True)
+        regimes[regime] = {}
+        for name, readings in WAYS.items():
+            evidence = of_trained(mine, readings)
+            fits = fit(mine, evidence, questions)
+            probabilities = left_out(mine, evidence, questions)
+            if (
+                name == "by_decoding" and regime == "reasoning"
+            ):  # whether it generalises is asked as by the probes
+                fits["questions"]["generalises"] = regimes[regime]["by_probes"]["questions"]["generalises"]
+                probabilities = left_out(mine, evidence, questions, of_trained(mine, BY_PROBES))
+            least = least_probability(held_out.said_of(mine, probabilities, {regime: 0.0}))
+            regimes[regime][name] = {"least_probability": least, **fits}
+            said[regime, name] = held_out.said_of(mine, probabilities, {regime: least})
     calibrated = {
         "format_version": FORMAT_VERSION,
         "provenance": {
-            "made_by": "python research/calibrate.py --write",
-            "fit_on": f"{len(ends)} runs, {int(ends['label'].isin(LABELS).sum())} of them with a phase",
-            "held_out": f"{zoo['name'].nunique() - len(ends)} runs; docs/verdict.md says how they came out",
+            "made_by": "python research/calibrate.py --held-out --write",
+            "fit_on": f"{len(ends)} runs of {ends['task'].nunique()} tasks",
             "versions": library_versions(),
         },
-        "architecture": {
+        "known": {
             "variant": sorted(ends["variant"].unique().tolist()),
             **{name: [int(ends[name].min()), int(ends[name].max())] for name in NUMBERS},
+            "chain_length": [2, 2],
         },
-        "widening": widening_of(ends, BY_DECODING),
-        **models,
-        "early": early,
+        "widening": widening_of(ends),
+        "regimes": regimes,
+        "early": early(fitted),
     }
     return calibrated, said
 
 
-def least_probability(said: list[held_out.Said]) -> float:
+def early(fitted: Any) -> dict[str, Any]:
+    """Moment -> the early verdict, of the papers' task in `reasoning`."""
+    mine = fitted[(fitted["group"] == PAPERS) & (fitted["regime"] == "reasoning")]
+    found = {}
+    for moment in (one for one in MOMENTS if one < 1):
+        rows = mine[mine["moment"] == moment].reset_index(drop=True)
+        rows["task"] = rows["seed"] % 6  # of one task, every sixth seed is left out at a time
+        found[str(moment)] = fit(rows, of_early(rows), OF_EARLY)
+    return found
+
+
+def least_probability(said: Sequence[Said]) -> float:
     """The least probability that leaves no more than `UNNAMED` of the left-out runs undecided, .5 or more."""
     return round(max(0.5, float(np.quantile([one.sure for one in said], UNNAMED))), 2)
 
@@ -94,11 +116,12 @@ def main() -> None:
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument(
-        "--write", action="store_true", help="replace the calibration, and the page's tables and picture"
-    )
+    parser.add_argument("--held-out", action="store_true", help="open the held-out groups")
+    parser.add_argument("--write", action="store_true", help="replace the calibration, tables and picture")
     given = parser.parse_args()
     zoo = pd.read_parquet(given.table)
+    if not given.held_out:
+        zoo = zoo[zoo["group"].isin(FITTED)]
     calibrated, left = content(zoo)
     said, found = said_and_tables(zoo, calibrated, left)
     console = Console(width=220)
@@ -112,29 +135,47 @@ def main() -> None:
 
 
 def said_and_tables(
-    zoo: Any, calibrated: dict[str, Any], left: dict[str, list[held_out.Said]]
-) -> tuple[dict[str, list[held_out.Said]], dict[str, Table]]:
-    """What both verdicts say of each run, and the tables of the page by their names."""
+    zoo: Any, calibrated: dict[str, Any], left: LeftOut
+) -> tuple[dict[str, list[Said]], dict[str, Table]]:
+    """What the verdicts say of each run in `reasoning`, and the tables of the page by their names."""
     model = from_dict(calibrated)
     ends = zoo[zoo["moment"] == 1].reset_index(drop=True)
-    spread = held_out.temperature(ends, model)
-    decoding, probes = (held_out.verdicts(ends, one, spread) for one in (model.by_decoding, model.by_probes))
-    said = {"by what it decodes": decoding, "by the probes": probes}
-    hits = held_out.early_hits(zoo, model.early)
+    fitted = ends[ends["group"].isin(FITTED)].reset_index(drop=True)
+    said: dict[tuple[str, str], list[Said]] = {}
+    for regime in OF_REGIME:
+        mine = ends[ends["regime"] == regime].reset_index(drop=True)
+        spread = held_out.temperature(mine, model)
+        for way in WAYS:
+            by = {regime: getattr(model.regimes[regime], way)}
+            said[regime, way] = held_out.verdicts(mine, by, spread)
+    shown = {
+        "by the probes": said["reasoning", "by_probes"],
+        "by decoding": said["reasoning", "by_decoding"],
+    }
+    of_all = {name: [one for one in some if one.group not in FITTED] for name, some in shown.items()}
+    if not any(of_all.values()):  # not opened: of the fit's own runs, each without its task
+        of_all = dict(zip(shown, (left["reasoning", way] for way in WAYS), strict=True))
     found = {
         "runs": tables.runs_table(zoo),
-        "regressions": tables.regression_table(ends),
-        "weights": tables.weight_table(calibrated),
-        "aims": tables.aims_table(decoding, probes, hits),
-        "by what it decodes": tables.accuracy_table(decoding, left["by_decoding"]),
-        "by the probes": tables.accuracy_table(probes, left["by_probes"]),
-        "confusions": tables.confusion_table(decoding),
-        "distances": tables.distance_table(said),
-        "selective": tables.selective_table(said),
-        "questions": tables.question_table(ends, calibrated),
-        "early": tables.early_table(hits),
+        "readings": tables.readings_table(fitted),
+        "fits": tables.fits_table(fitted),
+        "weights": tables.weights_table(calibrated),
+        "context": tables.context_table(fitted),
+        "aims": tables.aims_table(said["reasoning", "by_probes"], said["conflict", "by_probes"]),
+        **{
+            name: tables.accuracy_table(said[regime, way], left[regime, way], of_phases=regime == "reasoning")
+            for name, regime, way in (
+                ("by the probes", "reasoning", "by_probes"),
+                ("by decoding", "reasoning", "by_decoding"),
+                ("conflict by the probes", "conflict", "by_probes"),
+                ("conflict by decoding", "conflict", "by_decoding"),
+            )
+        },
+        "confusions": tables.confusion_table(of_all["by the probes"]),
+        "distances": tables.distance_table(of_all),
+        "early": tables.early_table(held_out.forecasts(zoo, model.early)),
     }
-    return said, found
+    return of_all, found
 
 
 if __name__ == "__main__":

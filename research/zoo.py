@@ -103,7 +103,12 @@ def take_in(ended: list[tuple[list[dict[str, object]], bytes] | str], given: arg
                 archive.writestr(member, checkpoint)
     if done:
         extended(given.table, [row for rows, _ in done for row in rows])
-    print(f"{len(done)} more runs in the table", *(one for one in ended if isinstance(one, str)), sep="\n", flush=True)
+    print(
+        f"{len(done)} more runs in the table",
+        *(one for one in ended if isinstance(one, str)),
+        sep="\n",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

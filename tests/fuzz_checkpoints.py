@@ -98,7 +98,7 @@ def classified(case: Case, opened: Opened) -> None:
     verdict = classify(ours)
     json.dumps(verdict.to_dict(), allow_nan=False)
     if same:
-        assert verdict.phase.number == verdict.mechanism.phase.number == 3
+        assert verdict.phase.number == verdict.by_probes.phase.number == 3
         _SAME.add(case.name)
     else:
         assert not case.checksummed, "a damaged file of ours was opened"

@@ -11,7 +11,7 @@ from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
 from anchorlens.tasks.two_anchor.metrics import METRICS
-from anchorlens.verdict.verdict import Evidence, Mechanism, Subject, Verdict
+from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, Subject, Verdict
 
 ANSWERS = {
     "1": (1.0, 0.02, 0.01, 0.3),
@@ -29,8 +29,8 @@ def accuracy(value):
     return None if value is None else Accuracy(value, 0.001, 1000)
 
 
-def mechanism(sign, reading="v_similarity.centred_gap"):
-    """A mechanism verdict sure of one phase; of none for `underfit`."""
+def by_probes(sign, reading="v_similarity.centred_gap"):
+    """A verdict by the probes sure of one phase; of none for `underfit`."""
     label = SIGNS.get(sign)
     ranges = {name: (0.2 * i, 0.2 * i + 0.3) for i, name in enumerate(LABELS)}
     evidence = Evidence(
@@ -45,9 +45,9 @@ def mechanism(sign, reading="v_similarity.centred_gap"):
         sees="trained pairs",
     )
     if label is None:
-        return Mechanism(Phase.undecided("underfit", "train longer"), None, (evidence,))
+        return ByProbes(Phase.undecided("underfit", "train longer"), None, (evidence,))
     phase = Phase(int(sign[0]), {"2": False, "2c": True}.get(sign), "the readings lie where its do")
-    return Mechanism(phase, {name: 0.94 if name == label else 0.02 for name in LABELS}, (evidence,))
+    return ByProbes(phase, {name: 0.94 if name == label else 0.02 for name in LABELS}, (evidence,))
 
 
 def verdict(sign, *, inside=None, symmetric=None, explanation="Both say it."):
@@ -55,12 +55,12 @@ def verdict(sign, *, inside=None, symmetric=None, explanation="Both say it."):
     train, held_out, ood, commutativity = ANSWERS[sign]
     measures = {"train": train, "id": held_out, "ood": ood, "symmetric": symmetric}
     return of_measures(
-        {**measures, "commutativity": commutativity}, mechanism(inside or sign), explanation=explanation
+        {**measures, "commutativity": commutativity}, by_probes(inside or sign), explanation=explanation
     )
 
 
 def of_measures(measures, inner, *, positions=(), explanation="Both say it."):
-    """A verdict with these measures and this mechanism."""
+    """A verdict with these measures, and by the probes this one."""
     ood = measures["ood"]
     behaviour = AnchorEvaluation(
         kind="two_anchor",
@@ -78,7 +78,8 @@ def of_measures(measures, inner, *, positions=(), explanation="Both say it."):
     named = None not in (behaviour.phase.number, inner.phase.number)
     return Verdict(
         phase=behaviour.phase,
-        mechanism=inner,
+        by_probes=inner,
+        by_decoding=Posterior(inner.phase, inner.probabilities),
         behaviour=behaviour,
         agreement=behaviour.phase.number == inner.phase.number if named else None,
         explanation=explanation,

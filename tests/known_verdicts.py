@@ -4,7 +4,7 @@ import math
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, evaluate
 from anchorlens.tasks.shared.phases import LABELS, Phase
-from anchorlens.verdict.verdict import Evidence, Mechanism, Posterior, Subject, TrajectoryPoint, Verdict
+from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, Subject, TrajectoryPoint, Verdict
 
 TASK = AnchorTask()
 HOSTILE = "</script><script>alert(1)</script>\"><img src=x onerror=alert(1)>'&{{ 7*7 }}"
@@ -32,11 +32,11 @@ TRAJECTORY = (
 )
 
 
-def mechanism(phase=3, label=LABELS[3]):
-    """A mechanism verdict sure of one phase."""
+def by_probes(phase=3, label=LABELS[3]):
+    """A verdict by the probes sure of one phase."""
     probabilities = {name: 0.94 if name == label else 0.02 for name in LABELS}
     named = Phase(phase, None, "the readings lie where those of this phase do")
-    return Mechanism(named, probabilities, EVIDENCE, Posterior(named, probabilities))
+    return ByProbes(named, probabilities, EVIDENCE)
 
 
 def subject(config, name, *, with_checkpoint=True, **fields):
@@ -49,11 +49,12 @@ def subject(config, name, *, with_checkpoint=True, **fields):
 
 
 def verdict(of, **fields):
-    """Both verdicts on a subject; what it answers is measured, the rest is made up."""
+    """The verdicts on a subject; what it answers is measured, the rest is made up."""
     behaviour = evaluate(of.model, of.task, training_set=of.task.sample(64, seed=0), n_noise=2)
     known = {
         "phase": behaviour.phase,
-        "mechanism": mechanism(),
+        "by_probes": by_probes(),
+        "by_decoding": Posterior(by_probes().phase, by_probes().probabilities),
         "behaviour": behaviour,
         "agreement": None,
         "explanation": "Its answers name no phase, so that there is nothing to compare.",
@@ -73,5 +74,5 @@ def whole_verdict(name="runs/a/ckpt.pt"):
 def bare_verdict(name="a model"):
     """One with as little as there can be: one layer, no checkpoint, no log, no readings."""
     given = subject(ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=32), name, with_checkpoint=False)
-    none = Mechanism(Phase.undecided("not finite", "no reading could be taken"), None, ())
-    return verdict(given, mechanism=none)
+    none = ByProbes(Phase.undecided("not finite", "no reading could be taken"), None, ())
+    return verdict(given, by_probes=none, by_decoding=Posterior(none.phase, None))

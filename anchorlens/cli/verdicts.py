@@ -58,9 +58,9 @@ def classify_command(
 
     choose_device(device)
     from anchorlens.files.importers import open_checkpoint
-    from anchorlens.probes import with_own
+    from anchorlens.probes import REPORT_PROBES, with_own
 
-    probes = with_own(own or [])
+    probes = with_own(own or [], REPORT_PROBES)
     sets = training_sets(checkpoints, train_data, config)
     from anchorlens.show.terminal import verdict as printing
     from anchorlens.show.terminal.console import print_json
@@ -93,7 +93,7 @@ def classify_command(
         say(f"the report is in {report}")
     if unreadable:
         raise typer.Exit(EXIT_CHECKPOINT)
-    if strict and any(verdict.phase.number is None for verdict in verdicts):
+    if strict and any(not verdict.phase.is_named for verdict in verdicts):
         raise typer.Exit(EXIT_UNDECIDED)
 
 
@@ -115,7 +115,7 @@ def demo_command(
     from anchorlens.checkpoints import MODELS, shipped, trained
 
     paths = trained(out) if train else shipped()
-    from anchorlens.probes import with_own
+    from anchorlens.probes import REPORT_PROBES, with_own
     from anchorlens.show import write_report
     from anchorlens.show.terminal import verdict as printing
     from anchorlens.verdict import classify
@@ -126,5 +126,5 @@ def demo_command(
         verdicts.append(classify(path, device="auto"))
     printing.print_verdicts(verdicts)
     say("the report: every probe measures and draws each of them")
-    write_report(verdicts, page, probes=with_own([]))
+    write_report(verdicts, page, probes=with_own([], REPORT_PROBES))
     say(f"the report is in {page}")

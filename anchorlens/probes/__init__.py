@@ -1,8 +1,9 @@
 """Probes: what a transformer does inside, measured and drawn.
 
 Each probe is a function of a HookedTransformer (and, where it needs one, a task) that returns a frozen
-result with numbers, raw values, `.to_dict()` and `.plot()`. `PROBES` holds them all; `compare` puts one
-probe of several checkpoints side by side; `own_probes` reads those of a Python file of yours.
+result with numbers, raw values, `.to_dict()` and `.plot()`. `PROBES` holds them all, `REPORT_PROBES` those
+that take seconds; `compare` puts one probe of several checkpoints side by side; `own_probes` reads those of a
+Python file of yours.
 """
 
 from anchorlens.probes.activation_patching import activation_patching
@@ -19,14 +20,25 @@ from anchorlens.probes.mask_key_token import mask_key_token
 from anchorlens.probes.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.q_condensation import q_condensation
-from anchorlens.probes.registry import PROBES, apply, needs_initial, needs_task, probe_named
+from anchorlens.probes.registry import (
+    COSTLY,
+    PROBES,
+    REPORT_PROBES,
+    apply,
+    needs_initial,
+    needs_task,
+    probe_named,
+)
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.stable_rank import stable_rank
+from anchorlens.probes.survival import survival
 from anchorlens.probes.training_regime import training_regime
 from anchorlens.probes.v_similarity import v_similarity
 
 __all__ = [
+    "COSTLY",
     "PROBES",
+    "REPORT_PROBES",
     "Comparison",
     "ProbeResult",
     "activation_patching",
@@ -49,6 +61,7 @@ __all__ = [
     "probe_named",
     "q_condensation",
     "stable_rank",
+    "survival",
     "training_regime",
     "v_similarity",
     "with_own",

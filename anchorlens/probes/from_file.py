@@ -7,7 +7,7 @@ import inspect
 import os
 import re
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -68,13 +68,16 @@ def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]
     return tuple(defined_in(path, "probe", WHAT_A_READING_IS, is_wanted))
 
 
-def with_own(paths: Iterable[str | os.PathLike[str]]) -> tuple[Callable[..., ProbeResult], ...]:
-    """The shipped probes and, behind them, those of installed packages and of Python files.
+def with_own(
+    paths: Iterable[str | os.PathLike[str]], shipped: Sequence[Callable[..., ProbeResult]] | None = None
+) -> tuple[Callable[..., ProbeResult], ...]:
+    """Shipped probes and, behind them, those of installed packages and of Python files.
 
     A package brings a probe by an entry point of the group `anchorlens.probes`: `NAME = "MODULE:FUNCTION"`.
 
     Args:
         paths: of the files; see `own_probes`.
+        shipped: which of the shipped ones; all where None. None of yours may have the name of any.
 
     Raises:
         ValueError: a file that holds no probes, a package whose probe does not load, or a name that another
@@ -88,7 +91,8 @@ def with_own(paths: Iterable[str | os.PathLike[str]]) -> tuple[Callable[..., Pro
     for path in paths:
         for probe in own_probes(path):
             _add(probe, f"a probe of {path}", str(path), known)
-    return tuple(probe for probe, _ in known.values())
+    left_out = () if shipped is None else [probe for probe in PROBES if probe not in shipped]
+    return tuple(probe for probe, _ in known.values() if probe not in left_out)
 
 
 def _add(

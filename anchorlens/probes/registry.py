@@ -21,6 +21,7 @@ from anchorlens.probes.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.stable_rank import stable_rank
+from anchorlens.probes.survival import survival
 from anchorlens.probes.training_regime import training_regime
 from anchorlens.probes.v_similarity import v_similarity
 from anchorlens.safe import safe_repr
@@ -41,12 +42,20 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
     nearest_neighbours,
     first_layer_tsne,
     gradient_sharing,
+    survival,
     q_condensation,
     embedding_pca,
     stable_rank,
     training_regime,
 )
-"""Every probe, in the order a report shows them."""
+"""Every probe, in order."""
+
+
+COSTLY: tuple[Callable[..., ProbeResult], ...] = (survival,)
+"""Those that train models: half a minute where the others take seconds."""
+
+REPORT_PROBES: tuple[Callable[..., ProbeResult], ...] = tuple(p for p in PROBES if p not in COSTLY)
+"""Those that a report shows where nothing else is said: all that are not costly."""
 
 
 def probe_named(
@@ -114,7 +123,8 @@ def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
     """
     if isinstance(probes, str) or not isinstance(probes, Sequence):
         raise ValueError(
-            f"probes must be a list of probes, (*PROBES, my_probe) for example, got {type(probes).__name__}"
+            "probes must be a list of probes, (*REPORT_PROBES, my_probe) for example, got "
+            f"{type(probes).__name__}"
         )
     chosen = tuple(probe_named(probe) if isinstance(probe, str) else probe for probe in probes)
     names = set()

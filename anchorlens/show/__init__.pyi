@@ -7,7 +7,7 @@ from .notebook.sweep import cell_html as cell_html
 from .notebook.sweep import sweep_html as sweep_html
 from .notebook.training import checkpoint_html as checkpoint_html
 from .notebook.training import train_result_html as train_result_html
-from .notebook.verdict import mechanism_html as mechanism_html
+from .notebook.verdict import by_probes_html as by_probes_html
 from .notebook.verdict import verdict_html as verdict_html
 from .report.page import write_report as write_report
 from .templating import view as view

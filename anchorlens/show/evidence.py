@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from anchorlens.tasks.shared.phases import LABELS
 
 if TYPE_CHECKING:
-    from anchorlens.verdict.mechanism import Evidence
+    from anchorlens.verdict.verdict import Evidence
 
 LEAST_WIDTH = 1.5
 """Of a band, in percent: a range of one value is still seen."""
@@ -74,7 +74,7 @@ def range_bar(evidence: Evidence) -> RangeBar:
         evidence: the reading; numbers that are not finite count as absent.
 
     Example:
-        >>> from anchorlens.verdict.mechanism import Evidence
+        >>> from anchorlens.verdict.verdict import Evidence
         >>> reading = Evidence("p.r", "p", "m", 1.0, {"Phase 1": (0, 0.5), "Phase 3": (0.5, 2)}, None, 0.0)
         >>> bar = range_bar(reading)
         >>> bar.value, bar.bands
@@ -96,6 +96,11 @@ def range_bar(evidence: Evidence) -> RangeBar:
     return RangeBar(bands, None if value is None else place(value), f"{words}{ranges_in_words(evidence)}")
 
 
+def is_drawn(evidence: Evidence) -> bool:
+    """Whether its ranges are those of phases, which are drawn; those of solutions stand in words."""
+    return not evidence.ranges or any(label in evidence.ranges for label in LABELS)
+
+
 def ranges_in_words(evidence: Evidence) -> str:
     """The ranges as they stand behind a value: `; Phase 1 -0.05 to 0.02; ...`."""
     ranges = _finite_ranges(evidence).items()
@@ -104,5 +109,6 @@ def ranges_in_words(evidence: Evidence) -> str:
 
 def _finite_ranges(evidence: Evidence) -> dict[str, list[float]]:
     """Label -> both ends, ascending, in the order of the phases."""
-    labels = [label for label in LABELS if all(map(math.isfinite, evidence.ranges.get(label, [math.nan])))]
+    ordered = [*(label for label in LABELS if label in evidence.ranges), *evidence.ranges]
+    labels = [label for label in dict.fromkeys(ordered) if all(map(math.isfinite, evidence.ranges[label]))]
     return {label: sorted(evidence.ranges[label]) for label in labels}

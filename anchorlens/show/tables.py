@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.phases import Phase
     from anchorlens.tasks.two_anchor.questions import PairAccuracy
     from anchorlens.verdict.forecast import TrajectoryPoint
-    from anchorlens.verdict.mechanism import Mechanism
-    from anchorlens.verdict.verdict import Verdict
+    from anchorlens.verdict.verdict import ByProbes, Verdict
 
 MOST_ANCHORS = 12
 """Anchors of a task whose pairs fit into a table beside other things."""
@@ -97,9 +96,9 @@ def accuracy_table(behaviour: Evaluation) -> Table:
     return Table(columns, rows, title, (1, 2, 3), meanings=True)
 
 
-def alone_table(mechanism: Mechanism) -> Table:
+def alone_table(by_probes: ByProbes) -> Table:
     """What every reading says of each question by itself, whether it counts or not."""
-    evidence = [reading for reading in mechanism.evidence if reading.alone]
+    evidence = [reading for reading in by_probes.evidence if reading.alone]
     questions = list(dict.fromkeys(question for reading in evidence for question in reading.alone))
     rows = [
         (
@@ -144,7 +143,7 @@ def _accuracy(pair: PairAccuracy | None) -> str:
 
 
 def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int | None = None) -> Table:
-    """A row for every model: both verdicts, whether they agree, and its metrics.
+    """A row for every model: by the probes and by behaviour, whether they agree, and its metrics.
 
     Args:
         verdicts: on the models.
@@ -155,22 +154,22 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
     metrics = [metric for metric in declared.values() if metric.in_tables][:most]
     rows = []
     for name, verdict in zip(names, verdicts, strict=True):
-        mechanism, behaviour = verdict.mechanism, verdict.behaviour
-        label = mechanism.phase.label
-        if mechanism.phase.number is not None and mechanism.probabilities is not None:
-            label = f"{label} ({max(mechanism.probabilities.values()):.2f})"
-        phases = (dotted(verdict.phase), dotted(mechanism.phase, label))
+        by_probes, behaviour = verdict.by_probes, verdict.behaviour
+        label = by_probes.phase.label
+        if by_probes.phase.cause is None and by_probes.probabilities is not None:
+            label = f"{label} ({max(by_probes.probabilities.values()):.2f})"
+        phases = (dotted(by_probes.phase, label), dotted(verdict.phase))
         own = {metric.name for metric in behaviour.metrics}
         measures = (behaviour.measure(m.name) if m.name in own else None for m in metrics)
         texts = ("-" if measure is None else number(measure.value, ".3f") for measure in measures)
         rows.append((name, *phases, AGREEMENT[verdict.agreement].word, *texts))
-    columns = ("model", "by behaviour", "by mechanism", "agree", *(metric.title for metric in metrics))
+    columns = ("model", "by the probes", "by behaviour", "agree", *(metric.title for metric in metrics))
     return Table(columns, rows, "", range(4, len(columns)))
 
 
 def dotted(phase: Phase, text: str | None = None) -> TableCell:
     """A phase's label, or another text, beside the phase's colour."""
-    return TableCell(phase.label if text is None else text, phase.colour if phase.number else "none")
+    return TableCell(phase.label if text is None else text, phase.colour if phase.is_named else "none")
 
 
 def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = False) -> Table:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from anchorlens.verdict.mechanism import Mechanism
+    from anchorlens.verdict.verdict import ByProbes, Posterior, Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 class Agreement(NamedTuple):
-    """Whether behaviour and mechanism name one phase, as it is shown."""
+    """Whether the probes and behaviour name one phase, as it is shown."""
 
     sign: str
     """Between both."""
@@ -25,24 +25,28 @@ class Agreement(NamedTuple):
 
 
 AGREEMENT: Mapping[bool | None, Agreement] = {
-    True: Agreement("=", "Both verdicts agree", "yes"),
-    False: Agreement("≠", "The verdicts disagree", "NO"),
+    True: Agreement("=", "Probes and behaviour agree", "yes"),
+    False: Agreement("≠", "Probes and behaviour disagree", "NO"),
     None: Agreement("?", "No comparison", "-"),
 }
 """What `Verdict.agreement` holds -> how it is shown."""
 
 
-def outside_calibration(mechanism: Mechanism) -> str:
-    """Why the probabilities are less sure; empty where the model is like those of the calibration."""
-    reasons = "; ".join(mechanism.outside)
+def outside_calibration(by_probes: ByProbes) -> str:
+    """Why the probabilities are less sure; empty where model and task are like those of the calibration."""
+    reasons = "; ".join(by_probes.outside)
     return f"Less sure, for it lies outside the calibration: {reasons}." if reasons else ""
 
 
-def beside(mechanism: Mechanism) -> str:
-    """What stands below the phase of the mechanism: the verdict by the probes, and what is unusual."""
-    by_probes = mechanism.by_probes
-    alone = by_probes.in_words() if by_probes is not None else ""
-    notes = (f"By the probes alone: {alone}." if alone else "", outside_calibration(mechanism))
+def what_is_named(posterior: Posterior) -> str:
+    """What a verdict names, a phase or a solution."""
+    return "solution" if "inferential" in (posterior.probabilities or {}) else "phase"
+
+
+def beside(verdict: Verdict) -> str:
+    """What stands below the phase by the probes: what decoding says, and what is unusual."""
+    decoded = verdict.by_decoding.in_words()
+    notes = (f"By decoding: {decoded}." if decoded else "", outside_calibration(verdict.by_probes))
     return " ".join(filter(None, notes))
 
 

@@ -130,10 +130,10 @@ class Cell:
 
         `step`, `seconds`, `loss` (nats, of the last batch); the metrics of the task by name (None: not
         defined) and their standard errors `<name>_error`; `phase` (1, 2, 3 or None), `commutative` and
-        `label` by behaviour, and by mechanism as `mechanism_phase`, `mechanism_commutative`,
-        `mechanism_label` and its `probability <label>`; `by_probes_label`, the same without unseen pairs; the
+        `label` by behaviour, and by the probes as `by_probes_phase`, `by_probes_commutative`,
+        `by_probes_label` and its `probability <label>`; `by_decoding_label`; the
         `solution` of unseen pairs (None: not defined); `agreement`; every number of the probes of weights as
-        `<probe>.<reading>`, among them `stable_rank.w_q`; every reading of the mechanism verdict as
+        `<probe>.<reading>`, among them `stable_rank.w_q`; every reading of the verdict by the probes as
         `reading <name>`.
         """
         return {} if self.content is None else _numbers(self.run, self.content)
@@ -164,7 +164,7 @@ class Cell:
 
 def _numbers(run: RunConfig, content: CellContent) -> dict[str, Any]:
     """`Cell.numbers`."""
-    verdict, mechanism = content.verdict, content.verdict.mechanism
+    verdict, by_probes = content.verdict, content.verdict.by_probes
     numbers: dict[str, Any] = {name: getattr(content, name) for name in ("step", "seconds", "loss")}
     for metric in run.task.metrics:
         measure = verdict.behaviour.measure(metric.name)
@@ -172,13 +172,13 @@ def _numbers(run: RunConfig, content: CellContent) -> dict[str, Any]:
         numbers[f"{metric.name}_error"] = measure and measure.standard_error
     numbers |= _flat(verdict.phase)
     numbers["solution"] = getattr(verdict.behaviour, "solution", None)
-    numbers |= {f"mechanism_{name}": value for name, value in _flat(mechanism.phase).items()}
-    for label, probability in (mechanism.probabilities or {}).items():
+    numbers |= {f"by_probes_{name}": value for name, value in _flat(by_probes.phase).items()}
+    for label, probability in (by_probes.probabilities or {}).items():
         numbers[f"probability {label}"] = probability
-    numbers["by_probes_label"] = mechanism.by_probes and mechanism.by_probes.phase.label
+    numbers["by_decoding_label"] = verdict.by_decoding.phase.label
     numbers["agreement"] = verdict.agreement
     numbers |= content.probes
-    return numbers | {f"reading {evidence.reading}": evidence.value for evidence in mechanism.evidence}
+    return numbers | {f"reading {evidence.reading}": evidence.value for evidence in by_probes.evidence}
 
 
 def _flat(phase: Phase) -> dict[str, Any]:

@@ -45,10 +45,10 @@ const reportOf = (() => {
 
   function probabilities(shares) { // a text where there are none
     if (typeof shares === "string") return html("p", { class: "al-none" }, `No probabilities: ${shares}`);
-    const probes = shares[0].length > 3;
-    const columns = ["Phase", "By what it decodes", "", ...(probes ? ["By the probes"] : [])];
+    const decoding = shares[0].length > 3;
+    const columns = ["", "By the probes", "", ...(decoding ? ["By decoding"] : [])];
     const rows = shares.map(([label, share, ...texts]) => [label, bar(label, share), ...texts]);
-    return table("al-bars", "Probability of each phase, by mechanism", columns, rows, { numbers: [2, 3] });
+    return table("al-bars", "Probability of each phase", columns, rows, { numbers: [2, 3] });
   }
 
   // Where a value lies among the ranges of the phases, 0..100: the same drawing as in parts.html.
@@ -78,21 +78,21 @@ const reportOf = (() => {
       const caption = "Readings of the weights; no phase was calibrated for this task";
       return table("", caption, ["Reading", "Value"], taken.map(([k, value]) => [head(k), value]));
     }
-    const caption = "Evidence of the mechanism verdict: the line marks the value, the bands where the middle 80 % of each phase's checkpoints lie";
+    const caption = "Evidence of the verdict by the probes: the line marks the value, the bands where the middle 80 % of the checkpoints of each phase or solution lie";
     const columns = ["Reading", "Value", "Among the phases", "Raises the odds of", "Lowers those of"];
     const rows = taken.map(([k, value, place, raised, lowered]) =>
-      [head(k), value, rangeBar(readings[k], value, place), changes(raised), changes(lowered)]);
+      [head(k), value, place ? rangeBar(readings[k], value, place) : readings[k].ranges.replace(/^; /, ""), changes(raised), changes(lowered)]);
     return table("al-evidence", caption, columns, rows, { names: [null, "Value", null, "Raises", "Lowers"] });
   }
 
   function verdictOf({ verdict, report, command, weights, n_lines }) {
-    const { behaviour, mechanism, agreement, explanation, accuracies } = verdict;
+    const { behaviour, by_probes, agreement, explanation, accuracies } = verdict;
     const whole = ["The whole report", ", with the pictures of every probe"];
     const label = `Training curve of ${n_lines} log lines: accuracies and loss against optimizer steps`;
     return [
-      html("div", { class: "al-verdict" }, card("By behaviour", behaviour),
+      html("div", { class: "al-verdict" }, card("By the probes", by_probes),
         html("div", { class: "al-sign", role: "img", "aria-label": agreement.sentence }, agreement.sign),
-        card("By mechanism", mechanism)),
+        card("By behaviour", behaviour)),
       html("p", { class: "al-agreement" },
         explanation.startsWith(agreement.sentence) ? null : html("strong", {}, `${agreement.sentence}. `), explanation),
       warnings("Warning", verdict.warnings),
@@ -106,7 +106,7 @@ const reportOf = (() => {
         ? html("div", { class: "plot-box", tabindex: 0, role: "group", "aria-label": "Training curve, picture" },
           html("div", { class: "plot", "data-curve": "", role: "img", "aria-label": label }))
         : html("p", { class: "refusal" }, "Its log (log.jsonl) is not there."),
-      html("h3", {}, "Evidence of the mechanism verdict"),
+      html("h3", {}, "Evidence of the verdict by the probes"),
       probabilities(verdict.probabilities), evidence(verdict.evidence, typeof verdict.probabilities !== "string"),
       ...(weights.length ? [html("h3", {}, "Weights"),
         table("narrow", "", ["Reading", "Value"], weights.map(([name, value]) => [html("code", {}, name), value]))] : []),

@@ -1,4 +1,4 @@
-"""Both verdicts: what a model's answers are by definition, and what its inside speaks for."""
+"""The verdicts: what trained pairs and weights speak for, what a model answers, and what it decodes."""
 
 import lazy_loader
 

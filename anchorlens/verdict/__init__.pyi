@@ -2,8 +2,8 @@ from .classify import classify as classify
 from .forecast import trajectory as trajectory
 from .readings import READINGS as READINGS
 from .readings import take_readings as take_readings
+from .verdict import ByProbes as ByProbes
 from .verdict import Evidence as Evidence
-from .verdict import Mechanism as Mechanism
 from .verdict import Posterior as Posterior
 from .verdict import Subject as Subject
 from .verdict import TrajectoryPoint as TrajectoryPoint

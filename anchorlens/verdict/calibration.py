@@ -11,35 +11,52 @@ from importlib import resources
 from typing import Any
 
 from anchorlens.configuration import documented
-from anchorlens.verdict.questions import QuestionModel
+from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.verdict.questions import QuestionModel, Regime
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class OfRegime:
+    """Both verdicts by the inside, for one regime."""
+
+    by_probes: QuestionModel
+    """By the readings that see trained pairs and weights alone."""
+    by_decoding: QuestionModel
+    """By those that see activations of unseen pairs; whether it generalises is asked as by the probes."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Everything fitted: both mechanism verdicts, the early verdicts, and where they hold."""
+    """Everything fitted: the verdicts by the inside, the early verdicts, and where they hold."""
 
-    by_decoding: QuestionModel
-    """For a trained model, by all readings."""
-    by_probes: QuestionModel
-    """For a trained model, by the readings that see trained pairs alone."""
+    regimes: Mapping[Regime, OfRegime]
+    """Regime -> its verdicts: in `reasoning` they name a phase, in `conflict` a solution."""
     early: Mapping[float, QuestionModel]
     """Fraction of the steps taken, 0..1 -> for a checkpoint at about that moment."""
-    architecture: Mapping[str, Sequence[Any]]
-    """Field of ModelConfig -> [smallest, largest] of the zoo, or the values there were."""
+    known: Mapping[str, Sequence[Any]]
+    """Field of a model or its task -> [smallest, largest] of the zoo, or the values there were."""
     widening: float
-    """What log-odds are divided by for a shape of another kind, or of twice the size, > 1: fit on shapes
-    left out."""
+    """What log-odds are divided by for a shape or a task of another kind, or of twice the size, > 1: fit on
+    tasks and shapes left out."""
     provenance: Mapping[str, Any]
     """How it was made: the command, how many checkpoints, versions."""
 
+    def of(self, task: AnchorTask) -> OfRegime:
+        """The verdicts for models of a task."""
+        found = self.regimes["conflict" if task.in_conflict else "reasoning"]
+        if task.in_conflict or task.commutes:
+            return found
+        return OfRegime(found.by_probes.without_commutativity(), found.by_decoding.without_commutativity())
+
     def outside(self, shape: Mapping[str, Any]) -> list[str]:
-        """What of a model lies outside the zoo, in words.
+        """What of a model and its task lies outside the zoo, in words.
 
         Args:
-            shape: fields as in `architecture`; those that are not known are left out.
+            shape: fields as in `known`; those that are left out count as inside.
         """
         return [words for words, _ in self._distances(shape)]
 
@@ -53,7 +70,7 @@ class Calibration:
     def _distances(self, shape: Mapping[str, Any]) -> list[tuple[str, float]]:
         """(words, distance) of every field outside."""
         found = []
-        for name, known in self.architecture.items():
+        for name, known in self.known.items():
             value = shape.get(name)
             if value is None:
                 continue
@@ -86,11 +103,14 @@ def calibration() -> Calibration:
 
 def from_dict(content: Mapping[str, Any]) -> Calibration:
     """Read a calibration from the JSON file's content."""
+    regimes: dict[Regime, OfRegime] = {
+        regime: OfRegime(**{name: QuestionModel.from_dict(fit) for name, fit in fits.items()})
+        for regime, fits in content["regimes"].items()
+    }
     return Calibration(
-        by_decoding=QuestionModel.from_dict(content["by_decoding"]),
-        by_probes=QuestionModel.from_dict(content["by_probes"]),
+        regimes=regimes,
         early={float(moment): QuestionModel.from_dict(fit) for moment, fit in content["early"].items()},
-        architecture=content["architecture"],
+        known=content["known"],
         widening=content["widening"],
         provenance=content["provenance"],
     )

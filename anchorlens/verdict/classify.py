@@ -1,4 +1,4 @@
-"""`classify`: a model or a checkpoint in, both verdicts out."""
+"""`classify`: a model or a checkpoint in, its verdicts out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anchorlens.training.folder import read_log
 from anchorlens.training.result import TrainResult
 from anchorlens.verdict.explanation import explain
 from anchorlens.verdict.forecast import trajectory
-from anchorlens.verdict.mechanism import phase_by_mechanism, shape_of
+from anchorlens.verdict.inside import read_inside, shape_of
 from anchorlens.verdict.verdict import Subject, Verdict
 
 if TYPE_CHECKING:
@@ -37,8 +37,10 @@ def classify(
 ) -> Verdict:
     """Say whether a model memorises (1), generalises in distribution (2) or composes rules (3), and why.
 
-    Two verdicts are given that know nothing of each other: by behaviour, that is by definition; and by
-    mechanism, from the probes' numbers alone, calibrated on a zoo of trained models.
+    By the probes: what trained pairs and weights speak for, calibrated on a zoo of trained models of a family
+    of tasks, without anything of unseen pairs. By behaviour: what it answers, which is the definition. By
+    decoding: what activations of unseen pairs hold, which is all but their answers. Where the training data
+    conflict with the composition, a solution takes the place of the phase.
 
     Args:
         model_or_checkpoint: a HookedTransformer; a `Checkpoint`; what `train` gives; or the path of a file
@@ -60,7 +62,7 @@ def classify(
             take seconds, and no phase rests on them.
 
     Returns:
-        Both verdicts with numbers and reasons, whether they agree and what that means.
+        The verdicts with numbers and reasons, whether probes and behaviour agree and what that means.
 
     Raises:
         ValueError: neither a model nor a checkpoint, or a task or training set that does not fit it.
@@ -69,7 +71,7 @@ def classify(
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> classify(build_model(ModelConfig(gamma=0.5)))
-        Verdict(model: undecided: training data unknown; mechanism is no comparison: undecided: at chance)
+        Verdict(model: undecided: training data unknown; by the probes: undecided: at chance, no comparison)
 
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """
@@ -126,15 +128,16 @@ def classify(
     if (assumption := behaviour.assumption) is not None:
         notes = (*notes, assumption)
     train = behaviour.measure("train") if behaviour.train_is_known else None
-    mechanism = phase_by_mechanism(model, asked, shape, train=train, void=_void(behaviour, even_underfit))
-    agreement, explanation = explain(phase, mechanism)
+    inside = read_inside(model, asked, shape, train=train, void=_void(behaviour, even_underfit))
+    agreement, explanation = explain(phase, inside.by_probes)
     if checkpoint is None:
         subject = Subject("model", model=model, task=asked)
     else:
         subject = Subject.of(checkpoint, asked, model, **about)
     return Verdict(
         phase=phase,
-        mechanism=mechanism,
+        by_probes=inside.by_probes,
+        by_decoding=inside.by_decoding,
         behaviour=behaviour,
         agreement=agreement,
         explanation=explanation,

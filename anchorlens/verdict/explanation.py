@@ -1,9 +1,9 @@
-"""What it means that behaviour and mechanism agree, or do not, in a sentence."""
+"""What it means that behaviour and the probes agree, or do not, in a sentence."""
 
 from __future__ import annotations
 
-from anchorlens.tasks.shared.phases import Phase
-from anchorlens.verdict.mechanism import Mechanism
+from anchorlens.tasks.shared.phases import SOLUTION_GLOSS, Phase
+from anchorlens.verdict.verdict import ByProbes
 
 _INSIDE = {
     1: "models that do not reach held-out keys",
@@ -24,35 +24,40 @@ _BECAUSE = {
     (3, 2): "it reaches the right answers by a way that the calibrated models do not take, or composes "
     "for most keys only",
 }
-"""(behaviour, mechanism) -> what may be behind it."""
+"""(behaviour, probes) -> what may be behind it."""
 
 _MOST_NAMED = 2
 
 
-def explain(behaviour: Phase, mechanism: Mechanism) -> tuple[bool | None, str]:
-    """Whether both name the same phase, and what that means.
+def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
+    """Whether both name the same phase, or solution, and what that means.
 
     Returns:
-        None where one of them names no phase; the sentence then says which and why.
+        None where one of them names none; the sentence then says which and why.
     """
-    inside = mechanism.phase
-    if behaviour.number is None and behaviour.reason == inside.reason:
+    inside = by_probes.phase
+    named = [phase.is_named for phase in (behaviour, inside)]
+    if not named[0] and behaviour.reason == inside.reason:
         return None, f"No verdict: {behaviour.reason}."
-    if behaviour.number is None or inside.number is None:
+    if not all(named):
         which = [
-            f"{name} is undecided ({phase.reason})"
-            for name, phase in (("behaviour", behaviour), ("mechanism", inside))
-            if phase.number is None
+            f"{name} undecided ({phase.reason})"
+            for name, phase, there in zip(
+                ("behaviour is", "the probes are"), (behaviour, inside), named, strict=True
+            )
+            if not there
         ]
         text = f"No comparison: {' and '.join(which)}."
         if behaviour.cause == "training data unknown" and inside.number is not None:
             likeness = f"Its inside looks like that of {_INSIDE[inside.number]}"
             text = f"{text} {likeness}, if it has fit its training data; only they can tell."
         return None, text
+    if behaviour.solution is not None or inside.solution is not None:
+        return _of_solutions(behaviour, inside)
     looks = f"its inside looks like that of {_INSIDE[inside.number]}"
     if behaviour.number != inside.number:
         because = _BECAUSE[behaviour.number, inside.number]
-        return False, f"{_OUTSIDE[behaviour.number]}, yet {looks}{_readings(inside, mechanism)}: {because}."
+        return False, f"{_OUTSIDE[behaviour.number]}, yet {looks}{_readings(inside, by_probes)}: {because}."
     if (
         None not in (behaviour.commutative, inside.commutative)
         and behaviour.commutative != inside.commutative
@@ -66,11 +71,23 @@ def explain(behaviour: Phase, mechanism: Mechanism) -> tuple[bool | None, str]:
     return True, f"{_OUTSIDE[behaviour.number]}, and {looks}."
 
 
-def _readings(inside: Phase, mechanism: Mechanism) -> str:
-    """The readings that say most for the phase of the mechanism."""
+def _of_solutions(behaviour: Phase, inside: Phase) -> tuple[bool | None, str]:
+    if behaviour.solution is None or inside.solution is None:
+        return None, "No comparison: one names a phase and the other a solution."
+    acts = f"It {SOLUTION_GLOSS[behaviour.solution]}"
+    if behaviour.solution == inside.solution:
+        return True, f"{acts}, and its inside looks like that of models that do."
+    return False, (
+        f"{acts}, yet its inside looks like that of a model that {SOLUTION_GLOSS[inside.solution]}: it comes "
+        "to its answers by a way that the calibrated models do not take."
+    )
+
+
+def _readings(inside: Phase, by_probes: ByProbes) -> str:
+    """The readings that say most for the phase of the probes."""
     named = [
         f"{one.reading} {one.value:.2f}"
-        for one in mechanism.evidence
+        for one in by_probes.evidence
         if one.vote == inside.label and one.value is not None
     ][:_MOST_NAMED]
     return f" ({', '.join(named)})" if named else ""

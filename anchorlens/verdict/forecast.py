@@ -8,8 +8,9 @@ from pathlib import Path
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import has_phases
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
-from anchorlens.verdict.mechanism import is_of_the_papers, shape_of
+from anchorlens.verdict.inside import features, shape_of
 from anchorlens.verdict.questions import answered_now
 from anchorlens.verdict.readings import take_readings
 from anchorlens.verdict.verdict import TrajectoryPoint
@@ -60,11 +61,18 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
     if not checkpoint.task.has_anchors:
         return None
     fitted = calibration().early_model(fraction) if fraction < 1 else None
-    if fitted is None or not is_of_the_papers(checkpoint.task):
+    if fitted is None or not _is_of_the_papers(checkpoint.task):
         return None
+    model = checkpoint.build_model()
     try:
-        values = take_readings(checkpoint.build_model(), checkpoint.task, early=True)
+        values = take_readings(model, checkpoint.task, early=True)
     except ValueError:
         return None
-    temperature = calibration().temperature(shape_of(checkpoint.model_config) or {})
+    known = {**features(model, checkpoint.task), **(shape_of(checkpoint.model_config) or {})}
+    temperature = calibration().temperature(known)
     return fitted.probabilities({**values, **answered_now(now)}, temperature)
+
+
+def _is_of_the_papers(task: AnchorTask) -> bool:
+    """Whether a task is the papers' in `reasoning`, of whose runs alone the early verdict knows."""
+    return task == AnchorTask(split_modulus=task.split_modulus, noise_obeys_split=task.noise_obeys_split)

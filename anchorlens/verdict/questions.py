@@ -1,25 +1,37 @@
-"""The three questions of the mechanism verdict: what every reading says of each, and what all say together.
+"""The questions of the verdicts by the inside: what every reading says of each, and what all say together.
 
-Each question is answered yes or no, and the phases follow: does it generalise to held-out keys (else it is in
-Phase 1), does it compose (Phase 3), does it treat mirrored pairs as one (Phase 2 with commutativity)? The
-early verdict asks first whether the run will come to a phase at all.
+Each question is answered yes or no. In `reasoning` the phases follow: does it generalise to held-out keys
+(else it is in Phase 1), does it compose (Phase 3), does it treat mirrored pairs as one (Phase 2 with
+commutativity)? In `conflict` the solution follows. The early verdict asks first whether the run will come to
+a phase at all.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.phases import LABELS
 
-Question = Literal["comes to a phase", "generalises", "composes", "commutative"]
+Question = Literal[
+    "comes to a phase",
+    "generalises",
+    "composes",
+    "commutative",
+    "inferential",
+    "symmetric",
+    "mixed by position",
+]
+Regime = Literal["reasoning", "conflict"]
 UNDECIDED = "undecided"
 """End of a run that comes to no phase."""
 
-ENDS: Mapping[str, tuple[tuple[Question, bool], ...]] = {
+Ends = Mapping[str, tuple[tuple[Question, bool], ...]]
+"""Label -> the questions that lead to it, with their answers."""
+ENDS: Ends = {
     LABELS[0]: (("comes to a phase", True), ("generalises", False)),
     LABELS[1]: (
         ("comes to a phase", True),
@@ -36,7 +48,20 @@ ENDS: Mapping[str, tuple[tuple[Question, bool], ...]] = {
     LABELS[3]: (("comes to a phase", True), ("generalises", True), ("composes", True)),
     UNDECIDED: (("comes to a phase", False),),
 }
-"""Label -> the questions that lead to it, with their answers."""
+"""Those of `reasoning`."""
+SOLUTIONS: Ends = {
+    "inferential": (("inferential", True),),
+    "symmetric": (("inferential", False), ("symmetric", True)),
+    "mixed by position": (("inferential", False), ("symmetric", False), ("mixed by position", True)),
+    "other": (("inferential", False), ("symmetric", False), ("mixed by position", False)),
+}
+"""Those of `conflict`, in which a verdict names the solution."""
+WHERE_ORDER_MATTERS: Ends = {
+    LABELS[0]: (("generalises", False),),
+    "Phase 2": (("generalises", True), ("composes", False)),
+    LABELS[3]: (("generalises", True), ("composes", True)),
+}
+"""Those of `reasoning` where the functions of two anchors do not commute: commutativity is not asked."""
 
 Values = Mapping[str, float | None]
 
@@ -115,13 +140,25 @@ class QuestionModel:
     """A phase less probable than this is not named, .5..1."""
 
     @property
+    def ends(self) -> Ends:
+        """Label -> the questions that lead to it: phases, or solutions where these are asked."""
+        if "inferential" in self.answers:
+            return SOLUTIONS
+        return ENDS if "commutative" in self.answers else WHERE_ORDER_MATTERS
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """What it tells apart."""
         return tuple(
             label
-            for label, steps in ENDS.items()
+            for label, steps in self.ends.items()
             if all(yes or which in self.answers for which, yes in steps)
         )
+
+    def without_commutativity(self) -> Self:
+        """The same for a task in which the order of two anchors matters."""
+        answers = {which: answer for which, answer in self.answers.items() if which != "commutative"}
+        return replace(self, answers=answers)
 
     def probabilities(self, values: Values, temperature: float = 1.0) -> dict[str, float]:
         """Label -> probability, 0..1, sum 1.
@@ -154,7 +191,7 @@ class QuestionModel:
         return {
             label: sum(
                 _log_sigmoid(odds[which] if yes else -odds[which])
-                for which, yes in ENDS[label]
+                for which, yes in self.ends[label]
                 if which in odds
             )
             for label in self.labels

@@ -1,4 +1,4 @@
-"""The readings that the mechanism verdict goes by: numbers of the probes, free of width and depth.
+"""The readings that the verdicts by the inside go by: numbers of the probes, free of width and depth.
 
 None of them looks at answers to unseen pairs, masked or not. Some look at what activations unseen pairs have;
 the verdict *by the probes* goes without those. One is the margin on trained pairs with fresh noise, where one
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 Sees = Literal["trained pairs", "unseen pairs", "weights"]
+
 
 @documented
 @dataclass(frozen=True)
@@ -77,8 +78,10 @@ MEASURED: Mapping[str, Measurement] = {
 
 
 def reading_positions(task: AnchorTask) -> tuple[int, ...]:
-    """Positions of the key at which readings are taken: a third and four fifths of the way to the last but
-    one (at the last the second anchor is the token that answers), each once.
+    """Positions of the key at which readings are taken, each once.
+
+    They are a third and four fifths of the way to the last but one; at the last, the second anchor is the
+    token that answers.
 
     >>> reading_positions(AnchorTask())
     (2, 4)
@@ -106,6 +109,17 @@ class Reading:
     normalise: Callable[[float, Any], float] | None = None
     """(value, model.cfg) -> the same with width taken out; None where it has none."""
 
+    def sign(self, which: Question) -> Literal[1, -1, 0]:
+        """The direction in which it speaks for yes, 0 for none.
+
+        That a conflict is solved by the composition is asked as whether a model composes, or generalises at
+        all; that it is solved by symmetry, as whether mirrored pairs are treated as one.
+        """
+        for same in (which, *SAME_AS.get(which, ())):
+            if same in self.says:
+                return self.says[same]
+        return 0
+
     @property
     def probe(self) -> str:
         """Name of the probe."""
@@ -126,6 +140,13 @@ class Reading:
         if value is not None and self.normalise is not None:
             value = self.normalise(value, cfg)
         return None if value is None or not np.isfinite(value) else float(value)
+
+
+SAME_AS: Mapping[Question, tuple[Question, ...]] = {
+    "inferential": ("composes", "generalises"),
+    "symmetric": ("commutative",),
+}
+"""Question of `conflict` -> those of `reasoning` that ask a reading for the same, the first that it has."""
 
 
 def _bounded_margin(value: float, cfg: Any) -> float:

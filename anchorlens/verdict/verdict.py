@@ -1,4 +1,4 @@
-"""Both verdicts on one model, whether they agree, and what it was."""
+"""The verdicts on one model, whether behaviour and probes agree, and what it was."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class Evidence(Record):
     weight: float
     """By how much, in nats, >= 0."""
     odds: Mapping[Name, float] = field(default_factory=dict)
-    """Label -> by how much it raises (above 0) or lowers its odds in the verdict by what the model decodes,
-    in nats, all other readings as they are."""
+    """Label -> by how much it raises (above 0) or lowers its odds, in nats, all other readings as they
+    are."""
     alone: Mapping[Name, float] = field(default_factory=dict)
     """Question -> the log-odds of yes that it speaks for by itself, whether that counts or not, in nats."""
-    sees: Name = "unseen pairs"
-    """What it looks at: `trained pairs`, `unseen pairs` or `weights`."""
+    sees: Name = "trained pairs"
+    """What it looks at: `trained pairs` or `weights`."""
 
 
 @documented
@@ -72,9 +72,9 @@ class Posterior(Record):
     """A phase with the probability of each."""
 
     phase: Phase
-    """The most probable phase, or why there is none."""
+    """The most probable phase or solution, or why there is none."""
     probabilities: Mapping[Name, Share] | None
-    """Label -> 0..1, sum 1; None where the readings could not be taken."""
+    """Label of a phase, or a solution -> 0..1, sum 1; None where the readings could not be taken."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
@@ -86,20 +86,17 @@ class Posterior(Record):
 
 @documented
 @dataclass(frozen=True, repr=False)
-class Mechanism(Posterior):
-    """The phase that a model's inside speaks for, by what it decodes; `by_probes` without unseen pairs.
+class ByProbes(Posterior):
+    """The phase, or in conflict the solution, that the probes speak for, by trained pairs and weights alone.
 
-    Answers on unseen pairs are never looked at.
+    Nothing of unseen pairs is looked at, neither answers nor activations: it is a witness of its own.
     """
 
     evidence: Annotated[tuple[Evidence, ...], Len(0, 200)] = ()
     """Every reading, the one that says most first; of another task what can be read of the weights, which
     speaks for no phase."""
-    by_probes: Posterior | None = None
-    """The same without activations of unseen pairs, from trained pairs and weights; None where that was not
-    asked."""
     outside: Annotated[tuple[Text, ...], Len(0, 100)] = ()
-    """What of the model lies outside the shapes that the verdict was fit on, in words: each makes the
+    """What of the model or its task lies outside what the verdict was fit on, in words: each makes the
     probabilities less sure."""
 
     _repr_html_ = html
@@ -206,19 +203,24 @@ class Subject(Record):
 @documented
 @dataclass(frozen=True, eq=False)
 class Verdict(Record):
-    """Phase 1, 2 or 3 by definition and by mechanism, with the reasons of both: data alone."""
+    """Phase 1, 2 or 3 by the probes, by behaviour (the definition) and by decoding, with reasons: data alone.
+
+    Where the training data conflict with the composition it is a solution instead of a phase.
+    """
 
     derived: ClassVar[tuple[str, ...]] = ("schema_version",)
     schema_version: ClassVar[int] = SCHEMA_VERSION
     phase: Phase
-    """By definition, from what it answers; `undecided` where a number is within two standard errors of a
-    threshold."""
-    mechanism: Mechanism
-    """The phase that the inside speaks for: by what it decodes, and by the probes alone."""
+    """By behaviour, that is by definition, from what it answers; `undecided` where a number is within two
+    standard errors of a threshold."""
+    by_probes: ByProbes
+    """What trained pairs and weights speak for, without anything of unseen pairs."""
+    by_decoding: Posterior
+    """What activations of unseen pairs speak for: a decoder of the answer, and no second witness."""
     behaviour: Annotated[Evaluation, _ByKind()]
     """Everything that was measured on answers: the `Evaluation` of its task."""
     agreement: bool | None
-    """Whether both name the same phase; None where one of them names none."""
+    """Whether behaviour and probes name the same phase, or solution; None where one of them names none."""
     explanation: Text
     """In a sentence: what the agreement, or the disagreement, means."""
     warnings: Annotated[tuple[Text, ...], Len(0, 100)]
@@ -238,8 +240,8 @@ class Verdict(Record):
 
         Args:
             path: of the page, .html; a file that is there is replaced.
-            probes: whose pictures it shows, all where nothing is said; `(*PROBES, my_probe)` adds one of your
-                own.
+            probes: whose pictures it shows; where nothing is said `probes.REPORT_PROBES`, all but those that
+                train a model. `(*REPORT_PROBES, my_probe)` adds one of your own.
 
         Raises:
             ValueError: something else than probes, two of one name, a verdict that was read back, whose
@@ -250,10 +252,10 @@ class Verdict(Record):
         report(self, path, **({} if probes is None else {"probes": probes}))
 
     def __repr__(self) -> str:
-        agreement = {True: "agrees", False: "disagrees", None: "is no comparison"}[self.agreement]
+        agreement = {True: "the same", False: "another", None: "no comparison"}[self.agreement]
         return (
             f"Verdict({self.subject.name}: {self.phase.label}; "
-            f"mechanism {agreement}: {self.mechanism.phase.label})"
+            f"by the probes: {self.by_probes.phase.label}, {agreement})"
         )
 
     _repr_html_ = html

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from anchorlens.figures import BLUE, ORANGE, styled
-from calibration.held_out import ALL, Said, by_group, selective
+from calibration.held_out import Said, selective
 
 FIRST = 20
 """Below so many models the share right jumps, and is not drawn."""
 
 
 def selective_curve(said: Mapping[str, Sequence[Said]]) -> go.Figure:
-    """A line for each verdict, over all runs held out: the surest are named first."""
+    """A line for each verdict, over the runs: the surest are named first."""
     figure = go.Figure()
     for (name, some), colour, dash in zip(said.items(), (BLUE, ORANGE), ("solid", "dash"), strict=True):
-        points = [point for point in selective(by_group(some)[ALL]) if point[2] >= FIRST]
+        points = [point for point in selective(some) if point[2] >= FIRST]
         figure.add_scatter(
             x=[share for share, _, _ in points],
             y=[right for _, right, _ in points],
@@ -27,4 +27,4 @@ def selective_curve(said: Mapping[str, Sequence[Said]]) -> go.Figure:
         )
     figure.update_xaxes(title="share of the models named", range=[0, 1.01], tickformat=".0%")
     figure.update_yaxes(title="same phase as behaviour", tickformat=".0%")
-    return styled(figure, "Accuracy against the share named, all held out", height=380)
+    return styled(figure, "Accuracy against the share named", height=380)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,14 +14,19 @@ from anchorlens.tasks.two_anchor.sequences import Pair
 
 Kind = Literal["shifts", "multiplication", "affine", "permutations"]
 """What the functions of the anchors are; all but shifts map the keys onto themselves."""
-COMMUTE: Mapping[Kind, bool] = {"shifts": True, "multiplication": True, "affine": False, "permutations": False}
+COMMUTE: Mapping[Kind, bool] = {
+    "shifts": True,
+    "multiplication": True,
+    "affine": False,
+    "permutations": False,
+}
 """Whether the order of two anchors makes no difference to the composition."""
 
 KEY_MIN = 40
 """Smallest key: above the anchors, and far enough from 0 for two shifts of -15."""
 MOST_SHIFT = 15
 MOST_OF_TABLES = 90
-"""Keys of functions that are no shifts: of more, small models do not learn the tables in the steps there are."""
+"""Keys of functions that are no shifts: of more, small models do not learn the tables in time."""
 PRIMES = tuple(p for p in range(41, 200) if all(p % q for q in range(2, 15)))
 """Numbers of keys of the functions mod p."""
 
@@ -89,7 +94,9 @@ def _functions(
         return [_table(keys, random.permutation(p)) for _ in range(n)]
     factors = 2 + random.permutation(p - 2)[:n]
     terms = random.integers(0, p, n) if kind == "affine" else np.zeros(n, int)
-    return [_table(keys, (factor * np.arange(p) + term) % p) for factor, term in zip(factors, terms, strict=True)]
+    return [
+        _table(keys, (factor * np.arange(p) + term) % p) for factor, term in zip(factors, terms, strict=True)
+    ]
 
 
 def _table(keys: np.ndarray, values: np.ndarray) -> dict[int, int]:

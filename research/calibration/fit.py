@@ -1,4 +1,4 @@
-"""The fit: each reading's log-odds by itself, then non-negative weights, question by question."""
+"""The fit: each reading's log-odds by itself, then non-negative weights, question by question and regime."""
 
 from __future__ import annotations
 
@@ -17,16 +17,27 @@ from anchorlens.tasks.shared.phases import (
     LABELS,
     OOD_THRESHOLD,
 )
-from anchorlens.verdict.questions import Question, QuestionFit, QuestionModel, answered_now
-from anchorlens.verdict.readings import COSTLY, READINGS, Reading
+from anchorlens.verdict.questions import (
+    SOLUTIONS,
+    Question,
+    QuestionFit,
+    QuestionModel,
+    Regime,
+    answered_now,
+)
+from anchorlens.verdict.readings import MEASURED, READINGS, Reading
 from calibration.votes import Column, Table, fit_own_votes, said_by_all
 from calibration.weights import BY_ACCURACY, BY_ANSWER, STRENGTHS, Regression, loss
 
 MIDDLE = (0.1, 0.9)
 """Quantiles of the ranges that are shown."""
-BY_DECODING = tuple(READINGS)
 BY_PROBES = tuple(reading for reading in READINGS if reading.sees != "unseen pairs")
-EARLY = tuple(reading for reading in READINGS if reading.measurement not in COSTLY)
+BY_DECODING = tuple(reading for reading in READINGS if reading.sees == "unseen pairs")
+EARLY = tuple(reading for reading in READINGS if not MEASURED[reading.measurement].costly)
+LEAST_ANSWERS = 5
+"""Where fewer runs answer yes, or no, nothing is fit: the answer is as frequent as among them."""
+BEYOND = ("d_model", "n_layers", "variant", "n_anchors", "kind")
+"""What is left out of the fit, value by value, to learn how much less sure to be of what it has not seen."""
 
 
 @dataclass(frozen=True)
@@ -39,30 +50,64 @@ class Asked:
     """The number that `yes` is a threshold of, where there is one."""
 
 
-def _has_phase(rows: Table) -> Any:
-    return rows["label"].isin(LABELS)
-
-
 def _fits(rows: Table) -> Any:
     return rows["train"] >= FIT_THRESHOLD
 
 
+def _generalises(rows: Table) -> Any:
+    return _fits(rows) & (rows["id"] >= ID_THRESHOLD)
+
+
+def _has_phase(rows: Table) -> Any:
+    return _fits(rows) & ((rows["id"] >= ID_THRESHOLD) | (rows["ood"] <= OOD_THRESHOLD))
+
+
 QUESTIONS: Mapping[Question, Asked] = {
     "comes to a phase": Asked(lambda rows: rows["train"].notna(), _has_phase),
-    "generalises": Asked(_fits, lambda rows: rows["id"] >= ID_THRESHOLD, "id"),
-    "composes": Asked(
-        lambda rows: _fits(rows) & (rows["id"] >= ID_THRESHOLD),
-        lambda rows: rows["ood"] > OOD_THRESHOLD,
-        "ood",
-    ),
+    "generalises": Asked(_has_phase, lambda rows: rows["id"] >= ID_THRESHOLD, "id"),
+    "composes": Asked(_generalises, lambda rows: rows["ood"] > OOD_THRESHOLD, "ood"),
     "commutative": Asked(
-        lambda rows: _fits(rows) & (rows["id"] >= ID_THRESHOLD) & (rows["ood"] <= OOD_THRESHOLD),
+        lambda rows: _generalises(rows) & (rows["ood"] <= OOD_THRESHOLD) & rows["commutes"],
         lambda rows: rows["commutativity"] >= COMMUTATIVITY_THRESHOLD,
         "commutativity",
     ),
+    "inferential": Asked(_fits, lambda rows: rows["solution"] == "inferential", "ood"),
+    "symmetric": Asked(
+        lambda rows: _fits(rows) & (rows["solution"] != "inferential"),
+        lambda rows: rows["solution"] == "symmetric",
+        "symmetric",
+    ),
+    "mixed by position": Asked(
+        lambda rows: _fits(rows) & rows["solution"].isin(["mixed by position", "other"]),
+        lambda rows: rows["solution"] == "mixed by position",
+    ),
 }
 """Every question, in the order in which they are asked."""
-OF_A_TRAINED_MODEL: tuple[Question, ...] = ("generalises", "composes", "commutative")
+OF_REGIME: Mapping[Regime, tuple[Question, ...]] = {
+    "reasoning": ("generalises", "composes", "commutative"),
+    "conflict": ("inferential", "symmetric", "mixed by position"),
+}
+"""Regime -> the questions that are asked of a trained model."""
+OF_EARLY: tuple[Question, ...] = ("comes to a phase", *OF_REGIME["reasoning"])
+
+
+def label_of(row: Column) -> str:
+    """What a run came to by definition: a phase, or in conflict a solution; else `undecided`.
+
+    Where the order of two anchors matters there is one Phase 2.
+    """
+    rows = pd.DataFrame([row])
+    if row["regime"] == "conflict":
+        return str(row["solution"]) if _fits(rows).iloc[0] else "undecided"
+    if not _has_phase(rows).iloc[0]:
+        return "undecided"
+    if row["id"] < ID_THRESHOLD:
+        return LABELS[0]
+    if row["ood"] > OOD_THRESHOLD:
+        return LABELS[3]
+    if not row["commutes"]:
+        return "Phase 2"
+    return LABELS[2] if row["commutativity"] >= COMMUTATIVITY_THRESHOLD else LABELS[1]
 
 
 def values_of(rows: Table, readings: Sequence[Reading] = READINGS) -> Table:
@@ -96,28 +141,25 @@ class Evidence:
     """How it is put together."""
 
 
-def of_trained(rows: Table, readings: Sequence[Reading]) -> Evidence:
+def of_trained(rows: Table, readings: Sequence[Reading], regression: Regression = BY_ACCURACY) -> Evidence:
     """Readings of trained models; each may speak in its own direction alone.
 
     They tell how large an accuracy is, of runs far from its threshold too.
     """
-    return Evidence(values_of(rows, readings), lambda which: signs_of(readings, which), BY_ACCURACY)
+    return Evidence(values_of(rows, readings), lambda which: signs_of(readings, which), regression)
 
 
-def of_early(rows: Table, *, inside_alone: bool = False) -> Evidence:
+def of_early(rows: Table) -> Evidence:
     """Readings of models on their way, and the phase that each has then.
 
     What a reading means of a trained model it need not mean of one on its way, so each may speak for or
     against every answer.
     """
-    inside = values_of(rows, EARLY)
-    values = inside if inside_alone else inside.join(now_of(rows))
+    values = values_of(rows, EARLY).join(now_of(rows))
     return Evidence(values, lambda which: dict.fromkeys(values, 0), BY_ANSWER)
 
 
-def fit(
-    rows: Table, evidence: Evidence, questions: Sequence[Question] = OF_A_TRAINED_MODEL
-) -> dict[str, Any]:
+def fit(rows: Table, evidence: Evidence, questions: Sequence[Question]) -> dict[str, Any]:
     """A model of some questions, as JSON data.
 
     Args:
@@ -127,12 +169,13 @@ def fit(
     """
     values = evidence.values
     answers = {which: fit_question(rows, evidence, which)[0] for which in questions}
-    labels = {label: rows["label"] == label for label in LABELS}
+    found = rows.apply(label_of, axis=1)
+    known = tuple(SOLUTIONS) if "inferential" in questions else LABELS
     ranges = {
         name: {
-            label: [_round(end) for end in values[name][of].quantile(MIDDLE)]
-            for label, of in labels.items()
-            if values[name][of].notna().any()
+            label: [_round(end) for end in values[name][found == label].quantile(MIDDLE)]
+            for label in known
+            if values[name][found == label].notna().any()
         }
         for name in values
     }
@@ -140,23 +183,28 @@ def fit(
 
 
 def fit_question(rows: Table, evidence: Evidence, which: Question) -> tuple[dict[str, Any], np.ndarray]:
-    """Intercept and votes of one question, and the log-odds of every run from a fit without its seed.
+    """Intercept and votes of one question, and the log-odds of every run from a fit without its task.
 
     The penalty, and how the votes' number becomes log-odds, go by the runs that are asked, each from a fit
-    without its seed.
+    without its task.
     """
     of, yes = asked(rows, which)
-    values, regression, seeds = evidence.values, evidence.regression, rows["seed"].to_numpy()
-    numbers = left_out_numbers(rows, evidence, which, seeds)
-    log_odds = {one: left_out_log_odds(regression, found, of, yes, seeds) for one, found in numbers.items()}
+    n, n_yes = int(of.sum()), int(yes[of].sum())
+    if min(n_yes, n - n_yes) < LEAST_ANSWERS:
+        frequent = float(np.log((n_yes + 0.5) / (n - n_yes + 0.5)))
+        content = {"n": n, "n_yes": n_yes, "penalty": None, "log_odds": {"offset": 0.0, "slope": 1.0}}
+        return {**content, "intercept": _round(frequent), "votes": {}}, np.full(len(yes), frequent)
+    values, regression, tasks = evidence.values, evidence.regression, rows["task"].to_numpy()
+    numbers = left_out_numbers(rows, evidence, which, tasks)
+    log_odds = {one: left_out_log_odds(regression, found, of, yes, tasks) for one, found in numbers.items()}
     strength = min(STRENGTHS, key=lambda one: loss(log_odds[one][of], yes[of]))
     offset, slope = regression.log_odds(numbers[strength][of], yes[of])
     votes = fit_own_votes(values[of], yes[of], evidence.signs(which))
     says, wanted = said_by_all(votes, values[of]), regressed(rows, evidence, which)[of]
     intercept, weights = regression.weights(says, wanted, strength)
     content = {
-        "n": int(of.sum()),
-        "n_yes": int(yes[of].sum()),
+        "n": n,
+        "n_yes": n_yes,
         "penalty": strength,
         "log_odds": {"offset": _round(offset), "slope": _round(slope)},
         "intercept": _round(offset + slope * intercept),
@@ -183,7 +231,7 @@ def regressed(rows: Table, evidence: Evidence, which: Question) -> np.ndarray:
 
 def signs_of(readings: Sequence[Reading], which: Question) -> dict[str, int]:
     """Reading -> the direction in which it speaks for yes."""
-    return {reading.name: reading.says[which] for reading in readings if which in reading.says}
+    return {reading.name: sign for reading in readings if (sign := reading.sign(which))}
 
 
 def left_out_numbers(
@@ -224,13 +272,27 @@ def without_each(
 
 
 def left_out(
-    rows: Table, evidence: Evidence, questions: Sequence[Question] = OF_A_TRAINED_MODEL
+    rows: Table, evidence: Evidence, questions: Sequence[Question], generalises: Evidence | None = None
 ) -> list[dict[str, float]]:
-    """Probabilities of every run from fits without its seed; the penalties are those of the whole fit."""
-    odds = {which: fit_question(rows, evidence, which)[1] for which in questions}
+    """Probabilities of every run from fits without its task; the penalties are those of the whole fit.
+
+    Args:
+        rows: of the runs, one each.
+        evidence: what the questions are answered by.
+        questions: which.
+        generalises: what that question is answered by, where that is something else.
+    """
+    odds = {}
+    for which in questions:
+        by = generalises if which == "generalises" and generalises is not None else evidence
+        odds[which] = fit_question(rows, by, which)[1]
     found = []
-    for k in range(len(rows)):
-        answers: dict[Any, QuestionFit] = {which: QuestionFit(float(of[k]), {}) for which, of in odds.items()}
+    for k, commutes in enumerate(rows["commutes"]):
+        answers: dict[Any, QuestionFit] = {
+            which: QuestionFit(float(of[k]), {})
+            for which, of in odds.items()
+            if which != "commutative" or commutes
+        }
         found.append(QuestionModel(answers, {}).probabilities({}))
     return found
 
@@ -240,17 +302,18 @@ def given(row: Column) -> dict[str, float | None]:
     return {str(name): None if np.isnan(value) else float(value) for name, value in row.items()}
 
 
-def widening_of(rows: Table, readings: Sequence[Reading]) -> float:
-    """What log-odds must be divided by on shapes left out of the fit, for the smallest loss; 1.05 at least.
+def widening_of(rows: Table) -> float:
+    """What log-odds must be divided by on what is left out of the fit, for the smallest loss; 1.05 at least.
 
-    Left out are each width, each depth and each variant in turn.
+    Left out is every value of each of `BEYOND` in turn, of the verdict by the probes in `reasoning`.
     """
-    evidence = of_trained(rows, readings)
+    rows = rows[rows["regime"] == "reasoning"].reset_index(drop=True)
+    evidence = of_trained(rows, BY_PROBES)
     log_odds, answers = [], []
-    for which in OF_A_TRAINED_MODEL:
+    for which in OF_REGIME["reasoning"]:
         of, yes = asked(rows, which)
         content, _ = fit_question(rows, evidence, which)
-        for name in ("d_model", "n_layers", "variant"):
+        for name in BEYOND if content["votes"] else ():
             found = left_out_numbers(rows, evidence, which, rows[name].to_numpy())[content["penalty"]]
             log_odds.append(content["log_odds"]["offset"] + content["log_odds"]["slope"] * found[of])
             answers.append(yes[of])

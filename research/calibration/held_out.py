@@ -2,72 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
 
-from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD, PHASES
+from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD
 from anchorlens.verdict.calibration import Calibration
-from anchorlens.verdict.mechanism import named
-from anchorlens.verdict.questions import QuestionModel
-from calibration.fit import (
-    QUESTIONS,
-    fit,
-    given,
-    left_out,
-    of_early,
-    values_of,
-)
-from calibration.fit import Table as Rows
-from calibration.runs import GROUPS
+from anchorlens.verdict.inside import NUMBERS, named
+from anchorlens.verdict.questions import UNDECIDED, QuestionModel
+from calibration.fit import given, label_of, of_early, values_of
+from calibration.runs import FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT
+from calibration.votes import Table as Rows
 
-N_BINS, N_RESAMPLES = 10, 1000
-ALL, SEEDS, FITTED = "all held out", "held-out seeds", "fitted seeds, each left out"
-UNSEEN = tuple(group for group in GROUPS if group.startswith("unseen "))
-Hits = Mapping[tuple[float, str], tuple[int, Sequence[int]]]
-"""(moment, of which runs) -> their number, and how often each way has the end right."""
+N_BINS, N_RESAMPLES = 10, 2000
+ALL = "all held out"
+FEW_TASKS = 5
+"""Of fewer tasks, runs are drawn: each has hyperparameters and a seed of its own."""
+OF_PAPERS = (PAPERS, PAPERS_HELD_OUT)
 
 
 @dataclass(frozen=True)
 class Said:
-    """What behaviour and a verdict say of one run."""
+    """What behaviour and a verdict say of one run that has a phase, or a solution, by definition."""
 
     group: str
-    behaviour: str
-    """Label by definition."""
+    task: str
+    truth: str
+    """Label of its phase or its solution."""
     borderline: bool
     """Whether a number that decides is within two standard errors of its threshold."""
     distance: float
     """Of the accuracy that decides from its threshold: ID of Phase 1, OOD of the others."""
     probabilities: Mapping[str, float]
     least: float
-    """A phase less probable is not named."""
+    """A phase or solution less probable is not named."""
 
     @property
-    def of_phases(self) -> dict[int, float]:
-        """Phase -> probability."""
-        found: dict[int, float] = {}
-        for label in LABELS:
-            phase = PHASES[label][0]
-            found[phase] = found.get(phase, 0.0) + self.probabilities[label]
+    def ends(self) -> dict[Any, float]:
+        """Phase, both forms of Phase 2 together, or solution -> probability."""
+        found: dict[Any, float] = {}
+        for label, probability in self.probabilities.items():
+            end = NUMBERS.get(label, label)
+            found[end] = found.get(end, 0.0) + probability
         return found
 
     @property
     def sure(self) -> float:
-        """Probability of the most probable phase."""
-        return max(self.of_phases.values())
+        """Probability of the most probable end."""
+        return max(self.ends.values())
 
     @property
     def is_named(self) -> bool:
-        """Whether the verdict names a phase."""
+        """Whether the verdict names one."""
         return self.sure >= self.least
 
     @property
     def right(self) -> bool:
-        """Whether the most probable phase is that by definition."""
-        return max(self.of_phases.items(), key=lambda item: item[1])[0] == PHASES[self.behaviour][0]
+        """Whether the most probable one is that by definition."""
+        return max(self.ends, key=self.ends.__getitem__) == NUMBERS.get(self.truth, self.truth)
 
     @property
     def commutative(self) -> bool | None:
@@ -75,63 +69,101 @@ class Said:
         return named(self.probabilities, self.least).commutative
 
 
-def verdicts(rows: Rows, model: QuestionModel, temperature: Sequence[float] | None = None) -> list[Said]:
-    """What is said of every run that has a phase by definition.
+def verdicts(
+    rows: Rows, by: Mapping[str, QuestionModel], temperature: Sequence[float] | None = None
+) -> list[Said]:
+    """What is said of every run that has a phase, or a solution, by definition.
 
     Args:
         rows: runs, one row each.
-        model: the verdict.
-        temperature: what the log-odds of each row are divided by.
+        by: regime -> its verdict.
+        temperature: what the log-odds of each row are divided by; 1 if left out.
     """
-    values, spread = values_of(rows), [1.0] * len(rows) if temperature is None else temperature
-    probabilities = [
-        model.probabilities(given(one), by) for (_, one), by in zip(values.iterrows(), spread, strict=True)
-    ]
-    return said_of(rows, probabilities, model.least_probability)
+    spread = [1.0] * len(rows) if temperature is None else temperature
+    probabilities = []
+    for (_, row), (_, values), calm in zip(rows.iterrows(), values_of(rows).iterrows(), spread, strict=True):
+        model = by[row["regime"]]
+        model = model if row["commutes"] or row["regime"] == "conflict" else model.without_commutativity()
+        probabilities.append(model.probabilities(given(values), calm))
+    return said_of(rows, probabilities, {regime: model.least_probability for regime, model in by.items()})
+
+
+def said_of(
+    rows: Rows, probabilities: Sequence[Mapping[str, float]], least: Mapping[str, float]
+) -> list[Said]:
+    """What is said of every run that has a phase or a solution, each with its probabilities."""
+    found = []
+    for (_, row), one in zip(rows.iterrows(), probabilities, strict=True):
+        truth = label_of(row)
+        if truth == UNDECIDED:
+            continue
+        deciding = ("id", ID_THRESHOLD) if truth == LABELS[0] else ("ood", OOD_THRESHOLD)
+        distance = abs(row[deciding[0]] - deciding[1])
+        near = distance <= 2 * row[f"{deciding[0]}_error"]
+        found.append(Said(row["group"], row["task"], truth, near, distance, one, least[row["regime"]]))
+    return found
 
 
 def temperature(rows: Rows, calibrated: Calibration) -> list[float]:
-    """What the calibration divides the log-odds of each run by, for its shape."""
-    names = ("variant", "n_layers", "n_heads", "d_model")
+    """What the calibration divides the log-odds of each run by."""
+    names = [name for name in calibrated.known if name in rows]
     return [calibrated.temperature({name: row[name] for name in names}) for _, row in rows.iterrows()]
 
 
-def interval(hits: int, n: int) -> str:
-    """`share (low to high), hits of n`, the 95 % Wilson interval, in percent."""
-    if n == 0:
+def resampled(said: Sequence[Said], number: Callable[[Sequence[Said]], float]) -> tuple[float, float]:
+    """95 % interval of a number of some runs, from tasks drawn with replacement.
+
+    Runs of one task are not independent of each other; of the papers' own task, and of fewer than five, runs
+    are drawn, each of which has hyperparameters of its own.
+    """
+    tasks: dict[object, list[Said]] = {}
+    few = len({one.task for one in said}) < FEW_TASKS
+    for k, one in enumerate(said):
+        tasks.setdefault(k if few or one.group in OF_PAPERS else one.task, []).append(one)
+    units, random = list(tasks.values()), np.random.default_rng(0)
+    draws = random.integers(0, len(units), (N_RESAMPLES, len(units)))
+    numbers = [number([one for k in draw for one in units[k]]) for draw in draws]
+    low, high = np.nanquantile(numbers, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def share(said: Sequence[Said]) -> str:
+    """`share right (low to high), hits of n`, in percent."""
+    if not said:
         return "-"
-    low, high = binomtest(hits, n).proportion_ci(method="wilson")
-    return f"{hits / n:.1%} ({low:.0%} to {high:.0%}), {hits} of {n}"
+    hits = sum(one.right for one in said)
+    low, high = resampled(said, lambda some: float(np.mean([one.right for one in some])))
+    return f"{hits / len(said):.1%} ({low:.0%} to {high:.0%}), {hits} of {len(said)}"
 
 
 def share_right(said: Sequence[Said]) -> str:
     """Of those that are named, how many rightly."""
-    some = [one for one in said if one.is_named]
-    return interval(sum(one.right for one in some), len(some))
+    return share([one for one in said if one.is_named])
 
 
 def right_commutativity(said: Sequence[Said]) -> str:
-    """Of those in Phase 2 by both, of which commutativity is said, how many rightly."""
-    both = [
-        one for one in said if PHASES[one.behaviour][0] == 2 and one.is_named and one.commutative is not None
-    ]
-    return interval(sum(one.commutative == PHASES[one.behaviour][1] for one in both), len(both))
+    """In Phase 2, where the verdict says whether it is commutative: how often rightly."""
+    some = [one for one in said if one.truth in LABELS[1:3] and one.commutative is not None]
+    if not some:
+        return "-"
+    hits = sum(one.commutative == (one.truth == LABELS[2]) for one in some)
+    return f"{hits / len(some):.0%}, {hits} of {len(some)}"
 
 
 def calibration_error(said: Sequence[Said]) -> str:
-    """Expected calibration error of the most probable phase, in ten bins, with a 95 % bootstrap interval."""
+    """Expected calibration error over ten bins of the largest probability, with its interval.
+
+    A small sample has one even where the probabilities are right: every bin holds a few runs.
+    """
     if not said:
         return "-"
+    low, high = resampled(said, _error)
+    return f"{_error(said):.3f} ({low:.3f} to {high:.3f})"
+
+
+def _error(said: Sequence[Said]) -> float:
     sure = np.array([one.sure for one in said])
-    right = np.array([one.right for one in said], float)
-    random = np.random.default_rng(0)
-    samples = [random.integers(len(said), size=len(said)) for _ in range(N_RESAMPLES)]
-    errors = [_error(sure[sample], right[sample]) for sample in samples]
-    low, high = np.quantile(errors, [0.025, 0.975])
-    return f"{_error(sure, right):.3f} ({low:.3f} to {high:.3f})"
-
-
-def _error(sure: np.ndarray, right: np.ndarray) -> float:
+    right = np.array([one.right for one in said])
     bins = np.minimum((sure * N_BINS).astype(int), N_BINS - 1)
     there = [bins == b for b in range(N_BINS) if (bins == b).any()]
     return float(sum(of.sum() * abs(sure[of].mean() - right[of].mean()) for of in there)) / len(sure)
@@ -140,7 +172,7 @@ def _error(sure: np.ndarray, right: np.ndarray) -> float:
 def by_group(said: Sequence[Said]) -> dict[str, list[Said]]:
     """Group -> what is said of its runs, those that are fit on first, and all that are held out last."""
     found = {group: [one for one in said if one.group == group] for group in GROUPS}
-    return {**found, ALL: [one for one in said if one.group != "fit"]}
+    return {**found, ALL: [one for one in said if one.group not in FITTED]}
 
 
 def selective(said: Sequence[Said]) -> list[tuple[float, float, int]]:
@@ -151,41 +183,49 @@ def selective(said: Sequence[Said]) -> list[tuple[float, float, int]]:
     return [((k + 1) / n, float(right[k]) / (k + 1), k + 1) for k in range(n)]
 
 
-def early_hits(rows: Rows, early: Mapping[float, QuestionModel]) -> Hits:
-    """How often the early verdict has the end right, and how often each of its two parts alone.
+@dataclass(frozen=True)
+class Forecast:
+    """How often the early verdict of one moment has the end right, and how often the present state has."""
 
-    Of the seeds that it is fit on, each from a fit without it; and of what is held out.
+    moment: float
+    right: np.ndarray
+    """[run] Whether the early verdict has it."""
+    right_now: np.ndarray
+    """[run] Whether the state at that moment has."""
+
+    @property
+    def gain(self) -> tuple[float, float, float]:
+        """Difference of the shares, with its 95 % interval from runs drawn with replacement."""
+        difference = self.right.astype(float) - self.right_now
+        draws = np.random.default_rng(0).integers(0, len(difference), (N_RESAMPLES, len(difference)))
+        low, high = np.quantile(difference[draws].mean(axis=1), [0.025, 0.975])
+        return float(difference.mean()), float(low), float(high)
+
+
+def forecasts(rows: Rows, early: Mapping[float, QuestionModel]) -> list[Forecast]:
+    """The early verdict on held-out runs of the papers' task in `reasoning`.
 
     Args:
         rows: of the whole table.
         early: moment -> the early verdict.
-
-    Returns:
-        (moment, of which runs) -> their number, and the hits of the early verdict, of the inside alone and of
-        the behaviour then alone.
     """
-    found = {}
-    questions = tuple(QUESTIONS)
+    mine = rows[(rows["group"] == PAPERS_HELD_OUT) & (rows["regime"] == "reasoning")]
+    found = []
     for moment, model in early.items():
-        then = rows[rows["moment"] == moment]
-        mine = then[then["group"] == "fit"].reset_index(drop=True)
-        others = then[then["group"] != "fit"]
-        inside = QuestionModel.from_dict(fit(mine, of_early(mine, inside_alone=True), questions))
-        values = [given(row) for _, row in of_early(others).values.iterrows()]
-        said = {
-            FITTED: (
-                mine,
-                left_out(mine, of_early(mine), questions),
-                left_out(mine, of_early(mine, inside_alone=True), questions),
-            ),
-            ALL: (others, *([one.probabilities(row) for row in values] for one in (model, inside))),
-        }
-        for title, (runs, *probabilities) in said.items():
-            ends = [_end(label) for label in runs["label"]]
-            guesses = [[_most_probable(one) for one in some] for some in probabilities]
-            guesses.append([_end(label) for label in runs["now"]])
-            hits = [sum(a == b for a, b in zip(ends, some, strict=True)) for some in guesses]
-            found[moment, title] = (len(ends), hits)
+        then = mine[mine["moment"] == moment]
+        if then.empty:
+            continue
+        ends = [NUMBERS.get(label_of(row)) for _, row in then.iterrows()]
+        guesses = [
+            _most_probable(model.probabilities(given(row))) for _, row in of_early(then).values.iterrows()
+        ]
+        now = [NUMBERS.get(label) for label in then["now"]]
+        found.append(
+            Forecast(
+                moment,
+                *(np.array([a == b for a, b in zip(ends, some, strict=True)]) for some in (guesses, now)),
+            )
+        )
     return found
 
 
@@ -193,27 +233,6 @@ def _most_probable(probabilities: Mapping[str, float]) -> int | None:
     """The phase that is most probable, its two forms of Phase 2 together; None for no phase."""
     found: dict[int | None, float] = {}
     for label, probability in probabilities.items():
-        end = _end(label)
+        end = NUMBERS.get(label)
         found[end] = found.get(end, 0.0) + probability
     return max(found, key=lambda end: found[end])
-
-
-def _end(label: str) -> int | None:
-    """The phase of a label; None where there is none."""
-    return PHASES[label][0] if label in PHASES else None
-
-
-def said_of(rows: Rows, probabilities: Sequence[Mapping[str, float]], least: float) -> list[Said]:
-    """What is said of every run that has a phase by definition, each with its probabilities."""
-    return [
-        Said(
-            row["group"],
-            row["label"],
-            str(row["clear_label"]).startswith("undecided: borderline"),
-            abs(row["id"] - ID_THRESHOLD if row["label"] == LABELS[0] else row["ood"] - OOD_THRESHOLD),
-            one,
-            least,
-        )
-        for (_, row), one in zip(rows.iterrows(), probabilities, strict=True)
-        if row["label"] in LABELS
-    ]

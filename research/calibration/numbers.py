@@ -44,7 +44,15 @@ def trained(name: str, planned: Planned, folder: Path) -> tuple[list[dict[str, A
     for moment in MOMENTS if out else MOMENTS[-1:]:
         checkpoint = result.checkpoint if moment == 1 else load_checkpoint(nearest(out, moment * total))
         now = sampled_behaviour(checkpoint).phase.label if moment < 1 else None
-        rows.append({**about, "moment": moment, "step": checkpoint.step, "now": now, **numbers(checkpoint, moment < 1)})
+        rows.append(
+            {
+                **about,
+                "moment": moment,
+                "step": checkpoint.step,
+                "now": now,
+                **numbers(checkpoint, moment < 1),
+            }
+        )
     return rows, path
 
 

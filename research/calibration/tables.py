@@ -4,210 +4,228 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from rich import box
 from rich.table import Table
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import roc_auc_score
+from sklearn.linear_model import LinearRegression
 
 from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.verdict.mechanism import named
-from anchorlens.verdict.questions import UNDECIDED
+from anchorlens.verdict.questions import SOLUTIONS, UNDECIDED, Regime
 from anchorlens.verdict.readings import READINGS
-from calibration.fit import (
-    BY_DECODING,
-    BY_PROBES,
-    OF_A_TRAINED_MODEL,
-    QUESTIONS,
-    asked,
-    fit_question,
-    log_odds_of,
-    of_trained,
-    values_of,
-)
+from calibration.compared import area, log_odds_of_each, mean_loss
+from calibration.fit import BY_PROBES, OF_REGIME, asked, label_of, values_of
 from calibration.held_out import (
     ALL,
-    SEEDS,
-    UNSEEN,
-    Hits,
+    Forecast,
     Said,
     by_group,
     calibration_error,
-    interval,
+    resampled,
     right_commutativity,
+    share,
     share_right,
 )
-from calibration.runs import GROUPS
+from calibration.runs import GROUPS, PAPERS_HELD_OUT
 from calibration.votes import Table as Rows
-from calibration.weights import BY_ACCURACY, BY_ANSWER, loss
+
+CONTEXT = ["n_anchors", "n_keys", "seq_len", "d_model", "n_layers"]
+"""What should not show in a reading."""
+Verdicts = Mapping[str, Sequence[Said]]
+"""`reasoning` and `conflict` -> what is said."""
 
 
-def accuracy_table(said: Sequence[Said], left_out: Sequence[Said]) -> Table:
+def runs_table(rows: Rows) -> Table:
+    """How many runs there are of each group, and what they came to."""
+    ends = rows[rows["moment"] == 1]
+    found = ends.apply(label_of, axis=1)
+    columns = (*LABELS[:3], "Phase 2, order matters", LABELS[3], *SOLUTIONS, UNDECIDED)
+    table = _table("group", "drawn", "trained", *columns)
+    for name, group in GROUPS.items():
+        mine = found[ends["group"] == name]
+        counts = [int((mine == ("Phase 2" if "order" in label else label)).sum()) for label in columns]
+        table.add_row(name, *map(str, (group.n, len(mine), *counts)))
+    return table
+
+
+def fits_table(rows: Rows) -> Table:
+    """Ways of fitting, each on the runs that are fit on: area under the curve and loss on tasks left out."""
+    questions = [(regime, which) for regime, of in OF_REGIME.items() for which in of]
+    columns, cells = [], {}
+    for regime, which in questions:
+        mine = rows[rows["regime"] == regime].reset_index(drop=True)
+        of, yes = asked(mine, which)
+        answers = yes[of]
+        if min(answers.sum(), len(answers) - answers.sum()) < 5:
+            continue
+        columns.append(f"{which} ({int(answers.sum())} of {len(answers)})")
+        for name, log_odds in log_odds_of_each(mine, which).items():
+            cells.setdefault(name, []).append(
+                f"{area(answers, log_odds):.3f}, {mean_loss(answers, log_odds):.2f}"
+            )
+    table = _table("fit by", *columns)
+    for name, texts in cells.items():
+        table.add_row(name, *texts)
+    return table
+
+
+def readings_table(rows: Rows) -> Table:
+    """Area under the curve of every reading by itself, of the runs that are fit on."""
+    questions = [(regime, which) for regime, of in OF_REGIME.items() for which in of[:2]]
+    questions.insert(2, ("reasoning", "commutative"))
+    table = _table("reading", "sees", *(which for _, which in questions))
+    values = values_of(rows)
+    for reading in READINGS:
+        cells = []
+        for regime, which in questions:
+            of, yes = asked(rows, which)
+            there = of & (rows["regime"] == regime).to_numpy() & values[reading.name].notna().to_numpy()
+            cells.append(f"{area(yes[there], values[reading.name][there]):.2f}" if there.sum() > 10 else "-")
+        table.add_row(reading.name, reading.sees, *cells)
+    return table
+
+
+def weights_table(content: Mapping[str, Any]) -> Table:
+    """What every reading says at most of each question, in nats, as it counts beside the others."""
+    questions: list[tuple[Regime, Any]] = [
+        (regime, which) for regime, of in OF_REGIME.items() for which in of
+    ]
+    table = _table("reading", *(which for _, which in questions))
+    for reading in READINGS:
+        by = "by_probes" if reading in BY_PROBES else "by_decoding"
+        cells = []
+        for regime, which in questions:
+            vote = content["regimes"][regime][by]["questions"][which]["votes"].get(reading.name)
+            if vote is None:
+                cells.append("")
+                continue
+            most = max(abs(vote["slope"] * (vote[end] - vote["neutral"])) for end in ("low", "high"))
+            cells.append(f"{vote['weight'] * most:.1f}")
+        table.add_row(reading.name, *cells)
+    return table
+
+
+def context_table(rows: Rows) -> Table:
+    """How much of a reading's spread within a phase is explained by task and shape (R squared)."""
+    mine = rows[rows["regime"] == "reasoning"].reset_index(drop=True)
+    label, values = mine.apply(label_of, axis=1), values_of(mine, BY_PROBES)
+    groups = {"Phase 2": label.str.startswith("Phase 2"), "Phase 3": label == LABELS[3]}
+    table = _table("reading", *(f"within {name} ({int(of.sum())} runs)" for name, of in groups.items()))
+    for name in values:
+        cells = []
+        for of in groups.values():
+            there = of & values[name].notna()
+            x, y = mine[CONTEXT][there].to_numpy(float), values[name][there].to_numpy()
+            cells.append(f"{_adjusted(x, y):.2f}" if len(y) > 2 * len(CONTEXT) and np.ptp(y) > 0 else "-")
+        table.add_row(name, *cells)
+    return table
+
+
+def _adjusted(x: np.ndarray, y: np.ndarray) -> float:
+    """Adjusted R squared of a linear regression, 0 at least."""
+    n, k = x.shape
+    return max(0.0, 1 - (1 - float(LinearRegression().fit(x, y).score(x, y))) * (n - 1) / (n - k - 1))
+
+
+def accuracy_table(said: Sequence[Said], left_out: Sequence[Said], *, of_phases: bool) -> Table:
     """A row for each group: how many are named, and how many of them rightly.
 
     Args:
         said: of every run.
-        left_out: of the runs that are fit on, each from a fit without its seed.
+        left_out: of the runs that are fit on, each from a fit without its task.
+        of_phases: whether they are phases; else solutions.
     """
-    columns = ("group", "with a phase", "named", "same phase", "... not borderline")
-    columns += ("commutativity, of those said", "calibration error")
-    found = _table(*columns)
-    for group, some in {**by_group(said), "fit": list(left_out)}.items():
-        clear = [one for one in some if not one.borderline]
-        found.add_row(
-            "fit, each seed left out" if group == "fit" else group,
-            str(len(some)),
-            str(sum(one.is_named for one in some)),
-            share_right(some),
+    columns = ["group", "runs", "named", "named rightly", "... not borderline"]
+    columns += ["commutativity, where it is said"] if of_phases else []
+    table = _table(*columns, "calibration error")
+    for group, some in by_group(said).items():
+        mine = [one for one in left_out if one.group == group] or some
+        name = f"{group}, each task left out" if mine is not some else group
+        if not mine:
+            continue
+        clear = [one for one in mine if not one.borderline]
+        cells = [
+            str(len(mine)),
+            str(sum(one.is_named for one in mine)),
+            share_right(mine),
             share_right(clear),
-            right_commutativity(some),
-            calibration_error(some),
-        )
-    return found
+        ]
+        cells += [right_commutativity(mine)] if of_phases else []
+        table.add_row(name, *cells, calibration_error(mine))
+    return table
 
 
 def confusion_table(said: Sequence[Said]) -> Table:
-    """Behaviour as rows and the verdict as columns, of all that are held out."""
-    held_out = by_group(said)[ALL]
-    columns = (*LABELS, "Phase 2", UNDECIDED)
-    found = _table("behaviour / mechanism", *columns)
-    for label in LABELS:
-        names = [named(one.probabilities, one.least) for one in held_out if one.behaviour == label]
-        counted = [UNDECIDED if phase.number is None else phase.label for phase in names]
-        found.add_row(label, *(str(counted.count(column)) for column in columns))
-    return found
-
-
-def selective_table(said: Mapping[str, Sequence[Said]]) -> Table:
-    """Accuracy where only the surest share of the held-out models is named."""
-    shares = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
-    found = _table("named", *said)
-    for share in shares:
-        cells = []
-        for some in said.values():
-            held_out = sorted(by_group(some)[ALL], key=lambda one: -one.sure)
-            chosen = held_out[: round(share * len(held_out))]
-            cells.append(interval(sum(one.right for one in chosen), len(chosen)))
-        found.add_row(f"{share:.0%}", *cells)
-    return found
-
-
-def regression_table(rows: Rows) -> Table:
-    """What fits without a seed leave to be known of its runs, by what the weights are fit to."""
-    fitted = rows[rows["group"] == "fit"].reset_index(drop=True)
-    ways = {"accuracy": BY_ACCURACY, "answer": BY_ANSWER}
-    found = _table("question", "by", *(f"the {name} is regressed" for name in ways))
-    for name, readings in (("probes", BY_PROBES), ("decoding", BY_DECODING)):
-        evidence = of_trained(fitted, readings)
-        for which in OF_A_TRAINED_MODEL:
-            of, yes = asked(fitted, which)
-            left = [
-                fit_question(fitted, replace(evidence, regression=way), which)[1] for way in ways.values()
-            ]
-            found.add_row(which, f"by {name}", *(f"{loss(one[of], yes[of]):.3f}" for one in left))
-    return found
+    """Behaviour as rows and the verdict by the probes as columns, phases alone."""
+    table = _table("behaviour / by the probes", "Phase 1", "Phase 2", "Phase 3", UNDECIDED)
+    for number in (1, 2, 3):
+        mine = [one for one in said if one.truth.startswith(f"Phase {number}")]
+        names = [max(one.ends, key=one.ends.__getitem__) if one.is_named else UNDECIDED for one in mine]
+        table.add_row(f"Phase {number}", *(str(names.count(column)) for column in (1, 2, 3, UNDECIDED)))
+    return table
 
 
 def distance_table(said: Mapping[str, Sequence[Said]]) -> Table:
-    """How many are named rightly of those that are near to a threshold, and of those that are far from it."""
+    """How many are right, named or not, of those near to a threshold and of those far from it."""
     edges = (0.0, 0.1, 0.2, 0.3, 1.0)
-    found = _table("OOD (of Phase 1: ID) is from its threshold", "runs", *said)
+    table = _table("OOD (of Phase 1: ID) is from its threshold", *said)
     for low, high in itertools.pairwise(edges):
-        some = [[one for one in by_group(each)[ALL] if low <= one.distance < high] for each in said.values()]
         title = f"{low:.1f} to {high:.1f}" if high < 1 else f"{low:.1f} or more"
-        found.add_row(title, str(len(some[0])), *(share_right(one) for one in some))
-    return found
+        table.add_row(
+            title, *(share([one for one in some if low <= one.distance < high]) for some in said.values())
+        )
+    return table
 
 
-def question_table(rows: Rows, content: Mapping[str, Any]) -> Table:
-    """Each question by itself on what is held out: both verdicts, and boosted trees as an upper bound."""
-    fitted, others = rows[rows["group"] == "fit"], rows[rows["group"] != "fit"]
-    found = _table("question", "by", "runs", "answered rightly", "area under the curve")
-    for which in OF_A_TRAINED_MODEL:
-        of, yes = QUESTIONS[which].of, QUESTIONS[which].yes
-        train, test = fitted[np.asarray(of(fitted), bool)], others[np.asarray(of(others), bool)]
-        if not len(test):
-            continue
-        expected = np.asarray(yes(test), float)
-        ways: dict[str, np.ndarray] = {}
-        for name, readings in (("by_probes", BY_PROBES), ("by_decoding", BY_DECODING)):
-            ways[name] = log_odds_of(values_of(test, readings), content[name]["questions"][which])
-        for name, readings in (("trees, by probes", BY_PROBES), ("trees, by decoding", BY_DECODING)):
-            trees = HistGradientBoostingClassifier(max_iter=200, learning_rate=0.05, max_leaf_nodes=8)
-            trees.fit(values_of(train, readings), np.asarray(yes(train), int))
-            probability = trees.predict_proba(values_of(test, readings))[:, 1].clip(1e-6, 1 - 1e-6)
-            ways[name] = np.log(probability / (1 - probability))
-        for name, log_odds in ways.items():
-            area = f"{roc_auc_score(expected, log_odds):.3f}" if len(set(expected)) == 2 else "-"
-            hits = int(((log_odds > 0) == expected).sum())
-            found.add_row(which, name.replace("_", " "), str(len(test)), interval(hits, len(test)), area)
-    return found
+def early_table(found: Sequence[Forecast]) -> Table:
+    """A row for each moment: how often the early verdict and the present state have the end right."""
+    table = _table("steps taken", "runs", "early verdict", "present state", "difference (95 % interval)")
+    for one in found:
+        difference, low, high = one.gain
+        table.add_row(
+            f"{one.moment:.0%}",
+            str(len(one.right)),
+            f"{one.right.mean():.0%}",
+            f"{one.right_now.mean():.0%}",
+            f"{difference:+.0%} ({low:+.0%} to {high:+.0%})",
+        )
+    return table
 
 
-def weight_table(content: Mapping[str, Any]) -> Table:
-    """What every reading says of each question alone, and how much of it counts."""
-    found = _table("reading", *(f"{which}: alone, weight" for which in OF_A_TRAINED_MODEL))
-    for reading in READINGS:
-        cells = []
-        for which in OF_A_TRAINED_MODEL:
-            vote = content["by_decoding"]["questions"][which]["votes"].get(reading.name)
-            if vote is None:
-                cells.append("none" if which in reading.says else "")
-                continue
-            most = max(abs(vote["slope"] * (vote[end] - vote["neutral"])) for end in ("low", "high"))
-            cells.append(f"up to {most:.1f} nats, {vote['weight']:.2f}")
-        found.add_row(reading.name, *cells)
-    return found
-
-
-def early_table(hits: Hits) -> Table:
-    """A row for each moment and kind of runs."""
-    columns = ("early verdict: same end", "the inside alone", "the behaviour then alone")
-    found = _table("steps taken", "of", "runs", *columns)
-    for (moment, title), (n, some) in hits.items():
-        found.add_row(f"{moment:.0%}", title, str(n), *(interval(one, n) for one in some))
-    return found
-
-
-def aims_table(said: Sequence[Said], by_probes: Sequence[Said], hits: Hits) -> Table:
-    """What was aimed at, and what came out on what is held out.
-
-    Args:
-        said: by what it decodes.
-        by_probes: by the probes.
-        hits: of the early verdict.
-    """
-    groups, everything = by_group(said), by_group(said)[ALL]
-    unseen = [f"{group.removeprefix('unseen ')} {share_right(groups[group])}" for group in UNSEEN]
-    surest = sorted(everything, key=lambda one: -one.sure)[: round(0.9 * len(everything))]
-    n, (early, _, now) = hits[0.1, ALL]
-    found = _table("", "aim", "came out (held out; 95 % interval)")
-    rows = (
-        ("same phase as behaviour, held-out seeds", "96 % of 300 or more", share_right(groups[SEEDS])),
-        ("unseen width, depth, variant, learning rate", "92 % each", "; ".join(unseen)),
-        ("by the probes alone", "88 %", share_right(by_group(by_probes)[ALL])),
-        ("commutativity in Phase 2, where it is said", "92 %", right_commutativity(everything)),
-        ("at 90 % named", "98 %", interval(sum(one.right for one in surest), len(surest))),
-        ("calibration error", ".04", calibration_error(everything)),
-        (f"forecast at 10 % of the steps (present state: {now / n:.0%})", "70 %", interval(early, n)),
-    )
+def aims_table(reasoning: Sequence[Said], conflict: Sequence[Said]) -> Table:
+    """What was aimed at by the probes alone, and what came out on what is held out."""
+    groups, solutions = by_group(reasoning), by_group(conflict)
+    table = _table("held out, by the probes alone", "before", "aim", "came out (95 % interval)")
+    papers = sorted(groups[PAPERS_HELD_OUT], key=lambda one: -one.sure)
+    surest = papers[: round(0.9 * len(papers))]
+    beyond = ("held-out kind", "held-out anchors", *(name for name in GROUPS if name.startswith("beyond")))
+    rows = [
+        ("papers' task: same phase, the surest 90 %", "75 %", "88 %", share(surest)),
+        ("papers' task: area under the curve, 3 against 2", ".84", ".95", composes_area(papers)),
+        ("all held out: area under the curve, 3 against 2", "-", "-", composes_area(groups[ALL])),
+        ("held-out tasks", "refused", "85 %", share_right(groups["held-out tasks"])),
+        *((name, "refused", "80 %", share_right(groups[name])) for name in beyond),
+        ("calibration error", ".05", ".04", calibration_error(groups[ALL])),
+        ("`conflict`: solution", "-", "85 %", share_right(solutions[ALL])),
+    ]
     for row in rows:
-        found.add_row(*row)
-    return found
+        table.add_row(*row)
+    return table
 
 
-def runs_table(rows: Rows) -> Table:
-    """How many runs there are of each group, and how many with a phase."""
-    ends = rows[rows["moment"] == 1]
-    found = _table("group", "drawn", "in the table", "with a phase", *LABELS)
-    for name, group in GROUPS.items():
-        mine = ends[ends["group"] == name]
-        counts = [int((mine["label"] == label).sum()) for label in LABELS]
-        found.add_row(name, *(str(n) for n in (group.n, len(mine), sum(counts), *counts)))
-    return found
+def composes_area(said: Sequence[Said]) -> str:
+    """Area under the curve of Phase 3 against 2, by the probability of 3 among both."""
+    some = [one for one in said if one.truth[:7] in ("Phase 2", "Phase 3")]
+    if len({one.truth[:7] for one in some}) < 2:
+        return "-"
+
+    def number(chosen: Sequence[Said]) -> float:
+        yes = np.array([one.truth == LABELS[3] for one in chosen], float)
+        return area(yes, np.array([one.ends[3] / (one.ends[3] + one.ends[2]) for one in chosen]))
+
+    low, high = resampled(some, number)
+    return f"{number(some):.3f} ({low:.2f} to {high:.2f}), {len(some)} runs"
 
 
 def _table(*columns: str) -> Table:

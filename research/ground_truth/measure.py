@@ -2,6 +2,7 @@
 
     python research/ground_truth/measure.py compiled    # the compiled circuits, at position 2 and at the end
     python research/ground_truth/measure.py imposed     # the models of imposed_routes.py
+    python research/ground_truth/measure.py imposed --probe survival    # of that probe alone; the rest stays
 
 What should come out stands in expected.toml, which was written first; truth_page.py puts both into
 docs/ground_truth.md.
@@ -171,6 +172,16 @@ def of_imposed() -> dict[str, Any]:
     return {"imposed": found}
 
 
+def asked_again(which: str, names: list[str], folder: Path) -> dict[str, Any]:
+    """What is in the folder already, with these probes asked of every circuit there."""
+    found = json.loads((folder / f"{which}.json").read_text(encoding="utf-8"))
+    for name, of_circuit in found[which].items():
+        known = circuits.compiled(name) if which == "compiled" else circuits.imposed(name)
+        of_circuit |= {probe: ask(known, probes.probe_named(probe)) for probe in names}
+        print(name, flush=True)
+    return found
+
+
 def trained_on(known: Known) -> Any:
     """The training set of a model with an imposed route."""
     return known.task.training_set(100_000, known.about["seed"])
@@ -182,9 +193,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("which", choices=("compiled", "imposed"))
+    parser.add_argument("--probe", nargs="+", default=[], help="ask these alone, and keep what is read")
     parser.add_argument("--out", type=Path, default=HERE)
     asked = parser.parse_args()
-    found = of_compiled() if asked.which == "compiled" else of_imposed()
+    if asked.probe:
+        found = asked_again(asked.which, asked.probe, asked.out)
+    else:
+        found = of_compiled() if asked.which == "compiled" else of_imposed()
     text = json.dumps(found, indent=1, ensure_ascii=False)
     (asked.out / f"{asked.which}.json").write_text(text + "\n", encoding="utf-8")
 

@@ -164,7 +164,7 @@ def written(template: Path = TEMPLATE) -> str:
         "ranked": ranked,
     }
     environment.globals |= {"blind": blind_spots(), "columns": EXPECTED["columns"], "close": CLOSE}
-    environment.globals |= {"kinds": {"causal": ["causal"], "geometry": ["attention", "geometry"]}}
+    environment.globals |= {"kinds": {"causal": ["causal"], "other": ["attention", "geometry", "training"]}}
     environment.globals |= measured("compiled") | measured("imposed")
     environment.filters |= {"number": numerals.number, "percent": numerals.percent, "joined": numerals.joined}
     environment.filters |= {"site": lambda place: f"{place[0].removeprefix('hook_')}, {place[1]}, {place[2]}"}

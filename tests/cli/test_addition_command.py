@@ -85,7 +85,7 @@ def test_it_is_swept_listed_and_drawn(tmp_path):
     assert "4 finished" in call("status", out).stdout
     rows = json.loads(call("status", out, "--json").stdout)["cells"]
     assert {(row["kind"], row["split"]) for row in rows} == {("addition", "square"), ("addition", "random")}
-    assert all(0 <= row["ood"] <= 1 and row["mechanism_phase"] is None for row in rows)
+    assert all(0 <= row["ood"] <= 1 and row["by_probes_phase"] is None for row in rows)
     call("diagram", out, "--out", tmp_path / "diagram.html", "--table", tmp_path / "cells.csv")
     page = (tmp_path / "diagram.html").read_text()
     assert "those of the square or of the random split: above .50" in page and "Commutativity" not in page
@@ -96,7 +96,7 @@ def test_it_is_swept_listed_and_drawn(tmp_path):
 @pytest.mark.slow
 def test_the_report_has_the_plane_of_sums_in_a_browser(run, tmp_path):
     stdout = call("classify", run, "--report", tmp_path / "report.html").stdout
-    assert "the mechanism verdict is the two-anchor task's own, and this one is addition" in " ".join(
+    assert "the verdicts by the inside are the two-anchor task's own, and this one is addition" in " ".join(
         stdout.replace("│", " ").split()
     )
     with Browser(tmp_path / "profile") as browser:

@@ -38,13 +38,13 @@ def test_evaluate_says_what_training_said(run):
     assert "commands that the split leaves out" in call("evaluate", run / "ckpt.pt").stdout
 
 
-def test_classify_has_no_mechanism_and_a_report_with_answers(run, tmp_path):
+def test_classify_has_no_verdict_by_the_probes_and_a_report_with_answers(run, tmp_path):
     page = tmp_path / "report.html"
     done = call("classify", run / "ckpt.pt", "--report", page, "--json")
     verdict = json.loads(done.stdout)
     assert verdict["phase"]["label"] == "undecided: underfit"
-    assert "the two-anchor task's own, and this one is scan" in verdict["mechanism"]["phase"]["reason"]
-    weights = {one["reading"]: one for one in verdict["mechanism"]["evidence"]}
+    assert "the two-anchor task's own, and this one is scan" in verdict["by_probes"]["phase"]["reason"]
+    weights = {one["reading"]: one for one in verdict["by_probes"]["evidence"]}
     assert set(weights) == {
         "q_condensation.mean_abs_cosine",
         "stable_rank.w_q_normalized",

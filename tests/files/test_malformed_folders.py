@@ -196,9 +196,9 @@ CHANGES = {
         value="7"
     ),
     "verdict.behaviour.pairs": lambda c: c["verdict"]["behaviour"].update(pairs={}),
-    "verdict.mechanism.evidence": lambda c: c["verdict"]["mechanism"].update(evidence=[{}]),
-    "verdict.mechanism.by_probes": lambda c: c["verdict"]["mechanism"].update(by_probes=[1]),
-    "verdict.mechanism.probabilities": lambda c: c["verdict"]["mechanism"].update(probabilities=[1]),
+    "verdict.by_probes.evidence": lambda c: c["verdict"]["by_probes"].update(evidence=[{}]),
+    "verdict.by_decoding": lambda c: c["verdict"].update(by_decoding=[1]),
+    "verdict.by_probes.probabilities": lambda c: c["verdict"]["by_probes"].update(probabilities=[1]),
     "verdict.subject.versions": lambda c: c["verdict"]["subject"].update(versions={"torch": 2}),
 }
 
@@ -246,7 +246,7 @@ def test_a_list_of_cells_with_many_large_tasks(copied):
             assert len(runs) == 50 and len({id(run.task) for run in runs}) == 1
 
 
-@pytest.mark.parametrize("name", ["label", "mechanism_label", "gamma", "a.b.c", "x" * 300])
+@pytest.mark.parametrize("name", ["label", "by_probes_label", "gamma", "a.b.c", "x" * 300])
 def test_a_number_of_a_probe_is_called_as_no_other_column(copied, name):
     changed(copied.cells[0], lambda content: content["probes"].update({name: 1.0}))
     assert open_sweep(copied.out).cells[0].status == "damaged"
@@ -316,7 +316,7 @@ def test_steering_texts_stay_texts(copied):
     def change(content):
         content["error"] = STEERING
         content["verdict"] |= {"label": STEERING, "reason": STEERING, "warnings": [STEERING]}
-        content["verdict"]["mechanism"]["phase"] |= {"reason": STEERING}
+        content["verdict"]["by_probes"]["phase"] |= {"reason": STEERING}
         content["status"] = "diverged"
 
     changed(copied.cells[0], change)

@@ -220,7 +220,7 @@ class TestSenseless:
 
 
 def test_classify_and_evaluate_on_the_command_line(ours, tmp_path):
-    """A random start answers nothing: underfit, or its data unknown; the mechanism is undecided."""
+    """A random start answers nothing: underfit, or its data unknown; the probes are undecided."""
     path, config = written(tmp_path, renumbered(ours.weights, shuffled()), shuffled())
     done = CliRunner().invoke(app, ["evaluate", str(path), "--config", str(config), "--json"])
     assert done.exit_code == 0, done.output

@@ -9,7 +9,11 @@ from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_m
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.probes import PROBES, compare, information_flow, mask_key_token, stable_rank
 
-OPTIONS = {"mask_key_token": {"n_sequences": 4}, "first_layer_tsne": {"n_sequences": 40}}
+OPTIONS = {
+    "mask_key_token": {"n_sequences": 4},
+    "first_layer_tsne": {"n_sequences": 40},
+    "survival": {"n_steps": 2},
+}
 
 
 def checkpoint(gamma, **fields):

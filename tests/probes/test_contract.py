@@ -36,6 +36,7 @@ FEW = {
     "mask_key_token": {"n_sequences": 4},
     "first_layer_tsne": {"n_sequences": 40},
     "interchange": {"n_sequences": 4},
+    "survival": {"n_steps": 2, "batch_size": 8, "n_sequences": 16},
 }
 
 

@@ -14,14 +14,14 @@ def hostile_verdict():
 
     verdict = whole_verdict(HOSTILE)
     evidence = dataclasses.replace(
-        verdict.mechanism.evidence[0], reading=HOSTILE, meaning=HOSTILE, vote=HOSTILE
+        verdict.by_probes.evidence[0], reading=HOSTILE, meaning=HOSTILE, vote=HOSTILE
     )
     checkpoint = dataclasses.replace(verdict.subject.checkpoint, versions={HOSTILE: HOSTILE})
     return dataclasses.replace(
         verdict,
         explanation=HOSTILE,
         warnings=(HOSTILE, "\ud800 is no text"),
-        mechanism=dataclasses.replace(verdict.mechanism, evidence=(evidence,)),
+        by_probes=dataclasses.replace(verdict.by_probes, evidence=(evidence,)),
         subject=dataclasses.replace(verdict.subject, checkpoint=checkpoint, kind=HOSTILE, sha256=HOSTILE),
     )
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 from browser import Browser, needs_chromium
-from known_cells import cell, done, mechanism, square, sweep_of, verdict
+from known_cells import by_probes, cell, done, square, sweep_of, verdict
 from known_verdicts import HOSTILE, LOG
 
 from anchorlens.runs.presets import preset
@@ -31,7 +31,7 @@ def hostile_cells():
     said = verdict("3", explanation=HOSTILE)
     said = replace(
         said,
-        mechanism=replace(mechanism("3", reading=HOSTILE), phase=phase),
+        by_probes=replace(by_probes("3", reading=HOSTILE), phase=phase),
         subject=replace(said.subject, versions={HOSTILE: HOSTILE}),
     )
     return [failed, done(preset("quick", gamma=0.7, n_layers=3), said, path=f"cells/{HOSTILE}")]
@@ -89,7 +89,7 @@ class TestContent:
         verdict = report["verdict"]
         assert verdict["behaviour"]["label"] == "Phase 2 without commutativity"
         assert "train 1.000, ID 0.980" in verdict["behaviour"]["reasons"][0]
-        assert ["Phase 2 without commutativity", 0.94, "94.0%"] in verdict["probabilities"]
+        assert ["Phase 2 without commutativity", 0.94, "94.0%", "94.0%"] in verdict["probabilities"]
         assert ["OOD", "0.100"] in [row[:2] for row in verdict["accuracies"]["rows"]]
         number, value, place, raised, _ = verdict["evidence"][0]
         reading = shared(html)["readings"][number]
@@ -163,9 +163,9 @@ class TestContent:
         many = []  # with as many readings as a real one has
         for gamma, decay, seed in grid:
             said = verdict("3")
-            (reading,) = said.mechanism.evidence
+            (reading,) = said.by_probes.evidence
             evidence = tuple(replace(reading, value=gamma + i) for i in range(16))
-            said = replace(said, mechanism=replace(said.mechanism, evidence=evidence))
+            said = replace(said, by_probes=replace(said.by_probes, evidence=evidence))
             run = preset("quick", gamma=gamma, weight_decay=decay, seed=seed)
             many.append(done(run, said, path=tmp_path))
         assert len(diagram_html(sweep_of(many))) < 7e6

@@ -5,12 +5,12 @@ import json
 import pytest
 from browser import Browser, needs_chromium
 
-from anchorlens.probes import PROBES
+from anchorlens.probes import REPORT_PROBES
 
 pytestmark = needs_chromium
 DRAWN = "[...document.querySelectorAll('[data-figure]')].filter(p => p.querySelector('.main-svg')).length"
-N_PICTURES = len(PROBES) + 3
-"""Of every probe, of the answers, the training curve and the trajectory."""
+N_PICTURES = len(REPORT_PROBES) + 3
+"""Of every probe of a report, of the answers, the training curve and the trajectory."""
 VISIT = """(async () => {
   for (const place of document.querySelectorAll("[data-figure], [data-heads]")) {
     place.scrollIntoView();

@@ -268,7 +268,7 @@ class TestAgreementMap:
     def test_both_labels_are_described(self):
         split = cell("3", verdict_options={"inside": "2"})
         shown = drawn(agreement_map([split], y=None))[split.id]["hover"]
-        assert f"behaviour: Phase 3<br>mechanism: {WITHOUT}<br>" in shown
+        assert f"by behaviour: Phase 3<br>by the probes: {WITHOUT}<br>" in shown
 
 
 class TestDescription:

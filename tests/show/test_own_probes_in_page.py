@@ -132,7 +132,10 @@ def test_what_goes_wrong_is_said_in_its_place(page):
 @pytest.mark.parametrize(
     ("probes", "message"),
     [
-        ("stable_rank", r"probes must be a list of probes, \(\*PROBES, my_probe\) for example, got str"),
+        (
+            "stable_rank",
+            r"probes must be a list of probes, \(\*REPORT_PROBES, my_probe\) for example, got str",
+        ),
         (verdict, "probes must be a list of probes, .* got function"),
         ([3], "a probe must be a function, or the name of a shipped one, got 3"),
         (["stable_ranks"], "probe must be one of"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from html_page import Page
-from known_verdicts import EVIDENCE, HOSTILE, mechanism, whole_verdict
+from known_verdicts import EVIDENCE, HOSTILE, by_probes, whole_verdict
 
 from anchorlens.probes import PROBES
 from anchorlens.show import write_report
@@ -149,4 +149,4 @@ class TestNotebookView:
     def test_strings_stay_strings(self):
         verdict = whole_verdict(HOSTILE)
         assert HOSTILE in "".join(Page(verdict._repr_html_()).texts)
-        assert mechanism().phase.label in verdict._repr_html_()
+        assert by_probes().phase.label in verdict._repr_html_()

@@ -235,7 +235,7 @@ def views():
         "a long batch": long_task.sample(2),
         "Verdict": verdict,
         "a bare verdict": bare_verdict(),
-        "Mechanism": verdict.mechanism,
+        "ByProbes": verdict.by_probes,
         "SweepResult": grid_of_cells(40),
         "one cell": sweep_of([cell("3")]),
         "no cell": sweep_of([]),
@@ -307,8 +307,8 @@ def test_a_line_of_text_is_short():
     points = [TrajectoryPoint(100, 0.1, NAN, 0.4, None, "undecided: underfit", FORECAST), *verdict.trajectory]
     others = [
         verdict.subject,
-        verdict.mechanism,
-        verdict.mechanism.by_probes,
+        verdict.by_probes,
+        verdict.by_decoding,
         audit().mappings,
         cell("3"),
         AnchorTask().sample(9),

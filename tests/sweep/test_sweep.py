@@ -46,7 +46,7 @@ class TestACell:
         (cell,) = sweep([run], tmp_path, engine="serial")
         verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
         assert cell.numbers["train"] > 0.9
-        inside = verdict.mechanism
+        inside = verdict.by_probes
         assert cell.numbers["probability Phase 3"] == pytest.approx(inside.probabilities["Phase 3"], abs=1e-6)
         for reading in inside.evidence:
             found = cell.numbers[f"reading {reading.reading}"]
@@ -58,7 +58,7 @@ class TestACell:
         verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
         assert cell.numbers["train"] < 0.9
         assert [name for name in cell.numbers if name.startswith(("reading", "probability"))] == []
-        assert cell.verdict.mechanism.phase == verdict.mechanism.phase
+        assert cell.verdict.by_probes.phase == verdict.by_probes.phase
         assert cell.verdict.explanation == verdict.explanation
         assert cell.numbers["stable_rank.w_q"] > 1 and "ood" in cell.numbers
         assert "train longer" in cell._repr_html_()

@@ -179,7 +179,7 @@ class TestEveryWay:
     def test_it_is_classified_and_reported(self, task, tmp_path):
         result = train(*run_of(task), progress=False)
         verdict = classify(result)
-        assert verdict.mechanism.phase.cause == "outside the calibration"
+        assert verdict.by_probes.phase.cause == "outside the calibration"
         assert f"and this one is {task.kind}" in verdict.explanation
         verdict.report(tmp_path / "report.html")
         page = (tmp_path / "report.html").read_text()

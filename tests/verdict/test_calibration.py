@@ -4,11 +4,12 @@ import math
 
 import pytest
 
+from anchorlens import AnchorTask
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict import READINGS
-from anchorlens.verdict.calibration import Calibration, calibration
-from anchorlens.verdict.mechanism import evidence, in_words, named
-from anchorlens.verdict.questions import UNDECIDED, QuestionFit, QuestionModel, Vote
+from anchorlens.verdict.calibration import Calibration, OfRegime, calibration
+from anchorlens.verdict.inside import evidence, in_words, named
+from anchorlens.verdict.questions import SOLUTIONS, UNDECIDED, QuestionFit, QuestionModel, Vote
 
 VOTE = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.5)
 FALLING = Vote(slope=-4.0, neutral=0.0, low=-1.0, high=1.0, weight=1.0)
@@ -123,11 +124,43 @@ class TestNamed:
         assert named(probabilities, 0.5) == Phase(3, None, in_words(probabilities))
 
 
+class TestWhereOrderMatters:
+    def test_commutativity_is_not_asked(self, model):
+        found = model.without_commutativity().probabilities({READING: 0.75})
+        assert list(found) == ["Phase 1", "Phase 2", "Phase 3"] and sum(found.values()) == pytest.approx(1)
+        assert found["Phase 3"] == pytest.approx(sigmoid(1 - 3) * sigmoid(0.25))
+        assert named(dict(zip(found, (0.1, 0.7, 0.2), strict=True)), 0.6) == Phase(
+            2, None, "Phase 2, 70 %; Phase 3, 20 %"
+        )
+
+    def test_tasks_know_whether_their_functions_commute(self):
+        assert AnchorTask().commutes and not AnchorTask().in_conflict
+        assert AnchorTask(anchors={1: lambda x: x, 2: 3}).commutes
+        assert not AnchorTask(anchors={1: lambda x: 2 * x, 2: 3}).commutes
+
+
+class TestConflict:
+    def test_the_solution_is_named(self):
+        answers = {which: QuestionFit(odds, {}) for which, odds in
+                   (("inferential", -2.0), ("symmetric", 1.0), ("mixed by position", -3.0))}  # fmt: skip
+        found = QuestionModel(answers, {}).probabilities({})
+        assert list(found) == list(SOLUTIONS) and sum(found.values()) == pytest.approx(1)
+        phase = named(found, 0.5)
+        assert (phase.number, phase.solution, phase.label) == (None, "symmetric", "symmetric solution")
+        assert named(found, 0.9).label == "undecided: ambiguous"
+
+    def test_tasks_whose_data_conflict(self):
+        assert AnchorTask(regime="conflict").in_conflict
+        own = AnchorTask(unseen_pairs=[(1, 2)], overrides={(2, 1): 9})
+        assert own.in_conflict and not AnchorTask(overrides={(2, 1): 9}).in_conflict
+
+
 class TestOutside:
     @pytest.fixture
     def calibrated(self, model):
-        architecture = {"variant": ["gpt2", "postnorm"], "d_model": [64, 400], "n_layers": [2, 6]}
-        return Calibration(model, model, {0.1: model, 0.5: model}, architecture, 1.5, {})
+        known = {"variant": ["gpt2", "postnorm"], "d_model": [64, 400], "n_layers": [2, 6]}
+        regimes = {"reasoning": OfRegime(model, model), "conflict": OfRegime(model, model)}
+        return Calibration(regimes, {0.1: model, 0.5: model}, known, 1.5, {})
 
     def test_inside_nothing_is_wider(self, calibrated):
         shape = {"variant": "gpt2", "d_model": 400, "n_layers": 2, "n_heads": 99}
@@ -153,28 +186,27 @@ class TestShipped:
     def test_it_is_whole(self):
         shipped = calibration()
         known = {reading.name for reading in READINGS}
-        for model in (shipped.by_decoding, shipped.by_probes):
-            assert model.labels == LABELS and set(model.ranges) <= known
-            assert 0.5 <= model.least_probability < 1
+        for regime, labels in (("reasoning", LABELS), ("conflict", tuple(SOLUTIONS))):
+            for model in (shipped.regimes[regime].by_decoding, shipped.regimes[regime].by_probes):
+                assert model.labels == labels and set(model.ranges) <= known
+                assert 0.5 <= model.least_probability < 1
         assert all(early.labels == (*LABELS, UNDECIDED) for early in shipped.early.values())
         assert shipped.widening > 1 and "python research/calibrate.py" in shipped.provenance["made_by"]
 
     def test_weights_are_never_negative_and_votes_go_the_way_they_should(self):
-        shipped, signs = calibration(), {reading.name: reading.says for reading in READINGS}
-        for model in (shipped.by_decoding, shipped.by_probes):
+        shipped, readings = calibration(), {reading.name: reading for reading in READINGS}
+        models = [getattr(one, by) for one in shipped.regimes.values() for by in ("by_probes", "by_decoding")]
+        for model in models:
             for which, answer in model.answers.items():
                 for reading, vote in answer.votes.items():
-                    assert vote.slope * signs[reading][which] > 0
-        for model in (shipped.by_decoding, shipped.by_probes, *shipped.early.values()):
+                    assert vote.slope * readings[reading].sign(which) > 0
+        for model in (*models, *shipped.early.values()):
             votes = [vote for answer in model.answers.values() for vote in answer.votes.values()]
             assert all(vote.weight >= 0 and vote.low <= vote.high for vote in votes)
 
     def test_by_the_probes_goes_by_no_unseen_pair(self):
         unseen = {reading.name for reading in READINGS if reading.sees == "unseen pairs"}
-        model = calibration().by_probes
-        assert unseen and not unseen & set(model.ranges)
-        assert not any(unseen & set(answer.votes) for answer in model.answers.values())
-
-    def test_the_shapes_of_the_papers_small_network_are_inside(self):
-        shape = {"variant": "postnorm", "n_layers": 2, "n_heads": 1, "d_model": 400}
-        assert calibration().outside(shape) == []
+        for of_regime in calibration().regimes.values():
+            model = of_regime.by_probes
+            assert unseen and not unseen & set(model.ranges)
+            assert not any(unseen & set(answer.votes) for answer in model.answers.values())

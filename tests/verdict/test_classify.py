@@ -20,10 +20,10 @@ from anchorlens import (
     train,
 )
 from anchorlens.tasks.shared.phases import LABELS, Phase
-from anchorlens.verdict import Mechanism
+from anchorlens.verdict import ByProbes
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.explanation import explain
-from anchorlens.verdict.mechanism import phase_by_mechanism
+from anchorlens.verdict.inside import read_inside
 
 RELEASED = Path(__file__).parents[3] / "shared/data/released_code_checkpoints"
 LABEL = {
@@ -42,21 +42,22 @@ def shipped():
 
 @pytest.mark.parametrize("name", checkpoints.MODELS)
 class TestShipped:
-    def test_both_verdicts_name_its_phase(self, shipped, name):
+    def test_behaviour_and_the_probes_name_its_phase(self, shipped, name):
         verdict = shipped[name]
         assert verdict.phase.label == LABEL[name]
-        assert verdict.mechanism.phase.label == LABEL[name]
+        assert verdict.by_probes.phase.label == LABEL[name]
         assert verdict.agreement is True and "looks like" in verdict.explanation
 
-    def test_the_mechanism_gives_probabilities_and_evidence(self, shipped, name):
-        mechanism = shipped[name].mechanism
-        assert sum(mechanism.probabilities.values()) == pytest.approx(1)
-        assert max(mechanism.probabilities, key=mechanism.probabilities.get) == LABEL[name]
-        weights = [one.weight for one in mechanism.evidence]
+    def test_the_inside_gives_probabilities_and_evidence(self, shipped, name):
+        by_probes, by_decoding = shipped[name].by_probes, shipped[name].by_decoding
+        assert sum(by_probes.probabilities.values()) == pytest.approx(1)
+        assert max(by_probes.probabilities, key=by_probes.probabilities.get) == LABEL[name]
+        weights = [one.weight for one in by_probes.evidence]
         assert weights == sorted(weights, reverse=True) and weights[0] > 0
-        for one in mechanism.evidence:
+        for one in by_probes.evidence:
+            assert one.sees in ("trained pairs", "weights")
             assert set(one.ranges) in (set(LABELS), set()) and set(one.odds) in (set(LABELS), set())
-        assert sum(mechanism.by_probes.probabilities.values()) == pytest.approx(1)
+        assert sum(by_decoding.probabilities.values()) == pytest.approx(1)
 
     def test_it_is_small_and_what_training_it_anew_would_make(self, shipped, name):
         path = next(path for path in checkpoints.shipped() if path.stem == name)
@@ -67,7 +68,7 @@ class TestShipped:
     def test_to_dict_is_json(self, shipped, name):
         content = json.loads(json.dumps(shipped[name].to_dict(), allow_nan=False))
         assert content["phase"]["number"] == shipped[name].phase.number
-        assert set(content["mechanism"]["probabilities"]) == set(LABELS)
+        assert set(content["by_probes"]["probabilities"]) == set(LABELS)
         assert len(content["subject"]["sha256"]) == 64
         assert content["subject"]["step"] == shipped[name].subject.checkpoint.step
 
@@ -80,9 +81,9 @@ def test_the_four_folders_of_the_released_code(folder):
     assert verdict.phase.number == truth
     if truth is None:
         assert verdict.phase.label == "undecided: training data unknown"
-        assert verdict.mechanism.phase.number == 1 and "train longer" not in verdict.explanation
+        assert verdict.by_probes.phase.number == 1 and "train longer" not in verdict.explanation
     else:
-        assert verdict.mechanism.phase.number == truth
+        assert verdict.by_probes.phase.number == truth
 
 
 class TestWhatItIsGiven:
@@ -93,7 +94,7 @@ class TestWhatItIsGiven:
         model = checkpoint.build_model()
         by_model = classify(model, checkpoint.task)
         for other in (by_checkpoint, by_model):
-            assert other.mechanism.evidence == by_file.mechanism.evidence
+            assert other.by_probes.evidence == by_file.by_probes.evidence
             assert other.phase.label == "Phase 3"
         assert by_file.subject.sha256 is not None and by_model.subject.checkpoint is None
         assert by_file.warnings == () and by_model.behaviour.train_source == "fresh noise"
@@ -138,24 +139,24 @@ class TestUndecided:
             model.blocks[0].mlp.W_in[0, 0] = torch.nan
         verdict = classify(model)
         assert verdict.phase.number is None and verdict.phase.label == "undecided: not finite"
-        assert verdict.mechanism.phase.label == "undecided: not finite"
-        assert verdict.mechanism.probabilities is None and verdict.agreement is None
+        assert verdict.by_probes.phase.label == "undecided: not finite"
+        assert verdict.by_probes.probabilities is None and verdict.agreement is None
         json.dumps(verdict.to_dict(), allow_nan=False)
 
     def test_underfit(self):
         memorised_others = next(path for path in checkpoints.shipped() if path.stem == "phase1")
         data = AnchorTask().sample(64, seed=99)
         verdict = classify(load_checkpoint(memorised_others).build_model(), training_set=data)
-        assert verdict.phase.label == verdict.mechanism.phase.label == "undecided: underfit"
+        assert verdict.phase.label == verdict.by_probes.phase.label == "undecided: underfit"
         assert verdict.explanation.count("train longer") == 2 and verdict.warnings == ()
-        assert len(verdict.mechanism.evidence) > 0
+        assert len(verdict.by_probes.evidence) > 0
         model = verdict.subject.model
-        quickly = classify(model, training_set=data, even_underfit=False).mechanism  # as a sweep's cell
+        quickly = classify(model, training_set=data, even_underfit=False).by_probes  # as a sweep's cell
         assert quickly.phase.cause == "underfit" and quickly.evidence == () and not quickly.probabilities
 
     def test_one_layer_has_no_readings(self):
-        mechanism = phase_by_mechanism(build_model(replace(TINY, n_layers=1)), AnchorTask())
-        assert mechanism.phase.label == "undecided: no readings" and "layer" in mechanism.phase.reason
+        by_probes, _ = read_inside(build_model(replace(TINY, n_layers=1)), AnchorTask())
+        assert by_probes.phase.label == "undecided: no readings" and "layer" in by_probes.phase.reason
 
     def test_an_architecture_outside_the_calibration_is_less_sure_and_says_so(self, shipped):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
@@ -167,41 +168,45 @@ class TestUndecided:
                 if name.startswith("blocks.1."):
                     weights[name.replace("blocks.1.", f"blocks.{layer}.")] = torch.zeros_like(value)
         verdict = classify(replace(checkpoint, model_config=deep, weights=weights))
-        assert verdict.phase.number == 3 and len(verdict.mechanism.evidence) > 0
-        assert verdict.mechanism.outside == ("n_layers 7 is outside 2..6",)
+        assert verdict.phase.number == 3 and len(verdict.by_probes.evidence) > 0
+        assert verdict.by_probes.outside == ("n_layers 7 is outside 2..6",)
         assert "Less sure" in verdict._repr_html_() and "n_layers 7" in verdict._repr_html_()
-        assert shipped["phase3"].mechanism.outside == ()
+        assert shipped["phase3"].by_probes.outside == ()
         assert calibration().temperature({"n_layers": 7}) > 1
 
-    def test_a_task_of_ones_own_is_outside_the_calibration(self):
+    def test_a_task_of_ones_own_has_a_verdict(self):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
         verdict = classify(replace(load_checkpoint(path), task=AnchorTask(key_max=95)))
         assert verdict.phase.number == 3
-        assert verdict.mechanism.phase.label == "undecided: outside the calibration"
-        assert "the task is not that of the papers" in verdict.mechanism.phase.reason
+        assert verdict.by_probes.probabilities["Phase 3"] > 0.5 and verdict.by_probes.phase.cause is None
+
+    def test_a_task_beyond_the_zoo_is_less_sure_and_says_so(self):
+        task = AnchorTask(anchors={a: a for a in range(1, 10)}, unseen_pairs=[(1, 2), (2, 1)])
+        by_probes = read_inside(build_model(TINY), task).by_probes
+        assert "n_anchors 9 is outside 3..6" in by_probes.outside and by_probes.probabilities is not None
 
 
 class TestExplanation:
-    MECHANISM = Mechanism(Phase(3, None, ""), {}, ())
+    BY_PROBES = ByProbes(Phase(3, None, ""), {}, ())
 
     def test_disagreement_says_what_may_be_behind_it(self):
-        agreement, text = explain(Phase(2, False, ""), self.MECHANISM)
+        agreement, text = explain(Phase(2, False, ""), self.BY_PROBES)
         assert agreement is False
         assert text.startswith("It answers held-out keys and fails on unseen pairs, yet its inside")
         assert "not put together for pairs it never saw" in text and text.endswith(".")
 
     @pytest.mark.parametrize(("a", "b"), [(a, b) for a in (1, 2, 3) for b in (1, 2, 3)])
     def test_every_case_has_a_sentence(self, a, b):
-        agreement, text = explain(Phase(a, None, ""), Mechanism(Phase(b, None, ""), {}, ()))
+        agreement, text = explain(Phase(a, None, ""), ByProbes(Phase(b, None, ""), {}, ()))
         assert agreement is (a == b) and text.count(".") == 1
 
     def test_commutativity_alone_is_no_disagreement_but_is_said(self):
-        inside = Mechanism(Phase(2, True, ""), {}, ())
+        inside = ByProbes(Phase(2, True, ""), {}, ())
         agreement, text = explain(Phase(2, False, ""), inside)
         assert agreement is True and "both orders of a pair differently" in text
 
     def test_undecided_is_no_comparison(self):
-        agreement, text = explain(Phase(None, None, "underfit: x"), self.MECHANISM)
+        agreement, text = explain(Phase(None, None, "underfit: x"), self.BY_PROBES)
         assert agreement is None and text == "No comparison: behaviour is undecided (underfit: x)."
 
 
@@ -214,5 +219,5 @@ def test_a_safetensors_copy_gets_the_same_verdict(shipped, tmp_path):
     path = next(path for path in checkpoints.shipped() if path.stem == "phase2")
     save_checkpoint(tmp_path / "copy.safetensors", load_checkpoint(path))
     verdict = classify(tmp_path / "copy.safetensors")
-    assert verdict.mechanism.evidence == shipped["phase2"].mechanism.evidence
+    assert verdict.by_probes.evidence == shipped["phase2"].by_probes.evidence
     assert verdict.behaviour.to_dict() == shipped["phase2"].behaviour.to_dict()

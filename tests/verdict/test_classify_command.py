@@ -47,10 +47,10 @@ def test_json_is_one_object_for_each_with_the_promised_keys(untrained):
     done = call(SHIPPED["phase2-commutative"], untrained, "--json")
     assert done.exit_code == 0
     first, second = (json.loads(line) for line in done.stdout.splitlines())
-    keys = {"phase", "behaviour", "mechanism", "agreement", "warnings", "subject", "trajectory"}
+    keys = {"phase", "behaviour", "by_probes", "agreement", "warnings", "subject", "trajectory"}
     assert keys | {"schema_version"} <= set(first)
     assert (first["phase"]["number"], first["phase"]["commutative"], first["agreement"]) == (2, True, True)
-    assert {"probabilities", "evidence"} <= set(first["mechanism"])
+    assert {"probabilities", "evidence"} <= set(first["by_probes"])
     assert {"path", "sha256", "step"} <= set(first["subject"])
     assert first["subject"]["path"] == SHIPPED["phase2-commutative"]
     assert second["phase"]["number"] is None and second["agreement"] is None
@@ -63,7 +63,7 @@ def test_one_unreadable_file_does_not_stop_the_others(broken, untrained, tmp_pat
     assert ["error" in row for row in rows] == [True, False, True]
     assert (
         rows[1]["phase"]["label"] == "undecided: training data unknown"
-        and rows[1]["mechanism"]["phase"]["cause"] == "at chance"
+        and rows[1]["by_probes"]["phase"]["cause"] == "at chance"
     )
     assert "broken.pt" in rows[0]["error"] and "missing.pt" in rows[2]["error"]
     assert len(done.stderr.strip().splitlines()) == 2
@@ -102,7 +102,9 @@ def test_an_unusable_device_is_one_line():
 
 
 def test_the_demo_classifies_what_is_shipped_and_writes_the_report(tmp_path, monkeypatch):
-    monkeypatch.setattr(probes, "with_own", lambda own: probes.PROBES[-3:])  # all would take a minute
+    monkeypatch.setattr(
+        probes, "with_own", lambda own, shipped: probes.PROBES[-3:]
+    )  # all would take a minute
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")], env={"COLUMNS": "160"})
     assert done.exit_code == 0, done.output
     for label in ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3"):

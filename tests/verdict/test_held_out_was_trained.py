@@ -1,4 +1,4 @@
-"""What was trained is never called held out, and a model that answers at chance gets no mechanism phase."""
+"""What was trained is never called held out; a model at chance gets no phase by the probes."""
 
 import json
 from dataclasses import replace
@@ -119,8 +119,8 @@ class TestVerdicts:
     def test_trained_on_unseen_pairs_is_no_phase_whatever_it_answers(self, given):
         verdict = classify(PHASE3.build_model(), TASK, training_set=given)
         assert verdict.phase.number is None and verdict.phase.cause == CAUSE
-        assert verdict.mechanism.phase == verdict.phase and verdict.mechanism.probabilities is None
-        assert verdict.mechanism.evidence == () and verdict.agreement is None
+        assert verdict.by_probes.phase == verdict.phase and verdict.by_probes.probabilities is None
+        assert verdict.by_probes.evidence == () and verdict.agreement is None
         words = "of 800 training sequences 100 ask unseen pairs"
         assert words in verdict.phase.reason and verdict.explanation.count(words) == 1
         again = type(verdict).from_dict(json.loads(json.dumps(verdict.to_dict())))
@@ -157,13 +157,13 @@ class TestVerdicts:
 
 class TestAtChance:
     @pytest.mark.parametrize("variant", ["gpt2", "postnorm", "released"])
-    def test_a_random_network_has_no_mechanism_phase(self, variant):
+    def test_a_random_network_has_no_phase_by_the_probes(self, variant):
         verdict = classify(build_model(ModelConfig(n_layers=4, variant=variant)), TASK)
-        assert verdict.mechanism.phase.cause == "at chance" and verdict.mechanism.probabilities is None
-        assert "no sign that it was trained on this task" in verdict.mechanism.phase.reason
+        assert verdict.by_probes.phase.cause == "at chance" and verdict.by_probes.probabilities is None
+        assert "no sign that it was trained on this task" in verdict.by_probes.phase.reason
         assert verdict.phase.cause == "training data unknown"
         given = classify(verdict.subject.model, TASK, training_set=TASK.sample(500))
-        assert (given.phase.cause, given.mechanism.phase.cause) == ("underfit", "at chance")
+        assert (given.phase.cause, given.by_probes.phase.cause) == ("underfit", "at chance")
 
     def test_chance_follows_from_the_task(self):
         for task in (TASK, AnchorTask(anchors={1: 0, 2: 1}, key_min=20, key_max=29, unseen_pairs=[(1, 2)])):

@@ -19,15 +19,15 @@ def test_evaluate(checkpoint):
 
 
 def test_classify(checkpoint):
-    """On 3.9 the pattern's hook is dead, and nothing is said of the mechanism."""
+    """On 3.9 the pattern's hook is dead, and nothing is said by the probes."""
     model = checkpoint.build_model()
     verdict = classify(as_bridge(model), checkpoint.task)
     assert verdict.phase.label == "Phase 3"
     if LINE == 3:
-        assert verdict.mechanism.phase.label == "undecided: no readings"
+        assert verdict.by_probes.phase.label == "undecided: no readings"
         return
-    own = classify(model, checkpoint.task).mechanism.evidence
-    of_bridge = verdict.mechanism.evidence
-    assert verdict.mechanism.phase.label == "Phase 3"
+    own = classify(model, checkpoint.task).by_probes.evidence
+    of_bridge = verdict.by_probes.evidence
+    assert verdict.by_probes.phase.label == "Phase 3"
     assert [one.reading for one in own] == [one.reading for one in of_bridge]
     assert np.allclose([one.value for one in own], [one.value for one in of_bridge], atol=1e-4)

@@ -6,7 +6,7 @@ import torch
 from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, load_checkpoint
 from anchorlens.probes.shared.checks import check_inputs
 from anchorlens.verdict import READINGS, take_readings
-from anchorlens.verdict.readings import COSTLY, MEASURED
+from anchorlens.verdict.readings import MEASURED, reading_positions
 
 PAPER = AnchorTask()
 
@@ -46,6 +46,31 @@ def test_answers_to_unseen_pairs_are_never_looked_at(task):
     assert len(changed) > 5
 
 
+@pytest.mark.parametrize("task", [PAPER, AnchorTask(regime="conflict")], ids=["reasoning", "conflict"])
+def test_by_the_probes_nothing_of_an_unseen_pair_is_looked_at(task):
+    """Whatever a model does with a sequence that holds an unseen pair, those readings are the same."""
+    model = shipped("phase3").build_model()
+    expected = take_readings(model, task)
+    unseen = torch.tensor(task.ood_pairs)
+
+    def scramble(module, args, embedded):
+        there = (args[0].unfold(1, 2, 1)[:, :, None] == unseen).all(dim=-1).flatten(1).any(dim=1)
+        return torch.where(there[:, None, None], -embedded.flip(-1) * 7, embedded)
+
+    model.embed.register_forward_hook(scramble)
+    found = take_readings(model, task)
+    changed = {name for name, value in found.items() if value != expected[name]}
+    sees = {reading.name: reading.sees for reading in READINGS}
+    assert changed and {sees[name] for name in changed} == {"unseen pairs"}
+
+
+@pytest.mark.parametrize(
+    ("seq_len", "positions"), [(3, (0,)), (4, (0,)), (6, (1, 2)), (9, (2, 4)), (16, (4, 10))]
+)
+def test_positions_of_the_key_leave_a_token_behind_the_anchors(seq_len, positions):
+    assert reading_positions(AnchorTask(seq_len=seq_len)) == positions
+
+
 def test_width_does_not_show_in_a_random_start():
     found = [
         take_readings(build_model(ModelConfig(d_model=d, d_head=d // 2, gamma=0.5)), PAPER) for d in (64, 256)
@@ -69,8 +94,8 @@ def test_what_composes_and_what_memorises_read_apart():
 def test_early_readings_are_the_same_without_the_costly_ones():
     model = shipped("phase2").build_model()
     whole, early = take_readings(model, PAPER), take_readings(model, PAPER, early=True)
-    costly = {reading.name for reading in READINGS if reading.measurement in COSTLY}
-    assert costly and set(COSTLY) <= set(MEASURED)
+    costly = {reading.name for reading in READINGS if MEASURED[reading.measurement].costly}
+    assert costly
     assert early == {name: None if name in costly else value for name, value in whole.items()}
 
 

@@ -23,7 +23,7 @@ from anchorlens import (
 )
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.phases import Phase
-from anchorlens.verdict import Mechanism
+from anchorlens.verdict import ByProbes
 from anchorlens.verdict.explanation import explain
 
 PHASE1 = next(path for path in checkpoints.shipped() if path.stem == "phase1")
@@ -60,16 +60,16 @@ class TestInMemory:
         verdict = classify(
             checkpoint.build_model(), checkpoint.task, training_set=(data.tokens, data.targets)
         )
-        assert verdict.phase.label == verdict.mechanism.phase.label == "Phase 1"
+        assert verdict.phase.label == verdict.by_probes.phase.label == "Phase 1"
         assert verdict.agreement is True and verdict.warnings == ()
         assert verdict.behaviour.to_dict() == checkpoint.evaluate(training_set=data).to_dict()
         assert verdict.to_dict()["behaviour"]["train_source"] == "training set"
 
-    def test_without_them_they_are_unknown_and_the_mechanism_names_its_phase(self, checkpoint):
+    def test_without_them_they_are_unknown_and_the_probes_name_its_phase(self, checkpoint):
         verdict = classify(checkpoint.build_model(), checkpoint.task)
         assert verdict.phase.cause == verdict.behaviour.phase.cause == "training data unknown"
         assert verdict.phase.number is None and verdict.agreement is None
-        assert verdict.mechanism.phase.label == "Phase 1"
+        assert verdict.by_probes.phase.label == "Phase 1"
         words = " ".join((verdict.explanation, verdict.phase.reason, *verdict.warnings))
         assert "train longer" not in words and "--train-data FILE" in words
         assert "models that do not reach held-out keys, if it has fit its training data" in words
@@ -210,7 +210,7 @@ def test_a_checkpoint_in_memory_that_does_not_say_how_it_was_trained_takes_it():
 
 def test_the_inside_is_shown_only_where_it_names_a_phase():
     unknown = Phase.undecided("training data unknown", "x")
-    agreement, text = explain(unknown, Mechanism(Phase.undecided("ambiguous", "y"), {}, ()))
+    agreement, text = explain(unknown, ByProbes(Phase.undecided("ambiguous", "y"), {}, ()))
     assert agreement is None and "looks like" not in text and "ambiguous: y" in text
-    agreement, text = explain(unknown, Mechanism(Phase(3, None, ""), {}, ()))
+    agreement, text = explain(unknown, ByProbes(Phase(3, None, ""), {}, ()))
     assert agreement is None and "models that compose the rules, if it has fit its training data" in text

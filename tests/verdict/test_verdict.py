@@ -22,7 +22,7 @@ def without_nan(content):
 def test_it_comes_back_as_it_was(verdict):
     stored = read_back(verdict)
     assert without_nan(stored.to_dict()) == without_nan(verdict.to_dict())
-    assert stored.phase == verdict.phase and stored.mechanism.phase == verdict.mechanism.phase
+    assert stored.phase == verdict.phase and stored.by_probes.phase == verdict.by_probes.phase
     assert stored.trajectory == verdict.trajectory and stored.subject.step == verdict.subject.step
 
 
@@ -30,12 +30,12 @@ def test_phases_numbers_and_words():
     verdict = whole_verdict()
     stored = read_back(verdict)
     assert stored.phase.label == "undecided: underfit"
-    assert stored.mechanism.probabilities == verdict.mechanism.probabilities
-    assert stored.mechanism.evidence[:3] == verdict.mechanism.evidence[:3]
-    assert stored.mechanism.evidence[3].value is None  # JSON has no NaN
+    assert stored.by_probes.probabilities == verdict.by_probes.probabilities
+    assert stored.by_probes.evidence[:3] == verdict.by_probes.evidence[:3]
+    assert stored.by_probes.evidence[3].value is None  # JSON has no NaN
     assert (stored.agreement, stored.explanation) == (None, verdict.explanation)
     assert stored.warnings == ("The model is small.",)
-    assert repr(stored).startswith("Verdict(runs/a/ckpt.pt: undecided: underfit; mechanism is no comparison")
+    assert repr(stored).startswith("Verdict(runs/a/ckpt.pt: undecided: underfit; by the probes: ")
 
 
 def test_what_was_measured_on_answers():
@@ -47,8 +47,8 @@ def test_what_was_measured_on_answers():
 
 def test_what_was_not_there_is_not_there():
     stored = read_back(bare_verdict())
-    assert stored.mechanism.probabilities is None and stored.mechanism.evidence == ()
-    assert stored.mechanism.phase.label == "undecided: not finite"
+    assert stored.by_probes.probabilities is None and stored.by_probes.evidence == ()
+    assert stored.by_probes.phase.label == "undecided: not finite"
     assert stored.subject.step is stored.subject.path is None and stored.trajectory == ()
 
 

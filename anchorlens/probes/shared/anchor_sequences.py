@@ -14,7 +14,7 @@ from anchorlens.configuration import check_number
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, token_rows
 from anchorlens.randomness import generator
 from anchorlens.safe import safe_repr
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
@@ -176,6 +176,23 @@ def trained_sequences(
     pairs = np.array(task.seen_pairs)[chosen % n_pairs]
     trials = Trials(pairs, rng.choice(task.keys, n_sequences), np.full(n_sequences, position))
     return task.place(trials, task.noise(len(trials), rng))
+
+
+def at_trained_places(
+    task: AnchorTask, pairs: Int[np.ndarray, "sequence k"], rng: np.random.Generator
+) -> AnchorBatch:
+    """Sequences of given pairs, with keys at positions where they are trained.
+
+    Args:
+        task: says where a key may stand, and gives noise and targets.
+        pairs: anchors of each sequence.
+        rng: of positions (uniform), keys (uniform among those allowed there) and noise.
+    """
+    allowed = task.splits.allowed("train")
+    there = task.positions[allowed.any(axis=0)]
+    positions = there[rng.integers(0, len(there), len(pairs))]
+    keys = choose(rng, task.keys, allowed, positions)
+    return task.place(Trials(pairs, keys, positions), task.noise(len(pairs), rng))
 
 
 def checked_position(task: AnchorTask, key_position: int | None) -> int:

@@ -11,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.models.measuring import device_of, evaluation_mode
+from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state
 from anchorlens.randomness import generator
-from anchorlens.tasks.two_anchor.sequences import Pair, Trials, choose
+from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -86,12 +87,6 @@ def pair_gradients(
     Returns:
         Part -> cosines, -1..1; NaN in the row of a pair whose gradient is zero.
     """
-    rng = generator(seed, "probe")
-    allowed = task.splits.allowed("train")
-    there = task.positions[allowed.any(axis=0)]
-    positions = there[rng.integers(0, len(there), n_sequences)]
-    keys = choose(rng, task.keys, allowed, positions)
-    noise = task.noise(n_sequences, rng)
     device = device_of(model)
     module = differentiated(model)
     rows: dict[str, list[Tensor]] = {part: [] for part in weights}
@@ -99,8 +94,8 @@ def pair_gradients(
         state = usable_state(module)
         asked = {name: state[name].requires_grad_() for names in weights.values() for name in names}
         for pair in pairs:
-            trials = Trials(np.tile(np.array(pair), (n_sequences, 1)), keys, positions)
-            batch = task.place(trials, noise)
+            of_pair = np.tile(np.array(pair), (n_sequences, 1))
+            batch = at_trained_places(task, of_pair, generator(seed, "probe"))
             targets = batch.targets.to(device)[:, None]
             neighbours = torch.where(targets > 0, targets - 1, targets + 1)
             logits = torch.func.functional_call(module, state, (batch.tokens.to(device),))[:, -1]

@@ -134,7 +134,7 @@ class Summary:
     n_unanimous: int
     """Number of those squares whose trained seeds have one outcome."""
     n_compared: int
-    """Number of cells where behaviour and mechanism both name a phase."""
+    """Number of cells where behaviour and the probes both name a phase."""
     n_agreeing: int
     """Number of those cells where it is the same phase."""
 

@@ -40,6 +40,10 @@ SYMBOLS = {
     outcomes.EITHER: ("circle", 0.7),
     outcomes.PHASES[2]: ("circle", 0.8),
     outcomes.PHASES[3]: ("circle", 1.0),
+    outcomes.SOLUTIONS[0]: ("square", 0.9),
+    outcomes.SOLUTIONS[1]: ("square-open", 0.9),
+    outcomes.SOLUTIONS[2]: ("cross", 0.9),
+    outcomes.SOLUTIONS[3]: ("triangle-up", 0.7),
     outcomes.UNDECIDED: ("diamond", 0.6),
     UNDERFIT: ("x", 0.55),
     FAILED: ("x-thin", 0.5),
@@ -70,7 +74,7 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
 
 
 def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """Whether the behaviour verdict and the mechanism verdict of every cell name the same phase.
+    """Whether the probes and behaviour of every cell name the same phase.
 
     Args:
         cells: at least one; they differ in x, y, the seed and what goes with x or y.
@@ -138,11 +142,14 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
 
 
 def _phases(layout: Layout) -> dict[str, Any]:
-    return _map_of_categories(layout, outcome, outcomes.OUTCOMES, "Phase by behaviour", outcomes.PHASES)
+    of_solutions = not layout.by_category(outcome).keys().isdisjoint(outcomes.SOLUTIONS)
+    always = outcomes.SOLUTIONS if of_solutions else outcomes.PHASES
+    title = "Solution by behaviour" if of_solutions else "Phase by behaviour"
+    return _map_of_categories(layout, outcome, outcomes.OUTCOMES, title, always)
 
 
 def _agreements(layout: Layout) -> dict[str, Any]:
-    title = "Behaviour against mechanism"
+    title = "Behaviour against the probes"
     return _map_of_categories(layout, outcomes.agreement, outcomes.AGREEMENTS, title, outcomes.AGREEMENTS[:2])
 
 

@@ -11,7 +11,7 @@ from anchorlens.figures import BLUE, GREY, ORANGE
 from anchorlens.figures.picture import plotly_text
 from anchorlens.show.diagram.axes import name_of_cell
 from anchorlens.sweep.cells import TROUBLES, Cell
-from anchorlens.tasks.shared.phases import COLOURS, LABELS
+from anchorlens.tasks.shared.phases import COLOURS, LABELS, SOLUTION_COLOURS
 
 CLEAR = "rgba(0,0,0,0)"
 INK = "#808080"
@@ -48,7 +48,12 @@ PHASES = tuple(
 )
 EITHER = Category("Phase 2, with or without commutativity", "2?", COLOURS[LABELS[1]], "-", COLOURS[LABELS[2]])
 """Phase 2 whose commutativity is too near to its threshold to tell; hatched in the colour of `with`."""
-OUTCOMES = (*PHASES, EITHER, UNDECIDED, UNDERFIT, FAILED, MISSING)
+SOLUTIONS = tuple(
+    Category(label, sign, colour)
+    for (label, colour), sign in zip(SOLUTION_COLOURS.items(), ("i", "s", "m", "n"), strict=True)
+)
+"""What a run comes to whose training data conflict with the composition."""
+OUTCOMES = (*PHASES, EITHER, *SOLUTIONS, UNDECIDED, UNDERFIT, FAILED, MISSING)
 """The outcomes by behaviour."""
 
 AGREE, DISAGREE, NO_COMPARISON = (
@@ -57,7 +62,7 @@ AGREE, DISAGREE, NO_COMPARISON = (
     Category("no comparison: one of them names no phase", "?", GREY),
 )
 AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
-"""The outcomes of comparing behaviour and mechanism."""
+"""The outcomes of comparing behaviour and the probes."""
 
 
 def trouble(cell: Cell) -> Category | None:
@@ -76,11 +81,12 @@ def outcome(cell: Cell) -> Category:
         return problem or MISSING
     if phase.number == 2 and phase.commutative is None:
         return EITHER
-    return next((category for category in PHASES if category.name == phase.label), UNDECIDED)
+    named = (category for category in (*PHASES, *SOLUTIONS) if category.name == phase.label)
+    return next(named, UNDECIDED)
 
 
 def agreement(cell: Cell) -> Category:
-    """Whether behaviour and mechanism of a cell name one phase: one of `AGREEMENTS`."""
+    """Whether behaviour and the probes of a cell name one phase: one of `AGREEMENTS`."""
     same_phase = {True: AGREE, False: DISAGREE, None: NO_COMPARISON}
     return trouble(cell) or same_phase[cell.numbers["agreement"]]
 
@@ -149,8 +155,8 @@ def description(cell: Cell, fields: Sequence[str]) -> str:
     lines = [name_of_cell(cell, fields)]
     numbers = cell.numbers
     if numbers:
-        lines.append(f"behaviour: {numbers['label']}")
-        lines.append(f"mechanism: {numbers['mechanism_label']}")
+        lines.append(f"by behaviour: {numbers['label']}")
+        lines.append(f"by the probes: {numbers['by_probes_label']}")
         measures = ((metric.title, numbers[metric.name]) for metric in cell.run.task.metrics)
         lines += wrap(", ".join(f"{title} {value:.3f}" for title, value in measures if value is not None), 60)
         if numbers.get("stable_rank.w_q") is not None:

@@ -9,14 +9,13 @@ from typing import Any
 
 from anchorlens.figures.training_curve import thinned, training_curve, training_traces
 from anchorlens.show.diagram.axes import name_of_cell, value_label
-from anchorlens.show.evidence import lowered, raised, range_bar, ranges_in_words
+from anchorlens.show.evidence import is_drawn, lowered, raised, range_bar, ranges_in_words
 from anchorlens.show.formats import heading, number, safe_lines
 from anchorlens.show.tables import accuracy_table, text_of
 from anchorlens.show.words import AGREEMENT, beside
 from anchorlens.sweep.cells import Cell
 from anchorlens.tasks.shared.phases import COLOURS, LABELS, SHORT, Phase
-from anchorlens.verdict.mechanism import Evidence, Mechanism
-from anchorlens.verdict.verdict import Verdict
+from anchorlens.verdict.verdict import Evidence, Verdict
 
 DIGITS = 3
 """Significant digits of the numbers of a training curve."""
@@ -72,11 +71,11 @@ def run_content(
 
 
 def _verdict_content(verdict: Verdict, readings: Readings) -> dict[str, Any]:
-    mechanism, table = verdict.mechanism, accuracy_table(verdict.behaviour)
-    note = beside(mechanism)
+    by_probes, table = verdict.by_probes, accuracy_table(verdict.behaviour)
+    note = beside(verdict)
     return {
         "behaviour": _phase_content(verdict.phase),
-        "mechanism": _phase_content(mechanism.phase, *([note] if note else [])),
+        "by_probes": _phase_content(by_probes.phase, *([note] if note else [])),
         "agreement": AGREEMENT[verdict.agreement]._asdict(),
         "explanation": verdict.explanation,
         "warnings": verdict.warnings,
@@ -85,33 +84,35 @@ def _verdict_content(verdict: Verdict, readings: Readings) -> dict[str, Any]:
             "columns": [heading(text_of(column)) for column in table.columns[:-1]],
             "rows": table.rows,
         },
-        "probabilities": _probabilities(mechanism),
-        "evidence": [_evidence_content(evidence, readings) for evidence in mechanism.evidence],
+        "probabilities": _probabilities(verdict),
+        "evidence": [_evidence_content(evidence, readings) for evidence in by_probes.evidence],
     }
 
 
 def _phase_content(phase: Phase, *notes: str) -> dict[str, Any]:
-    reasons = [*([phase.reason] if phase.number else []), *notes]
+    reasons = [*([phase.reason] if phase.is_named else []), *notes]
     return {"label": phase.label, "colour": phase.colour, "gloss": phase.gloss, "reasons": reasons}
 
 
-def _probabilities(mechanism: Mechanism) -> list[tuple[Any, ...]] | str:
-    """Label, share, and in words the share by what it decodes and by the probes; or why there are none."""
-    if mechanism.probabilities is None:
-        return mechanism.phase.reason
-    tables = [mechanism.probabilities]
-    if mechanism.by_probes is not None and mechanism.by_probes.probabilities is not None:
-        tables.append(mechanism.by_probes.probabilities)
+def _probabilities(verdict: Verdict) -> list[tuple[Any, ...]] | str:
+    """Label, share, and in words the share by the probes and by decoding; or why there are none."""
+    by_probes = verdict.by_probes
+    if by_probes.probabilities is None:
+        return by_probes.phase.reason
+    tables = [by_probes.probabilities]
+    if verdict.by_decoding.probabilities is not None:
+        tables.append(verdict.by_decoding.probabilities)
     return [
         (label, _rounded(share), *(number(table.get(label), ".1%") for table in tables))
-        for label, share in mechanism.probabilities.items()
+        for label, share in by_probes.probabilities.items()
     ]
 
 
 def _evidence_content(evidence: Evidence, readings: Readings) -> tuple[Any, ...]:
     """Which reading, its value in words, its place among the phases, the odds it raises and lowers."""
     bar, shared = range_bar(evidence), (evidence.reading, evidence.meaning, ranges_in_words(evidence))
-    place = {"bands": [bar.bands.get(label, (None, 0.0)) for label in LABELS], "at": bar.value}
+    bands = [bar.bands.get(label, (None, 0.0)) for label in LABELS]
+    place = {"bands": bands, "at": bar.value} if is_drawn(evidence) else None
     which = readings.setdefault(shared, len(readings))
     return which, number(evidence.value), place, raised(evidence), lowered(evidence)
 

@@ -9,9 +9,12 @@ from anchorlens.show.diagram.layout import arranged
 from anchorlens.show.diagram.outcomes import OUTCOMES, Category, outcome
 from anchorlens.sweep.cells import SweepResult
 
-SIGNS = "1, 2, c (2 with commutativity), 3, ? undecided, x failed, . missing"
+SIGNS = (
+    "1, 2, c (2 with commutativity), 3; in conflict i inferential, s symmetric, m mixed, n neither; "
+    "? undecided, x failed, . missing"
+)
 """What the signs mean."""
-SIGN_OF = dict(zip(OUTCOMES, "12c32??x.", strict=True))
+SIGN_OF = dict(zip(OUTCOMES, "12c32ismn??x.", strict=True))
 """Outcome -> its sign, one letter."""
 MOST_MAPS = 4
 """Maps that are shown."""

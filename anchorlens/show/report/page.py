@@ -10,7 +10,13 @@ from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.config import sizes
-from anchorlens.probes.registry import OF_ANY_NETWORK, PROBES, checked_probes, needs_task
+from anchorlens.probes.registry import (
+    OF_ANY_NETWORK,
+    PROBES,
+    REPORT_PROBES,
+    checked_probes,
+    needs_task,
+)
 from anchorlens.probes.result import ProbeResult
 from anchorlens.runs.identity import places
 from anchorlens.safe import safe_repr
@@ -29,7 +35,7 @@ def write_report(
     verdicts: Sequence[Verdict],
     path: str | os.PathLike[str],
     *,
-    probes: Sequence[Callable[..., ProbeResult] | str] = PROBES,
+    probes: Sequence[Callable[..., ProbeResult] | str] = REPORT_PROBES,
 ) -> None:
     """Write one HTML page about one verdict, or several side by side; it needs no network.
 
@@ -39,8 +45,9 @@ def write_report(
     Args:
         verdicts: at least one.
         path: of the page, .html; a file that is there is replaced.
-        probes: whose pictures, in order: functions, or names of shipped ones. `(*PROBES, my_probe)` adds
-            one of your own; its heading is its name, how it is read its docstring's first sentence.
+        probes: whose pictures, in order: functions, or names of shipped ones. `(*REPORT_PROBES, my_probe)`
+            adds one of your own; its heading is its name, how it is read its docstring's first sentence.
+            `PROBES` are all, with those that train a model too.
 
     Raises:
         ValueError: no verdict, something else than verdicts or probes, two probes of one name, a verdict
@@ -62,7 +69,7 @@ def _of_one(verdict: Verdict, path: str | os.PathLike[str], **options: Any) -> N
 
 
 def page_html(
-    verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeResult] | str] = PROBES
+    verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeResult] | str] = REPORT_PROBES
 ) -> str:
     """The page that `write_report` writes.
 

@@ -17,7 +17,7 @@ from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.figures.training_curve import training_curve
 from anchorlens.probes.attention_patterns import AttentionPatterns
 from anchorlens.probes.from_file import first_sentence, what_went_wrong
-from anchorlens.probes.registry import PROBES, apply
+from anchorlens.probes.registry import PROBES, REPORT_PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
@@ -67,7 +67,9 @@ class PageFigure:
 
 
 def probe_figures(
-    verdicts: Sequence[Verdict], labels: Sequence[str], probes: Sequence[Callable[..., ProbeResult]] = PROBES
+    verdicts: Sequence[Verdict],
+    labels: Sequence[str],
+    probes: Sequence[Callable[..., ProbeResult]] = REPORT_PROBES,
 ) -> Iterator[PageFigure]:
     """Every probe's picture; one that refuses shows its reason, one that fails its error.
 

@@ -105,13 +105,13 @@ def _phase_table(text_map: TextMap) -> Table:
 def _cell_table(result: SweepResult) -> Table:
     metrics = [metric for metric in metrics_of(result) if metric.in_tables]
     titles = (metric.title for metric in metrics)
-    columns = ("cell", *result.axes, *titles, "by behaviour", "by mechanism", "step", "seconds")
+    columns = ("cell", *result.axes, *titles, "by behaviour", "by the probes", "step", "seconds")
     rows = []
     for cell in result:
         numbers = cell.numbers
         values = [(numbers.get(metric.name), ".3f") for metric in metrics]
         steps = [(numbers.get(name), ",.0f") for name in ("step", "seconds")]
-        labels = (numbers.get("label") or cell.status, numbers.get("mechanism_label") or "-")
+        labels = (numbers.get("label") or cell.status, numbers.get("by_probes_label") or "-")
         rows.append(
             (
                 cell.id,

@@ -41,7 +41,7 @@ def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, a
     for line in behaviour.in_words():
         console.print(line)
     phase = behaviour.phase
-    console.print(f"{phase.label if phase.number else 'undecided'}: {phase.reason}", style="bold")
+    console.print(f"{phase.label if phase.is_named else 'undecided'}: {phase.reason}", style="bold")
 
 
 def print_plan(plan: Plan, as_json: bool) -> None:

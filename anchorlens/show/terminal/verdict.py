@@ -11,10 +11,9 @@ from anchorlens.show.evidence import lowered, raised
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
-from anchorlens.show.words import outside_calibration
+from anchorlens.show.words import outside_calibration, what_is_named
 from anchorlens.tasks.shared.phases import SHORT, Phase
-from anchorlens.verdict.mechanism import Mechanism
-from anchorlens.verdict.verdict import SCHEMA_VERSION, Verdict
+from anchorlens.verdict.verdict import SCHEMA_VERSION, ByProbes, Verdict
 
 MOST_EVIDENCE = 5
 """Readings of which it is said what they say."""
@@ -29,24 +28,25 @@ def print_unreadable_json(path: str, message: str) -> None:
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """Print one verdict: both phases, what they rest on, and the trajectory where there is one."""
+    """Print one verdict: what is named by what, what it rests on, and the trajectory where there is one."""
     console = Terminal()
-    phase, mechanism, behaviour = verdict.phase, verdict.mechanism, verdict.behaviour
+    phase, by_probes, behaviour = verdict.phase, verdict.by_probes, verdict.behaviour
     console.print(f"{_name(verdict)}: {phase.label}", style=_style(phase))
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
-    nothing = "readings that speak for no phase" if mechanism.evidence else "no readings"
+    nothing = "readings that speak for no phase" if by_probes.evidence else "no readings"
     rows = [
-        ("behaviour", phase.label, measured),
-        ("mechanism", mechanism.phase.label, mechanism.in_words() or nothing),
+        ("by the probes", by_probes.phase.label, by_probes.in_words() or nothing),
+        ("by behaviour", phase.label, measured),
     ]
-    if mechanism.by_probes is not None and mechanism.by_probes.probabilities is not None:
-        rows.append(("probes alone", mechanism.by_probes.phase.label, mechanism.by_probes.in_words()))
-    console.print(rich_table(Table(("verdict", "phase", "rests on"), rows)))
+    if verdict.by_decoding.probabilities is not None:
+        rows.append(("by decoding", verdict.by_decoding.phase.label, verdict.by_decoding.in_words()))
+    names = what_is_named(by_probes)
+    console.print(rich_table(Table(("verdict", names, "rests on"), rows)))
     console.print(verdict.explanation)
-    if warning := outside_calibration(mechanism):
+    if warning := outside_calibration(by_probes):
         console.print(warning)
-    for line in _evidence_lines(mechanism):
+    for line in _evidence_lines(by_probes):
         console.print(line)
     if verdict.trajectory:
         console.print(rich_table(trajectory_table(verdict.trajectory)))
@@ -78,17 +78,17 @@ def _name(verdict: Verdict) -> str:
     return safe_text(verdict.subject.name, None)
 
 
-def _evidence_lines(mechanism: Mechanism) -> Iterator[str]:
+def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
     """Lines for each reading that counts: its value, which odds it moves, where it lies in each phase."""
-    readings = mechanism.evidence
+    readings = by_probes.evidence
     if not readings:
         return
-    if mechanism.probabilities is None:
+    if by_probes.probabilities is None:
         yield "Readings of the weights; no phase was calibrated for this task"
         yield from (f"  {reading.reading}: {reading.value:.2f}, {reading.meaning}" for reading in readings)
         return
     counting = [reading for reading in readings if raised(reading)][:MOST_EVIDENCE]
-    yield "Evidence: value; odds raised (×) and lowered (÷); middle 80 % of each phase"
+    yield f"Evidence: value; odds raised (×) and lowered (÷); middle 80 % of each {what_is_named(by_probes)}"
     for reading in counting:
         changes = (*raised(reading), *lowered(reading))
         ends = ((SHORT.get(label, label), low, high) for label, (low, high) in reading.ranges.items())

@@ -87,7 +87,7 @@ class TaskConfig(Config):
     stored_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that are filled in when a task is made without them; a stored task must hold them."""
     has_anchors: ClassVar[bool] = False
-    """Whether its sequences hold anchors, which some probes and the mechanism verdict ask about."""
+    """Whether its sequences hold anchors, which some probes and the verdicts by the inside ask about."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})
     """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
     evaluation_class: ClassVar[type[Evaluation]] = Evaluation

@@ -35,6 +35,9 @@ _ROUNDING = 1e-9
 TRAINING_SET = "training set"
 """What train accuracy is asked on where the training data are known."""
 
+Solution = Literal["inferential", "symmetric", "mixed by position", "other"]
+"""How unseen pairs are answered whose mirrored pair is trained on another target than the composition."""
+
 Cause = Literal[
     "not finite",
     "held-out questions were trained",
@@ -49,7 +52,7 @@ Cause = Literal[
     "outside the calibration",
     "ambiguous",
 ]
-"""Why no phase is named: the first eight by behaviour; by mechanism the first three and the last four."""
+"""Why no phase is named: the first eight by behaviour; by the inside the first three and the last four."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 1": (1, None),
@@ -76,13 +79,36 @@ GLOSS: Mapping[int | None, str] = {
 }
 """Phase -> what such a model does."""
 
+SOLUTION_LABELS: Mapping[Solution, str] = {
+    "inferential": "inferential solution",
+    "symmetric": "symmetric solution",
+    "mixed by position": "solutions mixed by position",
+    "other": "neither solution",
+}
+"""Solution -> its label."""
+SOLUTION_COLOURS: Mapping[str, str] = dict(
+    zip(
+        SOLUTION_LABELS.values(),
+        (COLOURS[LABELS[3]], COLOURS[LABELS[2]], COLOURS[LABELS[1]], "#7A7F87"),
+        strict=True,
+    )
+)
+"""Label of a solution -> its colour, at least 3:1 against white and against the dark page."""
+SOLUTION_GLOSS: Mapping[Solution, str] = {
+    "inferential": "composes the rules for unseen pairs",
+    "symmetric": "answers an unseen pair as its mirror is trained",
+    "mixed by position": "composes at some positions of the key, answers by symmetry at others",
+    "other": "answers unseen pairs by neither solution throughout",
+}
+"""Solution -> what such a model does."""
+
 
 @documented
 @dataclass(frozen=True)
 class Phase(Record):
-    """A phase, or the cause of there being none.
+    """A phase; where the training data conflict a solution; or the cause of there being none.
 
-    Source: the phases of arXiv 2405.05409 and 2501.08537.
+    Source: the phases of arXiv 2501.08537, the solutions of arXiv 2405.05409.
     """
 
     derived: ClassVar[tuple[str, ...]] = ("label",)
@@ -94,6 +120,8 @@ class Phase(Record):
     """The numbers that decided, in words for people."""
     cause: Cause | None = None
     """Where there is no phase: why."""
+    solution: Solution | None = None
+    """Of a model whose training data conflict with the composition: how it answers unseen pairs."""
 
     @classmethod
     def undecided(cls, cause: Cause, why: str) -> Phase:
@@ -101,8 +129,15 @@ class Phase(Record):
         return cls(None, None, f"{cause}: {why}", cause)
 
     @property
+    def is_named(self) -> bool:
+        """Whether there is a phase, or a solution."""
+        return self.number is not None or self.solution is not None
+
+    @property
     def label(self) -> str:
-        """Short name: `Phase 2 with commutativity`, `undecided: underfit`, ..."""
+        """Short name: `Phase 2 with commutativity`, `inferential solution`, `undecided: underfit`, ..."""
+        if self.solution is not None:
+            return SOLUTION_LABELS[self.solution]
         if self.number is None:
             return f"undecided: {self.cause}" if self.cause else "undecided"
         suffix = {True: " with commutativity", False: " without commutativity", None: ""}
@@ -111,12 +146,12 @@ class Phase(Record):
     @property
     def gloss(self) -> str:
         """What such a model does, in a few words."""
-        return GLOSS[self.number]
+        return GLOSS[self.number] if self.solution is None else SOLUTION_GLOSS[self.solution]
 
     @property
     def colour(self) -> str:
-        """Its colour in pictures, in CSS; that of the text around it where it is none of the four."""
-        return COLOURS.get(self.label, "currentColor")
+        """Its colour in pictures, in CSS; that of the text around it where it has none."""
+        return (COLOURS | SOLUTION_COLOURS).get(self.label, "currentColor")
 
 
 def phase_by_definition(

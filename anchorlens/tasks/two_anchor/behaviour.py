@@ -148,8 +148,9 @@ def evaluate(
             "id": id_accuracy,
             "ood": ood,
             "symmetric": symmetric,
-            "commutativity": commutativity,
+            "commutativity": commutativity if task.commutes else None,
         },
+        in_conflict=task.in_conflict,
         finite=questions.finite,
         options={
             "n_noise": n_noise,

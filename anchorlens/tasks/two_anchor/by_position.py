@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from anchorlens.configuration import documented
 from anchorlens.records import Count, Record
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.figure_specs import Lines
-from anchorlens.tasks.shared.phases import CLEAR
+from anchorlens.tasks.shared.phases import CLEAR, Solution
 
-Solution = Literal["inferential", "symmetric", "mixed by position", "other"]
-"""How unseen pairs are answered whose mirrored pair is trained on another target than the composition."""
 HOLDS = 0.5
 """Share of its answers that a solution must exceed at a position."""
 NOTABLE = 0.1
@@ -93,6 +90,17 @@ def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
     if all(symmetric):
         return "symmetric"
     return "mixed by position" if any(inferential) and any(symmetric) else "other"
+
+
+def shares_in_words(positions: Sequence[PositionAnswers]) -> str:
+    """How unseen pairs are answered over all positions: `inferential 0.12, symmetric 0.80`."""
+    means = []
+    for name in ("inferential", "symmetric"):
+        shares = [share for one in positions if (share := getattr(one, name)) is not None]
+        n = sum(share.n_sequences for share in shares)
+        if n:
+            means.append(f"{name} {sum(share.value * share.n_sequences for share in shares) / n:.3f}")
+    return ", ".join(means)
 
 
 def _holds(share: Accuracy | None) -> bool:

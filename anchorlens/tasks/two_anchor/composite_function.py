@@ -143,6 +143,21 @@ class CompositeFunction(TaskConfig):
         return [pair for pair in self.seen_pairs if pair not in self.trained_overrides]
 
     @cached_property
+    def commutes(self) -> bool:
+        """Whether the composition of any two anchors is the same in both orders, for every key."""
+        reverse = self.pair_index(np.array(self.pairs)[:, ::-1])
+        return bool((self._targets.inferential == self._targets.inferential[reverse]).all())
+
+    @property
+    def in_conflict(self) -> bool:
+        """Whether an unseen pair's mirror is trained on another function than the composition.
+
+        As in the regime `conflict`: the pair can then be answered by the rules or by symmetry, and a verdict
+        names the solution.
+        """
+        return any(pair[::-1] in self.trained_overrides for pair in self.ood_pairs)
+
+    @cached_property
     def _regime(self) -> tuple[Sequence[Pair], Mapping[Pair, AnchorFunction]]:
         return unseen_and_overrides(self.regime, self.complexity, self.anchors, self.pairs)
 

@@ -12,9 +12,9 @@ from anchorlens.configuration import documented
 from anchorlens.records import Record, Share
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.phases import CLEAR
+from anchorlens.tasks.shared.phases import CLEAR, Phase, Solution
 from anchorlens.tasks.two_anchor import by_position
-from anchorlens.tasks.two_anchor.by_position import PositionAnswers, Solution
+from anchorlens.tasks.two_anchor.by_position import PositionAnswers
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.splits import Split
 
@@ -57,6 +57,9 @@ class AnchorEvaluation(Evaluation):
     """Split -> {answer - target: share of its sequences}; the target is inferential for `ood`."""
     positions: tuple[PositionAnswers, ...] = ()
     """One for every position of the key; empty for more than 200 of them."""
+    in_conflict: bool = False
+    """Whether the training data conflict with the composition (`AnchorTask.in_conflict`): `phase` then names
+    the solution."""
     best_constant: Accuracy
     """What the best answer that never changes gets of the training questions: chance, with its standard error
     for so many questions."""
@@ -96,6 +99,17 @@ class AnchorEvaluation(Evaluation):
             for title, value in values.items()
         )
         return f"AnchorEvaluation({self.phase.label}; {', '.join(numbers)})"
+
+    def _named(self, standard_errors: int | None) -> Phase:
+        found = super()._named(standard_errors)
+        if not self.in_conflict or found.cause not in (None, "borderline", "inconsistent"):
+            return found
+        solution, numbers = self.solution, by_position.shares_in_words(self.positions)
+        if solution is None:
+            return Phase.undecided(
+                "not defined", "no position has enough answers to tell the solutions apart"
+            )
+        return Phase(None, None, f"train {self.measure('train')}, unseen pairs {numbers}", solution=solution)
 
     @property
     def solution(self) -> Solution | None:

@@ -1,14 +1,15 @@
-"""What the inside of a model says: a phase with probabilities, twice, and what each reading contributed.
+"""What the inside of a model says: a phase with probabilities by the probes, and one by decoding.
 
-*By the probes*: from activations of trained pairs and from weights. *By what it decodes*: from activations
-of unseen pairs besides. Whether the training data are fit is asked of training sequences; answers on unseen
-pairs are never looked at.
+*By the probes*: from activations of trained pairs and from weights alone; it knows nothing of unseen pairs.
+*By decoding*: from activations of unseen pairs, in which the answer is all but there; a decoder of the
+answer, and no second witness. Where the training data conflict with the composition both name a solution.
+Whether the training data are fit is asked of training sequences; answers on unseen pairs are never looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -19,26 +20,35 @@ from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
-from anchorlens.verdict.questions import QuestionModel, Values
+from anchorlens.verdict.questions import SOLUTIONS, QuestionModel, Values
 from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK, READINGS, take_readings
-from anchorlens.verdict.verdict import Evidence, Mechanism, Posterior, in_words
+from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, in_words
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
+NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2": 2}
+"""Label of a phase -> its number; Phase 2 may have no two forms."""
 SAYS_NOTHING = 0.05
 """Nats: a reading that raises no odds by more has no vote."""
 
 
-def phase_by_mechanism(
+class Inside(NamedTuple):
+    """Both verdicts of a model's inside."""
+
+    by_probes: ByProbes
+    by_decoding: Posterior
+
+
+def read_inside(
     model: HookedTransformer,
     task: Task,
     shape: Mapping[str, Any] | None = None,
     *,
     train: Accuracy | None = None,
     void: Phase | None = None,
-) -> Mechanism:
-    """The phase that a model's readings speak for.
+) -> Inside:
+    """The phase, or in conflict the solution, that a model's readings speak for.
 
     Args:
         model: any HookedTransformer.
@@ -51,12 +61,12 @@ def phase_by_mechanism(
 
     Returns:
         The most probable phase with the probability of each, or no phase with the reason: what is `void`,
-        weights that are not finite, underfit, a task unlike that of the calibration, or no phase that is
-        probable enough. Readings are listed if they can be taken and nothing is void. A shape outside the
+        weights that are not finite, underfit, a task without anchors, or no phase that is probable enough.
+        Readings are listed if they can be taken and nothing is void. A shape or a task outside the
         calibration makes the probabilities less sure.
     """
     if not task.has_anchors:
-        why = f"the mechanism verdict is the two-anchor task's own, and this one is {task.kind}"
+        why = f"the verdicts by the inside are the two-anchor task's own, and this one is {task.kind}"
         return _nothing(Phase.undecided("outside the calibration", why), tuple(_of_weights(model, task)))
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
@@ -67,41 +77,52 @@ def phase_by_mechanism(
         values = take_readings(model, anchors)
     except ValueError as error:
         return _nothing(Phase.undecided("no readings", str(error)))
-    fitted, cfg = calibration(), model.cfg
-    shape = {"n_layers": cfg.n_layers, "n_heads": cfg.n_heads, "d_model": cfg.d_model, **(shape or {})}
-    temperature = fitted.temperature(shape)
+    fitted, known = calibration(), {**features(model, anchors), **(shape or {})}
+    of_regime, temperature = fitted.of(anchors), fitted.temperature(known)
 
     def posterior(by: QuestionModel) -> Posterior:
         probabilities = by.probabilities(values, temperature)
         if train is not None and train.value < FIT_THRESHOLD:
             why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
             return Posterior(Phase.undecided("underfit", why), probabilities)
-        if not is_of_the_papers(anchors):
-            why = "the task is not that of the papers"
-            return Posterior(Phase.undecided("outside the calibration", why), probabilities)
         return Posterior(named(probabilities, by.least_probability), probabilities)
 
-    decoding = posterior(fitted.by_decoding)
-    return Mechanism(
-        phase=decoding.phase,
-        probabilities=decoding.probabilities,
-        evidence=evidence(fitted.by_decoding, values, temperature),
-        by_probes=posterior(fitted.by_probes),
-        outside=tuple(fitted.outside(shape)),
+    probes_alone = posterior(of_regime.by_probes)
+    return Inside(
+        ByProbes(
+            phase=probes_alone.phase,
+            probabilities=probes_alone.probabilities,
+            evidence=evidence(of_regime.by_probes, values, temperature),
+            outside=tuple(fitted.outside(known)),
+        ),
+        posterior(of_regime.by_decoding),
     )
 
 
-def _nothing(phase: Phase, readings: tuple[Evidence, ...] = ()) -> Mechanism:
-    """A verdict without probabilities, and readings that speak for no phase."""
-    return Mechanism(phase, None, readings, by_probes=Posterior(phase, None))
+def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
+    """What of a model and its task the calibration has a range for."""
+    cfg = model.cfg
+    return {
+        "n_layers": cfg.n_layers,
+        "n_heads": cfg.n_heads,
+        "d_model": cfg.d_model,
+        "n_anchors": len(task.anchors),
+        "n_keys": len(task.keys),
+        "seq_len": task.seq_len,
+        "chain_length": task.chain_length,
+    }
+
+
+def _nothing(phase: Phase, readings: tuple[Evidence, ...] = ()) -> Inside:
+    """Verdicts without probabilities, and readings that speak for no phase."""
+    return Inside(ByProbes(phase, None, readings), Posterior(phase, None))
 
 
 def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
     """What can be read of the weights of a model, of a task that nothing was calibrated on."""
     for reading in OF_ANY_TASK:
-        probe, _ = MEASURED[reading.measurement]
         try:
-            result = probes.apply(probe, model, task)
+            result = probes.apply(MEASURED[reading.measurement].probe, model, task)
         except (ValueError, torch.linalg.LinAlgError):  # pyright: ignore[reportPrivateImportUsage]
             continue  # of another architecture, or without what the probe looks at
         value = reading.of(getattr(result, reading.field, None), getattr(model, "cfg", None))
@@ -111,9 +132,11 @@ def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
 
 
 def evidence(fitted: QuestionModel, values: Values, temperature: float = 1.0) -> tuple[Evidence, ...]:
-    """What each reading contributes, the one that moves most first."""
+    """What each reading contributes to the verdict by the probes, the one that moves most first."""
     found = []
     for reading in READINGS:
+        if reading.sees == "unseen pairs":
+            continue
         odds = fitted.raised(values, reading.name, temperature)
         label, weight = max(odds.items(), key=lambda item: item[1])
         speaks = weight > SAYS_NOTHING
@@ -137,7 +160,7 @@ def evidence(fitted: QuestionModel, values: Values, temperature: float = 1.0) ->
 
 
 def named(probabilities: Mapping[str, float], least: float) -> Phase:
-    """The most probable phase, if it is probable enough, its two forms of Phase 2 taken together.
+    """The most probable phase or solution, if it is probable enough; both forms of Phase 2 are one.
 
     Phase 2 says with or without commutativity where one of them is that probable among the two.
 
@@ -146,15 +169,18 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
     """
     words = in_words(probabilities)
     phases: dict[Any, float] = {}
-    for label in LABELS:
-        phase = PHASES[label][0]
-        phases[phase] = phases.get(phase, 0.0) + probabilities[label]
+    for label, probability in probabilities.items():
+        phase = label if label in SOLUTIONS else NUMBERS[label]
+        phases[phase] = phases.get(phase, 0.0) + probability
     best = max(phases, key=phases.__getitem__)
     if phases[best] < least:
-        return Phase.undecided("ambiguous", f"no phase has a probability of {least:.0%} or more: {words}")
-    if best != 2:
+        what = "solution" if best in SOLUTIONS else "phase"
+        return Phase.undecided("ambiguous", f"no {what} has a probability of {least:.0%} or more: {words}")
+    if best in SOLUTIONS:
+        return Phase(None, None, words, solution=best)
+    if best != 2 or "Phase 2" in probabilities:
         return Phase(best, None, words)
-    _, without, commutes, _ = (probabilities[label] for label in LABELS)
+    without, commutes = (probabilities[label] for label in LABELS[1:3])
     share = commutes / (without + commutes)
     commutative = True if share >= least else False if share <= 1 - least else None
     return Phase(2, commutative, words)
@@ -165,10 +191,3 @@ def shape_of(config: object) -> dict[str, Any] | None:
     if not isinstance(config, ModelConfig):
         return None
     return {name: getattr(config, name) for name in ("variant", "n_layers", "n_heads", "d_model")}
-
-
-def is_of_the_papers(task: AnchorTask) -> bool:
-    """Whether a task is one that the calibration knows: the papers' anchors, in either regime."""
-    return task == AnchorTask(
-        regime=task.regime, split_modulus=task.split_modulus, noise_obeys_split=task.noise_obeys_split
-    )

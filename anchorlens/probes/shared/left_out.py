@@ -1,0 +1,152 @@
+"""Copies of a model that are trained on without some of its trained pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim.adamw import adamw
+
+from anchorlens.engine.numerics import numeric_settings
+from anchorlens.models.measuring import device_of, evaluation_mode, sequences_per_batch
+from anchorlens.probes.shared.anchor_sequences import at_trained_places
+from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
+
+LEARNING_RATE = 2e-3
+"""Of AdamW, constant; betas .9 and .999, eps 1e-8, no clipping."""
+WEIGHT_DECAY = 5.0
+"""Decoupled, of every parameter: an update takes lr x decay = 1 % of each, and 80 updates 55 %."""
+
+
+class Accuracies(NamedTuple):
+    """Shares of right answers, 0..1, for each group that was left out."""
+
+    before: Float[np.ndarray, " group"]
+    """Of the group, before anything is trained."""
+    left_out: Float[np.ndarray, " group"]
+    """Of the group, after training without it."""
+    others: Float[np.ndarray, " group"]
+    """Of the other trained pairs, after that training."""
+
+
+def groups_to_leave_out(task: AnchorTask, most: int, seed: int) -> dict[Pair, list[Pair]]:
+    """Anchors in ascending order -> every trained order of them, where they are not all the same.
+
+    Where nothing else is trained a group cannot be left out. Of more than `most` groups so many are drawn.
+    """
+    groups: dict[Pair, list[Pair]] = {}
+    for pair in task.seen_pairs:
+        if len(set(pair)) > 1:
+            groups.setdefault(tuple(sorted(pair)), []).append(pair)
+    groups = {anchors: pairs for anchors, pairs in groups.items() if len(pairs) < len(task.seen_pairs)}
+    if len(groups) <= most:
+        return groups
+    chosen = generator(seed, "probe", 1).choice(len(groups), most, replace=False)
+    names = list(groups)
+    return {names[k]: groups[names[k]] for k in sorted(chosen)}
+
+
+def accuracies_without(
+    model: HookedTransformer,
+    task: AnchorTask,
+    groups: Sequence[Sequence[Pair]],
+    *,
+    n_steps: int,
+    batch_size: int,
+    n_sequences: int,
+    seed: int,
+) -> Accuracies:
+    """Train a copy of the model on without each group, and ask it for the group and for the other pairs.
+
+    The model itself is only read. Every group has the same keys, positions and noise, in training and in
+    the questions.
+
+    Args:
+        model: what is copied; all of its parameters are trained, frozen ones too.
+        task: gives sequences and the targets they are trained on.
+        groups: trained pairs of each; some are left.
+        n_steps: updates.
+        batch_size: fresh sequences of an update.
+        n_sequences: questions of a group, and of the others, spread evenly over the pairs.
+        seed: of what is drawn.
+    """
+    module, device = differentiated(model), device_of(model)
+    at_once = sequences_per_batch(model, task.seq_len)
+    found: list[tuple[float, float, float]] = []
+    with evaluation_mode(model), numeric_settings(device):
+        state = usable_state(module)
+        trained = [name for name, _ in module.named_parameters()]
+
+        def accuracy(tensors: Mapping[str, Tensor], pairs: Sequence[Pair]) -> float:
+            chosen = np.array(pairs)[np.arange(n_sequences) % len(pairs)]
+            batch = at_trained_places(task, chosen, generator(seed, "probe", 2))
+            return _accuracy(module, tensors, batch, at_once, device)
+
+        for group in groups:
+            others = [pair for pair in task.seen_pairs if pair not in group]
+            rng = generator(seed, "probe", 3)
+            weights = {name: state[name].clone().requires_grad_() for name in trained}
+            moments = [[torch.zeros_like(weight) for weight in weights.values()] for _ in range(2)]
+            steps = [torch.zeros((), dtype=torch.float32, device=device) for _ in weights]
+            for _ in range(n_steps):
+                chosen = np.array(others)[rng.integers(0, len(others), batch_size)]
+                batch = at_trained_places(task, chosen, rng)
+                logits = _answers(module, {**state, **weights}, batch.tokens.to(device))
+                loss = functional.cross_entropy(logits, batch.targets.to(device))
+                gradients = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)
+                _update(list(weights.values()), list(gradients), moments, steps)
+            after = {**state, **weights}
+            found.append((accuracy(state, group), accuracy(after, group), accuracy(after, others)))
+    return Accuracies(*np.array(found, dtype=float).reshape(-1, 3).T)
+
+
+@torch.no_grad()
+def _update(
+    weights: list[Tensor], gradients: list[Tensor], moments: list[list[Tensor]], steps: list[Tensor]
+) -> None:
+    """One step of AdamW, in place.
+
+    By torch's function, as making one of its optimizers imports torch's compiler: 2 s.
+    """
+    adamw(
+        weights,
+        gradients,
+        *moments,
+        [],
+        steps,
+        foreach=False,
+        amsgrad=False,
+        beta1=0.9,
+        beta2=0.999,
+        lr=LEARNING_RATE,
+        weight_decay=WEIGHT_DECAY,
+        eps=1e-8,
+        maximize=False,
+    )
+
+
+def _answers(module: nn.Module, state: dict[str, Tensor], tokens: Tensor) -> Tensor:
+    """Logits at the last position: [sequence, d_vocab]."""
+    return torch.func.functional_call(module, state, (tokens,))[:, -1]
+
+
+@torch.no_grad()
+def _accuracy(
+    module: nn.Module, state: Mapping[str, Tensor], batch: AnchorBatch, at_once: int, device: torch.device
+) -> float:
+    right = 0
+    for tokens, targets in zip(batch.tokens.split(at_once), batch.targets.split(at_once), strict=True):
+        answers = _answers(module, dict(state), tokens.to(device)).argmax(dim=-1)
+        right += int((answers == targets.to(device)).sum())
+    return right / len(batch)

@@ -1,0 +1,177 @@
+"""Survival: whether pairs that are left out of further training are still answered after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from anchorlens.configuration import check_number
+from anchorlens.figures import BLUE, GREY, ORANGE
+from anchorlens.probes.plots.accuracy_bars import accuracy_bars
+from anchorlens.probes.result import ProbeResult, probe_result
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.left_out import Accuracies, accuracies_without, groups_to_leave_out
+from anchorlens.probes.shared.pair_gradients import weights_of_parts
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+KNOWN = 0.5
+"""Accuracy from which pairs count as known."""
+
+
+@probe_result
+class Survival(ProbeResult):
+    """Accuracy of groups of trained pairs after training without them, beside that of the other pairs."""
+
+    probe: ClassVar[str] = "survival"
+    readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others")
+    groups: np.ndarray
+    """[group, anchor] Anchors of each group, ascending; a group is every trained order of them."""
+    accuracies_before: np.ndarray
+    """[group] Accuracy of the group in the model as it is, 0..1: the control."""
+    left_out_accuracies: np.ndarray
+    """[group] Accuracy of the group after training without it, 0..1."""
+    other_accuracies: np.ndarray
+    """[group] Accuracy of the other trained pairs after that training, 0..1."""
+    ratios: np.ndarray
+    """[group] `left_out_accuracies` over `other_accuracies`, at most 1; NaN where the group was not known
+    before (accuracy below .5) or the others are not known after."""
+    survival: float | None
+    """Mean ratio, 0..1: 1 = what is left out is answered as well as what is trained, 0 = it is forgotten.
+    None where no group has a ratio."""
+    left_out: float | None
+    """Mean accuracy of the groups that were left out, 0..1; None where there are none."""
+    others: float | None
+    """Mean accuracy of the other pairs beside them, 0..1; None where there are no groups."""
+    n_steps: int
+    """Updates without each group."""
+    batch_size: int
+    """Sequences of an update."""
+    n_sequences: int
+    """Questions of each group, and of the others."""
+    seed: int
+    """Seed from which groups, keys, positions and noise were drawn."""
+
+    def headline(self) -> str:
+        """What is left of the pairs that were left out."""
+        if self.left_out is None or self.others is None:
+            return "no trained pairs of different anchors can be left out of this task"
+        after = f"after {self.n_steps} updates without them, the others at {self.others:.2f}"
+        if self.survival is None:
+            return f"nothing known to forget: left-out pairs at {self.left_out:.2f} {after}"
+        return f"{self.survival:.2f}: left-out pairs are answered at {self.left_out:.2f} {after}"
+
+    def plot(self) -> go.Figure:
+        """Three bars for each group: before, after training without it, and the other pairs after that."""
+        names = [", ".join(map(str, anchors)) for anchors in self.groups.tolist()]
+        bars = {
+            "before": (GREY, self.accuracies_before),
+            "left out": (ORANGE, self.left_out_accuracies),
+            "the others": (BLUE, self.other_accuracies),
+        }
+        return accuracy_bars("Do pairs survive without training?", names, bars, "anchors left out")
+
+
+def survival(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    n_steps: int = 80,
+    batch_size: int = 128,
+    n_groups: int = 6,
+    n_sequences: int = 512,
+    seed: int = 0,
+) -> Survival:
+    """Measure whether pairs that are left out of further training are still answered after it.
+
+    For each group of trained pairs, {a, b} in both orders as far as they are trained, a copy of the model is
+    trained on by AdamW (learning rate 2e-3, decay 5) with fresh trained sequences of all other pairs. The
+    decay takes what these do not need. What all pairs are answered by is kept, and what is one group's own is
+    forgotten. Trained models are in between: composers keep more, on average (docs/probes.md).
+
+    Unseen pairs are not asked. The model is only read: copies of its weights are trained, half a minute on
+    one core for a model of `quick` size.
+
+    Blind to: by which rule a pair is answered, and a table whose entries share no weight with others, which
+    decay makes smaller and not wrong. A pair trained on another target than its composition (`conflict`,
+    `overrides`) is forgotten by a model that composes too.
+
+    Args:
+        model: any HookedTransformer, or a native TransformerBridge.
+        task: gives the trained pairs, their sequences and targets. In chains of more than two anchors a group
+            is every trained order of the same anchors. Pairs of one anchor with itself are no group.
+        n_steps: updates without each group, >= 1.
+        batch_size: fresh sequences of an update, >= 1.
+        n_groups: groups at most, >= 1; of more, so many are drawn.
+        n_sequences: questions of each group, and of the others, >= 1.
+        seed: of keys, positions, noise, and of the groups where there are more.
+
+    Returns:
+        Accuracies, 0..1, of each group before, of the group and of the other pairs after, and their ratios.
+
+    Raises:
+        ValueError: a model without HookedTransformer's parameters, too small for the task, or a number out
+            of range.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> start = build_model(ModelConfig(gamma=0.5))
+        >>> survival(start, AnchorTask(), n_steps=1).survival is None  # it knows nothing to forget
+        True
+
+    Source: ours; what is not rehearsed is forgotten as far as it lies in weights of its own (McCloskey and
+    Cohen 1989, catastrophic interference), and weight decay takes what training does not need.
+    """
+    check_inputs(model, task)
+    for name, value in {
+        "n_steps": n_steps, "batch_size": batch_size, "n_groups": n_groups, "n_sequences": n_sequences
+    }.items():  # fmt: skip
+        check_number(name, value, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    check_number("seed", seed, minimum=0, integer=True)
+    weights_of_parts(model)  # refuses a model whose parameters are others'
+    groups = groups_to_leave_out(task, n_groups, seed)
+    found = accuracies_without(
+        model,
+        task,
+        list(groups.values()),
+        n_steps=n_steps,
+        batch_size=batch_size,
+        n_sequences=n_sequences,
+        seed=seed,
+    )
+    ratios = survival_ratios(found)
+    there = ratios[np.isfinite(ratios)]
+    return Survival(
+        groups=np.array(list(groups), dtype=int).reshape(-1, task.chain_length),
+        accuracies_before=found.before,
+        left_out_accuracies=found.left_out,
+        other_accuracies=found.others,
+        ratios=ratios,
+        survival=float(there.mean()) if len(there) else None,
+        left_out=float(found.left_out.mean()) if groups else None,
+        others=float(found.others.mean()) if groups else None,
+        n_steps=n_steps,
+        batch_size=batch_size,
+        n_sequences=n_sequences,
+        seed=seed,
+    )
+
+
+def survival_ratios(found: Accuracies) -> Float[np.ndarray, " group"]:
+    """Accuracy of each group over that of the others, at most 1.
+
+    Returns:
+        0..1; NaN where the group was not known before, or the others are not after: below .5.
+
+    >>> half = np.array([0.5])
+    >>> survival_ratios(Accuracies(before=np.array([1.0]), left_out=half / 2, others=half))
+    array([0.5])
+    """
+    known = (found.before >= KNOWN) & (found.others >= KNOWN)
+    return np.where(known, np.minimum(1, found.left_out / np.maximum(found.others, KNOWN)), np.nan)

@@ -1,0 +1,51 @@
+"""Where the training data conflict with the composition, a verdict names a solution."""
+
+from dataclasses import replace
+
+import pytest
+
+from anchorlens import AnchorTask, checkpoints, classify, load_checkpoint
+from anchorlens.tasks.shared.phases import SOLUTION_LABELS, Phase
+from anchorlens.verdict.explanation import explain
+from anchorlens.verdict.verdict import ByProbes
+
+
+@pytest.fixture(scope="module")
+def verdict(few_questions):
+    """Of a model that composes, asked as if (3, 4) had been trained on something else; it says so itself."""
+    path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
+    model = load_checkpoint(path).build_model()
+    return classify(model, AnchorTask(regime="conflict"))
+
+
+def test_behaviour_names_the_solution(verdict):
+    behaviour = verdict.behaviour
+    assert behaviour.in_conflict and behaviour.phase.solution == behaviour.solution
+    if verdict.phase.is_named:
+        assert verdict.phase.number is None and verdict.phase.label in SOLUTION_LABELS.values()
+
+
+def test_the_inside_names_solutions_too(verdict):
+    for posterior in (verdict.by_probes, verdict.by_decoding):
+        assert list(posterior.probabilities) == list(SOLUTION_LABELS)
+        assert sum(posterior.probabilities.values()) == pytest.approx(1)
+
+
+def test_it_is_read_back_and_shown(verdict):
+    stored = type(verdict).from_dict(verdict.to_dict())
+    assert stored.phase == verdict.phase and stored.by_probes.phase == verdict.by_probes.phase
+    assert "Probability of each solution" in verdict._repr_html_()
+
+
+@pytest.mark.parametrize("solution", SOLUTION_LABELS)
+def test_every_pair_of_solutions_has_a_sentence(solution):
+    behaviour = Phase(None, None, "", solution="symmetric")
+    agreement, text = explain(behaviour, ByProbes(Phase(None, None, "", solution=solution), {}))
+    assert agreement is (solution == "symmetric") and text.count(".") == 1
+
+
+def test_a_phase_and_a_solution_are_no_comparison():
+    behaviour = Phase(None, None, "", solution="symmetric")
+    agreement, _ = explain(behaviour, ByProbes(Phase(3, None, ""), {}))
+    assert agreement is None
+    assert replace(behaviour, solution="other").label == "neither solution"

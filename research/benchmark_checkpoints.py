@@ -57,8 +57,6 @@ MOST_BYTES = 12_000_000
 """Of the file that ships."""
 SEED = 2501
 """Of the order in which runs of one kind and task come."""
-SECONDS = 8
-"""To load and build all models, on one core of two."""
 STEPS = ("checkpoints", "reference", "page")
 TEMPLATE = Path(__file__).parent / "benchmark.md.jinja"
 PAGE = Path(__file__).parents[1] / "docs/benchmark.md"
@@ -225,7 +223,6 @@ def page(measured: Benchmark | None) -> str:
         n_draws=N_DRAWS,
         least_tasks=LEAST_TASKS,
         groups=HELD_OUT,
-        seconds=SECONDS,
     )
 
 

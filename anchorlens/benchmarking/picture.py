@@ -35,15 +35,15 @@ def benchmark_figure(result: Benchmark) -> go.Figure:
         subplot_titles=list(QUESTIONS),
     )
     for column, question in enumerate(QUESTIONS, start=1):
-        figure.add_vline(x=0.5, line={"color": "black", "dash": "dot", "width": 1}, row=1, col=column)  # pyright: ignore[reportArgumentType]
         for name, colour, readings in groups:
             drawn = [reading for reading in readings if reading.name in place]
             trace = _dots(drawn, question, place).update(name=name, marker_color=colour, legendgroup=name)
             trace.update(showlegend=column == 1 and bool(others))
             figure.add_trace(trace, row=1, col=column)
+        figure.add_vline(x=0.5, line={"color": "black", "dash": "dot", "width": 1}, row=1, col=column)  # pyright: ignore[reportArgumentType]
     names = [plotly_text(reading.name) for reading in shown]
     figure.update_yaxes(tickvals=list(range(len(shown))), ticktext=names, range=[-0.6, len(shown) - 0.4])
-    figure.update_xaxes(range=[-0.02, 1.02])
+    figure.update_xaxes(range=[-0.06, 1.06])
     figure.update_xaxes(title="AUC (dotted: tells nothing)", row=1, col=2)
     drawn = styled(
         figure, "How well each reading tells models apart", width=900, height=190 + 22 * len(shown)

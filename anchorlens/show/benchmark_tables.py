@@ -29,18 +29,15 @@ def benchmark_table(result: Benchmark, reference: Benchmark | None = None) -> Ta
         result: whose readings stand out.
         reference: others beside them; None for none.
     """
-    others = [] if reference is None else list(reference.readings)
-    beside = [(reading, False) for reading in others]
-    readings = [*((reading, True) for reading in result.readings), *beside]
-    readings.sort(key=lambda item: -item[0].telling)
+    readings = [(reading, "yours") for reading in result.readings]
     columns = ("reading", *(f"{name}?" for name in QUESTIONS), "no value")
-    return Table(
-        columns,
-        [_row(reading) for reading, _ in readings],
-        "AUC of each reading",
-        range(1, len(columns)),
-        [own and bool(others) for _, own in readings],
-    )
+    if reference is not None:
+        readings += [(reading, "ours") for reading in reference.readings]
+        columns += ("whose",)
+    readings.sort(key=lambda item: -item[0].telling)
+    rows = [(*_row(reading), whose)[: len(columns)] for reading, whose in readings]
+    strong = [reference is not None and whose == "yours" for _, whose in readings]
+    return Table(columns, rows, "AUC of each reading", range(1, 2 + len(QUESTIONS)), strong)
 
 
 def _row(reading: ReadingScore) -> tuple[TableCell | str, ...]:
@@ -63,4 +60,4 @@ def notes(result: Benchmark, reference: Benchmark | None = None) -> Iterator[str
     if reference is not None:
         asked = len(reference.models)
         here = "" if asked == len(result.models) else f", on all {asked:,} models"
-        yield f"The other rows are our own readings and WeightWatcher's alpha{here} (docs/benchmark.md)."
+        yield f"Ours are the readings of the verdict, and WeightWatcher's alpha{here} (docs/benchmark.md)."

@@ -257,8 +257,10 @@ class TestShown:
         ours, mine = benchmark(lambda model, task: {"ours": ending_number(model, task)}), benchmark(place)
         table = benchmark_table(mine, ours)
         assert [row[0].text for row in table.rows] == ["ours", "place"] and table.strong == [False, True]
-        assert table.columns == ("reading", "generalises?", "composes?", "inferential?", "no value")
-        assert table.rows[0][1:] == ("1.00 (1.00 to 1.00)",) * 2 + ("0.00 (0.00 to 0.00)", "")
+        alone = ("reading", "generalises?", "composes?", "inferential?", "no value")
+        assert table.columns == (*alone, "whose")
+        assert table.rows[0][1:] == ("1.00 (1.00 to 1.00)",) * 2 + ("0.00 (0.00 to 0.00)", "", "ours")
+        assert table.rows[1][-1] == "yours" and benchmark_table(mine).columns == alone
         assert not any(benchmark_table(mine).strong)
         assert overview(mine).startswith(f"place: 15 models of {len(TASKS)} tasks. AUC")
         assert "on all" not in list(notes(mine, ours))[-1]

@@ -156,6 +156,8 @@ def written(template: Path = TEMPLATE) -> str:
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
     environment.globals |= {
+        "min": min,
+        "max": max,
         "table": table,
         "count": count,
         "misses": misses,

@@ -35,13 +35,13 @@ from calibration.fit import (
     left_out,
     of_early,
     of_trained,
-    widening_of,
 )
 from calibration.held_out import Said
-from calibration.runs import FITTED, MOMENTS, PAPERS
+from calibration.runs import FIRST, FITTED, MOMENTS, PAPERS
 from zoo import TABLE
 
 PACKAGED = Path(anchorlens.__file__).parent / "verdict/calibration.json"
+FIRST_TABLE = TABLE.with_name("first_zoo.parquet")
 DOCS = Path(__file__).parents[1] / "docs"
 UNNAMED = 0.1
 """Share of the models that a verdict may leave undecided where that buys accuracy."""
@@ -88,7 +88,6 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
             **{name: [int(ends[name].min()), int(ends[name].max())] for name in NUMBERS},
             "chain_length": [2, 2],
         },
-        "widening": widening_of(ends),
         "regimes": regimes,
         "early": early(fitted),
     }
@@ -97,7 +96,7 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
 
 def early(fitted: Any) -> dict[str, Any]:
     """Moment -> the early verdict, of the papers' task in `reasoning`."""
-    mine = fitted[(fitted["group"] == PAPERS) & (fitted["regime"] == "reasoning")]
+    mine = fitted[fitted["group"].isin([PAPERS, FIRST]) & (fitted["regime"] == "reasoning")]
     found = {}
     for moment in (one for one in MOMENTS if one < 1):
         rows = mine[mine["moment"] == moment].reset_index(drop=True)
@@ -116,10 +115,11 @@ def main() -> None:
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--table", type=Path, default=TABLE)
+    parser.add_argument("--first", type=Path, default=FIRST_TABLE, help="the table of the first zoo")
     parser.add_argument("--held-out", action="store_true", help="open the held-out groups")
     parser.add_argument("--write", action="store_true", help="replace the calibration, tables and picture")
     given = parser.parse_args()
-    zoo = pd.read_parquet(given.table)
+    zoo = pd.concat([pd.read_parquet(given.table), pd.read_parquet(given.first)], ignore_index=True)
     if not given.held_out:
         zoo = zoo[zoo["group"].isin(FITTED)]
     calibrated, left = content(zoo)
@@ -144,7 +144,7 @@ def said_and_tables(
     said: dict[tuple[str, str], list[Said]] = {}
     for regime in OF_REGIME:
         mine = ends[ends["regime"] == regime].reset_index(drop=True)
-        spread = held_out.temperature(mine, model)
+        spread = held_out.distances(mine, model)
         for way in WAYS:
             by = {regime: getattr(model.regimes[regime], way)}
             said[regime, way] = held_out.verdicts(mine, by, spread)

@@ -39,9 +39,6 @@ class Calibration:
     """Fraction of the steps taken, 0..1 -> for a checkpoint at about that moment."""
     known: Mapping[str, Sequence[Any]]
     """Field of a model or its task -> [smallest, largest] of the zoo, or the values there were."""
-    widening: float
-    """What log-odds are divided by for a shape or a task of another kind, or of twice the size, > 1: fit on
-    tasks and shapes left out."""
     provenance: Mapping[str, Any]
     """How it was made: the command, how many checkpoints, versions."""
 
@@ -60,12 +57,12 @@ class Calibration:
         """
         return [words for words, _ in self._distances(shape)]
 
-    def temperature(self, shape: Mapping[str, Any]) -> float:
-        """What the log-odds of a model are divided by, >= 1: `widening` to the power of its distance.
+    def distance(self, shape: Mapping[str, Any]) -> float:
+        """How far a model and its task are from the zoo, >= 0.
 
         A field that is r times beyond the zoo's range is log2 r away, a variant of another kind 1.
         """
-        return self.widening ** sum(distance for _, distance in self._distances(shape))
+        return sum(distance for _, distance in self._distances(shape))
 
     def _distances(self, shape: Mapping[str, Any]) -> list[tuple[str, float]]:
         """(words, distance) of every field outside."""
@@ -111,6 +108,5 @@ def from_dict(content: Mapping[str, Any]) -> Calibration:
         regimes=regimes,
         early={float(moment): QuestionModel.from_dict(fit) for moment, fit in content["early"].items()},
         known=content["known"],
-        widening=content["widening"],
         provenance=content["provenance"],
     )

@@ -54,6 +54,7 @@ def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
         return None, text
     if behaviour.solution is not None or inside.solution is not None:
         return _of_solutions(behaviour, inside)
+    assert behaviour.number is not None and inside.number is not None
     looks = f"its inside looks like that of {_INSIDE[inside.number]}"
     if behaviour.number != inside.number:
         because = _BECAUSE[behaviour.number, inside.number]

@@ -69,8 +69,7 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
     except ValueError:
         return None
     known = {**features(model, checkpoint.task), **(shape_of(checkpoint.model_config) or {})}
-    temperature = calibration().temperature(known)
-    return fitted.probabilities({**values, **answered_now(now)}, temperature)
+    return fitted.probabilities({**values, **answered_now(now)}, calibration().distance(known))
 
 
 def _is_of_the_papers(task: AnchorTask) -> bool:

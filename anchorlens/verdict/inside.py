@@ -78,10 +78,10 @@ def read_inside(
     except ValueError as error:
         return _nothing(Phase.undecided("no readings", str(error)))
     fitted, known = calibration(), {**features(model, anchors), **(shape or {})}
-    of_regime, temperature = fitted.of(anchors), fitted.temperature(known)
+    of_regime, distance = fitted.of(anchors), fitted.distance(known)
 
     def posterior(by: QuestionModel) -> Posterior:
-        probabilities = by.probabilities(values, temperature)
+        probabilities = by.probabilities(values, distance)
         if train is not None and train.value < FIT_THRESHOLD:
             why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
             return Posterior(Phase.undecided("underfit", why), probabilities)
@@ -92,7 +92,7 @@ def read_inside(
         ByProbes(
             phase=probes_alone.phase,
             probabilities=probes_alone.probabilities,
-            evidence=evidence(of_regime.by_probes, values, temperature),
+            evidence=evidence(of_regime.by_probes, values, distance),
             outside=tuple(fitted.outside(known)),
         ),
         posterior(of_regime.by_decoding),
@@ -131,13 +131,13 @@ def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
             yield Evidence(*about, value, ranges={}, vote=None, weight=0.0, sees=reading.sees)
 
 
-def evidence(fitted: QuestionModel, values: Values, temperature: float = 1.0) -> tuple[Evidence, ...]:
+def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tuple[Evidence, ...]:
     """What each reading contributes to the verdict by the probes, the one that moves most first."""
     found = []
     for reading in READINGS:
         if reading.sees == "unseen pairs":
             continue
-        odds = fitted.raised(values, reading.name, temperature)
+        odds = fitted.raised(values, reading.name, distance)
         label, weight = max(odds.items(), key=lambda item: item[1])
         speaks = weight > SAYS_NOTHING
         value = values[reading.name]

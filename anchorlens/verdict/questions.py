@@ -119,12 +119,24 @@ class QuestionFit:
     """Log-odds of yes where no reading says anything, in nats."""
     votes: Mapping[str, Vote]
     """Reading -> its vote."""
+    widening: float = 1.0
+    """What log-odds are divided by at a distance of 1 from what it was fit on, >= 1: learnt from tasks and
+    shapes left out of the fit."""
 
-    def log_odds(self, values: Values) -> float:
-        """Log-odds of yes, in nats."""
-        return self.intercept + sum(
-            vote.weight * vote.says(values.get(reading)) for reading, vote in self.votes.items()
+    def log_odds(self, values: Values, distance: float = 0.0) -> float:
+        """Log-odds of yes, in nats: the less, the further a model is from what this was fit on."""
+        return self._over(distance) * (
+            self.intercept
+            + sum(vote.weight * vote.says(values.get(name)) for name, vote in self.votes.items())
         )
+
+    def part(self, values: Values, reading: str, distance: float = 0.0) -> float:
+        """What one reading adds to the log-odds, in nats."""
+        vote = self.votes.get(reading)
+        return 0.0 if vote is None else self._over(distance) * vote.weight * vote.says(values.get(reading))
+
+    def _over(self, distance: float) -> float:
+        return self.widening**-distance
 
 
 @documented
@@ -160,18 +172,18 @@ class QuestionModel:
         answers = {which: answer for which, answer in self.answers.items() if which != "commutative"}
         return replace(self, answers=answers)
 
-    def probabilities(self, values: Values, temperature: float = 1.0) -> dict[str, float]:
+    def probabilities(self, values: Values, distance: float = 0.0) -> dict[str, float]:
         """Label -> probability, 0..1, sum 1.
 
         Args:
             values: reading -> value, None where there is none.
-            temperature: what every log-odds is divided by, >= 1: above 1 the answers are less sure.
+            distance: of the model from what this was fit on, >= 0: the further, the less sure.
         """
         return self._probabilities(
-            {which: answer.log_odds(values) / temperature for which, answer in self.answers.items()}
+            {which: answer.log_odds(values, distance) for which, answer in self.answers.items()}
         )
 
-    def raised(self, values: Values, reading: str, temperature: float = 1.0) -> dict[str, float]:
+    def raised(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
         """By how much a reading raises the log-odds of each label, in nats; below 0 it lowers them.
 
         That is the log-odds with it minus those with everything else as it is.
@@ -179,10 +191,8 @@ class QuestionModel:
         odds: dict[Question, float] = {}
         without: dict[Question, float] = {}
         for which, answer in self.answers.items():
-            vote = answer.votes.get(reading)
-            odds[which] = answer.log_odds(values) / temperature
-            part = 0.0 if vote is None else vote.weight * vote.says(values.get(reading)) / temperature
-            without[which] = odds[which] - part
+            odds[which] = answer.log_odds(values, distance)
+            without[which] = odds[which] - answer.part(values, reading, distance)
         before, after = self._log_odds_of_labels(without), self._log_odds_of_labels(odds)
         return {label: after[label] - before[label] for label in after}
 
@@ -215,7 +225,9 @@ class QuestionModel:
         """Read it from the JSON file's content."""
         answers: dict[Question, QuestionFit] = {
             which: QuestionFit(
-                one["intercept"], {reading: Vote(**vote) for reading, vote in one["votes"].items()}
+                one["intercept"],
+                {reading: Vote(**vote) for reading, vote in one["votes"].items()},
+                one["widening"],
             )
             for which, one in content["questions"].items()
         }

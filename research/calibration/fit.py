@@ -36,6 +36,7 @@ BY_DECODING = tuple(reading for reading in READINGS if reading.sees == "unseen p
 EARLY = tuple(reading for reading in READINGS if not MEASURED[reading.measurement].costly)
 LEAST_ANSWERS = 5
 """Where fewer runs answer yes, or no, nothing is fit: the answer is as frequent as among them."""
+LEAST_WIDENING = 1.05
 BEYOND = ("d_model", "n_layers", "variant", "n_anchors", "kind")
 """What is left out of the fit, value by value, to learn how much less sure to be of what it has not seen."""
 
@@ -169,6 +170,9 @@ def fit(rows: Table, evidence: Evidence, questions: Sequence[Question]) -> dict[
     """
     values = evidence.values
     answers = {which: fit_question(rows, evidence, which)[0] for which in questions}
+    for which, answer in answers.items():
+        if answer["votes"]:
+            answer["widening"] = widening_of(rows, evidence, which, answer)
     found = rows.apply(label_of, axis=1)
     known = tuple(SOLUTIONS) if "inferential" in questions else LABELS
     ranges = {
@@ -193,7 +197,8 @@ def fit_question(rows: Table, evidence: Evidence, which: Question) -> tuple[dict
     if min(n_yes, n - n_yes) < LEAST_ANSWERS:
         frequent = float(np.log((n_yes + 0.5) / (n - n_yes + 0.5)))
         content = {"n": n, "n_yes": n_yes, "penalty": None, "log_odds": {"offset": 0.0, "slope": 1.0}}
-        return {**content, "intercept": _round(frequent), "votes": {}}, np.full(len(yes), frequent)
+        content |= {"intercept": _round(frequent), "votes": {}, "widening": LEAST_WIDENING}
+        return content, np.full(len(yes), frequent)
     values, regression, tasks = evidence.values, evidence.regression, rows["task"].to_numpy()
     numbers = left_out_numbers(rows, evidence, which, tasks)
     log_odds = {one: left_out_log_odds(regression, found, of, yes, tasks) for one, found in numbers.items()}
@@ -208,6 +213,7 @@ def fit_question(rows: Table, evidence: Evidence, which: Question) -> tuple[dict
         "penalty": strength,
         "log_odds": {"offset": _round(offset), "slope": _round(slope)},
         "intercept": _round(offset + slope * intercept),
+        "widening": LEAST_WIDENING,
         "votes": {
             name: {**{key: _round(number) for key, number in vote.items()}, "weight": _round(slope * weight)}
             for (name, vote), weight in zip(votes.items(), weights, strict=True)
@@ -302,24 +308,19 @@ def given(row: Column) -> dict[str, float | None]:
     return {str(name): None if np.isnan(value) else float(value) for name, value in row.items()}
 
 
-def widening_of(rows: Table) -> float:
+def widening_of(rows: Table, evidence: Evidence, which: Question, content: Mapping[str, Any]) -> float:
     """What log-odds must be divided by on what is left out of the fit, for the smallest loss; 1.05 at least.
 
-    Left out is every value of each of `BEYOND` in turn, of the verdict by the probes in `reasoning`.
+    Left out is every value of each of `BEYOND` in turn.
     """
-    rows = rows[rows["regime"] == "reasoning"].reset_index(drop=True)
-    evidence = of_trained(rows, BY_PROBES)
-    log_odds, answers = [], []
-    for which in OF_REGIME["reasoning"]:
-        of, yes = asked(rows, which)
-        content, _ = fit_question(rows, evidence, which)
-        for name in BEYOND if content["votes"] else ():
-            found = left_out_numbers(rows, evidence, which, rows[name].to_numpy())[content["penalty"]]
-            log_odds.append(content["log_odds"]["offset"] + content["log_odds"]["slope"] * found[of])
-            answers.append(yes[of])
-    everything, right = np.concatenate(log_odds), np.concatenate(answers)
+    of, yes = asked(rows, which)
+    log_odds = []
+    for name in BEYOND:
+        found = left_out_numbers(rows, evidence, which, rows[name].to_numpy())[content["penalty"]]
+        log_odds.append(content["log_odds"]["offset"] + content["log_odds"]["slope"] * found[of])
+    everything, right = np.concatenate(log_odds), np.tile(yes[of], len(BEYOND))
     best = min(np.geomspace(1, 4, 61), key=lambda t: loss(everything / t, right))
-    return max(1.05, _round(best))
+    return max(LEAST_WIDENING, _round(best))
 
 
 def log_odds_of(x: Table, answer: Mapping[str, Any]) -> np.ndarray:

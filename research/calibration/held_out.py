@@ -13,14 +13,14 @@ from anchorlens.verdict.calibration import Calibration
 from anchorlens.verdict.inside import NUMBERS, named
 from anchorlens.verdict.questions import UNDECIDED, QuestionModel
 from calibration.fit import given, label_of, of_early, values_of
-from calibration.runs import FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT
+from calibration.runs import FIRST, FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT
 from calibration.votes import Table as Rows
 
 N_BINS, N_RESAMPLES = 10, 2000
 ALL = "all held out"
 FEW_TASKS = 5
 """Of fewer tasks, runs are drawn: each has hyperparameters and a seed of its own."""
-OF_PAPERS = (PAPERS, PAPERS_HELD_OUT)
+OF_PAPERS = (PAPERS, PAPERS_HELD_OUT, FIRST)
 
 
 @dataclass(frozen=True)
@@ -70,21 +70,21 @@ class Said:
 
 
 def verdicts(
-    rows: Rows, by: Mapping[str, QuestionModel], temperature: Sequence[float] | None = None
+    rows: Rows, by: Mapping[str, QuestionModel], distances: Sequence[float] | None = None
 ) -> list[Said]:
     """What is said of every run that has a phase, or a solution, by definition.
 
     Args:
         rows: runs, one row each.
         by: regime -> its verdict.
-        temperature: what the log-odds of each row are divided by; 1 if left out.
+        distances: of each from what the verdict was fit on; 0 if left out.
     """
-    spread = [1.0] * len(rows) if temperature is None else temperature
+    spread = [0.0] * len(rows) if distances is None else distances
     probabilities = []
-    for (_, row), (_, values), calm in zip(rows.iterrows(), values_of(rows).iterrows(), spread, strict=True):
+    for (_, row), (_, values), away in zip(rows.iterrows(), values_of(rows).iterrows(), spread, strict=True):
         model = by[row["regime"]]
         model = model if row["commutes"] or row["regime"] == "conflict" else model.without_commutativity()
-        probabilities.append(model.probabilities(given(values), calm))
+        probabilities.append(model.probabilities(given(values), away))
     return said_of(rows, probabilities, {regime: model.least_probability for regime, model in by.items()})
 
 
@@ -104,10 +104,10 @@ def said_of(
     return found
 
 
-def temperature(rows: Rows, calibrated: Calibration) -> list[float]:
-    """What the calibration divides the log-odds of each run by."""
+def distances(rows: Rows, calibrated: Calibration) -> list[float]:
+    """How far each run is from what the calibration was fit on."""
     names = [name for name in calibrated.known if name in rows]
-    return [calibrated.temperature({name: row[name] for name in names}) for _, row in rows.iterrows()]
+    return [calibrated.distance({name: row[name] for name in names}) for _, row in rows.iterrows()]
 
 
 def resampled(said: Sequence[Said], number: Callable[[Sequence[Said]], float]) -> tuple[float, float]:
@@ -171,7 +171,7 @@ def _error(said: Sequence[Said]) -> float:
 
 def by_group(said: Sequence[Said]) -> dict[str, list[Said]]:
     """Group -> what is said of its runs, those that are fit on first, and all that are held out last."""
-    found = {group: [one for one in said if one.group == group] for group in GROUPS}
+    found = {group: [one for one in said if one.group == group] for group in (*FITTED, *GROUPS)}
     return {**found, ALL: [one for one in said if one.group not in FITTED]}
 
 

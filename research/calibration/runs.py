@@ -1,7 +1,7 @@
-"""The runs that the verdicts by the inside are fit on, and those held out: drawn at random, the same each time.
+"""The runs that the verdicts by the inside are fit on, and those held out, drawn at random.
 
-Groups are held out whole (`research/calibration/README.md`); nothing of them is looked at while readings and
-fits are chosen.
+The draw is the same each time. Groups are held out whole (`research/calibration/README.md`); nothing of them
+is looked at while readings and fits are chosen.
 """
 
 from __future__ import annotations
@@ -77,8 +77,11 @@ GROUPS: Mapping[str, Group] = {
     "beyond: learning rate": Group(6, 1, 8000, axes={"lr": (1e-4,), "d_model": (48, 64), "n_layers": (2,)}),
     "beyond: width": Group(5, 1, 9000, axes={"d_model": (512,), "n_layers": (2,), "lr": (1e-3,)}),
 }
-"""Group -> its runs. The first two are fit on; all others are held out."""
-FITTED = ("fit", PAPERS)
+"""Group -> its runs. Those of `FITTED` are fit on; all others are held out."""
+FIRST = "first zoo"
+"""Runs of the papers' task in `reasoning`, d_model 64 to 400 and 2 to 6 layers, of a zoo that was trained before
+this one (`first_zoo.parquet`): readings at key position 2 alone, none of gradient sharing; no models."""
+FITTED = ("fit", PAPERS, FIRST)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from calibration.held_out import (
     share,
     share_right,
 )
-from calibration.runs import GROUPS, PAPERS_HELD_OUT
+from calibration.runs import FIRST, GROUPS, PAPERS_HELD_OUT
 from calibration.votes import Table as Rows
 
 CONTEXT = ["n_anchors", "n_keys", "seq_len", "d_model", "n_layers"]
@@ -42,10 +42,11 @@ def runs_table(rows: Rows) -> Table:
     found = ends.apply(label_of, axis=1)
     columns = (*LABELS[:3], "Phase 2, order matters", LABELS[3], *SOLUTIONS, UNDECIDED)
     table = _table("group", "drawn", "trained", *columns)
-    for name, group in GROUPS.items():
+    for name in (FIRST, *GROUPS):
         mine = found[ends["group"] == name]
         counts = [int((mine == ("Phase 2" if "order" in label else label)).sum()) for label in columns]
-        table.add_row(name, *map(str, (group.n, len(mine), *counts)))
+        drawn = GROUPS[name].n if name in GROUPS else len(mine)
+        table.add_row(name, *map(str, (drawn, len(mine), *counts)))
     return table
 
 

@@ -85,7 +85,7 @@ def solved():
 @pytest.fixture(scope="module")
 def everything():
     """A table with groups that are held out, and what is fit on it."""
-    zoo = table(480, groups=("fit", "papers' task", *GROUPS))
+    zoo = table(480, groups=(*FITTED, *GROUPS))
     zoo.loc[~zoo["group"].isin(FITTED), "variant"] = "released"
     return zoo, calibrate.content(zoo)
 
@@ -198,7 +198,9 @@ class TestCalibrate:
         n_fit = zoo[zoo["group"].isin(FITTED)]["name"].nunique()
         assert content["provenance"]["fit_on"].startswith(f"{n_fit} runs")
         assert content["known"]["variant"] == ["gpt2", "postnorm"]
-        assert calibrated.temperature({"variant": "released"}) == calibrated.widening >= 1.05
+        assert calibrated.distance({"variant": "released"}) == 1
+        answers = calibrated.regimes["reasoning"].by_probes.answers.values()
+        assert all(answer.widening >= 1.05 for answer in answers)
         assert set(calibrated.early) == {0.1, 0.25, 0.5}
         assert all(model.labels == (*LABELS, UNDECIDED) for model in calibrated.early.values())
         assert {one.group for said in left.values() for one in said} == set(FITTED)
@@ -219,9 +221,9 @@ class TestCalibrate:
         zoo = zoo if opened else zoo[zoo["group"].isin(FITTED)]
         said, found = calibrate.said_and_tables(zoo, *fitted)
         rows = {name: table.row_count for name, table in found.items()}
-        assert rows["by the probes"] == (len(GROUPS) + 1 if opened else len(FITTED))
+        assert rows["by the probes"] == (len(GROUPS) + 2 if opened else len(FITTED))
         assert rows["confusions"] == 3 and rows["weights"] == rows["readings"] == len(READINGS)
-        assert rows["runs"] == len(GROUPS) and rows["distances"] == 4
+        assert rows["runs"] == len(GROUPS) + 1 and rows["distances"] == 4
         assert rows["early"] == (3 if opened else 0)
         text = (PAGE := Path(__file__).parents[2] / "docs/verdict.md").read_text()
         (tmp_path / "page.md").write_text(text)

@@ -1,6 +1,7 @@
 """The fitted model of the three questions, by hand; and the one that is shipped."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -58,7 +59,11 @@ class TestProbabilities:
 
     def test_widened_is_less_sure_and_keeps_the_order(self, model):
         values = {READING: 0.75, OTHER: 0.9}
-        sure, less = model.probabilities(values), model.probabilities(values, temperature=3.0)
+        wide = {which: replace(answer, widening=1.5) for which, answer in model.answers.items()}
+        model = QuestionModel(wide, {})
+        sure, less = model.probabilities(values), model.probabilities(values, distance=3.0)
+        odds = wide["generalises"].log_odds(values)
+        assert wide["generalises"].log_odds(values, 3.0) == pytest.approx(odds / 1.5**3)
         assert max(less.values()) < max(sure.values()) and sum(less.values()) == pytest.approx(1)
         assert max(sure, key=sure.get) == max(less, key=less.get)
 
@@ -160,12 +165,12 @@ class TestOutside:
     def calibrated(self, model):
         known = {"variant": ["gpt2", "postnorm"], "d_model": [64, 400], "n_layers": [2, 6]}
         regimes = {"reasoning": OfRegime(model, model), "conflict": OfRegime(model, model)}
-        return Calibration(regimes, {0.1: model, 0.5: model}, known, 1.5, {})
+        return Calibration(regimes, {0.1: model, 0.5: model}, known, {})
 
     def test_inside_nothing_is_wider(self, calibrated):
         shape = {"variant": "gpt2", "d_model": 400, "n_layers": 2, "n_heads": 99}
-        assert calibrated.outside(shape) == [] and calibrated.temperature(shape) == 1
-        assert calibrated.temperature({}) == 1
+        assert calibrated.outside(shape) == [] and calibrated.distance(shape) == 0
+        assert calibrated.distance({}) == 0
 
     def test_it_is_said_and_widens_with_the_distance(self, calibrated):
         shape = {"variant": "released", "d_model": 32, "n_layers": 12}
@@ -174,8 +179,8 @@ class TestOutside:
             "d_model 32 is outside 64..400",
             "n_layers 12 is outside 2..6",
         ]
-        assert calibrated.temperature(shape) == pytest.approx(1.5**3)  # one step each
-        assert calibrated.temperature({"d_model": 1600}) == pytest.approx(1.5**2)
+        assert calibrated.distance(shape) == pytest.approx(3)  # one step each
+        assert calibrated.distance({"d_model": 1600}) == pytest.approx(2)
 
     def test_the_early_verdict_of_the_nearest_moment(self, calibrated, model):
         assert calibrated.early_model(0.19) is model and calibrated.early_model(0.9) is model
@@ -191,7 +196,7 @@ class TestShipped:
                 assert model.labels == labels and set(model.ranges) <= known
                 assert 0.5 <= model.least_probability < 1
         assert all(early.labels == (*LABELS, UNDECIDED) for early in shipped.early.values())
-        assert shipped.widening > 1 and "python research/calibrate.py" in shipped.provenance["made_by"]
+        assert "python research/calibrate.py" in shipped.provenance["made_by"]
 
     def test_weights_are_never_negative_and_votes_go_the_way_they_should(self):
         shipped, readings = calibration(), {reading.name: reading for reading in READINGS}

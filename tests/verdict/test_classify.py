@@ -169,10 +169,10 @@ class TestUndecided:
                     weights[name.replace("blocks.1.", f"blocks.{layer}.")] = torch.zeros_like(value)
         verdict = classify(replace(checkpoint, model_config=deep, weights=weights))
         assert verdict.phase.number == 3 and len(verdict.by_probes.evidence) > 0
-        assert verdict.by_probes.outside == ("n_layers 7 is outside 2..6",)
+        assert "n_layers 7 is outside 2..4" in verdict.by_probes.outside
         assert "Less sure" in verdict._repr_html_() and "n_layers 7" in verdict._repr_html_()
-        assert shipped["phase3"].by_probes.outside == ()
-        assert calibration().temperature({"n_layers": 7}) > 1
+        assert len(shipped["phase3"].by_probes.outside) < len(verdict.by_probes.outside)
+        assert calibration().distance({"n_layers": 7}) > 0
 
     def test_a_task_of_ones_own_has_a_verdict(self):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
@@ -183,7 +183,7 @@ class TestUndecided:
     def test_a_task_beyond_the_zoo_is_less_sure_and_says_so(self):
         task = AnchorTask(anchors={a: a for a in range(1, 10)}, unseen_pairs=[(1, 2), (2, 1)])
         by_probes = read_inside(build_model(TINY), task).by_probes
-        assert "n_anchors 9 is outside 3..6" in by_probes.outside and by_probes.probabilities is not None
+        assert "n_anchors 9 is outside 3..5" in by_probes.outside and by_probes.probabilities is not None
 
 
 class TestExplanation:

@@ -37,7 +37,7 @@ def test_one_checkpoint_is_a_page_for_people():
     assert done.exit_code == 0, "its phase is decided"
     assert done.stdout.startswith("phase3.pt: Phase 3\n")
     assert "looks like that of models that compose the rules" in " ".join(done.stdout.split())
-    assert "probes alone" in done.stdout and "Phase 3, " in done.stdout
+    assert "by the probes" in done.stdout and "Phase 3, " in done.stdout
     assert "nearest_neighbours.unseen_target_at_last: 0.69\n    3: ×" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b[" not in done.stdout, "colours are for a terminal"

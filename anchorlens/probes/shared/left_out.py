@@ -122,7 +122,8 @@ def _update(
     adamw(
         weights,
         gradients,
-        *moments,
+        moments[0],
+        moments[1],
         [],
         steps,
         foreach=False,

@@ -151,7 +151,7 @@ class Phase(Record):
     @property
     def colour(self) -> str:
         """Its colour in pictures, in CSS; that of the text around it where it has none."""
-        return (COLOURS | SOLUTION_COLOURS).get(self.label, "currentColor")
+        return {**COLOURS, **SOLUTION_COLOURS}.get(self.label, "currentColor")
 
 
 def phase_by_definition(

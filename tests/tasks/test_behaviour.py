@@ -80,9 +80,9 @@ def test_known_solutions_get_their_phase(answer, label, numbers):
 @pytest.mark.parametrize(
     ("unseen_answer", "symmetric", "ood", "label"),
     [
-        (-6, 1.0, 0.0, "Phase 2 with commutativity"),
-        (-10, 0.0, 1.0, "Phase 3"),
-        (-9, 0.0, 0.0, "Phase 2 without commutativity"),
+        (-6, 1.0, 0.0, "symmetric solution"),
+        (-10, 0.0, 1.0, "inferential solution"),
+        (-9, 0.0, 0.0, "neither solution"),
     ],
 )
 def test_symmetric_solution_of_the_conflict_regime(unseen_answer, symmetric, ood, label):

@@ -169,7 +169,7 @@ class TestUndecided:
                     weights[name.replace("blocks.1.", f"blocks.{layer}.")] = torch.zeros_like(value)
         verdict = classify(replace(checkpoint, model_config=deep, weights=weights))
         assert verdict.phase.number == 3 and len(verdict.by_probes.evidence) > 0
-        assert "n_layers 7 is outside 2..4" in verdict.by_probes.outside
+        assert "n_layers 7 is outside 2..6" in verdict.by_probes.outside
         assert "Less sure" in verdict._repr_html_() and "n_layers 7" in verdict._repr_html_()
         assert len(shipped["phase3"].by_probes.outside) < len(verdict.by_probes.outside)
         assert calibration().distance({"n_layers": 7}) > 0

@@ -169,7 +169,7 @@ def fit(rows: Table, evidence: Evidence, questions: Sequence[Question]) -> dict[
         questions: which.
     """
     values = evidence.values
-    answers = {which: fit_question(rows, evidence, which)[0] for which in questions}
+    answers: dict[Question, Any] = {which: fit_question(rows, evidence, which)[0] for which in questions}
     for which, answer in answers.items():
         if answer["votes"]:
             answer["widening"] = widening_of(rows, evidence, which, answer)

@@ -41,8 +41,10 @@ def trained(name: str, planned: Planned, folder: Path) -> tuple[list[dict[str, A
     about = {"name": name, **about_run(planned), **at_end(result.behaviour)}
     total = planned.run.train_config.total_steps
     rows = []
-    for moment in MOMENTS if out else MOMENTS[-1:]:
-        checkpoint = result.checkpoint if moment == 1 else load_checkpoint(nearest(out, moment * total))
+    for moment in MOMENTS if out is not None else MOMENTS[-1:]:
+        checkpoint = (
+            result.checkpoint if moment == 1 or out is None else load_checkpoint(nearest(out, moment * total))
+        )
         now = sampled_behaviour(checkpoint).phase.label if moment < 1 else None
         rows.append(
             {

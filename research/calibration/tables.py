@@ -52,7 +52,7 @@ def runs_table(rows: Rows) -> Table:
 
 def fits_table(rows: Rows) -> Table:
     """Ways of fitting, each on the runs that are fit on: area under the curve and loss on tasks left out."""
-    questions = [(regime, which) for regime, of in OF_REGIME.items() for which in of]
+    questions: list[tuple[str, Any]] = [(regime, which) for regime, of in OF_REGIME.items() for which in of]
     columns, cells = [], {}
     for regime, which in questions:
         mine = rows[rows["regime"] == regime].reset_index(drop=True)
@@ -73,7 +73,9 @@ def fits_table(rows: Rows) -> Table:
 
 def readings_table(rows: Rows) -> Table:
     """Area under the curve of every reading by itself, of the runs that are fit on."""
-    questions = [(regime, which) for regime, of in OF_REGIME.items() for which in of[:2]]
+    questions: list[tuple[str, Any]] = [
+        (regime, which) for regime, of in OF_REGIME.items() for which in of[:2]
+    ]
     questions.insert(2, ("reasoning", "commutative"))
     table = _table("reading", "sees", *(which for _, which in questions))
     values = values_of(rows)

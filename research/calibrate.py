@@ -23,7 +23,6 @@ from rich.table import Table
 import anchorlens
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.verdict.calibration import FORMAT_VERSION, from_dict
-from anchorlens.verdict.questions import Regime
 from calibration import held_out, page, tables
 from calibration.curve import selective_curve
 from calibration.fit import (
@@ -47,7 +46,7 @@ UNNAMED = 0.1
 """Share of the models that a verdict may leave undecided where that buys accuracy."""
 NUMBERS = ("n_layers", "n_heads", "d_model", "n_anchors", "n_keys", "seq_len")
 WAYS = {"by_probes": BY_PROBES, "by_decoding": BY_DECODING}
-LeftOut = dict[tuple[Regime, str], list[Said]]
+LeftOut = dict[tuple[str, str], list[Said]]
 """Regime and way -> what is said of each run that is fit on, by a fit without its task."""
 
 

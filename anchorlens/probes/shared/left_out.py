@@ -97,15 +97,15 @@ def accuracies_without(
             others = [pair for pair in task.seen_pairs if pair not in group]
             rng = generator(seed, "probe", 3)
             weights = {name: state[name].clone().requires_grad_() for name in trained}
-            moments = [[torch.zeros_like(weight) for weight in weights.values()] for _ in range(2)]
-            steps = [torch.zeros((), dtype=torch.float32, device=device) for _ in weights]
+            first, second = ([torch.zeros_like(weight) for weight in weights.values()] for _ in range(2))
+            steps = [torch.zeros((), dtype=torch.float32, device="cpu") for _ in weights]  # as torch's own
             for _ in range(n_steps):
                 chosen = np.array(others)[rng.integers(0, len(others), batch_size)]
                 batch = at_trained_places(task, chosen, rng)
                 logits = _answers(module, {**state, **weights}, batch.tokens.to(device))
                 loss = functional.cross_entropy(logits, batch.targets.to(device))
                 gradients = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)
-                _update(list(weights.values()), list(gradients), moments, steps)
+                _update(list(weights.values()), list(gradients), first, second, steps)
             after = {**state, **weights}
             found.append((accuracy(state, group), accuracy(after, group), accuracy(after, others)))
     return Accuracies(*np.array(found, dtype=float).reshape(-1, 3).T)
@@ -113,17 +113,21 @@ def accuracies_without(
 
 @torch.no_grad()
 def _update(
-    weights: list[Tensor], gradients: list[Tensor], moments: list[list[Tensor]], steps: list[Tensor]
+    weights: list[Tensor],
+    gradients: list[Tensor],
+    first: list[Tensor],
+    second: list[Tensor],
+    steps: list[Tensor],
 ) -> None:
-    """One step of AdamW, in place.
+    """One step of AdamW, in place, with its first and second moments.
 
     By torch's function, as making one of its optimizers imports torch's compiler: 2 s.
     """
     adamw(
         weights,
         gradients,
-        moments[0],
-        moments[1],
+        first,
+        second,
         [],
         steps,
         foreach=False,

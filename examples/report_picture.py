@@ -4,7 +4,7 @@
     python examples/report_picture.py --page tutorials/out/disagreement/report.html --width 1000 --height 1278
         --out tutorials/images/4_report.png
 
-It shows both verdicts, the probability of each phase, and the three readings that weigh most. Chrome or
+It shows the verdicts, the probability of each phase, and the three readings that weigh most. Chrome or
 Chromium takes the picture; half a minute. The page of the second comes of `python tutorials/render.py 4`.
 """
 

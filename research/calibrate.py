@@ -78,7 +78,7 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
     calibrated = {
         "format_version": FORMAT_VERSION,
         "provenance": {
-            "made_by": "python research/calibrate.py --held-out --write",
+            "made_by": "python research/calibrate.py --write",
             "fit_on": f"{len(ends)} runs of {ends['task'].nunique()} tasks",
             "versions": library_versions(),
         },

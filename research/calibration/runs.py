@@ -14,7 +14,7 @@ import numpy as np
 
 from anchorlens import AnchorTask, preset
 from anchorlens.runs.run_config import RunConfig
-from calibration.family import COMMUTE, Draw, Kind, drawn
+from calibration.family import Draw, Kind, drawn
 
 MOMENTS = (0.1, 0.25, 0.5, 1.0)
 """Fractions of the steps at which a run of the papers' task is measured; the others at their end alone."""
@@ -96,11 +96,6 @@ class Planned:
     task_name: str
     """The same for all runs of one task: they are not independent of each other."""
     run: RunConfig
-
-    @property
-    def commutes(self) -> bool:
-        """Whether the order of two anchors makes no difference."""
-        return COMMUTE[self.kind]
 
 
 def runs() -> dict[str, Planned]:

@@ -14,7 +14,7 @@ from anchorlens.show.diagram.maps import agreement_map, number_map, phase_map, r
 from anchorlens.show.diagram.outcomes import vote
 from anchorlens.show.diagram.text_maps import SIGN_OF, text_maps
 from anchorlens.sweep.cells import axes_of
-from anchorlens.tasks.shared.phases import COLOURS, Phase
+from anchorlens.tasks.shared.phases import COLOURS, SOLUTION_LABELS, Phase
 
 WITHOUT, WITH = "Phase 2 without commutativity", "Phase 2 with commutativity"
 
@@ -149,6 +149,19 @@ class TestPhaseMap:
             outcomes.outcome(borderline) is outcomes.UNDECIDED and outcomes.outcome(either) is outcomes.EITHER
         )
         assert outcomes.agreement(borderline) is outcomes.NO_COMPARISON
+
+    def test_where_the_data_conflict_solutions_are_drawn(self):
+        cells = []
+        for seed, solution in enumerate(("inferential", "symmetric", "mixed by position", "other")):
+            one = cell("3", regime="conflict", seed=seed)
+            phase = Phase(None, None, "", solution=solution)
+            cells.append(done(one.run, replace(one.verdict, phase=phase), path=f"cells/{seed}"))
+        figure = phase_map(cells)
+        bands = drawn(figure)
+        assert [bands[one.id]["name"] for one in cells] == list(SOLUTION_LABELS.values())
+        assert list(texts(figure).values()) == ["i|s|m|n"]
+        assert figure.layout.title.text == "Solution by behaviour"
+        assert {trace.name for trace in figure.data if trace.name} == set(SOLUTION_LABELS.values())
 
     def test_many_seeds_are_counted(self):
         two, three = outcomes.PHASES[1], outcomes.PHASES[3]

@@ -19,10 +19,9 @@ def verdict(few_questions):
 
 
 def test_behaviour_names_the_solution(verdict):
-    behaviour = verdict.behaviour
-    assert behaviour.in_conflict and behaviour.phase.solution == behaviour.solution
-    if verdict.phase.is_named:
-        assert verdict.phase.number is None and verdict.phase.label in SOLUTION_LABELS.values()
+    assert verdict.behaviour.in_conflict and verdict.behaviour.solution == "inferential"
+    assert verdict.phase.number is None and verdict.phase.label == "inferential solution"
+    assert verdict.phase.is_named and "symmetric 0.0" in verdict.phase.reason
 
 
 def test_the_inside_names_solutions_too(verdict):

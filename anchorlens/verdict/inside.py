@@ -164,8 +164,9 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
 
     Phase 2 says with or without commutativity where one of them is that probable among the two.
 
-    >>> named(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
-    Phase(number=2, commutative=None, reason='Phase 2 with commutativity, 40 %; Phase 3, 32 %', cause=None)
+    >>> phase = named(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
+    >>> phase.number, phase.commutative, phase.reason
+    (2, None, 'Phase 2 with commutativity, 40 %; Phase 3, 32 %')
     """
     words = in_words(probabilities)
     phases: dict[Any, float] = {}

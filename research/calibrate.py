@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,8 @@ def early(fitted: Any) -> dict[str, Any]:
 
 def least_probability(said: Sequence[Said]) -> float:
     """The least probability that leaves no more than `UNNAMED` of the left-out runs undecided, .5 or more."""
-    return round(max(0.5, float(np.quantile([one.sure for one in said], UNNAMED))), 2)
+    least = float(np.quantile([one.sure for one in said], UNNAMED))
+    return max(0.5, math.floor(100 * least) / 100)  # down, as rounding up may leave many more undecided
 
 
 def main() -> None:

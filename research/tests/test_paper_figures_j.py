@@ -228,7 +228,7 @@ class TestPairs:
 
     def test_what_is_stored_says_the_same(self, pair_cells):
         measured = [pair_fit.course(each, n_sequences=5) for each in pair_cells]
-        stored = json.loads(json.dumps(common._plain([each.to_dict() for each in measured])))
+        stored = json.loads(json.dumps(common.plain([each.to_dict() for each in measured])))
         read = [pair_fit.Course.from_dict(each) for each in stored]
         assert pair_fit.summary(read) == pair_fit.summary(measured)
         assert [vars(each) | {"steps": 0, "accuracy": 0} for each in read] == [
@@ -268,7 +268,7 @@ def test_the_summary_of_figure_8b_is_that_of_the_accuracies_that_are_stored():
     stored = json.loads((ROOT / "docs/images/figures/j8_convergence.json").read_text())["pairs"]
     courses = [pair_fit.Course.from_dict(run) for run in stored["runs"]]
     rows = pair_fit.summary(courses)
-    assert common._plain(rows) == stored["summary"]
+    assert common.plain(rows) == stored["summary"]
 
 
 @cache

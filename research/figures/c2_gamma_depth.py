@@ -64,8 +64,8 @@ def counted(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     `best`: for each solution the run of the best learning rate of every gamma, depth and seed, as its place
     in `runs`. `small_initialisation` and `large_initialisation`: what share of those that have fit has the
-    solution that the paper finds there; None where there is none. `solutions` counts the runs that have fit by
-    the solution that they have at every position of the key, or at some.
+    solution that the paper finds there; None where there is none. `solutions` counts the runs that have fit
+    by the solution that they have at every position of the key, or at some.
     """
     fit = [run for run in runs if run["train"] >= FIT]
     best = {solution: best_rates(runs, solution) for solution in DRAWN}

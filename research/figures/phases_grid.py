@@ -234,8 +234,8 @@ def summary(cells: Sequence[Cell], groups: Sequence[Group], number: str) -> dict
 
 
 def has_phase(cell: Cell) -> bool:
-    """Whether a cell has one of `LABELS`, so that it has fit its data."""
-    return cell.numbers["label"] in LABELS
+    """Whether a cell has a phase, so that it has fit its data: anything else is undecided."""
+    return cell.numbers["label"].startswith("Phase")
 
 
 def along_both(cells: Sequence[Cell], number: str) -> dict[str, Any]:

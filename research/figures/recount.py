@@ -30,9 +30,15 @@ def stored(cell: Mapping[str, Any]) -> Any:
     )
 
 
-def cells_of(summary: Mapping[str, Any]) -> list[Any]:
-    """The cells of the grid that have a phase; stand-ins are none of them."""
-    labels = (found for found in summary["by_label"].values() if found["source"] == "grid")
+def cells_of(numbers: Mapping[str, Any], part: str, name: str) -> list[Any]:
+    """The cells of the grid, or, where a JSON has not kept a number of all, those that have a phase.
+
+    Stand-ins are none of them.
+    """
+    every = numbers["cells"] if "cells" in numbers else numbers["stable_rank"]["cells"]
+    if name in every[0]:
+        return [*map(stored, every)]
+    labels = (found for found in numbers[part]["by_label"].values() if found["source"] == "grid")
     return [stored(cell) for found in labels for cell in found["cells"]]
 
 
@@ -46,7 +52,7 @@ def recounted(numbers: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(numbers)
     for part in parts:
         (name,) = numbers[part]["by_label"]["Phase 3"]["median"]
-        found[part] = numbers[part] | plain(along_both(cells_of(numbers[part]), name))
+        found[part] = numbers[part] | plain(along_both(cells_of(numbers, part, name), name))
     return found
 
 

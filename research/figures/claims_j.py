@@ -59,10 +59,11 @@ def larger(numbers: Numbers, reading: str) -> dict[str, dict[str, dict[str, floa
 
     Returns:
         Cells of Phase 3 -> other label -> by seed the share of the pairs in which Phase 3 has more, 0..1.
+        Stand-ins of another architecture are not compared with.
     """
     gaps: dict[str, dict[str, list[float]]] = {}
     for label, found in numbers["second_anchor"]["by_label"].items():
-        for cell in found["cells"]:
+        for cell in found["cells"] if found["source"] == "grid" else ():
             gaps.setdefault(label, {}).setdefault(str(cell["seed"]), []).append(cell[reading])
     composing = [label for label in gaps if label.startswith("Phase 3")]
     return {

@@ -27,7 +27,7 @@ MARKED_AT = 0.6
 
 
 def minus(more: BySeed, less: BySeed) -> dict[str, float | None]:
-    """The difference in every seed; None where one of the two is unknown.
+    """The difference in every seed, without the last digits of its arithmetic; None where one is unknown.
 
     >>> minus({"0": 1.0, "1": None}, {"0": 0.25, "1": 0.5})
     {'0': 0.75, '1': None}
@@ -35,7 +35,7 @@ def minus(more: BySeed, less: BySeed) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for seed, value in more.items():
         other = less.get(seed)
-        found[seed] = None if value is None or other is None else value - other
+        found[seed] = None if value is None or other is None else round(value - other, 9)
     return found
 
 

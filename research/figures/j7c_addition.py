@@ -9,7 +9,7 @@ Asked at equal steps, and at the first evaluation at which the training sums are
 asked), beside a random split, on which every arm should come near 1: one that does not is undertrained, and
 its hole says nothing. The paper gives neither tokens nor sizes; `number` has a token for each number,
 `reversed` one for each digit, the answer's last digit first. Most held-out sums of the random split and of ID
-have their mirror in training, which helps a model for which order does not matter; with --both-orders none has.
+have their mirror in training, which helps a model for which order does not matter; --both-orders leaves none.
 """
 
 from __future__ import annotations

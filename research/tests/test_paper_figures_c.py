@@ -327,7 +327,7 @@ def test_pictures_show_every_solution_that_an_initialisation_has():
         hand_cell(0.8, 1, inferential=0.1, symmetric=0.8),
         hand_cell(0.8, 2, inferential=0.7, symmetric=0.1),
     ]
-    found = [(cell.run.model_config.gamma, cell.run.train_config.seed) for cell in solutions.safe_repr(cells)]
+    found = [(cell.run.model_config.gamma, cell.run.train_config.seed) for cell in solutions.shown(cells)]
     assert found == [(0.5, 0), (0.8, 0), (0.8, 1)]
 
 

@@ -45,7 +45,7 @@ nitpick_ignore_regex = [
     ("py:class", "Bool|Float|Int"),
 ]
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["dollarmath", "html_image"]  # <img width=...>, which small pictures are
 myst_heading_anchors = 3
 html_math_renderer = "mathml"
 

@@ -29,8 +29,8 @@ def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> Transfe
         to_width^(1/2 - gamma') = from_width^(1/2 - gamma)
         lr' / lr = to_width^-gamma' / from_width^-gamma = sqrt(from_width / to_width)
 
-    So gamma 1/2 is the same at every width. It is a rule of thumb; docs/replication.md says how far two
-    widths agree by it.
+    So gamma 1/2 is the same at every width. It is a rule of thumb; docs/replication/widths.md says how far
+    two widths agree by it.
 
     Args:
         gamma: initialization rate at `from_width`.

@@ -21,6 +21,8 @@ LARGE, SMALL = (0.3, 0.0), (0.7, 0.1)
 """(gamma, weight decay) of the paper's two settings, as we read them: large initial weights without decay,
 and small ones with."""
 ARMS = {LARGE: "large initial weights, no decay", SMALL: "small initial weights, decay .1"}
+KNOWING = 0.95
+"""ID accuracy from which on a seed knows what it was trained on, where arms are compared at equal ID."""
 FIT = 0.999
 """Train accuracy from which on the training data count as fit."""
 COMPLEXITY = (
@@ -113,6 +115,27 @@ def asked(
         [row for row in usual if row["n_samples"] == n_samples],
         [row for row in usual if (row["gamma"], row["weight_decay"]) in ARMS],
     )
+
+
+def equal_id(rows: Sequence[dict[str, Any]], least: float = KNOWING) -> list[dict[str, Any]]:
+    """Of each gamma the smallest size at which every seed knows the trained kind: size, ID and OOD by seed.
+
+    A gamma that never does has no size.
+
+    >>> cells = [(0.5, 100, 0.9), (0.5, 200, 0.96), (0.7, 100, 0.97), (0.9, 100, 0.2)]
+    >>> rows = [{"gamma": g, "n_samples": n, "seed": 0, "id": known, "ood": 0.5} for g, n, known in cells]
+    >>> [(found["gamma"], found["n_samples"]) for found in equal_id(rows)]
+    [(0.5, 200), (0.7, 100), (0.9, None)]
+    """
+    found = []
+    for gamma in sorted({row["gamma"] for row in rows}):
+        own = [row for row in rows if row["gamma"] == gamma]
+        sizes = sorted({row["n_samples"] for row in own})
+        known = [n for n in sizes if min(row["id"] for row in own if row["n_samples"] == n) >= least]
+        chosen = [row for row in own if known and row["n_samples"] == known[0]]
+        by_seed = {name: {str(row["seed"]): row[name] for row in chosen} for name in ("id", "ood")}
+        found.append({"gamma": gamma, "n_samples": known[0] if known else None, **by_seed})
+    return found
 
 
 def at_fit(cell: Cell, fit: float = FIT) -> dict[str, Any]:

@@ -1,15 +1,19 @@
 """Figure 2 of arXiv 2405.05409: which solution is found, over initialisation and depth.
 
     python research/figures/c2_gamma_depth.py [--seed 0 1] [--suffix .png]
+    python research/figures/c2_gamma_depth.py --from-json docs/images/figures/c2_gamma_depth_postnorm.json
 
 Claim: on the unseen pair (4, 3) models with a small initialisation (large gamma) find the inferential
-solution (x-10), with a large one the symmetric solution (x-6, what the mirrored pair is trained on).
+solution (x-10), with a large one the symmetric solution (x-6, what the mirrored pair is trained on). A run
+has a solution if it answers more than half by it, else it has none.
 
 A mean over positions of the key can hide two mechanisms, one where the second anchor is the last token and
 one elsewhere: `c2_by_position` has every run's answers at each, the maps say how many runs are mixed so.
 
-With several learning rates (`--set lr=4e-4,8e-4`) a seed stands for its best one, as in the paper: of the
-rates at which it fits its training data the one with the most inferential answers. `every_rate` has all.
+With several learning rates (`--set lr=4e-4,8e-4`) each map stands for its own best one, as in the paper: the
+symmetric map for the rate with the most symmetric answers, the inferential map for that with the most
+inferential ones, of the rates at which a seed fits its training data. With --from-json nothing is trained:
+all that follows from the runs is counted anew from those of an earlier JSON, and drawn.
 
 The default, `quick` for 1,000 steps over five gammas, two depths and two seeds, takes about 6 minutes on
 one core, half of that on two. `--preset paper-2l1h --depth 2 3 4 5 6 7` is the paper's scale.
@@ -19,7 +23,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -28,6 +33,7 @@ from plotly.subplots import make_subplots
 import common
 from anchorlens.figures import COSINE, SHARE, styled
 from anchorlens.sweep import Cell
+from readings import MOST
 from solutions import GAMMAS, answers, conflict_runs
 
 SMALL, LARGE = 0.7, 0.5
@@ -38,13 +44,9 @@ MIXED = "mixed by position"
 DRAWN = {"inferential": "inferential solution, x-10", "symmetric": "symmetric solution, x-6"}
 
 
-def measure(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Every run's answers to (4, 3), and which of the two prevails at small and at large initialisation.
-
-    Shares are of the runs that have fit their training data, 0..1; None where there is none. `solutions`
-    counts the same runs by the solution that they have at every position of the key, or at some.
-    """
-    every = [
+def measure(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Every run's answers to (4, 3)."""
+    return [
         {
             "gamma": cell.run.model_config.gamma,
             "depth": cell.run.model_config.n_layers,
@@ -55,45 +57,67 @@ def measure(cells: Sequence[Cell]) -> dict[str, Any]:
         }
         for cell in cells
     ]
-    runs = best_rates(every)
+
+
+def counted(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What follows from the runs.
+
+    `best`: for each solution the run of the best learning rate of every gamma, depth and seed, as its place
+    in `runs`. `small_initialisation` and `large_initialisation`: what share of those that have fit has the
+    solution that the paper finds there; None where there is none. `solutions` counts the runs that have fit
+    by the solution that they have at every position of the key, or at some.
+    """
     fit = [run for run in runs if run["train"] >= FIT]
-    small = [run["inferential"] > run["symmetric"] for run in fit if run["gamma"] >= SMALL]
-    large = [run["symmetric"] > run["inferential"] for run in fit if run["gamma"] <= LARGE]
+    best = {solution: best_rates(runs, solution) for solution in DRAWN}
+
+    def share(solution: str, there: Callable[[float], bool]) -> float | None:
+        own = [runs[k] for k in best[solution] if there(runs[k]["gamma"]) and runs[k]["train"] >= FIT]
+        return statistics.fmean(run[solution] > MOST for run in own) if own else None
+
     return {
-        "runs": runs,
-        **({"every_rate": every} if len(every) > len(runs) else {}),
+        "runs": list(runs),
+        "best": best,
         "n_runs": len(runs),
         "n_underfit": len(runs) - len(fit),
-        "solutions": dict(Counter(str(run["solution"]) for run in fit)),
-        "small_initialisation": {"gamma_from": SMALL, "inferential_prevails": _share(small)},
-        "large_initialisation": {"gamma_to": LARGE, "symmetric_prevails": _share(large)},
+        "solutions": dict(Counter(run["solution"] for run in fit if run.get("solution"))),
+        "small_initialisation": {
+            "gamma_from": SMALL,
+            "inferential": share("inferential", lambda gamma: gamma >= SMALL),
+        },
+        "large_initialisation": {
+            "gamma_to": LARGE,
+            "symmetric": share("symmetric", lambda gamma: gamma <= LARGE),
+        },
         "means": {
             solution: {
-                depth: {gamma: _mean(runs, solution, depth, gamma) for gamma in _values(runs, "gamma")}
+                str(depth): {
+                    str(gamma): _mean([runs[k] for k in chosen], solution, depth, gamma)
+                    for gamma in _values(runs, "gamma")
+                }
                 for depth in _values(runs, "depth")
             }
-            for solution in DRAWN
+            for solution, chosen in best.items()
         },
     }
 
 
-def best_rates(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of every gamma, depth and seed the run of the best learning rate, in the order given.
+def best_rates(runs: Sequence[dict[str, Any]], solution: str) -> list[int]:
+    """Of every gamma, depth and seed the place of the run of the best learning rate, in the order given.
 
     >>> several = [{"inferential": i, "train": t} for i, t in ((0.2, 1.0), (0.6, 0.95), (0.9, 0.3))]
-    >>> best_rates([{"gamma": 0.8, "depth": 2, "seed": 0, **run} for run in several])[0]["inferential"]
-    0.6
+    >>> best_rates([{"gamma": 0.8, "depth": 2, "seed": 0, **run} for run in several], "inferential")
+    [1]
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for run in runs:
+    found: dict[tuple[Any, ...], int] = {}
+    for k, run in enumerate(runs):
         place = (run["gamma"], run["depth"], run["seed"])
-        if place not in found or _rank(run) > _rank(found[place]):
-            found[place] = run
+        if place not in found or _rank(run, solution) > _rank(runs[found[place]], solution):
+            found[place] = k
     return list(found.values())
 
 
-def _rank(run: dict[str, Any]) -> tuple[bool, float]:
-    return run["train"] >= FIT, run["inferential"]
+def _rank(run: dict[str, Any], solution: str) -> tuple[bool, float]:
+    return run["train"] >= FIT, run[solution]
 
 
 def draw(numbers: dict[str, Any]) -> go.Figure:
@@ -103,10 +127,14 @@ def draw(numbers: dict[str, Any]) -> go.Figure:
     figure = make_subplots(cols=2, shared_yaxes=True, subplot_titles=list(DRAWN.values()))
     for column, solution in enumerate(DRAWN, start=1):
         at = numbers["means"][solution]
-        means = [[at[depth][gamma] for gamma in gammas] for depth in depths]
+        best = [runs[k] for k in numbers["best"][solution]]
+        means = [[at[str(depth)][str(gamma)] for gamma in gammas] for depth in depths]
         text = [
-            ["<br>".join([f"{at[depth][gamma]:.2f}", *_remarks(runs, depth, gamma)]) for gamma in gammas]
-            for depth in depths
+            [
+                "<br>".join([f"{value:.2f}", *_remarks(best, depth, gamma)])
+                for gamma, value in zip(gammas, row, strict=True)
+            ]
+            for depth, row in zip(depths, means, strict=True)
         ]
         heatmap = go.Heatmap(
             x=[f"{gamma:g}" for gamma in gammas],
@@ -127,6 +155,8 @@ def draw(numbers: dict[str, Any]) -> go.Figure:
     figure.update_annotations(font_size=12)
     seeds = len(_values(runs, "seed"))
     title = f"Answers to the unseen pair (4, 3), mean of {seeds} seed{'s' if seeds > 1 else ''}"
+    if len(numbers["best"]["symmetric"]) < len(runs):
+        title += ", each map at its best learning rates"
     figure = styled(figure, title, width=900, height=190 + 70 * len(depths))
     return figure.update_layout(margin_t=80)
 
@@ -137,13 +167,14 @@ def draw_by_position(numbers: dict[str, Any]) -> go.Figure | None:
     None where no run has kept them.
     """
     runs = sorted(
-        (run for run in numbers["runs"] if run["by_position"]),
-        key=lambda run: (run["gamma"], run["depth"], run["seed"]),
+        (run for run in numbers["runs"] if run.get("by_position")),
+        key=lambda run: (run["gamma"], run["depth"], run["seed"], run["lr"]),
     )
     if not runs:
         return None
     rows = [
-        f"{run['gamma']:g}, {run['depth']} layers, seed {run['seed']}: {_outcome(run) or 'no solution'}"
+        f"{run['gamma']:g}, {run['depth']} layers, seed {run['seed']}, lr {run['lr']:g}: "
+        + (_outcome(run) or "no solution")
         for run in runs
     ]
     difference = [
@@ -160,18 +191,14 @@ def draw_by_position(numbers: dict[str, Any]) -> go.Figure | None:
     )
     figure = go.Figure(heatmap)
     figure.update_xaxes(title="position of the key", dtick=1)
-    figure.update_yaxes(autorange="reversed", title="gamma, depth, seed: solution")
+    figure.update_yaxes(autorange="reversed", title="gamma, depth, seed, learning rate: solution")
     title = "Answers to (4, 3) by position of the key (red: x-10, blue: x-6)"
-    figure = styled(figure, title, width=760, height=160 + 18 * len(runs))
-    return figure.update_layout(margin_l=290)
+    figure = styled(figure, title, width=810, height=160 + 18 * len(runs))
+    return figure.update_layout(margin_l=340)
 
 
 def _values(runs: Sequence[dict[str, Any]], name: str) -> list[Any]:
     return sorted({run[name] for run in runs})
-
-
-def _share(found: Sequence[bool]) -> float | None:
-    return statistics.fmean(found) if found else None
 
 
 def _mean(runs: Sequence[dict[str, Any]], name: str, depth: int, gamma: float) -> float:
@@ -186,7 +213,7 @@ def _remarks(runs: Sequence[dict[str, Any]], depth: int, gamma: float) -> list[s
 
 
 def _outcome(run: dict[str, Any]) -> str | None:
-    return "underfit" if run["train"] < FIT else run["solution"]
+    return "underfit" if run["train"] < FIT else run.get("solution")
 
 
 def main() -> None:
@@ -194,9 +221,15 @@ def main() -> None:
     parser = common.options(__doc__)
     parser.add_argument("--gamma", type=float, nargs="+", default=list(GAMMAS))
     parser.add_argument("--depth", type=int, nargs="+", default=[2, 3])
+    parser.add_argument("--from-json", type=Path, help="JSON of an earlier run of this script: train nothing")
     given = parser.parse_args()
-    wanted = conflict_runs(given, {"n_layers": given.depth, "gamma": given.gamma})
-    numbers = measure(common.trained(given, wanted))
+    if given.from_json:
+        runs = common.taken_up(given, given.from_json)["runs"]
+    else:
+        runs = measure(
+            common.trained(given, conflict_runs(given, {"n_layers": given.depth, "gamma": given.gamma}))
+        )
+    numbers = counted(runs)
     pictures = {"c2_gamma_depth": draw(numbers), "c2_by_position": draw_by_position(numbers)}
     drawn = {name: figure for name, figure in pictures.items() if figure is not None}
     common.write(given, "c2_gamma_depth", drawn, numbers)

@@ -1,113 +1,77 @@
-"""The claims of arXiv 2405.05409 as readings of the figures' JSONs."""
+"""The side claims of arXiv 2405.05409 as readings of the figures' JSONs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from complexity import Time
+from complexity import order as order_of_times
+from effects import EQUIVALENT, growth, seeds_of, with_solution
 from numerals import short
 from ordering import order
-from readings import HALF, ID, MOST, TAU, Claims, Numbers, Reading, mostly, one_each
+from readings import ID, MOST, TAU, Claims, Numbers, Reading, mostly, one_each
 
 
 def solutions_over_gamma(numbers: Numbers) -> list[Reading]:
-    """Figure 2 of 2405.05409: which solution prevails, at every depth."""
+    """Figure 2 of 2405.05409: the solution of each gamma's best run, at every depth."""
     small, large = (
         numbers["small_initialisation"]["gamma_from"],
         numbers["large_initialisation"]["gamma_to"],
     )
     found = []
     for depth in sorted({run["depth"] for run in numbers["runs"]}):
-        runs = [run for run in numbers["runs"] if run["depth"] == depth]
-        seeds = sorted({run["seed"] for run in runs})
-        fit = [run for run in runs if run["train"] >= ID]
-        for solution, other, words, there in (
-            ("inferential", "symmetric", f"from gamma {short(small)} on", lambda run: run["gamma"] >= small),
-            ("symmetric", "inferential", f"up to gamma {short(large)}", lambda run: run["gamma"] <= large),
+        for solution, words, there in (
+            ("inferential", f"from gamma {short(small)} on", lambda gamma: gamma >= small),
+            ("symmetric", f"up to gamma {short(large)}", lambda gamma: gamma <= large),
         ):
+            best = (numbers["runs"][k] for k in numbers["best"][solution])
+            own = [
+                run for run in best if run["depth"] == depth and there(run["gamma"]) and run["train"] >= ID
+            ]
             by_seed = {
-                str(seed): [run[solution] > run[other] for run in fit if run["seed"] == seed and there(run)]
-                for seed in seeds
+                seed: [run[solution] > MOST for run in own if str(run["seed"]) == seed]
+                for seed in seeds_of(numbers)
             }
-            found.append(Reading(f"{depth} layers: the {solution} solution prevails {words}", by_seed))
+            found.append(Reading(f"{depth} layers: the {solution} solution {words}", by_seed))
     return found
-
-
-def _by_answer(answers: Mapping[str, Any], seed: str) -> tuple[list[str], list[str]]:
-    """Initialisations at which this seed answers symmetrically, and at which it infers."""
-    own = {name: by_seed[seed] for name, by_seed in answers.items() if seed in by_seed}
-    symmetric = [name for name, each in own.items() if each["symmetric"] > each["inferential"]]
-    return symmetric, [name for name in own if name not in symmetric]
 
 
 def _seeds(numbers: Numbers) -> list[str]:
     return sorted({seed for by_seed in numbers["answers"].values() for seed in by_seed}, key=int)
 
 
-def _apart(numbers: Numbers, value: Callable[[str, str], float], *, symmetric_more: bool) -> Any:
+def _apart(numbers: Numbers, value: Callable[[str, str], float], more: str, less: str) -> Any:
     """By seed, whether every run of one solution has more than every run of the other; None without both."""
     found: dict[str, bool | None] = {}
     for seed in _seeds(numbers):
-        symmetric, inferential = (
-            [value(name, seed) for name in names] for names in _by_answer(numbers["answers"], seed)
+        ones, others = (
+            [value(name, seed) for name in with_solution(numbers, seed, solution)]
+            for solution in (more, less)
         )
-        more, less = (symmetric, inferential) if symmetric_more else (inferential, symmetric)
-        found[seed] = min(more) > max(less) if more and less else None
+        found[seed] = min(ones) > max(others) if ones and others else None
     return one_each(found)
 
 
 def routes(numbers: Numbers) -> list[Reading]:
-    """Figure 3 of 2405.05409: a route for each solution, and clusters for the symmetric one."""
-    flow = numbers["readings"]["information_flow"]
+    """Figure 3 of 2405.05409: clusters for the symmetric solution."""
     clusters = numbers["readings"]["first_layer_tsne"]["silhouette_unordered"]
-    scores = {name.removesuffix("_route"): flow[name] for name in flow if name.endswith("_route")}
-
-    def takes(route: str, name: str, seed: str) -> bool:
-        """Whether more is lost without this route than without any other."""
-        found = {each: by_name[name][seed] or 0.0 for each, by_name in scores.items()}
-        return found.pop(route) > max(found.values())
-
-    own: dict[str, bool | None] = {}
-    for seed in _seeds(numbers):
-        symmetric, inferential = _by_answer(numbers["answers"], seed)
-        if not (symmetric and inferential):  # nothing to compare with: a run must have the solution itself
-            symmetric, inferential = (
-                [name for name in names if numbers["answers"][name][seed][solution] > MOST]
-                for solution, names in (("symmetric", symmetric), ("inferential", inferential))
-            )
-        taken = [takes("symmetric", name, seed) for name in symmetric]
-        taken += [takes("inferential", name, seed) for name in inferential]
-        own[seed] = all(taken) if taken else None
-    more = _apart(numbers, lambda name, seed: clusters[name][seed], symmetric_more=True)
-    return [
-        Reading("each solution takes its own route, in all runs of the seed", one_each(own)),
-        Reading("the last position gathers by unordered pair more in the symmetric runs", more),
-    ]
+    more = _apart(numbers, lambda name, seed: clusters[name][seed], "symmetric", "inferential")
+    return [Reading("the last position gathers by unordered pair more in the symmetric runs", more)]
 
 
 def likeness(numbers: Numbers) -> list[Reading]:
-    """Figure 4 of 2405.05409: equal targets, and equal single-anchor results, look alike."""
-    return [
-        Reading(
-            f"{words} more in the inferential runs than in the symmetric ones",
-            _apart(
-                numbers,
-                lambda name, seed, probe=probe: numbers["readings"][probe]["centred_gap"][name][seed],
-                symmetric_more=False,
-            ),
-        )
-        for words, probe in (
-            ("equal targets look alike at the last position", "fusion_similarity"),
-            ("equal g(x; a) have like values at the first anchor", "v_similarity"),
-        )
-    ]
+    """Figure 4 of 2405.05409: equal single-anchor results look alike."""
+    gaps = numbers["readings"]["v_similarity"]["centred_gap"]
+    more = _apart(numbers, lambda name, seed: gaps[name][seed], "inferential", "symmetric")
+    words = "equal g(x; a) have like values at the first anchor more in the inferential runs"
+    return [Reading(words, more)]
 
 
 def condensed(numbers: Numbers) -> list[Reading]:
     """Figure 5 of 2405.05409: every larger gamma against the smallest."""
     read = numbers["readings"]
     measured = {
-        "the neurons' mean |cosine| is larger": (read["q_condensation"]["mean_abs_cosine"], 1),
         "the neurons fall in fewer groups": (read["q_condensation"]["n_groups"], -1),
         "more pairs of neurons are parallel": (read["q_condensation"]["parallel_share"], 1),
         "the stable rank of W_Q is lower": (read["stable_rank"]["w_q"], -1),
@@ -127,25 +91,39 @@ def condensed(numbers: Numbers) -> list[Reading]:
     ]
 
 
-def gamma_of(line: Mapping[str, Any]) -> float:
-    """Of a line of `complexity.numbers`, whose panel or name begins with it."""
-    return float((line["panel"] or line["line"]).split()[1])
-
-
 def times(numbers: Numbers) -> list[Reading]:
-    """Figure 6 of 2405.05409 and 8A of 2501.08537: time against complexity, over gamma."""
-    lines = numbers["lines"]
-    largest = max(map(gamma_of, lines))
+    """Figure 6 of 2405.05409 and 8A of 2501.08537: time against complexity, over gamma; a part is a depth."""
+    every = [Time(**run) for run in numbers["runs"]]
+    gammas = sorted({float(time.panel.split()[1]) for time in every}, reverse=True)
     found = []
-    for gamma in sorted({gamma_of(line) for line in lines}, reverse=True):
-        own = [line["order_by_seed"] for line in lines if gamma_of(line) == gamma]
-        taus = {seed: [line[seed] for line in own if line[seed] is not None] for seed in own[0]}
-        grows = gamma == largest
-        words = "grows with" if grows else "does not change with"
-        by_seed = {
-            seed: [tau >= TAU if grows else abs(tau) < TAU for tau in each] for seed, each in taus.items()
+    for gamma in gammas:
+        lines = sorted({time.line for time in every if float(time.panel.split()[1]) == gamma})
+        runs = {
+            seed: [
+                [
+                    time
+                    for time in every
+                    if (float(time.panel.split()[1]), time.line, str(time.seed)) == (gamma, line, seed)
+                ]
+                for line in lines
+            ]
+            for seed in seeds_of(numbers)
         }
-        found.append(Reading(f"gamma {short(gamma)}: time {words} complexity", by_seed))
+        if gamma == gammas[0]:
+            by_seed = {
+                seed: [(order_of_times(one) or 0.0) >= TAU for one in each] for seed, each in runs.items()
+            }
+            found.append(Reading(f"gamma {short(gamma)}: time grows with complexity", by_seed))
+        else:
+            by_seed = {
+                seed: [
+                    1 / EQUIVALENT <= ratio <= EQUIVALENT
+                    for one in each
+                    if (ratio := growth(one)) is not None
+                ]
+                for seed, each in runs.items()
+            }
+            found.append(Reading(f"gamma {short(gamma)}: the same time within a quarter", by_seed))
     return found
 
 
@@ -154,12 +132,8 @@ def eigenvalues(numbers: Numbers) -> list[Reading]:
     components = numbers["components"]
     gammas = sorted(components, key=float)
     seeds = components[gammas[0]]
-    ends = {seed: components[gammas[-1]][seed] < components[gammas[0]][seed] for seed in seeds}
     shares = {seed: order([-components[gamma][seed] for gamma in gammas]).rising_share for seed in seeds}
-    return [
-        Reading(f"fewer at gamma {short(gammas[-1])} than at {short(gammas[0])}", one_each(ends)),
-        Reading("fewer at the larger of two gammas, in three of four pairs that differ", mostly(shares)),
-    ]
+    return [Reading("fewer at the larger of two gammas, in three of four pairs that differ", mostly(shares))]
 
 
 def over_training(numbers: Numbers) -> list[Reading]:
@@ -180,25 +154,20 @@ def over_training(numbers: Numbers) -> list[Reading]:
 
     return [
         Reading(
-            f"gamma {short(small)}: the stable rank falls below half of a Gaussian's",
-            each(small, lambda course: course["least"] < HALF),
-        ),
-        Reading(
-            f"gamma {short(small)}: it then grows again",
+            f"gamma {short(small)}: the stable rank grows again after its fall",
             each(small, lambda course: course["end"] > course["least"]),
         ),
-        Reading(f"gamma {short(large)}: it never does", each(large, lambda course: course["least"] >= HALF)),
         Reading("weight decay 1 ends lower than 0, at either gamma", lower),
     ]
 
 
 CLAIMS: Claims = {
-    "C2": ("c2_gamma_depth", solutions_over_gamma),
-    "C3": ("c3_information_flow", routes),
-    "C4": ("c4_similarity", likeness),
-    "C5": ("c5_condensation", condensed),
-    "C6": ("c6_complexity", times),
-    "C7": ("c7_covariance", eigenvalues),
-    "training": ("complexity_over_training", over_training),
+    "C2": solutions_over_gamma,
+    "C3": routes,
+    "C4": likeness,
+    "C5": condensed,
+    "C6": times,
+    "C7": eigenvalues,
+    "training": over_training,
 }
-"""Figure -> the JSON with its numbers, and the readings of it."""
+"""Figure -> the readings of its JSON."""

@@ -129,6 +129,16 @@ def as_trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[C
     return [cell for _, cell in found]
 
 
+def taken_up(given: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """An earlier JSON of a script, to count and draw anew; what was asked for then is asked for now."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    given.preset, given.seed = stored["preset"], stored["seed"]
+    given.network, given.set = stored["network"], stored.get("set", {})
+    given.tag = path.stem.removeprefix(stored["figure"]).removeprefix("_")
+    given.versions = stored["versions"]
+    return stored
+
+
 NETWORK: Mapping[str, tuple[str, ...]] = {
     "model_config": ("variant", "n_layers", "n_heads", "d_model", "d_head", "d_mlp", "gamma"),
     "train_config": ("n_samples", "batch_size", "total_steps", "lr", "weight_decay", "seed"),
@@ -207,7 +217,8 @@ def write(
     tag = f"_{given.tag}" if given.tag else ""
     asked = {"preset": given.preset, "seed": given.seed, **({"set": dict(given.set)} if given.set else {})}
     asked["network"] = given.network
-    content = {"figure": name, **asked, "versions": library_versions(), **_plain(numbers)}
+    versions = vars(given).get("versions") or library_versions()  # those of the training
+    content = {"figure": name, **asked, "versions": versions, **plain(numbers)}
     text = json.dumps(content, indent=1, allow_nan=False)
     (given.out / f"{name}{tag}.json").write_text(text + "\n", encoding="utf-8")
     named = {name: pictures} if isinstance(pictures, go.Figure) else pictures
@@ -217,14 +228,14 @@ def write(
     print(", ".join(map(str, files)), f"and {name}{tag}.json")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON-ready: NumPy as Python's own, NaN and infinity as None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

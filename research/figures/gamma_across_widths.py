@@ -4,7 +4,8 @@
 
 Models of width 128 over gamma .4 to 1.2, and narrower ones at the same gamma and learning rate, and at those
 that `anchorlens.transfer` gives. If the rule holds, curves over the gamma of width 128 lie on each other
-where gamma and learning rate were transferred, and apart where they were not.
+where gamma and learning rate were transferred, and apart where they were not. Two more arms transfer gamma
+alone and the learning rate alone, which tells which of them does it.
 
 Numbers: for train and OOD accuracy, commutativity and the stable rank of W_Q over a Gaussian's, the mean
 distance between the two widths' curves (means over seeds) by either way, beside the spread between seeds; and
@@ -24,7 +25,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens import transfer
-from anchorlens.figures import BLUE, GREY, ORANGE, styled
+from anchorlens.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid
 from common import options, trained, write
@@ -42,7 +43,16 @@ READINGS: Mapping[str, tuple[str, str]] = {
 }
 """Reading -> its name among a cell's numbers, and its title."""
 REFERENCE_WAY, SAME, TRANSFERRED = "reference", "same gamma and rate", "transferred"
-COLORS = {REFERENCE_WAY: GREY, SAME: ORANGE, TRANSFERRED: BLUE}
+GAMMA_ALONE, RATE_ALONE = "gamma alone transferred", "rate alone transferred"
+WAYS = (SAME, GAMMA_ALONE, RATE_ALONE, TRANSFERRED)
+"""What is transferred to a narrower model."""
+COLORS = {
+    REFERENCE_WAY: GREY,
+    SAME: ORANGE,
+    GAMMA_ALONE: CATEGORIES[2],
+    RATE_ALONE: CATEGORIES[3],
+    TRANSFERRED: BLUE,
+}
 
 Curve = Mapping[float, Sequence[float | None]]
 """Gamma at width 128 -> the reading of each seed."""
@@ -57,8 +67,13 @@ def runs_of(width: int, way: str, seeds: Sequence[int], steps: int) -> list[tupl
     """The gamma of width 128 that a run stands for, and the run."""
     found = []
     for gamma in GAMMAS:
-        carried = transfer(gamma, LR, REFERENCE, width) if way == TRANSFERRED else (gamma, LR)
-        fields = {"gamma": round(carried[0], 4), "lr": round(carried[1], 8), "steps": steps, **shape(width)}
+        own_gamma, own_lr = transfer(gamma, LR, REFERENCE, width)
+        fields = {
+            "gamma": round(own_gamma, 4) if way in (TRANSFERRED, GAMMA_ALONE) else gamma,
+            "lr": round(own_lr, 8) if way in (TRANSFERRED, RATE_ALONE) else LR,
+            "steps": steps,
+            **shape(width),
+        }
         runs = grid("quick", {"seed": list(seeds)}, batch_size=256, n_checkpoints=0, **fields)
         found += [(gamma, run) for run in runs]
     return found
@@ -139,13 +154,13 @@ def main() -> None:
     given = parser.parse_args()
     asked = [
         (REFERENCE, REFERENCE_WAY),
-        *((width, way) for width in given.width for way in (SAME, TRANSFERRED)),
+        *((width, way) for width in given.width for way in WAYS),
     ]
     wanted = {(width, way): runs_of(width, way, given.seed, given.steps) for width, way in asked}
-    every = [run for runs in wanted.values() for _, run in runs]
-    cells = iter(trained(given, every))
+    every = list(dict.fromkeys(run for runs in wanted.values() for _, run in runs))  # gamma 1/2 is no other
+    cells = dict(zip(every, trained(given, every), strict=True))
     found = {
-        each: curves([next(cells) for _ in runs], [gamma for gamma, _ in runs])
+        each: curves([cells[run] for _, run in runs], [gamma for gamma, _ in runs])
         for each, runs in wanted.items()
     }
     reference = found[REFERENCE, REFERENCE_WAY]

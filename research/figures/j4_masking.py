@@ -24,7 +24,6 @@ from anchorlens.probes import Comparison, apply_to_checkpoint, mask_key_token, m
 from anchorlens.probes.mask_key_token import MaskKeyToken
 from anchorlens.probes.shared.clusters import silhouette
 from common import options, trained, write
-from ordering import share_above_by_seed
 from phases_grid import (
     SEEDS,
     Group,
@@ -43,9 +42,8 @@ EXPECTED = {
     "Phase 1": 0,
     "Phase 2 without commutativity": 12,
     "Phase 2 with commutativity": 6,
-    "Phase 3": 6,
 }
-"""Label -> how many clusters the papers say its answers form without the key token."""
+"""Label -> how many clusters figure 4C has without the key token; of Phase 3 it does not say."""
 
 
 def without_key_token(checkpoint: Checkpoint) -> dict[str, float | None]:
@@ -89,7 +87,8 @@ def measure_key(groups: Sequence[Group]) -> tuple[dict[str, Any], Comparison]:
     found = [[without_key_token(load_checkpoint(final(cell))) for cell in group.cells] for group in groups]
     numbers = by_label(groups, found)
     for group, values in zip(groups, found, strict=True):
-        expected = EXPECTED[group.label]
+        if (expected := EXPECTED.get(group.label)) is None:
+            continue
         as_expected = {
             seed: sum(nearest(n) == expected for n in found)
             for seed, found in known_by_seed(group, values, "n_clusters").items()
@@ -106,9 +105,7 @@ def measure_second_anchor(groups: Sequence[Group]) -> tuple[dict[str, Any], Comp
     """Without the second anchor: whether equal g(x; a) gives like answers, in each phase.
 
     The cells of Phase 3 at the largest gamma are shown once more by themselves: a model may compose in two
-    ways, and it is there that it takes the one that leaves blocks (docs/probes.md). `larger`: for both, by
-    label and seed, the share of the pairs (one of them, cell of another label) in which the one has the
-    larger gap, 0..1; .5 by chance.
+    ways, and it is there that it takes the one that leaves blocks (docs/probes.md).
     """
     composing = [group for group in groups if group.label == "Phase 3"]
     groups = [*groups, *(group.at_largest_gamma() for group in composing)]
@@ -119,21 +116,8 @@ def measure_second_anchor(groups: Sequence[Group]) -> tuple[dict[str, Any], Comp
         ]
         for group in groups
     ]
-    gaps = {
-        group: known_by_seed(group, values, "centred_gap")
-        for group, values in zip(groups, found, strict=True)
-    }
-    larger = {
-        one.key: {
-            other.key: share_above_by_seed(gaps[one], gaps[other])
-            for other in groups
-            if other.label != "Phase 3"
-        }
-        for one in groups
-        if one.label == "Phase 3"
-    }
     comparison, shown = compare_typical(groups, "mask_second_anchor", "centred_gap", found)
-    return {**shown, "larger": larger, "by_label": by_label(groups, found)}, comparison
+    return {**shown, "by_label": by_label(groups, found)}, comparison
 
 
 def main() -> None:

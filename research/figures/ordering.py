@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+DEAD_ZONE = 0.01
+"""Two numbers that differ by no more than this share of the larger one are the same."""
+
 
 class Order(NamedTuple):
     """How a number changes from a smaller x to a larger one, over all pairs of which both are known."""
@@ -49,6 +52,17 @@ class Order(NamedTuple):
         }
 
 
+def compare(before: float, after: float) -> int:
+    """1 where a number rises, -1 where it falls, 0 where it does not leave the dead zone.
+
+    >>> compare(22.1, 22.2), compare(22.1, 21.0), compare(1, 2)
+    (0, -1, 1)
+    """
+    if abs(after - before) <= DEAD_ZONE * max(abs(before), abs(after)):
+        return 0
+    return 1 if after > before else -1
+
+
 def order(values: Sequence[float | None]) -> Order:
     """Compare every value with every later one; None is unknown and compared with nothing.
 
@@ -56,7 +70,7 @@ def order(values: Sequence[float | None]) -> Order:
     Order(rising=2, equal=2, falling=2)
     """
     known = [value for value in values if value is not None]
-    signs = [(b > a) - (b < a) for a, b in combinations(known, 2)]
+    signs = [compare(a, b) for a, b in combinations(known, 2)]
     return Order(signs.count(1), signs.count(0), signs.count(-1))
 
 

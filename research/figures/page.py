@@ -1,10 +1,11 @@
-"""Writes docs/replication.md from its template and the figures' JSONs.
+"""Writes docs/replication.md and the pages in docs/replication/ from templates and the figures' JSONs.
 
-    python research/figures/page.py            # writes it
-    python research/figures/page.py --check    # fails where it differs
+    python research/figures/page.py            # writes them
+    python research/figures/page.py --check    # fails where one differs
 
-The template is replication.md.jinja beside it: words by hand, every result an expression. A verdict's word
-comes from the readings of the claim (claims_c.py, claims_j.py, claims_tasks.py) by the rule of readings.py.
+The templates are pages/*.md.jinja beside it, `index` for the page with the table: words by hand, every result
+an expression. A figure's word comes from its main claim (main_claims.toml), its effect (effects.py) and the
+rule of main_claims.py; its side claims from their readings (claims_c.py, claims_j.py, claims_tasks.py).
 
 A second network is a second JSON of the same figure, whose name has one word more
 (`c2_gamma_depth_postnorm.json`, pictures alike): `networks("c2_gamma_depth")` gives both, and what the
@@ -19,35 +20,39 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+import main_claims
 import numerals
 import trends
 from claims_c import CLAIMS as OF_2405_05409
 from claims_j import CLAIMS as OF_2501_08537
+from claims_j import larger
 from claims_tasks import CLAIMS as OF_TASKS
-from readings import Reading, verdict
+from effects import EFFECTS
+from main_claims import Answer, Claim, Outcome
+from readings import Reading
 from sentences import sentences_of
 
 DOCS = Path(__file__).parents[2] / "docs"
-TEMPLATE = Path(__file__).parent / "replication.md.jinja"
-PAGE = DOCS / "replication.md"
+TEMPLATES = Path(__file__).parent / "pages"
+INDEX = "index"
+"""The template of docs/replication.md; every other one is of a page in docs/replication/."""
 FIGURES = DOCS / "images/figures"
 
 CLAIMS = {**OF_2405_05409, **OF_2501_08537, **OF_TASKS}
+"""Figure -> the readings of its side claims."""
 VARIANTS = {
     "gpt2": "`gpt2` (pre-norm, {})",
     "postnorm": "`postnorm` (post-norm, {}, true fan-in)",
     "released": "`released` (as in the released code, {})",
 }
-"""Variant -> what the page says of it."""
+"""Variant -> what a page says of it."""
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "gelu_new": "GELU in its tanh form"}
-
-
-so = sentences_of(TEMPLATE)
 
 
 class Numbers(dict[str, Any]):
@@ -76,34 +81,123 @@ def networks(name: str, folder: Path = FIGURES, *, required: bool = True) -> lis
     return found
 
 
-def readings(figure: str, numbers: Numbers) -> list[Reading]:
-    """What the paper says in this figure, asked of these numbers."""
-    return CLAIMS[figure][1](numbers)
+@cache
+def main_claims_read() -> dict[str, Claim]:
+    """Every figure's main claim."""
+    return main_claims.read()
 
 
-def word(figure: str, numbers: Numbers) -> str:
-    """The verdict on one network."""
-    return verdict(readings(figure, numbers))
+@cache
+def outcome(figure: str) -> Outcome:
+    """The word of a figure's main claim, and what each of its networks says."""
+    claim = main_claims_read()[figure]
+    answers = []
+    for numbers in networks(claim.data):
+        effect = EFFECTS[figure](numbers)
+        answers.append(Answer(numbers, effect, main_claims.word_of(effect, claim)))
+    return main_claims.outcome(claim, answers)
 
 
-def words(figure: str) -> str:
-    """The verdict, or that of each network where there are several."""
-    found = networks(CLAIMS[figure][0])
-    if len(found) == 1:
-        return word(figure, found[0])
-    return "; ".join(f"`{variant(each)}` {word(figure, each)}" for each in found)
+def with_word(word: str) -> list[str]:
+    """The figures that have this word, in the order of the table."""
+    return [figure for figure in main_claims_read() if outcome(figure).word == word]
+
+
+def correction() -> dict[str, Any]:
+    """What the number of claims makes of the words: see main_claims.toml."""
+    asked = {
+        figure: outcome(figure).answer.effect.reached
+        for figure in main_claims_read()
+        if outcome(figure).asked
+    }
+    zones = {figure: main_claims_read()[figure].zone for figure in asked}
+    return {
+        "n_asked": len(asked),
+        "by_chance": main_claims.right_by_chance([len(found) for found in asked.values()]),
+        "right": sum(min(found) > zones[figure] for figure, found in asked.items()),
+        "kept": main_claims.holm({figure: main_claims.one_sided(found) for figure, found in asked.items()}),
+    }
+
+
+def right_seeds(figure: str) -> str:
+    """In how many of the seeds that were trained the effect lies above the dead zone."""
+    found = outcome(figure).answer.effect
+    above = sum(value > main_claims_read()[figure].zone for value in found.reached)
+    return f"{above} of {len(found.by_seed)}"
+
+
+def whose(figure: str, answer: Answer) -> str:
+    """Whose architecture a network has."""
+    claim = main_claims_read()[figure]
+    if claim.network == main_claims.OURS:
+        return "ours"
+    if answer.numbers["network"]["variant"] != [claim.network]:
+        return "another"
+    return "the paper's" if main_claims.is_own(claim, answer.numbers) else "the paper's, too few sequences"
+
+
+def shown(answer: Answer) -> str:
+    """What an effect is made of, seed by seed."""
+    return ", ".join(
+        f"{words}: {numerals.each(by_seed, None if _counts(by_seed) else 2)}"
+        for words, by_seed in answer.effect.shown
+    )
+
+
+def _counts(by_seed: Mapping[str, float | None]) -> bool:
+    """Whether numbers are counts, or medians of counts."""
+    known = [value for value in by_seed.values() if value is not None]
+    return all((2 * value).is_integer() for value in map(float, known)) and max(known, default=0) > 1
+
+
+def size_of(answer: Answer) -> str:
+    """The effect of the seeds that reach the state: of two seeds both, of more the mean and its interval."""
+    found = answer.effect.reached
+    if len(found) > 2 and len(set(found)) > 1:
+        return numerals.mean_and_interval(found)
+    return numerals.one_by_one(found)
+
+
+def label(figure: str) -> str:
+    """What the table calls a figure: C is 2405.05409, J 2501.08537.
+
+    >>> label("C6"), label("rate"), label("J7C")
+    ('C 6, J 8A', 'C 14-16', 'J 7C')
+    """
+    claim = main_claims_read()[figure]
+    letter = "J" if claim.paper == "2501.08537" else "C"
+    return f"{letter} {claim.figure}".replace(", 8A", ", J 8A").replace("C over", "C, J over")
+
+
+def network_of(figure: str) -> str:
+    """Whose network the word is of: for the table."""
+    found = outcome(figure)
+    numbers = found.answer.numbers
+    own = numbers["network"]
+    name = f"`{own['variant'][0]}` {max(own['d_model'])}" if "variant" in own else "small U-Net"
+    whose_own = whose(figure, found.answer)
+    if whose_own == "another":
+        return f"{name}, another ({found.answer.word})"
+    return name if whose_own == "the paper's" else f"{name}, {whose_own}"
+
+
+def picture(figure: str) -> str:
+    """The file of a figure's picture, of the network that its word is of where there is one."""
+    name = main_claims_read()[figure].picture
+    own = f"{name}{getattr(outcome(figure).answer.numbers, 'suffix', '')}.png"
+    return own if (FIGURES / own).exists() else f"{name}.png"
 
 
 def variant(numbers: Numbers) -> str:
     """What a network is called: the word that its JSON's name has more, or its variant."""
-    return numbers.suffix.lstrip("_") or "/".join(numbers["network"]["variant"])
+    return numbers.suffix.lstrip("_") or "/".join(numbers["network"].get("variant", ["U-Net"]))
 
 
 def rule(numbers: Numbers, figure: str) -> str:
-    """The readings as a table, a column a seed: yes, no, in how many parts, or nothing."""
-    found = readings(figure, numbers)
+    """The side claims as a table, a column a seed: yes, no, in how many parts, or nothing."""
+    found: list[Reading] = CLAIMS[figure](numbers)
     seeds = sorted({seed for each in found for seed in each.by_seed}, key=int)
-    lines = [row("what the paper says", [f"seed {seed}" for seed in seeds]), "|---" * (len(seeds) + 1) + "|"]
+    lines = [row("side claim", [f"seed {seed}" for seed in seeds]), "|---" * (len(seeds) + 1) + "|"]
     lines += [row(each.says, [_so(each.by_seed.get(seed, ())) for seed in seeds]) for each in found]
     return "\n".join(lines)
 
@@ -231,46 +325,91 @@ def gamma(name: str) -> str:
     return numerals.short(name.split()[1])
 
 
-def written(template: Path = TEMPLATE) -> str:
-    """The page."""
-    environment = jinja2.Environment(
+def capital(sentence: str) -> str:
+    """With a capital letter, the rest as it is.
+
+    >>> capital("answers of Phase 3")
+    'Answers of Phase 3'
+    """
+    return sentence[:1].upper() + sentence[1:]
+
+
+def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
+    """What the templates may use."""
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.globals |= {"networks": networks, "verdict": words, "row": row, "so": so, "others": others}
-    own = (network, rule, flat, where, get, of, has, gamma, random_cosine)
+    own = (
+        networks,
+        row,
+        others,
+        outcome,
+        with_word,
+        correction,
+        right_seeds,
+        whose,
+        shown,
+        size_of,
+        picture,
+        network_of,
+        larger,
+    )
+    found.globals |= {function.__name__: function for function in own}
+    found.globals |= {"claims": main_claims_read()}
+    of_numbers = (network, rule, variant, flat, where, get, of, has, gamma, random_cosine, capital, label)
     styles = (numerals.number, numerals.short, numerals.percent, numerals.joined)
     over_seeds = (numerals.each, numerals.each_percent, numerals.one_by_one)
-    over_cells = (trends.trend, trends.least, trends.difference)
-    environment.filters |= {
-        function.__name__: function for function in (*own, *styles, *over_seeds, *over_cells)
+    over_cells = (trends.trend, trends.least, trends.difference, trends.correlation)
+    found.filters |= {
+        function.__name__: function for function in (*of_numbers, *styles, *over_seeds, *over_cells)
     }
-    environment.filters |= {
+    found.filters |= {
         "mean": statistics.fmean,
-        "solved": lambda run: f"{run['solution'] or '-'} ({numerals.short(run['lr'])})",
         "of_pair": lambda ratios, pair: ratios[pair],
         "sum_of": lambda by_seed: sum(by_seed.values()),
         "grouped": lambda count: f"{count:,}",
         "prefixed": lambda text, before: f"{before} {text}",
-        "word": lambda numbers, figure: word(figure, numbers),
     }
-    text = environment.from_string(template.read_text(encoding="utf-8")).render()
-    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+    return found
+
+
+def written(templates: Path = TEMPLATES) -> dict[Path, str]:
+    """Every page: its file, and what stands in it."""
+    found = {}
+    pages = environment(templates)
+    for template in sorted(templates.glob("*.md.jinja")):
+        name = template.name.removesuffix(".md.jinja")
+        text = pages.get_template(template.name).render(so=sentences_of(template))
+        path = DOCS / "replication.md" if name == INDEX else DOCS / "replication" / f"{name}.md"
+        found[path] = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return found
+
+
+def stale(pages: Mapping[Path, str]) -> list[Path]:
+    """The files that are not what their templates give, or that no template gives."""
+    differ = [path for path, text in pages.items() if not path.exists() or path.read_text("utf-8") != text]
+    return differ + [path for path in (DOCS / "replication").glob("*.md") if path not in pages]
 
 
 def main() -> None:
-    """Read the command line, write the page or hold it against what would be written."""
+    """Read the command line, write the pages or hold them against what would be written."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
-    text = written()
-    if not parser.parse_args().check:
-        PAGE.write_text(text, encoding="utf-8")
-    elif PAGE.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{PAGE} is not what its template gives; run python research/figures/page.py")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a page differs")
+    pages = written()
+    if parser.parse_args().check:
+        if found := stale(pages):
+            names = ", ".join(path.name for path in found)
+            raise SystemExit(f"{names}: not what the templates give; run python research/figures/page.py")
+        return
+    for path, text in pages.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -214,9 +214,10 @@ def summary(cells: Sequence[Cell], groups: Sequence[Group], number: str) -> dict
         number: of `Cell.numbers`.
 
     Returns:
-        `along_gamma` and `along_weight_decay`: by seed, over the pairs of cells that differ in this alone,
-        how many rise, fall and are equal, and the share that rises of those that differ, .5 by chance; of
-        these, `ends` counts the smallest and the largest value alone; `phase_3_larger`: by seed, the share
+        `along_gamma` and `along_weight_decay`, of the cells that have a phase: by seed, over the pairs that
+        differ in this alone, how many rise, fall and are equal, and the share that rises of those that
+        differ, .5 by chance; of these, `ends` counts the smallest and the largest value alone;
+        `phase_3_larger`: by seed, the share
         of the pairs (cell of Phase 3, cell of another phase) in which that of Phase 3 has the larger
         number; `by_label`.
     """
@@ -226,10 +227,24 @@ def summary(cells: Sequence[Cell], groups: Sequence[Group], number: str) -> dict
         for seed, found in known_by_seed(group, own, number).items():
             known[group.label == "Phase 3"].setdefault(seed, []).extend(found)
     return {
-        "along_gamma": along(cells, "gamma", lambda cell: cell.numbers.get(number)),
-        "along_weight_decay": along(cells, "weight_decay", lambda cell: cell.numbers.get(number)),
+        **along_both(cells, number),
         "phase_3_larger": share_above_by_seed(known[True], known[False]),
         "by_label": by_label(groups, values),
+    }
+
+
+def has_phase(cell: Cell) -> bool:
+    """Whether a cell has a phase, so that it has fit its data: anything else is undecided."""
+    return cell.numbers["label"].startswith("Phase")
+
+
+def along_both(cells: Sequence[Cell], number: str) -> dict[str, Any]:
+    """`along` either axis, of the cells that have a phase."""
+    return {
+        f"along_{axis}": along(
+            cells, axis, lambda cell: cell.numbers.get(number) if has_phase(cell) else None
+        )
+        for axis in ("gamma", "weight_decay")
     }
 
 
@@ -252,10 +267,16 @@ def along(
     return {
         seed: {
             **together(map(order, own)).described(),
-            "ends": together(order([line[0], line[-1]]) for line in own)._asdict(),
+            "ends": together(order(_ends(line)) for line in own)._asdict(),
         }
         for seed, own in lines.items()
     }
+
+
+def _ends(line: Sequence[float | None]) -> list[float]:
+    """The first and the last number that are known."""
+    known = [value for value in line if value is not None]
+    return known[:1] + known[1:][-1:]
 
 
 def cell_numbers(cells: Sequence[Cell], *names: str) -> list[dict[str, Any]]:

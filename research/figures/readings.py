@@ -1,13 +1,13 @@
-"""The papers' claims as readings of a figure's JSON: in which seeds it is so. A verdict follows by its rule.
+"""The papers' side claims as readings of a figure's JSON: in which seeds it is so.
 
-*Replicated*: every reading is so in every seed. *Not*: none is in any. *Partly*: all between. A reading with
-parts (depths, values of gamma, weight decays) is so in a seed if it is in all of them; a seed without what is
-asked (no run that has fit its data, say) says nothing.
+A figure's main claim is not among them: that has an effect and a word (main_claims.toml). A reading with
+parts (depths, values of gamma, weight decays) says in how many of them it is so; a seed without what is asked
+(no run that has fit its data, say) says nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,6 @@ IN_ORDER = 0.75
 """Share of the pairs of runs from which an order counts as one: half way from chance (.5) to always."""
 TAU = 2 * IN_ORDER - 1
 """The same for Kendall's tau: pairs in order minus those that are not."""
-RARE = 0.05
-"""Share of random choices below which a difference is no chance."""
 MOST = 0.5
 """Share of the answers to (4, 3) above which a run has that solution."""
 HALF = 0.5
@@ -37,22 +35,6 @@ class Reading:
     """In words."""
     by_seed: Mapping[str, Sequence[bool]]
     """Seed -> whether it is so, in each part; empty where nothing is known."""
-
-
-def verdict(readings: Iterable[Reading]) -> str:
-    """`replicated`, `partly`, `not`, or `not asked` where no seed says anything.
-
-    >>> verdict([Reading("all", {"0": [True], "1": [True, True]})])
-    'replicated'
-    >>> verdict([Reading("all", {"0": [True]}), Reading("none", {"0": [False]})])
-    'partly'
-    >>> verdict([Reading("none", {"0": [False], "1": []})])
-    'not'
-    """
-    found = [each for reading in readings for parts in reading.by_seed.values() for each in parts]
-    if not found:
-        return "not asked"
-    return "replicated" if all(found) else "partly" if any(found) else "not"
 
 
 def one_each(values: Mapping[str, bool | None]) -> dict[str, list[bool]]:
@@ -71,5 +53,5 @@ def rising(along: Mapping[str, Any], *, falls: bool = False) -> dict[str, list[b
     return mostly({seed: None if s is None else 1 - s if falls else s for seed, s in shares.items()})
 
 
-Claims = Mapping[str, tuple[str, Callable[[Numbers], list[Reading]]]]
-"""Figure -> the JSON with its numbers, and the readings of it."""
+Claims = Mapping[str, Callable[[Numbers], list[Reading]]]
+"""Figure -> the readings of its JSON."""

@@ -125,7 +125,7 @@ def larger_share(first: Mapping[int, float | None], second: Mapping[int, float |
     return sum(there) / len(there) if there else None
 
 
-def safe_repr(cells: Iterable[Cell]) -> list[Cell]:
+def shown(cells: Iterable[Cell]) -> list[Cell]:
     """The runs that pictures show: of each initialisation and solution the first seed that has it.
 
     That is, which gives more than half of its answers by it; where none does, the first in which it prevails.
@@ -145,7 +145,7 @@ def safe_repr(cells: Iterable[Cell]) -> list[Cell]:
 
 def pictures(cells: Iterable[Cell], found: Mapping[str, Found]) -> dict[str, go.Figure]:
     """Each probe's pictures of the runs of `shown` side by side, labelled, by the picture's name."""
-    own = safe_repr(cells)
+    own = shown(cells)
     drawn = {}
     for picture, by_name in found.items():
         results = (by_name[name_of(cell.run.model_config.gamma)][cell.run.train_config.seed] for cell in own)

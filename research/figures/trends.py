@@ -38,6 +38,16 @@ def trend(rows: Sequence[Row], along: str, name: str) -> str:
     return f"{number(found.statistic)} ({len(rows)} cells, {said})"
 
 
+def correlation(rows: Sequence[Row], along: str, name: str) -> float:
+    """Spearman's correlation of a number with another, over the cells of all seeds.
+
+    >>> correlation([{"id": k, "ood": -k} for k in range(4)], "id", "ood")
+    -1.0
+    """
+    found: Any = spearmanr([row[along] for row in rows], [row[name] for row in rows])
+    return float(found.statistic)
+
+
 def least(rows: Sequence[Row], along: str, name: str) -> float:
     """The value of a setting at which the mean of a number is smallest.
 

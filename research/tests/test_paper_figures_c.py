@@ -153,7 +153,11 @@ def hand_cell(gamma, seed, inferential, symmetric, train=1.0, depth=2, positions
     return known_cells.done(run, verdict)
 
 
-class TestWhichSolutionPrevails:
+def counted(cells):
+    return c2_gamma_depth.counted(c2_gamma_depth.measure(cells))
+
+
+class TestWhichSolution:
     CELLS = (
         hand_cell(0.4, 0, inferential=0.3, symmetric=0.2, train=0.5),  # has not fit its data: not counted
         hand_cell(0.4, 1, inferential=0.1, symmetric=0.6),
@@ -164,14 +168,24 @@ class TestWhichSolutionPrevails:
     )
 
     def test_by_hand(self):
-        numbers = c2_gamma_depth.measure(self.CELLS)
-        assert numbers["small_initialisation"]["inferential_prevails"] == 1.0
-        assert numbers["large_initialisation"]["symmetric_prevails"] == pytest.approx(2 / 3)
+        numbers = counted(self.CELLS)
+        assert numbers["small_initialisation"]["inferential"] == 1.0
+        assert numbers["large_initialisation"]["symmetric"] == pytest.approx(1 / 3)  # .5 is no more than half
         assert numbers["n_underfit"] == 1
-        assert numbers["means"]["inferential"][2] == pytest.approx({0.4: 0.2, 0.5: 0.35, 0.8: 0.8})
+        assert numbers["means"]["inferential"]["2"] == pytest.approx({"0.4": 0.2, "0.5": 0.35, "0.8": 0.8})
+
+    def test_each_map_has_its_own_best_rate(self):
+        runs = [
+            {"gamma": 0.5, "depth": 2, "seed": 0, "lr": lr, "inferential": i, "symmetric": s, "train": 1.0}
+            for lr, i, s in ((4e-4, 0.4, 0.5), (8e-4, 0.8, 0.2))
+        ]
+        numbers = c2_gamma_depth.counted(runs)
+        assert numbers["best"] == {"inferential": [1], "symmetric": [0]}
+        assert numbers["means"] == {"inferential": {"2": {"0.5": 0.8}}, "symmetric": {"2": {"0.5": 0.5}}}
+        assert "each map at its best" in c2_gamma_depth.draw(numbers).layout.title.text
 
     def test_the_picture_says_which_have_not_fit_their_data(self):
-        picture = c2_gamma_depth.draw(c2_gamma_depth.measure(self.CELLS))
+        picture = c2_gamma_depth.draw(counted(self.CELLS))
         inferential, symmetric = picture.data
         assert list(inferential.text[0]) == ["0.20<br>1 underfit", "0.35", "0.80"]
         assert tuple(symmetric.z[0]) == pytest.approx((0.4, 0.35, 0.05))
@@ -187,21 +201,21 @@ class TestWhichSolutionPrevails:
 
         places = [at(0, 0.0, 1.0), at(1, 0.0, 1.0), at(2, 0.0, 1.0), at(3, 1.0, 0.0)]
         mixed = hand_cell(0.8, 1, 0.25, 0.75, positions=places)
-        numbers = c2_gamma_depth.measure([*self.CELLS[:5], mixed])
-        assert numbers["solutions"] == {"None": 4, "mixed by position": 1}
+        numbers = counted([*self.CELLS[:5], mixed])
+        assert numbers["solutions"] == {"mixed by position": 1}
         found = numbers["runs"][-1]
         assert found["solution"] == "mixed by position" and len(found["by_position"]) == 4
         assert found["by_position"][3]["inferential"]["value"] == 1.0
         assert numbers["runs"][0]["by_position"] == [] and numbers["runs"][0]["solution"] is None
         assert c2_gamma_depth.draw(numbers).data[0].text[0][-1] == "0.57<br>1 mixed"  # mean of .9 and .25
         (heatmap,) = c2_gamma_depth.draw_by_position(numbers).data
-        assert list(heatmap.y) == ["0.8, 2 layers, seed 1: mixed by position"]
+        assert list(heatmap.y) == ["0.8, 2 layers, seed 1, lr 0.001: mixed by position"]
         assert [list(row) for row in heatmap.z] == [[-1.0, -1.0, -1.0, 1.0]]
-        assert c2_gamma_depth.draw_by_position(c2_gamma_depth.measure(self.CELLS)) is None
+        assert c2_gamma_depth.draw_by_position(counted(self.CELLS)) is None
 
     def test_no_run_that_has_fit_its_data_is_no_share(self):
-        numbers = c2_gamma_depth.measure([hand_cell(0.8, 0, 0.9, 0.1, train=0.3)])
-        assert numbers["small_initialisation"]["inferential_prevails"] is None
+        numbers = counted([hand_cell(0.8, 0, 0.9, 0.1, train=0.3)])
+        assert numbers["small_initialisation"]["inferential"] is None
 
 
 class TestScripts:
@@ -313,7 +327,7 @@ def test_pictures_show_every_solution_that_an_initialisation_has():
         hand_cell(0.8, 1, inferential=0.1, symmetric=0.8),
         hand_cell(0.8, 2, inferential=0.7, symmetric=0.1),
     ]
-    found = [(cell.run.model_config.gamma, cell.run.train_config.seed) for cell in solutions.safe_repr(cells)]
+    found = [(cell.run.model_config.gamma, cell.run.train_config.seed) for cell in solutions.shown(cells)]
     assert found == [(0.5, 0), (0.8, 0), (0.8, 1)]
 
 
@@ -373,6 +387,14 @@ class TestAnotherNetwork:
         assert gamma_across_widths.crossing(flat) is None and gamma_across_widths.crossing(steep) == 0.6
         runs = gamma_across_widths.runs_of(48, gamma_across_widths.TRANSFERRED, [0], steps=10)
         assert [(gamma, run.model_config.gamma) for gamma, run in runs][0] == (0.4, 0.3747)
+        assert runs[0][1].train_config.lr == pytest.approx(0.00163299)  # 1e-3 sqrt(128 / 48)
+        for way, expected in (
+            (gamma_across_widths.GAMMA_ALONE, (0.3747, 1e-3)),
+            (gamma_across_widths.RATE_ALONE, (0.4, 0.00163299)),
+            (gamma_across_widths.SAME, (0.4, 1e-3)),
+        ):
+            (_, first), *_ = gamma_across_widths.runs_of(48, way, [0], steps=10)
+            assert (first.model_config.gamma, first.train_config.lr) == pytest.approx(expected)
         assert {
             (run.model_config.d_model, run.model_config.d_head, run.model_config.d_mlp) for _, run in runs
         } == {(48, 24, 96)}

@@ -1,24 +1,33 @@
-"""docs/replication.md: its numbers are those of the figures' JSONs, and its verdicts follow from them."""
+"""docs/replication.md and the figures' pages: numbers are those of the JSONs, words follow by rule."""
 
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
+from docutils import nodes
+from docutils.core import publish_doctree
+from myst_parser.docutils_ import Parser
 
 import claims_c
 import common
+import effects
 import j3_phases
+import main_claims
 import numerals
 import page
 import phases_grid
-from readings import Reading, verdict
-from sentences import Stale
+from main_claims import Answer, Effect, word_of
+from readings import Reading
+from recount import stored
+from sentences import Stale, sentences_of
 
+MOST_BYTES = 12_000
+"""Of the page with the table: one that a reader finishes."""
 ALLOWED = (
     r"gamma \.\d+",  # which cells are meant
-    r"[Ww]eight decay (0 and \.1|\.01|\.1)\b",
+    r"[Ww]eight decay (0 and \.1|0, \.01 and \.1|\.01|\.1)\b",
     r"ID >= \.90|OOD > \.50|train accuracy below \.90|above \.9\b|above \.3\b",  # thresholds
+    r"p stays below \.05",
     r"train(ed)? (first )?reaches \.999",
     r"\(3,? 4\)|\(4,? 3\)|\([xy]; [^)]+\)",
     r"90 % of the embedding's variance|95 % interval",
@@ -38,54 +47,91 @@ def without(text, *patterns):
 
 
 def results(template):
-    """What looks like a result in the Number and Verdict paragraphs of a template, outside of expressions."""
-    found = []
-    for section in re.split(r"^###? ", template, flags=re.MULTILINE)[1:]:
-        text = without(section, r"```.*?```", r"\{\{.*?\}\}", r"\{%.*?%\}", r"\{#.*?#\}", r"`[^`]*`")
-        for lead, paragraph in re.findall(
-            r"\*\*(Number|Verdict)\.\*\*(.*?)(?=\*\*(?:Claim|Network|Number|Verdict)\b|\Z)", text, re.DOTALL
-        ):
-            words = without(paragraph, r"!?\[[^]]*\]\([^)]*\)", *ALLOWED)
-            found += [f"{section.splitlines()[0]}, {lead}: {each}" for each in RESULT.findall(words)]
-    return found
+    """What looks like a result in a template, but for expressions, what the paper says, and networks."""
+    text = without(template, r"```.*?```", r"\{\{.*?\}\}", r"\{%.*?%\}", r"\{#.*?#\}", r"`[^`]*`")
+    text = without(text, r"\*\*(Claim|The papers?|Network|Scale)\.\*\*.*?\n\n", r"!?\[[^]]*\]\([^)]*\)")
+    return RESULT.findall(without(text, *ALLOWED))
 
 
-def test_the_page_is_what_its_template_gives():
-    written = page.written()
-    assert page.PAGE.read_text(encoding="utf-8") == written, "run python research/figures/page.py"
+@pytest.fixture(scope="module")
+def pages():
+    return page.written()
 
 
-def test_no_result_is_written_by_hand():
-    assert results(page.TEMPLATE.read_text(encoding="utf-8")) == []
+def test_the_pages_are_what_their_templates_give(pages):
+    assert page.stale(pages) == [], "run python research/figures/page.py"
+
+
+def test_a_page_that_differs_or_that_no_template_gives_is_stale(pages):
+    index = page.DOCS / "replication.md"
+    assert page.stale({**pages, index: "another"}) == [index]
+    *others, last = pages
+    assert page.stale({path: pages[path] for path in others}) == [last]
+
+
+@pytest.mark.parametrize("template", sorted(page.TEMPLATES.glob("*.jinja")), ids=lambda path: path.name)
+def test_no_result_is_written_by_hand(template):
+    assert results(template.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("words", ["a mean of .94", "in 71 % of pairs", "3 of 3 seeds", "ranks of 7.9"])
 def test_a_result_that_is_written_by_hand_is_found(words):
-    assert results(f"## A\n\n**Number.** At gamma .8 it is so, {words}.\n")
-    assert results(f"## A\n\n**Number.** {{{{ x }}}}\n\n**Verdict.** Partly: {words}.\n")
-    assert not results(f"## A\n\n**Claim.** {words}\n")
+    assert results(f"# A\n\nAt gamma .8 it is so, {words}.\n")
+    assert results(f"# A\n\n**Number.** {{{{ x }}}}\n\n**Reading.** So it is: {words}.\n")
+    assert not results(f"# A\n\n**The paper.** {words}\n\n")
 
 
-def stored(cell):
-    """A cell of a JSON, as the scripts take it."""
-    return SimpleNamespace(
-        id=cell["cell"], fields=cell, numbers=cell, phase=cell.get("phase"), status=cell["status"]
-    )
+def test_the_page_with_the_table_is_one_that_a_reader_finishes(pages):
+    text = pages[page.DOCS / "replication.md"]
+    assert len(text.encode()) < MOST_BYTES
+    _, before, table, *_ = text.split("\n\n")
+    assert len(re.findall(r"\.(?=\s|$)", before)) == 5  # sentences
+    assert table.startswith("| figure |")
+
+
+def test_no_page_says_partly(pages):
+    for path, text in pages.items():
+        assert not re.search(r"\bpartly\b", text, re.IGNORECASE), path.name
+
+
+def rows(text):
+    """The cells of the table's rows, by the name of the figure's page."""
+    found = re.findall(r"^\| \[[^]]+\]\(replication/(\w+)\.md\) \|(.*)\|$", text, re.MULTILINE)
+    return {name: [cell.strip() for cell in re.split(r"(?<!\\)\|", cells)] for name, cells in found}
+
+
+def test_every_row_has_the_word_of_its_rule(pages):
+    found = rows(pages[page.DOCS / "replication.md"])
+    claims = main_claims.read()
+    assert list(found) == [claim.page for claim in claims.values()]
+    for figure, claim in claims.items():
+        word = page.outcome(figure).word
+        assert word in main_claims.WORDS
+        assert f"*{word}*" in found[claim.page]
+        assert f"**Word.** *{word.capitalize()}*" in pages[page.DOCS / f"replication/{claim.page}.md"]
+
+
+def test_every_picture_is_there_and_is_a_picture_for_the_site(pages):
+    asked = {"myst_enable_extensions": ["html_image"], "myst_suppress_warnings": ["myst"], "report_level": 5}
+    for path, text in pages.items():
+        body = text.split("```{toctree}")[0]
+        tree = publish_doctree(body, parser=Parser(), settings_overrides=asked)
+        images = [node["uri"] for node in tree.findall(nodes.image)]
+        assert len(images) == body.count("<img ") + body.count("![")
+        assert all((path.parent / image).exists() for image in images), path.name
 
 
 @pytest.mark.parametrize("numbers", page.networks("j3_phases"), ids=page.variant)
 def test_the_phases_in_a_json_are_those_of_its_cells(numbers):
     cells = list(map(stored, numbers["phases"]["cells"]))
-    assert common._plain(j3_phases.measure_phases(cells)) == numbers["phases"]
+    assert common.plain(j3_phases.measure_phases(cells)) == numbers["phases"]
 
 
 @pytest.mark.parametrize("numbers", page.networks("j10_condensation"), ids=page.variant)
 @pytest.mark.parametrize("name", ["q_condensation.mean_abs_cosine", "q_condensation.n_groups"])
 def test_the_orders_in_a_json_are_those_of_its_cells(numbers, name):
-    cells = list(map(stored, numbers["cells"]))
-    for axis in ("gamma", "weight_decay"):
-        found = phases_grid.along(cells, axis, lambda cell: cell.numbers[name])
-        assert common._plain(found) == numbers[name][f"along_{axis}"]
+    found = common.plain(phases_grid.along_both(list(map(stored, numbers["cells"])), name))
+    assert found == {axis: numbers[name][axis] for axis in found}
 
 
 def test_a_network_more_is_found_by_its_name(tmp_path):
@@ -102,13 +148,19 @@ def test_a_network_more_is_found_by_its_name(tmp_path):
 
 
 @pytest.mark.parametrize("figure", list(page.CLAIMS))
-def test_every_claim_is_asked_of_seeds_that_were_run(figure):
-    for numbers in page.networks(page.CLAIMS[figure][0]):
-        found = page.readings(figure, numbers)
-        # another network may have no run of either solution, and the page then says that it was not asked
-        assert verdict(found) != "not asked" or numbers.suffix
-        for reading in found:
+def test_every_side_claim_is_asked_of_seeds_that_were_run(figure):
+    for numbers in page.networks(main_claims.read()[figure].data):
+        for reading in page.CLAIMS[figure](numbers):
             assert set(reading.by_seed) <= set(map(str, numbers["network"]["seed"])), reading.says
+
+
+@pytest.mark.parametrize("figure", list(main_claims.read()))
+def test_every_effect_is_of_seeds_that_were_run(figure):
+    for numbers in page.networks(main_claims.read()[figure].data):
+        effect = effects.EFFECTS[figure](numbers)
+        seeds = set(map(str, numbers["network"]["seed"]))
+        assert set(effect.by_seed) <= seeds
+        assert all(set(by_seed) <= seeds for _, by_seed in effect.shown)
 
 
 def test_the_command_of_another_network_is_that_of_its_json(monkeypatch):
@@ -125,50 +177,101 @@ def test_the_command_of_another_network_is_that_of_its_json(monkeypatch):
 
 
 def test_a_sentence_that_the_numbers_do_not_bear_out_stops_the_page():
-    assert page.so(True, "it is") == "it is"
+    so = sentences_of(page.TEMPLATES / "c2.md.jinja")
+    assert so(True, "it is") == "it is"
     with pytest.raises(Stale, match="'it is', which the numbers no longer say"):
-        page.so(False, "it is")
+        so(False, "it is")
 
 
-class TestVerdict:
-    def test_all_none_and_some(self):
-        yes, no = Reading("a", {"0": [True], "1": [True, True]}), Reading("b", {"0": [False], "1": []})
-        assert [verdict(found) for found in ([yes], [no], [yes, no], [])] == [
-            "replicated",
-            "not",
-            "partly",
-            "not asked",
-        ]
+CLAIM = main_claims.read()["C2"]  # dead zone .1, size .5, asked of `postnorm`
 
-    def test_part_of_the_range_in_one_seed_is_partly(self):
-        assert verdict([Reading("a", {"0": [True, True], "1": [True, False]})]) == "partly"
 
-    def test_a_figure_that_turns_round_is_another_verdict(self):
-        name, claim = page.CLAIMS["C7"]
-        (numbers,) = [each for each in page.networks(name) if not each.suffix]
-        assert verdict(claim(numbers)) == "replicated"
+def answer(*by_seed, variant="postnorm", d_model=128, n_samples=100_000, holds=True, claim=CLAIM):
+    effect = Effect({str(seed): value for seed, value in enumerate(by_seed)}, [], holds)
+    network = {"variant": [variant], "d_model": [d_model], "n_samples": [n_samples]}
+    return Answer({"network": network}, effect, word_of(effect, claim))
+
+
+def word(*answers, claim=CLAIM):
+    return main_claims.outcome(claim, answers).word
+
+
+class TestWords:
+    def test_of_one_network(self):
+        assert word(answer(0.5, 0.9)) == "replicated"
+        assert word(answer(0.49, 0.9)) == "in direction"
+        assert word(answer(0.1, 0.9)) == "not"  # one seed within the dead zone
+        assert word(answer(-0.9, 0.9)) == "not"
+        assert word(answer(0.9, None)) == "not reached"  # one seed is not a result
+        assert word(answer(0.9, None, 0.9)) == "replicated"
+
+    def test_what_replicated_wants_beside_the_size(self):
+        assert word(answer(0.9, 0.9, holds=False)) == "in direction"
+
+    def test_another_architecture_says_nothing(self):
+        assert word(answer(0.9, 0.9, variant="gpt2")) == "not asked"
+        assert word(answer(0.9, 0.9, variant="gpt2"), answer(0.2, 0.2)) == "in direction"
+
+    def test_too_few_sequences_say_nothing(self):
+        claim = main_claims.read()["J3A"]
+        own = {"variant": "released", "claim": claim}
+        assert word(answer(0.9, 0.9, n_samples=5000, **own), claim=claim) == "not asked"
+        assert word(answer(0.9, 0.9, **own), claim=claim) == "replicated"
+
+    def test_of_several_widths_the_widest_that_reaches_the_state(self):
+        narrow, wide = answer(0.9, 0.9), answer(0.0, 0.0, d_model=400)
+        assert word(narrow, wide) == word(wide, narrow) == "not"
+        assert word(narrow, answer(None, 0.9, d_model=400)) == "replicated"
+        assert word(answer(None, 0.9, d_model=400)) == "not reached"
+
+    def test_of_several_corpora_the_worst_and_without_the_state_not_asked(self):
+        claim = main_claims.read()["J7A"]  # sizes and protocol are ours; dead zone .02, size .1
+        ours = {"variant": "gpt2", "claim": claim}
+        assert word(answer(0.9, 0.9, **ours), answer(0.05, 0.9, **ours), claim=claim) == "in direction"
+        assert word(answer(0.9, 0.9, **ours), answer(None, None, **ours), claim=claim) == "replicated"
+        assert word(answer(None, None, **ours), claim=claim) == "not asked"
+
+    def test_a_figure_that_turns_round_has_another(self):
+        claim = main_claims.read()["C7"]
+        (numbers,) = [each for each in page.networks(claim.data) if each.suffix == "_postnorm"]
         components = numbers["components"]
         turned = dict(zip(components, reversed(components.values()), strict=True))
-        assert verdict(claim({**numbers, "components": turned})) == "not"
+        assert word_of(effects.eigenvalues(numbers), claim) == "in direction"
+        assert word_of(effects.eigenvalues({**numbers, "components": turned}), claim) == "not"
 
-    def test_weight_decay_out_of_order_is_not_hidden_by_gamma(self):
-        name, claim = page.CLAIMS["J5C"]
-        numbers = dict(page.networks(name)[0])
-        rank = numbers["stable_rank"]
 
-        def all_falling(share):
-            return {**rank, "along_weight_decay": {seed: {"rising_share": share} for seed in "012"}}
+def test_each_solution_is_asked_at_its_own_best_rate():
+    shares = {  # (gamma, rate) -> symmetric, inferential, train
+        (0.5, 1): (0.6, 0.1, 1.0),
+        (0.5, 2): (0.9, 0.0, 1.0),
+        (0.8, 1): (0.0, 0.7, 1.0),
+        (0.8, 2): (0.3, 0.9, 0.5),  # has not fit its data
+    }
+    runs = [
+        {"gamma": gamma, "depth": 2, "seed": 0, "lr": rate, "symmetric": s, "inferential": i, "train": train}
+        for (gamma, rate), (s, i, train) in shares.items()
+    ]
+    found = effects.solutions({"network": {"seed": [0]}, "runs": runs})
+    assert found.by_seed == {"0": pytest.approx(0.6)}  # the smaller of .9 - 0 and .7 - .1
 
-        assert verdict(claim({**numbers, "stable_rank": all_falling(0.25)})) == "replicated"
-        assert verdict(claim({**numbers, "stable_rank": all_falling(0.32)})) == "partly"
+
+@pytest.mark.parametrize(("factor", "alike"), [(1.03, True), (1.05, False)])  # to the sixth: 1.19 and 1.34
+def test_the_time_of_a_large_initialisation_is_held_against_a_bound(factor, alike):
+    runs = [
+        {"panel": panel, "line": "2 layers", "complexity": k, "seed": 0, "epochs": f**k, "trained_epochs": 9}
+        for panel, f in (("gamma 0.8", 1.1), ("gamma 0.5", factor))
+        for k in range(7)
+    ]
+    found = effects.times({"network": {"seed": [0]}, "runs": runs})
+    assert found.by_seed["0"] == pytest.approx(1.1**6 - factor**6, abs=1e-4)
+    assert found.holds is alike
 
 
 def test_the_table_of_readings_by_hand(monkeypatch):
     found = [Reading("x", {"0": [True, False], "1": []}), Reading("|cosine|", {"0": [True], "1": [False]})]
-    monkeypatch.setitem(page.CLAIMS, "X", ("x", lambda numbers: found))
+    monkeypatch.setitem(page.CLAIMS, "X", lambda numbers: found)
     assert page.rule(page.Numbers(), "X") == (
-        "| what the paper says | seed 0 | seed 1 |\n|---|---|---|\n"
-        "| x | 1 of 2 | - |\n| \\|cosine\\| | yes | no |"
+        "| side claim | seed 0 | seed 1 |\n|---|---|---|\n| x | 1 of 2 | - |\n| \\|cosine\\| | yes | no |"
     )
 
 
@@ -180,18 +283,19 @@ def test_four_seeds_have_an_interval_and_three_stand_one_by_one():
 
 @pytest.mark.parametrize(
     ("symmetric_share", "route", "expected"),
-    [(0.9, "symmetric", [True]), (0.9, "inferential", [False]), (0.4, "symmetric", [])],
+    [(0.9, "symmetric", 1.0), (0.9, "inferential", -1.0), (0.4, "symmetric", None)],
 )
-def test_a_seed_with_one_solution_is_asked_for_its_route(symmetric_share, route, expected):
-    """By itself a run counts if most of its answers are of that solution."""
+def test_a_run_is_asked_for_the_route_of_its_solution(symmetric_share, route, expected):
+    """A run has a solution if most of its answers are of it."""
     scores = {name: {"gamma 0.6": {"0": float(name == route)}} for name in ("inferential", "symmetric")}
     numbers = {
+        "network": {"seed": [0]},
         "answers": {"gamma 0.6": {"0": {"symmetric": symmetric_share, "inferential": 0.1}}},
         "readings": {
             "information_flow": {f"{name}_route": by_gamma for name, by_gamma in scores.items()},
             "first_layer_tsne": {"silhouette_unordered": {"gamma 0.6": {"0": 0.5}}},
         },
     }
-    own, gathers = claims_c.routes(numbers)
-    assert own.by_seed == {"0": expected}
+    assert effects.routes(numbers).by_seed == {"0": expected}
+    (gathers,) = claims_c.routes(numbers)
     assert gathers.by_seed == {"0": []}  # with no inferential run to compare with

@@ -79,7 +79,7 @@ GROUPS: Mapping[str, Group] = {
 }
 """Group -> its runs. Those of `FITTED` are fit on; all others are held out."""
 FIRST = "first zoo"
-"""Runs of the papers' task in `reasoning`, d_model 64 to 400 and 2 to 6 layers, of a zoo before this one.
+"""Runs of the papers' task in `reasoning`, d_model 64 to 256 and 2 to 6 layers, of a zoo before this one.
 
 They stand in `first_zoo.parquet`: readings at key position 2 alone, none of gradient sharing, and no models.
 """

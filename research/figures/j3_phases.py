@@ -42,19 +42,16 @@ def measure_accuracies(cells: Sequence[Cell], decay: float = DECAY) -> dict[str,
 
     `first_gamma`: by seed, the smallest gamma with ID >= .90 and the smallest with OOD > .50, None where it
     is never reached (censored: it is larger than the grid's largest). `id_before_ood`: of how many seeds the
-    first is smaller than the second.
+    first is smaller than the second. `largest` of each curve has the largest accuracy of any evaluation of a
+    run, as the paper draws it; an evaluation on the way asks one noise draw, the last many.
     """
     by_seed = {seed: row for (seed, where), row in rows(cells).items() if where == decay}
     gammas = [cell.fields["gamma"] for cell in next(iter(by_seed.values()))]
     curves: dict[str, Any] = {}
     for name in CURVES:
         values = {seed: [cell.numbers[name] for cell in row] for seed, row in by_seed.items()}
-        columns = list(zip(*values.values(), strict=True))
-        curves[name] = {
-            "by_seed": values,
-            "mean": [statistics.fmean(column) for column in columns],
-            "spread": [statistics.stdev(column) if len(column) > 1 else None for column in columns],
-        }
+        largest = {seed: [_largest(cell, name) for cell in row] for seed, row in by_seed.items()}
+        curves[name] = {**_over_seeds(values), "largest": _over_seeds(largest)}
     first = {
         seed: {
             "id": next((g for g, cell in zip(gammas, row, strict=True) if _is_id(cell)), None),
@@ -73,6 +70,22 @@ def measure_accuracies(cells: Sequence[Cell], decay: float = DECAY) -> dict[str,
         "first_gamma": first,
         "id_before_ood": {"n_seeds": sum(before), "of": len(before)},
     }
+
+
+def _over_seeds(values: Mapping[Any, Sequence[float]]) -> dict[str, Any]:
+    """A number over gamma: each seed's, their mean and their standard deviation."""
+    columns = list(zip(*values.values(), strict=True))
+    return {
+        "by_seed": values,
+        "mean": [statistics.fmean(column) for column in columns],
+        "spread": [statistics.stdev(column) if len(column) > 1 else None for column in columns],
+    }
+
+
+def _largest(cell: Cell, name: str) -> float:
+    """The largest of an accuracy where training ended and at every evaluation on the way."""
+    on_the_way = (line.get(f"{name}_accuracy") for line in cell.log())
+    return max(cell.numbers[name], *(value for value in on_the_way if value is not None), 0.0)
 
 
 def _is_id(cell: Cell) -> bool:

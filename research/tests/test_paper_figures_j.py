@@ -47,13 +47,22 @@ FOUR = {"gamma": (0.3, 0.8), "weight_decay": (0.01, 1)}
 """A grid that holds them: (.3, .01), (.3, 1), (.8, .01), (.8, 1)."""
 
 
-def cell(gamma, decay=0.01, seed=0, phase=None, label=None, accuracies=(1.0, 1.0, 1.0), rank=None):
+def cell(
+    gamma,
+    decay=0.01,
+    seed=0,
+    phase=None,
+    label=None,
+    accuracies=(1.0, 1.0, 1.0),
+    rank=None,
+    path=Path("nowhere"),
+):
     """A cell as if it were trained, with these numbers."""
     run = preset("quick", gamma=gamma, weight_decay=decay, seed=seed)
     numbers = dict(zip(("train", "id", "ood"), accuracies, strict=True))
     numbers |= {"phase": phase, "commutative": None, "label": label or f"Phase {phase}"}
     numbers |= {"by_probes_phase": None, "by_probes_label": "undecided", "stable_rank.w_q": rank}
-    known = Cell(run, "finished", Path())
+    known = Cell(run, "finished", path)
     number, commutative = PHASES.get(numbers["label"], (phase, None))
     vars(known).update(numbers=numbers, phase=Phase(number, commutative, ""))  # cached properties
     return known
@@ -115,6 +124,14 @@ class TestPhases:
         assert [list(trace.y) for trace in figure.data if trace.name == "ID: held-out keys"] == [
             id_curve["mean"]
         ]
+
+    def test_the_largest_accuracy_of_any_evaluation(self, tmp_path):
+        known = cell(0.5, accuracies=(1.0, 0.9, 0.2), path=tmp_path)
+        lines = ({"step": 100, "id_accuracy": 0.4, "ood_accuracy": 0.7}, {"step": 150, "loss": 0.1})
+        (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        found = j3_phases.measure_accuracies([known])["curves"]
+        assert found["id"]["largest"]["mean"] == [0.9]  # where training ended
+        assert found["ood"]["largest"]["by_seed"] == {0: [0.7]}  # on the way
 
     def test_both_before_at_one_gamma_is_not_before(self):
         cells = [cell(0.3, accuracies=(1.0, 0.1, 0.0)), cell(0.5, accuracies=(1.0, 1.0, 1.0))]

@@ -172,6 +172,9 @@ def said_and_tables(
                 ("conflict by decoding", "conflict", "by_decoding"),
             )
         },
+        "hyperparameters": tables.beside_hyperparameters(
+            said["reasoning", "by_probes"], held_out.by_hyperparameters(ends)
+        ),
         "confusions": tables.confusion_table(of_all["by the probes"]),
         "distances": tables.distance_table(of_all),
         "early": tables.early_table(held_out.forecasts(zoo, model.early)),

@@ -14,8 +14,10 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from anchorlens.tasks.shared.phases import LABELS
+from anchorlens.verdict.inside import NUMBERS
 from anchorlens.verdict.questions import Question
-from calibration.fit import BY_DECODING, BY_PROBES, asked, fit_question, of_trained, values_of
+from calibration.fit import BY_DECODING, BY_PROBES, asked, fit_question, label_of, of_trained, values_of
 from calibration.votes import Table
 from calibration.weights import BY_ACCURACY, BY_ANSWER, loss
 
@@ -50,17 +52,34 @@ def _others(rows: Table, readings: Table) -> Mapping[str, tuple[Callable[[], obj
             SimpleImputer(keep_empty_features=True), StandardScaler(), LogisticRegression(C=0.1)
         )
 
-    def trees() -> object:
-        return HistGradientBoostingClassifier(
-            max_iter=100, learning_rate=0.05, max_leaf_nodes=8, random_state=0
-        )
-
     return {
         "logistic": (logistic, readings),
         "boosted trees": (trees, readings),
         "`gradient_sharing.sharing` alone": (logistic, readings[[SHARING]]),
         "hyperparameters alone": (trees, hyperparameters(rows)),
     }
+
+
+def trees() -> HistGradientBoostingClassifier:
+    """Boosted trees, small, as the tables here are."""
+    return HistGradientBoostingClassifier(max_iter=100, learning_rate=0.05, max_leaf_nodes=8, random_state=0)
+
+
+def ends_by_hyperparameters(known: Table, asked: Table) -> list[dict[str, float]]:
+    """How a run of `reasoning` ends by what it is before it is trained: label -> probability.
+
+    Both forms of Phase 2 are one label. Without it nobody knows what a reading of the trained model adds.
+
+    Args:
+        known: runs that are fit on.
+        asked: runs whose end is asked for.
+    """
+    both = pd.concat([known, asked], ignore_index=True)
+    numbers, n = hyperparameters(both), len(known)
+    ends = [label_of(row) for _, row in known.iterrows()]
+    made = trees().fit(numbers[:n], [LABELS[1] if NUMBERS.get(end) == 2 else end for end in ends])
+    said = made.predict_proba(numbers[n:])
+    return [dict(zip(made.classes_.tolist(), row, strict=True)) for row in said.tolist()]
 
 
 def hyperparameters(rows: Table) -> Table:

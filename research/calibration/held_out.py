@@ -12,6 +12,7 @@ from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD
 from anchorlens.verdict.calibration import Calibration
 from anchorlens.verdict.inside import NUMBERS, named
 from anchorlens.verdict.questions import UNDECIDED, QuestionModel
+from calibration.compared import ends_by_hyperparameters
 from calibration.fit import given, label_of, of_early, values_of
 from calibration.runs import FIRST, FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT
 from calibration.votes import Table as Rows
@@ -21,6 +22,8 @@ ALL = "all held out"
 FEW_TASKS = 5
 """Of fewer tasks, runs are drawn: each has hyperparameters and a seed of its own."""
 OF_PAPERS = (PAPERS, PAPERS_HELD_OUT, FIRST)
+OF_EARLY_FIT = (PAPERS, FIRST)
+"""Groups that the early verdict is fit on."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,16 @@ def said_of(
         near = distance <= 2 * row[f"{deciding[0]}_error"]
         found.append(Said(row["group"], row["task"], truth, near, distance, one, least[row["regime"]]))
     return found
+
+
+def by_hyperparameters(ends: Rows) -> list[Said]:
+    """What hyperparameters alone say of every held-out run of `reasoning` that has a phase."""
+    mine = ends[ends["regime"] == "reasoning"]
+    fitted, asked = (mine[mine["group"].isin(FITTED) == known] for known in (True, False))
+    if asked.empty:
+        return []
+    has_phase = [label_of(row) != UNDECIDED for _, row in fitted.iterrows()]
+    return said_of(asked, ends_by_hyperparameters(fitted[has_phase], asked), {"reasoning": 0.0})
 
 
 def distances(rows: Rows, calibrated: Calibration) -> list[float]:
@@ -192,6 +205,8 @@ class Forecast:
     """[run] Whether the early verdict has it."""
     right_now: np.ndarray
     """[run] Whether the state at that moment has."""
+    right_before: np.ndarray
+    """[run] Whether hyperparameters alone have."""
 
     @property
     def gain(self) -> tuple[float, float, float]:
@@ -209,7 +224,8 @@ def forecasts(rows: Rows, early: Mapping[float, QuestionModel]) -> list[Forecast
         rows: of the whole table.
         early: moment -> the early verdict.
     """
-    mine = rows[(rows["group"] == PAPERS_HELD_OUT) & (rows["regime"] == "reasoning")]
+    of_task = rows[rows["regime"] == "reasoning"]
+    mine, fitted = of_task[of_task["group"] == PAPERS_HELD_OUT], of_task[of_task["group"].isin(OF_EARLY_FIT)]
     found = []
     for moment, model in early.items():
         then = mine[mine["moment"] == moment]
@@ -220,11 +236,10 @@ def forecasts(rows: Rows, early: Mapping[float, QuestionModel]) -> list[Forecast
             _most_probable(model.probabilities(given(row))) for _, row in of_early(then).values.iterrows()
         ]
         now = [NUMBERS.get(label) for label in then["now"]]
+        before = list(map(_most_probable, ends_by_hyperparameters(fitted[fitted["moment"] == moment], then)))
+        ways = (guesses, now, before)
         found.append(
-            Forecast(
-                moment,
-                *(np.array([a == b for a, b in zip(ends, some, strict=True)]) for some in (guesses, now)),
-            )
+            Forecast(moment, *(np.array([a == b for a, b in zip(ends, some, strict=True)]) for some in ways))
         )
     return found
 

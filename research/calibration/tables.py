@@ -27,11 +27,13 @@ from calibration.held_out import (
     share,
     share_right,
 )
-from calibration.runs import FIRST, GROUPS, PAPERS_HELD_OUT
+from calibration.runs import FIRST, FITTED, GROUPS, PAPERS_HELD_OUT
 from calibration.votes import Table as Rows
 
 CONTEXT = ["n_anchors", "n_keys", "seq_len", "d_model", "n_layers"]
 """What should not show in a reading."""
+LEAST_RUNS = 10
+"""Of fewer runs, the probes and hyperparameters are not compared."""
 Verdicts = Mapping[str, Sequence[Said]]
 """`reasoning` and `conflict` -> what is said."""
 
@@ -183,7 +185,14 @@ def distance_table(said: Mapping[str, Sequence[Said]]) -> Table:
 
 def early_table(found: Sequence[Forecast]) -> Table:
     """A row for each moment: how often the early verdict and the present state have the end right."""
-    table = _table("steps taken", "runs", "early verdict", "present state", "difference (95 % interval)")
+    table = _table(
+        "steps taken",
+        "runs",
+        "early verdict",
+        "present state",
+        "difference (95 % interval)",
+        "hyperparameters alone",
+    )
     for one in found:
         difference, low, high = one.gain
         table.add_row(
@@ -192,7 +201,21 @@ def early_table(found: Sequence[Forecast]) -> Table:
             f"{one.right.mean():.0%}",
             f"{one.right_now.mean():.0%}",
             f"{difference:+.0%} ({low:+.0%} to {high:+.0%})",
+            f"{one.right_before.mean():.0%}",
         )
+    return table
+
+
+def beside_hyperparameters(probes: Sequence[Said], recipes: Sequence[Said]) -> Table:
+    """Of all held-out runs that have a phase, named or not: what the probes say, and what the recipe does."""
+    table = _table(
+        "group", "by the probes", "hyperparameters alone", "3 against 2: by the probes", "hyperparameters"
+    )
+    ways = by_group(probes), by_group(recipes)
+    for name in (*(name for name in GROUPS if name not in FITTED), ALL):
+        mine = [of[name] for of in ways]
+        if len(mine[1]) >= LEAST_RUNS:
+            table.add_row(name, *map(share, mine), *map(composes_area, mine))
     return table
 
 

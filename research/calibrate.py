@@ -37,7 +37,7 @@ from calibration.fit import (
     of_trained,
 )
 from calibration.held_out import Said
-from calibration.runs import FIRST, FITTED, MOMENTS, PAPERS
+from calibration.runs import AGAIN, FIRST, FITTED, MOMENTS, PAPERS
 from zoo import TABLE
 
 PACKAGED = Path(anchorlens.__file__).parent / "verdict/calibration.json"
@@ -123,6 +123,9 @@ def main() -> None:
     zoo = pd.concat([pd.read_parquet(given.table), pd.read_parquet(given.first)], ignore_index=True)
     if not given.held_out:
         zoo = zoo[zoo["group"].isin(FITTED)]
+    trained = zoo["group"].tolist()
+    unfinished = {name for name, group in AGAIN.items() if trained.count(name) < group.n}
+    zoo = zoo[[group not in unfinished for group in trained]]
     calibrated, left = content(zoo)
     said, found = said_and_tables(zoo, calibrated, left)
     console = Console(width=220)
@@ -153,7 +156,7 @@ def said_and_tables(
         "by the probes": said["reasoning", "by_probes"],
         "by decoding": said["reasoning", "by_decoding"],
     }
-    of_all = {name: [one for one in some if one.group not in FITTED] for name, some in shown.items()}
+    of_all = {name: [one for one in some if held_out.is_held_out(one.group)] for name, some in shown.items()}
     if not any(of_all.values()):  # not opened: of the fit's own runs, each without its task
         of_all = dict(zip(shown, (left["reasoning", way] for way in WAYS), strict=True))
     found = {

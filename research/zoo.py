@@ -23,11 +23,11 @@ from loky import ProcessPoolExecutor
 
 from anchorlens.training.child_processes import end_with_parent, safe_children
 from calibration.numbers import trained
-from calibration.runs import GROUPS, Planned, runs
+from calibration.runs import AGAIN, GROUPS, Planned, runs
 
 TABLE = Path(__file__).parent / "calibration/zoo.parquet"
 ARCHIVE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "anchorlens/zoo.zip"
-AT_ONCE = 12
+AT_ONCE = 4
 """Runs after which the table is written."""
 KEPT_AS_THEY_ARE = ("gamma", "weight_decay", "lr", "moment")
 """Columns that are not rounded to 32 bits."""
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--table", type=Path, default=TABLE)
     parser.add_argument("--archive", type=Path, default=ARCHIVE, help="of the last checkpoints")
-    parser.add_argument("--group", choices=GROUPS, action="append", help="only these groups")
+    parser.add_argument("--group", choices=[*GROUPS, *AGAIN], action="append", help="only these groups")
     parser.add_argument("--first", type=int, help="only so many of the runs")
     parser.add_argument("--workers", type=int, help="processes; one for each core if left out")
     parser.add_argument("--hours", type=float, default=float("inf"), help="begin nothing after these")

@@ -14,7 +14,7 @@ from anchorlens.verdict.inside import NUMBERS, named
 from anchorlens.verdict.questions import UNDECIDED, QuestionModel
 from calibration.compared import ends_by_hyperparameters
 from calibration.fit import given, label_of, of_early, values_of
-from calibration.runs import FIRST, FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT
+from calibration.runs import AGAIN, FIRST, FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT
 from calibration.votes import Table as Rows
 
 N_BINS, N_RESAMPLES = 10, 2000
@@ -183,9 +183,15 @@ def _error(said: Sequence[Said]) -> float:
 
 
 def by_group(said: Sequence[Said]) -> dict[str, list[Said]]:
-    """Group -> what is said of its runs, those that are fit on first, and all that are held out last."""
+    """Group -> what is said of its runs: those that are fit on, those held out, all of these, those asked again."""
     found = {group: [one for one in said if one.group == group] for group in (*FITTED, *GROUPS)}
-    return {**found, ALL: [one for one in said if one.group not in FITTED]}
+    again = {group: some for group in AGAIN if (some := [one for one in said if one.group == group])}
+    return {**found, ALL: [one for one in said if is_held_out(one.group)], **again}
+
+
+def is_held_out(group: str) -> bool:
+    """Whether a group is of those that were opened together."""
+    return group in GROUPS and group not in FITTED
 
 
 def selective(said: Sequence[Said]) -> list[tuple[float, float, int]]:

@@ -33,12 +33,13 @@ AXES: Mapping[str, Sequence[Any]] = {
 }
 """What is drawn for each run; a value that stands twice is drawn twice as often. `samples` is the number of
 training sequences over that of all (pair, key)."""
-STEPS: Mapping[float, int] = {3e-3: 1000, 2e-3: 1200, 1e-3: 1500, 1e-4: 8000}
+STEPS: Mapping[float, int] = {3e-3: 1000, 2e-3: 1200, 1.5e-3: 4000, 1e-3: 1500, 1e-4: 8000}
 """Learning rate -> steps."""
 STOP_AT_LOSS = 0.05
 """Nats at which a run of the family ends; those of the papers' task take all their steps."""
 LEAST_SAMPLES, MOST_SAMPLES = 1_500, 40_000
 
+REASONING = ("reasoning",)
 PAPERS, PAPERS_HELD_OUT = "papers' task", "papers' task, held-out seeds"
 
 
@@ -78,6 +79,20 @@ GROUPS: Mapping[str, Group] = {
     "beyond: width": Group(5, 1, 9000, axes={"d_model": (512,), "n_layers": (2,), "lr": (1e-3,)}),
 }
 """Group -> its runs. Those of `FITTED` are fit on; all others are held out."""
+LONGER = {"lr": (1.5e-3,)}
+AGAIN: Mapping[str, Group] = {
+    "again: kind": Group(8, 4, 10000, None, Draw(("affine",), keys=(40, 60), regimes=REASONING), LONGER),
+    "again: anchors": Group(
+        8, 4, 11000, None, Draw(anchors=(7, 8), keys=(40, 80), regimes=REASONING), LONGER
+    ),
+    "again: depth": Group(
+        7, 4, 12000, None, Draw(regimes=REASONING), {**LONGER, "n_layers": (8,), "d_model": (48, 64)}
+    ),
+}
+"""What is asked again, held out too: in the groups of those names few runs came to a phase in their updates.
+
+Drawn after the others were opened; a group of these is looked at when all of its runs are trained.
+"""
 FIRST = "first zoo"
 """Runs of the papers' task in `reasoning`, d_model 64 to 256 and 2 to 6 layers, of a zoo before this one.
 
@@ -102,7 +117,7 @@ def runs() -> dict[str, Planned]:
     """Every run by its name, those that are fit on first; of the others, the groups mixed."""
     found: dict[str, Planned] = {}
     tasks: dict[str, list[tuple[Kind, AnchorTask]]] = {}
-    for place, (name, group) in enumerate(GROUPS.items()):
+    for place, (name, group) in enumerate({**GROUPS, **AGAIN}.items()):
         random = np.random.default_rng([2501, place])
         if group.of is None and group.draw is not None:
             tasks[name] = [drawn(group.draw, random) for _ in range(group.n_tasks)]
@@ -121,8 +136,8 @@ def runs() -> dict[str, Planned]:
 
 
 def _turn(group: str) -> int:
-    """When a run's turn comes: what is fit on, then what is held out, and last what takes longest."""
-    return 0 if group in FITTED else 2 if group.startswith("beyond") else 1
+    """When a run's turn comes: what is fit on, what is held out, what takes longest, what is asked again."""
+    return 0 if group in FITTED else 3 if group in AGAIN else 2 if group.startswith("beyond") else 1
 
 
 def _drawn(group: Group, task: AnchorTask, seed: int, random: np.random.Generator) -> RunConfig:

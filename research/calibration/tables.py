@@ -27,7 +27,7 @@ from calibration.held_out import (
     share,
     share_right,
 )
-from calibration.runs import FIRST, FITTED, GROUPS, PAPERS_HELD_OUT
+from calibration.runs import AGAIN, FIRST, FITTED, GROUPS, PAPERS_HELD_OUT
 from calibration.votes import Table as Rows
 
 CONTEXT = ["n_anchors", "n_keys", "seq_len", "d_model", "n_layers"]
@@ -44,10 +44,11 @@ def runs_table(rows: Rows) -> Table:
     found = ends.apply(label_of, axis=1)
     columns = (*LABELS[:3], "Phase 2, order matters", LABELS[3], *SOLUTIONS, UNDECIDED)
     table = _table("group", "drawn", "trained", *columns)
-    for name in (FIRST, *GROUPS):
+    planned = {**GROUPS, **AGAIN}
+    for name in (FIRST, *GROUPS, *(name for name in AGAIN if (rows["group"] == name).any())):
         mine = found[ends["group"] == name]
         counts = [int((mine == ("Phase 2" if "order" in label else label)).sum()) for label in columns]
-        drawn = GROUPS[name].n if name in GROUPS else len(mine)
+        drawn = planned[name].n if name in planned else len(mine)
         table.add_row(name, *map(str, (drawn, len(mine), *counts)))
     return table
 
@@ -212,7 +213,7 @@ def beside_hyperparameters(probes: Sequence[Said], recipes: Sequence[Said]) -> T
         "group", "by the probes", "hyperparameters alone", "3 against 2: by the probes", "hyperparameters"
     )
     ways = by_group(probes), by_group(recipes)
-    for name in (*(name for name in GROUPS if name not in FITTED), ALL):
+    for name in (*(name for name in GROUPS if name not in FITTED), ALL, *(n for n in AGAIN if n in ways[0])):
         mine = [of[name] for of in ways]
         if len(mine[1]) >= LEAST_RUNS:
             table.add_row(name, *map(share, mine), *map(composes_area, mine))
@@ -232,6 +233,7 @@ def aims_table(reasoning: Sequence[Said], conflict: Sequence[Said]) -> Table:
         ("all held out: area under the curve, 3 against 2", "-", "-", composes_area(groups[ALL])),
         ("held-out tasks", "refused", "85 %", share_right(groups["held-out tasks"])),
         *((name, "refused", "80 %", share_right(groups[name])) for name in beyond),
+        *((name, "-", "80 %", share_right(groups[name])) for name in AGAIN if name in groups),
         ("calibration error", ".05", ".04", calibration_error(groups[ALL])),
         ("`conflict`: solution", "-", "85 %", share_right(solutions[ALL])),
     ]

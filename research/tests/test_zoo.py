@@ -12,7 +12,7 @@ import zoo
 from anchorlens import AnchorTask, ModelConfig
 from anchorlens.runs.schedule import trajectory_steps
 from calibration.family import COMMUTE, Draw, drawn
-from calibration.runs import FITTED, GROUPS, MOMENTS, PAPERS, runs
+from calibration.runs import AGAIN, FITTED, GROUPS, MOMENTS, PAPERS, runs
 
 RUNS = runs()
 
@@ -21,7 +21,7 @@ def of_group(*groups):
     return [planned for planned in RUNS.values() if planned.group in groups]
 
 
-HELD_OUT = tuple(group for group in GROUPS if group not in FITTED)
+HELD_OUT = tuple(group for group in (*GROUPS, *AGAIN) if group not in FITTED)
 
 
 class TestFamily:
@@ -53,7 +53,8 @@ class TestFamily:
 
 class TestRuns:
     def test_are_the_same_each_time_and_as_many_as_are_asked(self):
-        assert runs() == RUNS and len(RUNS) == sum(group.n for group in GROUPS.values()) >= 500
+        assert runs() == RUNS and len(RUNS) == sum(group.n for group in (*GROUPS.values(), *AGAIN.values()))
+        assert sum(not planned.group.startswith("papers") for planned in RUNS.values()) >= 500
 
     def test_what_is_fit_on_comes_first(self):
         fitted = [planned.group in FITTED for planned in RUNS.values()]
@@ -64,7 +65,7 @@ class TestRuns:
         seeds = [{planned.run.train_config.seed for planned in some} for some in (fit, others)]
         assert seeds[0].isdisjoint(seeds[1]) and sum(map(len, seeds)) == len(RUNS)
         tasks = [planned.run.task for planned in fit]
-        for planned in of_group("held-out tasks", "held-out kind", "held-out anchors"):
+        for planned in of_group("held-out tasks", "held-out kind", "held-out anchors", *AGAIN):
             assert planned.run.task not in tasks
         assert {planned.kind for planned in of_group("held-out kind")} == {"affine"}
         assert "affine" not in {planned.kind for planned in fit}

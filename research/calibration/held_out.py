@@ -183,7 +183,7 @@ def _error(said: Sequence[Said]) -> float:
 
 
 def by_group(said: Sequence[Said]) -> dict[str, list[Said]]:
-    """Group -> what is said of its runs: those that are fit on, those held out, all of these, those asked again."""
+    """Group -> what is said of its runs: those fit on, those held out, all of these, those asked again."""
     found = {group: [one for one in said if one.group == group] for group in (*FITTED, *GROUPS)}
     again = {group: some for group in AGAIN if (some := [one for one in said if one.group == group])}
     return {**found, ALL: [one for one in said if is_held_out(one.group)], **again}

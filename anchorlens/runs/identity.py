@@ -28,9 +28,14 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 
 
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
-    """Part (task, model, train) -> the fields that decide the weights, JSON-ready."""
+    """Part (task, model, train) -> the fields that decide the weights, JSON-ready.
+
+    Fields of the training that are unset are not in it, so that a new one makes no other run of an old one.
+    """
     values, execution = run.to_dict(), execution_fields(run.train_config)
-    train = {name: value for name, value in values["train"].items() if name not in execution}
+    train = {
+        name: value for name, value in values["train"].items() if name not in execution and value is not None
+    }
     task = {name: value for name, value in values["task"].items() if name not in places(run.task)}
     return {**values, "task": task, "train": train}
 

@@ -123,7 +123,7 @@ def _read_text(name: str, text: str) -> list[Any]:
 def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     """The values of one part of an axis: a value or a range."""
     bounds = text.split(":")
-    if len(bounds) == 1 or not kinds & {int, float}:
+    if len(bounds) == 1 or not kinds & {int, float} or "=" in text:
         return [_read_value(text, kinds)]
     numbers = []
     for bound in bounds:

@@ -63,13 +63,20 @@ class Engine(ABC):
     captures = True
     """Whether the update may be captured as a CUDA graph: it runs no Python and waits for nothing."""
 
-    def __init__(self, runs: Sequence[RunConfig], data: Sequence[Batch], device: torch.device) -> None:
+    def __init__(
+        self,
+        runs: Sequence[RunConfig],
+        data: Sequence[Batch],
+        device: torch.device,
+        initial: Sequence[Mapping[str, Tensor] | None] | None = None,
+    ) -> None:
         """Draw the initial weights; step 0.
 
         Args:
             runs: one for each member, equal in `stack_key`.
             data: the training set of each member; members may share one.
             device: where everything lives.
+            initial: the weights that each member starts with, by their names; None for a draw.
 
         Raises:
             ValueError: no runs, or runs of different shapes.
@@ -82,8 +89,14 @@ class Engine(ABC):
         self.layout = architecture(runs[0].model_config)
         self._train = runs[0].train_config
         dtype = getattr(torch, self._train.dtype)
-        drawn = (self.layout.initial_weights(run.model_config, run.train_config.seed, dtype) for run in runs)
-        weights = [self.layout.row(named) for named in drawn]
+        weights = [
+            self.layout.row(
+                self.layout.initial_weights(run.model_config, run.train_config.seed, dtype)
+                if own is None
+                else {name: weight.to(dtype) for name, weight in own.items()}
+            )
+            for run, own in zip(runs, initial or [None] * len(runs), strict=True)
+        ]
         self._rows = torch.stack(weights).to(device)  # [member, parameter]
         self._merged = self.layout.merged(self._rows)
         self.leaves = list(self._merged.values())

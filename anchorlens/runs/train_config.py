@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from anchorlens.configuration import Config, documented, number
-from anchorlens.runs.interventions import checked_schedule, in_words, joined, read_penalty, read_rescale
+from anchorlens.runs.interventions import (
+    checked_schedule,
+    in_words,
+    joined,
+    read_penalty,
+    read_rescale,
+    read_schedule,
+)
+from anchorlens.runs.start import checkpoint_in, sha256_of
+from anchorlens.safe import safe_repr
 
 DURATIONS = (("steps", "epochs"), ("warmup_steps", "warmup_epochs"))
 """Fields that are the same thing in two units, so that only one of them can be given."""
@@ -72,6 +82,11 @@ class TrainConfig(Config):
     """Weight decay of W_V and W_O; unset for weight_decay."""
     weight_decay_mlp: float | str | None = number(None, minimum=0, limit=1e100)
     """Weight decay of W_in and W_out; unset for weight_decay."""
+    start: str | None = field(default=None, compare=False)
+    """A checkpoint, of this package, whose weights the run starts from, instead of a draw; a run's folder
+    stands for its last. Optimizer moments start at zero, and the schedule at its beginning."""
+    start_sha256: str | None = None
+    """The SHA-256 of that file, 64 hexadecimal digits; it is filled in. Leave it out with another `start`."""
     rescale: str | None = None
     """Weight matrices multiplied by a factor before an update: all=0.5@0, or qk=2@300 mlp=0.5@300; parts
     are embedding, qk, vo, mlp and all. Optimizer moments stay."""
@@ -115,6 +130,12 @@ class TrainConfig(Config):
         """Check every field, and the fields together."""
         super().__post_init__()
         self._read_interventions()
+        if self.start is not None and self.start_sha256 is None:
+            object.__setattr__(self, "start_sha256", sha256_of(checkpoint_in(self.start)))
+        if self.start_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.start_sha256):
+            raise ValueError(
+                f"start_sha256 must be 64 hexadecimal digits, got {safe_repr(self.start_sha256)}"
+            )
         if self.batch_size > self.n_samples:
             raise ValueError(
                 f"batch_size must be <= n_samples ({self.n_samples}), got {self.batch_size}; "
@@ -142,7 +163,17 @@ class TrainConfig(Config):
         """
         names = (*SCHEDULED, *DECAYS, "rescale", "penalty")
         words = {name: in_words(name, getattr(self, name), self.total_steps) for name in names}
-        return {name: text for name, text in words.items() if text is not None}
+        start = {"start": f"weights of {self.start}, optimizer moments of zero"} if self.start else {}
+        return {**start, **{name: text for name, text in words.items() if text is not None}}
+
+    def without_interventions(self) -> TrainConfig:
+        """The same recipe, with its values outside of windows and weights that are drawn."""
+        bases = {
+            name: read_schedule(value).base
+            for name in (*SCHEDULED, *DECAYS)
+            if isinstance(value := getattr(self, name), str)
+        }
+        return replace(self, **bases, rescale=None, penalty=None, start=None, start_sha256=None)
 
     def _read_interventions(self) -> None:
         """Check schedules, rescaling and penalty, and keep them as they are written in one way."""

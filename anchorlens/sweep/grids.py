@@ -17,7 +17,7 @@ from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, s
 from anchorlens.safe import read_json, safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
 
-ALIASES = {"layers": "n_layers", "heads": "n_heads"}
+ALIASES = {"layers": "n_layers", "heads": "n_heads", "from": "start"}
 """Short names of fields that are swept often, on the command line and of a map's axes."""
 MOST_CELLS = 100_000
 _LONGEST_TEXT = 1_000_000

@@ -31,7 +31,7 @@ from anchorlens.engine.interventions import check_interventions
 from anchorlens.engine.kernels import products_to_count
 from anchorlens.engine.stack import Stack
 from anchorlens.engine.transformer import Transformer
-from anchorlens.files.checkpoint import training_set
+from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
@@ -165,9 +165,31 @@ def check_runs(runs: Iterable[RunConfig]) -> list[RunConfig]:
             raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {safe_repr(run)}")
         run.model_config.check_task(run.task)
         check_interventions(run)
+        check_start(run)
         if choose_device(run.train_config.device).type != "cuda" and run.train_config.matmul == "tf32":
             raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")
     return runs
+
+
+def check_start(run: RunConfig) -> None:
+    """Check that a run can start from the checkpoint that its recipe names.
+
+    Raises:
+        ValueError: it is another model, or was trained on another task.
+    """
+    start = starting_point(run.train_config)
+    if start is None:
+        return
+    if start.model_config != run.model_config:
+        raise ValueError(
+            f"start must be of the model that is trained, {run.model_config.short_name}, "
+            f"got {start.model_config.short_name}; leave out what changes the model"
+        )
+    if start.task != run.task:
+        raise ValueError(
+            "start must be of a model of the task that is trained, since what it was trained on before would "
+            "count as held out; leave out what changes the task"
+        )
 
 
 def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) -> tuple[float, float]:
@@ -183,7 +205,8 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
         for r in runs
     ]
     data = training_set(runs[0].task, runs[0].train_config)
-    stack = engine_of(runs[0])(runs, [data] * len(runs), device)
+    starts = [start and start.weights for start in (starting_point(run.train_config) for run in runs)]
+    stack = engine_of(runs[0])(runs, [data] * len(runs), device, starts)
     started, first = time.perf_counter(), 0.0
     while (elapsed := time.perf_counter() - started) < seconds + first or stack.step < 1:
         stack.advance(stack.step + 1)

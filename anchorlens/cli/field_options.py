@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
-_FILLED_IN = ("start_sha256",)
-"""Fields that nobody gives."""
 _SEVERAL = ("data",)
 """Fields that hold several paths; an option takes one, and may be given more than once."""
 
@@ -67,7 +65,7 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
     for part, cls in parts:
         panel = f"{part}{' ' + getattr(cls, 'kind', '') if part == 'task' else ''} ({cls.__name__})"
         own_types = field_types(cls)
-        for name in (name for name in own_types if name not in options and name not in _FILLED_IN):
+        for name in (name for name in own_types if name not in options):
             types, text = own_types[name], _help(cls, name, _is_json(own_types[name]))
             for _, other in parts:  # a field that two kinds of task or model have is one option
                 if other is not cls and name in field_types(other):

@@ -65,7 +65,7 @@ def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
 
 def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, " parameter"]:
     """For each parameter of a row the place of its part in `parts`, plus one; 0 for all others."""
-    row = torch.zeros(1, layout.size)
+    row = torch.zeros(1, layout.size, device="cpu")
     of = layout.parts()
     for name, view in layout.views(row).items():
         if of.get(name) in parts:

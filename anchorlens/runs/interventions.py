@@ -76,7 +76,7 @@ class Window(NamedTuple):
         return f"{_short(self.first)}:{_short(self.end)}={value}"
 
 
-class Schedule(NamedTuple):
+class Windowed(NamedTuple):
     """A value for every update of a run."""
 
     base: float | None
@@ -135,7 +135,7 @@ def value_at(value: float | str, step: int, total: int) -> float:
 
 
 @functools.lru_cache(maxsize=1024)
-def read_schedule(text: str, name: str = "the schedule") -> Schedule:
+def read_schedule(text: str, name: str = "the schedule") -> Windowed:
     """A value and windows, or windows alone.
 
     Raises:
@@ -162,7 +162,7 @@ def read_schedule(text: str, name: str = "the schedule") -> Schedule:
             raise ValueError(
                 f"the windows of {name} must not overlap, got {one} and {other}; end one earlier"
             )
-    return Schedule(base, tuple(windows))
+    return Windowed(base, tuple(windows))
 
 
 def checked_schedule(
@@ -180,7 +180,7 @@ def checked_schedule(
     Raises:
         ValueError: no schedule, a value out of its bounds, a window without an update, or no base.
     """
-    schedule = Schedule(value, ()) if not isinstance(value, str) else read_schedule(value, name)
+    schedule = Windowed(value, ()) if not isinstance(value, str) else read_schedule(value, name)
     base = schedule.base
     if base is None:
         base = default
@@ -192,7 +192,7 @@ def checked_schedule(
         values += [(f"{name} in the window {window}", one) for one in (window.value, window.last)]
     for called, one in values:
         check_number(called, one, **bounds)
-    return str(Schedule(base, schedule.windows)) if schedule.windows else base
+    return str(Windowed(base, schedule.windows)) if schedule.windows else base
 
 
 def with_base(value: object, otherwise: object) -> object:
@@ -210,7 +210,7 @@ def with_base(value: object, otherwise: object) -> object:
         return value  # whoever takes it says what is wrong
     if own.base is not None or not isinstance(base, int | float):
         return value
-    return str(Schedule(base, own.windows))
+    return str(Windowed(base, own.windows))
 
 
 @functools.lru_cache(maxsize=1024)

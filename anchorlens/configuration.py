@@ -61,9 +61,9 @@ class Config:
             if isinstance(value, np.generic):
                 value = value.item()
                 object.__setattr__(self, name, value)
-            kind, *optional = field_types(type(self))[name]
-            if value is None and optional:
-                continue
+            kind, *others = field_types(type(self))[name]
+            if (value is None and type(None) in others) or (isinstance(value, str) and str in others):
+                continue  # what a text may say knows the class
             if get_origin(kind) is Literal:
                 check_choice(name, value, typing.get_args(kind))
             elif kind in (int, float):

@@ -31,6 +31,26 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{safe_text(path)}: not a TOML file: {error}") from None
 
 
+def parts_of_start(start: str) -> dict[str, dict[str, Any]]:
+    """Task, model and recipe of the checkpoint that a run starts from, which the new run has too.
+
+    What its own recipe changed on the way, and where it started, are left out.
+
+    Raises:
+        CheckpointError: it cannot be read.
+        ValueError: it is not there.
+    """
+    from anchorlens.files.checkpoint import load_checkpoint
+    from anchorlens.runs.start import checkpoint_in, sha256_of
+    from anchorlens.runs.train_config import TrainConfig
+
+    path = checkpoint_in(start)
+    sha256_of(path)
+    checkpoint = load_checkpoint(path)
+    train = (checkpoint.train_config or TrainConfig()).without_interventions().to_dict()
+    return {"task": checkpoint.task.to_dict(), "model": checkpoint.model_config.to_dict(), "train": train}
+
+
 def check_config(path: Path | None) -> None:
     """Check that the file of `--config` can be read, before a checkpoint is blamed for it.
 

@@ -11,11 +11,11 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import with_field_options
-from anchorlens.cli.inputs import read_toml
+from anchorlens.cli.inputs import parts_of_start, read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.safe import safe_repr, safe_text
-from anchorlens.sweep.grids import ALIASES, grid
+from anchorlens.sweep.grids import ALIASES, axis_values, grid
 
 if TYPE_CHECKING:
     from anchorlens.sweep.cells import SweepResult
@@ -75,7 +75,11 @@ def sweep_command(
     if not isinstance(axes, dict):
         raise ValueError(f"{config}: sweep must be a table of axes, got {safe_repr(axes)}")
     axes |= {name: value for name, value in fields.items() if value is not None}
-    runs = grid(merged(preset_parts(preset or named or "quick"), file), axes)
+    if preset is None and named is None and "start" in axes:
+        base = parts_of_start(axis_values("start", axes["start"])[0])
+    else:
+        base = preset_parts(preset or named or "quick")
+    runs = grid(merged(base, file), axes)
     security = _security(tls_ca_file, tls_cert, tls_key)
     from anchorlens.show.terminal import sweep as printing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,12 +11,12 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import read_fields, with_field_options
-from anchorlens.cli.inputs import read_toml
+from anchorlens.cli.inputs import parts_of_start, read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.runs.presets import PRESETS
 
 
-@with_field_options
+@functools.partial(with_field_options, short={"from": "start"})
 @one_line_errors
 def train_command(
     preset: Annotated[str | None, typer.Option(help=f"{', '.join(PRESETS)}; quick if left out.")] = None,
@@ -36,7 +37,8 @@ def train_command(
 ) -> None:
     """Train a HookedTransformer on a task, the two-anchor task unless --task says another, and measure it.
 
-    A flag beats the TOML file, which beats the preset.
+    A flag beats the TOML file, which beats the preset. With --from, the task, the model and the recipe are
+    those of that checkpoint, where nothing else says otherwise.
     """
     from anchorlens.runs.presets import preset_parts
     from anchorlens.runs.run_config import RunConfig, merged, sorted_by_part
@@ -53,6 +55,8 @@ def train_command(
         stored = stored_run(out)
     if stored is not None and preset is None and named is None:
         base = stored.to_dict()  # a flag changes that field alone; train says whether it may
+    elif preset is None and named is None and (start := changes.get("train", {}).get("start")):
+        base = parts_of_start(start)
     else:
         base = preset_parts(preset or named or "quick")
     run = RunConfig.from_dict(merged(base, changes))

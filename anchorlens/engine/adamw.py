@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from anchorlens.runs.schedule import learning_rate
+from anchorlens.models.config import PARTS
+from anchorlens.runs.schedule import learning_rate, weight_decay
+from anchorlens.runs.train_config import DECAYS
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -25,10 +27,23 @@ class StackedAdamW:
 
     On CUDA the learning rates of an epoch lie on the device, so that a step can be captured in a graph. It is
     torch's function, since making one of its optimizer objects imports torch's compiler: 2 s of a process.
+    Its weight decay is one number; where parts of the weights have their own, or a graph must not hold it
+    fast, the weights are decayed here, before it.
     """
 
-    def __init__(self, rows: Float[Tensor, "member parameter"], recipes: Sequence[TrainConfig]) -> None:
-        """Moments of zero for these weights, which `step` changes in place."""
+    def __init__(
+        self,
+        rows: Float[Tensor, "member parameter"],
+        recipes: Sequence[TrainConfig],
+        part_of: Int[Tensor, " parameter"],
+    ) -> None:
+        """Moments of zero for these weights, which `step` changes in place.
+
+        Args:
+            rows: the weights.
+            recipes: of the members.
+            part_of: each parameter's part: 0 for none, else its place in `PARTS` plus one.
+        """
         self._rows, self._recipes = rows.detach(), recipes
         self._captured = rows.is_cuda
         self._moments = [{name: torch.zeros_like(row) for name in MOMENTS} for row in self._rows]
@@ -38,6 +53,13 @@ class StackedAdamW:
         self._began = 0
         shape = (recipes[0].steps_per_epoch if self._captured else 0, len(recipes))
         self._lrs = torch.zeros(shape, dtype=torch.float32, device=rows.device)  # [step of the epoch, member]
+        self._decayed_here = [
+            any(getattr(r, name) is not None for name in DECAYS)
+            or (self._captured and isinstance(r.weight_decay, str))
+            for r in recipes
+        ]
+        self._decays = rows.new_zeros(0)  # [step of the epoch, member, part], where a graph reads them
+        self._part_of = part_of.to(rows.device) if any(self._decayed_here) else None
 
     def begin_epoch(self, step: int) -> None:
         """Take the learning rates of the epoch that begins at `step`, without a wait for the device."""
@@ -46,6 +68,11 @@ class StackedAdamW:
             lrs = [[learning_rate(r, step + k) for r in self._recipes] for k in range(len(self._lrs))]
             placed = torch.tensor(lrs, dtype=torch.float32, device="cpu", pin_memory=True)
             self._lrs.copy_(placed, non_blocking=True)
+            if any(self._decayed_here):
+                decays = [[_decays(r, step + k) for r in self._recipes] for k in range(len(self._lrs))]
+                placed = torch.tensor(decays, dtype=self._rows.dtype, device="cpu", pin_memory=True)
+                self._decays = self._decays if len(self._decays) else placed.to(self._rows.device)
+                self._decays.copy_(placed, non_blocking=True)
 
     @torch.no_grad()
     def step(
@@ -67,6 +94,15 @@ class StackedAdamW:
         grads *= (self._clip / (norms + 1e-6)).clamp(max=1).unsqueeze(1)  # as torch's clip_grad_norm_
         lrs = self._lrs.index_select(0, within).squeeze(0) if self._captured else None
         for k, train in enumerate(self._recipes):
+            step = self._began + (0 if self._captured else int(within))
+            lr = learning_rate(train, step) if lrs is None else lrs[k]
+            decay = weight_decay(train, step)
+            if self._decayed_here[k]:
+                decays = self._decays.index_select(0, within)[0, k] if self._captured else None
+                self._decay(
+                    k, lr, self._rows.new_tensor(_decays(train, step)) if decays is None else decays, taken[k]
+                )
+                decay = 0.0
             adamw(
                 [self._rows[k]],
                 [grads[k]],
@@ -80,11 +116,17 @@ class StackedAdamW:
                 amsgrad=False,
                 beta1=float(train.beta1),
                 beta2=float(train.beta2),
-                lr=learning_rate(train, self._began + int(within)) if lrs is None else lrs[k],
-                weight_decay=train.weight_decay,
+                lr=lr,
+                weight_decay=decay,
                 eps=train.eps,
                 maximize=False,
             )
+
+    def _decay(self, member: int, lr: float | Tensor, decays: Float[Tensor, " part"], taken: Tensor) -> None:
+        """Decoupled weight decay of a member, each part with its own, where it takes part in the update."""
+        assert self._part_of is not None
+        factors = torch.where(taken, 1 - lr * decays, 1.0)  # [part]
+        self._rows[member].mul_(factors.to(self._rows.dtype)[self._part_of])
 
     def moments(self, member: int) -> dict[str, Float[Tensor, " parameter"]]:
         """The moments of a member by their names; zeros before its first step."""
@@ -95,3 +137,8 @@ class StackedAdamW:
         self._steps[member].fill_(step)
         for name, moment in moments.items():
             self._moments[member][name].copy_(moment)
+
+
+def _decays(train: TrainConfig, step: int) -> list[float]:
+    """Weight decay of what has no part, and of each part, at the update from `step` on."""
+    return [weight_decay(train, step, part) for part in (None, *PARTS)]

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from anchorlens.engine.adamw import MOMENTS, StackedAdamW
 from anchorlens.engine.architectures import architecture
+from anchorlens.engine.interventions import Penalties, Rescaling, part_of_parameters
+from anchorlens.models.config import PARTS
 from anchorlens.runs.schedule import epoch_order, learning_rate
 
 if TYPE_CHECKING:
@@ -61,13 +63,20 @@ class Engine(ABC):
     captures = True
     """Whether the update may be captured as a CUDA graph: it runs no Python and waits for nothing."""
 
-    def __init__(self, runs: Sequence[RunConfig], data: Sequence[Batch], device: torch.device) -> None:
+    def __init__(
+        self,
+        runs: Sequence[RunConfig],
+        data: Sequence[Batch],
+        device: torch.device,
+        initial: Sequence[Mapping[str, Tensor] | None] | None = None,
+    ) -> None:
         """Draw the initial weights; step 0.
 
         Args:
             runs: one for each member, equal in `stack_key`.
             data: the training set of each member; members may share one.
             device: where everything lives.
+            initial: the weights that each member starts with, by their names; None for a draw.
 
         Raises:
             ValueError: no runs, or runs of different shapes.
@@ -80,14 +89,23 @@ class Engine(ABC):
         self.layout = architecture(runs[0].model_config)
         self._train = runs[0].train_config
         dtype = getattr(torch, self._train.dtype)
-        drawn = (self.layout.initial_weights(run.model_config, run.train_config.seed, dtype) for run in runs)
-        weights = [self.layout.row(named) for named in drawn]
+        weights = [
+            self.layout.row(
+                self.layout.initial_weights(run.model_config, run.train_config.seed, dtype)
+                if own is None
+                else {name: weight.to(dtype) for name, weight in own.items()}
+            )
+            for run, own in zip(runs, initial or [None] * len(runs), strict=True)
+        ]
         self._rows = torch.stack(weights).to(device)  # [member, parameter]
         self._merged = self.layout.merged(self._rows)
         self.leaves = list(self._merged.values())
         for leaf in self.leaves:
             leaf.requires_grad_()
-        self._adamw = StackedAdamW(self._rows, [run.train_config for run in runs])
+        part_of = part_of_parameters(self.layout, PARTS)
+        self._adamw = StackedAdamW(self._rows, [run.train_config for run in runs], part_of)
+        self._rescaling = Rescaling(runs, self.layout)
+        self._penalties = Penalties(runs, self.layout)
         sets = list({id(batch): batch for batch in data}.values())
         starts = {id(batch): k * len(sets[0]) for k, batch in enumerate(sets)}
         self._starts = [starts[id(batch)] for batch in data]
@@ -135,7 +153,8 @@ class Engine(ABC):
                 self._begin_epoch(epoch)
             self._within.fill_(within)
             self._step.fill_(self.step)
-            n_updates = min(stop - self.step, per_epoch - within)
+            self._rescaling.apply(self.step, self._rows, self._active)
+            n_updates = min(self._rescaling.next_after(self.step, stop) - self.step, per_epoch - within)
             for _ in range(n_updates):
                 self._update_once()
                 self.step += 1
@@ -150,7 +169,7 @@ class Engine(ABC):
         return self._loss(self._order[:, 0]).sum()
 
     def _update_once(self) -> None:
-        if self.device.type != "cuda" or not self.captures:
+        if self.device.type != "cuda" or not self.captures or self._penalties:  # an SVD is not captured
             self._update()
             return
         if self._graph is None:
@@ -185,7 +204,8 @@ class Engine(ABC):
         else:
             rows = self._order[:, self.step % self._train.steps_per_epoch]
         loss = self._loss(rows)
-        grads = torch.autograd.grad(loss.sum(), self.leaves)
+        whole = loss + self._penalties(self._merged, self.step) if self._penalties else loss
+        grads = torch.autograd.grad(whole.sum(), self.leaves)
         flat = torch.cat([grad.flatten(1) for grad in grads], dim=1)  # [member, parameter]
         norm = torch.linalg.vector_norm(flat, dim=1)
         self._apply(flat, loss.detach(), norm)

@@ -74,8 +74,18 @@ class FlatLayout(ABC):
 
         They share the memory of `rows`.
         """
-        merged = self.merged(rows)
+        return self.named(self.merged(rows))
+
+    def named(self, merged: Parameters) -> dict[str, Tensor]:
+        """The trained parameters under their names and in their shapes: views of what `merged` gives."""
         return {name: merged[name] for name in self.shapes if name in merged}
+
+    def parts(self) -> dict[str, str]:
+        """Weight matrix, by its name, -> the part of the network that it belongs to; here there are no parts.
+
+        What is no matrix (a bias, a LayerNorm) is not in it.
+        """
+        return {name: "" for name, shape in self.shapes.items() if len(shape) > 1}
 
     def row(self, weights: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
         """A member's row from its parameters under their names."""

@@ -16,11 +16,9 @@ from torch import Tensor
 from anchorlens.engine.flat_layout import FlatLayout, Parameters
 from anchorlens.engine.forward import FastModel
 from anchorlens.models.config import ModelConfig
-from anchorlens.models.gamma import initial_weights, is_frozen, parameter_shapes
+from anchorlens.models.gamma import initial_weights, is_frozen, parameter_shapes, part_of_matrices
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
-
     from anchorlens.models.library import HookedTransformer
 
 
@@ -54,14 +52,14 @@ class Transformer(FlatLayout):
             merged[name] = shape
         return merged
 
-    def views(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
+    def named(self, merged: Parameters) -> dict[str, Tensor]:
         """The trained parameters under HookedTransformer's names and in its shapes, [member, ...].
 
-        They share the memory of `rows`.
+        They are views of those that `merged` gives.
         """
         heads, d_head = self.config.n_heads, self.config.d_head
         views: dict[str, Tensor] = {}
-        for name, value in self.merged(rows).items():
+        for name, value in merged.items():
             kind = name.rsplit(".", 1)[-1]
             if kind.endswith("_KV"):
                 both = value.unflatten(-1, (2, heads, d_head)).unbind(-3)
@@ -75,6 +73,10 @@ class Transformer(FlatLayout):
             for part, view in parts.items():
                 views[part] = view.movedim(-2, 1) if part.endswith(("W_Q", "W_K", "W_V")) else view
         return {name: views[name] for name in self.shapes if name in views}
+
+    def parts(self) -> dict[str, str]:
+        """Weight matrix, by HookedTransformer's name, -> its part: embedding, qk, vo or mlp."""
+        return dict(part_of_matrices(self.config))
 
     def initial_weights(self, config: ModelConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
         """Every parameter as it starts, by HookedTransformer's names, from `seed` alone."""

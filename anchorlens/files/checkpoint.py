@@ -16,8 +16,9 @@ from anchorlens.configuration import check_number, documented
 from anchorlens.engine import architecture
 from anchorlens.engine.costs import check_cost
 from anchorlens.files import container
+from anchorlens.runs.start import checkpoint_in, sha256_of
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr
+from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr, safe_text
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -99,19 +100,25 @@ class Checkpoint:
         return architecture(self.model_config).build(self.model_config, self.weights, device)
 
     def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
-        """The HookedTransformer this run started from, drawn again from its seed, in evaluation mode.
+        """The HookedTransformer this run started from, in evaluation mode.
+
+        It is drawn again from its seed; of a run that started from a checkpoint, it is that.
 
         Args:
             device: where it ends up.
 
         Raises:
-            ValueError: there is no train config, so that the seed is not known.
+            ValueError: there is no train config, so that the seed is not known, or the checkpoint that it
+                started from is not there any more.
         """
         if self.train_config is None:
             raise ValueError(
                 "the start of this run is not known: the checkpoint has no train config and so no seed; "
                 "give the initial model itself"
             )
+        start = starting_point(self.train_config)
+        if start is not None:
+            return start.build_model(device)
         made = architecture(self.model_config)
         dtype = next(iter(self.weights.values())).dtype
         return made.build(
@@ -177,8 +184,29 @@ def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> 
     """Gamma with the seed, and the step, in words: what is known of them."""
     drawn = [] if gamma is None else [f"gamma {gamma:g}"]
     drawn += [] if train is None else [f"seed {train.seed}"]
+    drawn += [] if train is None or train.start is None else [f"from {safe_text(train.start)}"]
     steps = [] if step is None else [f"step {step:,}"]
     return [words for words in (", ".join(drawn), *steps) if words]
+
+
+def starting_point(config: TrainConfig) -> Checkpoint | None:
+    """The checkpoint that a run starts from; None for one whose weights are drawn.
+
+    Raises:
+        ValueError: its file is not there, or another than when the run was configured.
+        CheckpointError: it cannot be read.
+    """
+    if config.start_sha256 is None:
+        return None
+    if config.start is None:
+        raise ValueError("start must name the checkpoint of start_sha256, got none")
+    path = checkpoint_in(config.start)
+    if sha256_of(path) != config.start_sha256:
+        raise ValueError(
+            f"start must be the file with SHA-256 {config.start_sha256[:16]}..., got {safe_text(path)}, "
+            "which has changed; give the file that the run was begun with, or begin a new run"
+        )
+    return load_checkpoint(path)
 
 
 def training_set(task: Task, config: TrainConfig) -> Any:

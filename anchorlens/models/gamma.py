@@ -80,12 +80,8 @@ def _table(
     config: ModelConfig, shapes: Mapping[str, tuple[int, ...]], n_layers: int
 ) -> dict[str, WeightInit]:
     """The gamma table of the matrices among these parameters; the config gives gammas and scaling."""
-    matrices = dict(_BEFORE)
-    for layer in range(n_layers):
-        matrices |= {f"blocks.{layer}.{name}": row for name, row in _IN_A_BLOCK.items()}
-    matrices |= _BEHIND
     table: dict[str, WeightInit] = {}
-    for name, (part, axes) in matrices.items():
+    for name, (part, axes) in _matrices(n_layers).items():
         if name in shapes:
             fan_in = math.prod(shapes[name][axis] for axis in axes)
             d_in = config.d_model if config.variant == "released" else fan_in
@@ -94,6 +90,18 @@ def _table(
                 scale /= math.sqrt(2 * n_layers)
             table[name] = WeightInit(part, fan_in, d_in, scale)
     return table
+
+
+def _matrices(n_layers: int) -> dict[str, tuple[Part, tuple[int, ...]]]:
+    """Every name that a weight matrix can have, in the order of drawing: its part, the axes of its fan-in."""
+    blocks = {f"blocks.{layer}.{name}": row for layer in range(n_layers) for name, row in _IN_A_BLOCK.items()}
+    return {**_BEFORE, **blocks, **_BEHIND}
+
+
+def part_of_matrices(config: ModelConfig) -> dict[str, Part]:
+    """The weight matrices of a config, and the part that each belongs to: embedding, qk, vo or mlp."""
+    shapes = parameter_shapes(config)
+    return {name: part for name, (part, _) in _matrices(config.n_layers).items() if name in shapes}
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

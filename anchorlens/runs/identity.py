@@ -16,7 +16,7 @@ EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_e
 
 
 def execution_fields(train: TrainConfig) -> frozenset[str]:
-    """Those fields of `EXECUTION` that do not decide what a run computes.
+    """Those fields of `EXECUTION` that do not decide what a run computes, and where its start lies.
 
     How often it is logged and evaluated does where the run may end early by what is found then. (Another
     device or number of threads moves the last digits, which makes no other run.)
@@ -24,20 +24,25 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
     decisive = set() if train.early_stop_evaluations is None else {"eval_every"}
     if train.stop_at_loss is not None:
         decisive = {"log_every", "eval_every"}
-    return frozenset(EXECUTION) - decisive
+    return (frozenset(EXECUTION) - decisive) | places(train)
 
 
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
-    """Part (task, model, train) -> the fields that decide the weights, JSON-ready."""
+    """Part (task, model, train) -> the fields that decide the weights, JSON-ready.
+
+    Fields of the training that are unset are not in it, so that a new one makes no other run of an old one.
+    """
     values, execution = run.to_dict(), execution_fields(run.train_config)
-    train = {name: value for name, value in values["train"].items() if name not in execution}
+    train = {
+        name: value for name, value in values["train"].items() if name not in execution and value is not None
+    }
     task = {name: value for name, value in values["task"].items() if name not in places(run.task)}
     return {**values, "task": task, "train": train}
 
 
-def places(task: Any) -> frozenset[str]:
-    """Fields of a task that say where its files lie, which decides nothing that is computed."""
-    fields: Mapping[str, dataclasses.Field[Any]] = getattr(task, "__dataclass_fields__", {})
+def places(config: Any) -> frozenset[str]:
+    """Fields of a task or recipe that say where its files lie, which decides nothing that is computed."""
+    fields: Mapping[str, dataclasses.Field[Any]] = getattr(config, "__dataclass_fields__", {})
     return frozenset(name for name, field in fields.items() if not field.compare)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, field_types, suggestion
-from anchorlens.runs.train_config import DURATIONS, TrainConfig
+from anchorlens.runs.interventions import with_base
+from anchorlens.runs.train_config import DURATIONS, SCHEDULED, TrainConfig
 from anchorlens.safe import safe_repr
 from anchorlens.tasks.registry import read_task, tasks
 from anchorlens.tasks.shared.base import Task
@@ -96,15 +97,20 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
-    """`base` with `changes` on top; a duration in steps replaces one in epochs, and the reverse."""
+    """`base` with `changes` on top.
+
+    A duration in steps replaces one in epochs, and the reverse; windows without a value outside of them keep
+    the one that was there.
+    """
     result = {part: dict(fields) for part, fields in base.items()}
     for part, fields in changes.items():
         if not isinstance(fields, Mapping):
             raise ValueError(f"{part} must be a table of fields, got {safe_repr(fields)}")
         target = result.setdefault(part, {})
+        kept = {name: with_base(fields[name], target.get(name)) for name in SCHEDULED if name in fields}
         for name in fields:
             target.pop(_SAME_DURATION.get(name, name), None)
-        target.update(fields)
+        target.update({**fields, **kept})
     return result
 
 

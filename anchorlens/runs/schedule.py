@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.randomness import generator
+from anchorlens.runs.interventions import value_at
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.shared.metric import Metric
 
 if TYPE_CHECKING:
     from jaxtyping import Int
+
+    from anchorlens.models.config import Part
 
 FIT = 0.99
 """Train accuracy from which the training data count as fit, for early stopping."""
@@ -27,20 +30,33 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     """Learning rate of the update from `step` to `step + 1`.
 
     Linear from lr_start_factor * lr to lr over the warm-up, then a half cosine to lr_end_factor * lr,
-    which the last step reaches (the recipe of arXiv 2405.05409 and 2501.08537), or a straight line.
+    which the last step reaches (the recipe of arXiv 2405.05409 and 2501.08537), or a straight line. In a
+    window that has another lr this is all in proportion to that.
 
     >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
     >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]
     [0.01, 0.5, 1.0, 0.525, 0.05]
     """
     done = step + 1
+    peak = value_at(config.lr, step, config.total_steps)
     warmup = config.total_warmup_steps
     if done <= warmup:
         start = config.lr_start_factor
-        return config.lr * (start + (1 - start) * done / warmup)
+        return peak * (start + (1 - start) * done / warmup)
     progress = min(1.0, (done - warmup) / max(1, config.total_steps - warmup))
     left = 1 - progress if config.lr_decay == "linear" else (1 + math.cos(math.pi * progress)) / 2
-    return config.lr * (config.lr_end_factor + (1 - config.lr_end_factor) * left)
+    return peak * (config.lr_end_factor + (1 - config.lr_end_factor) * left)
+
+
+def weight_decay(config: TrainConfig, step: int, part: Part | None = None) -> float:
+    """Weight decay of the update from `step` to `step + 1`: of a part of the weights, or of all others.
+
+    >>> config = TrainConfig(steps=4, weight_decay="0 0.25:0.5=1.0", weight_decay_qk=0.3)
+    >>> [weight_decay(config, step) for step in range(4)], weight_decay(config, 1, "qk")
+    ([0.0, 1.0, 0.0, 0.0], 0.3)
+    """
+    own = None if part is None else getattr(config, f"weight_decay_{part}")
+    return float(value_at(config.weight_decay if own is None else own, step, config.total_steps))
 
 
 def epoch_order(config: TrainConfig, epoch: int) -> Int[np.ndarray, " n_samples"]:

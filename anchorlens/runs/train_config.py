@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from anchorlens.configuration import Config, documented, number
+from anchorlens.runs.interventions import (
+    checked_schedule,
+    in_words,
+    joined,
+    read_penalty,
+    read_rescale,
+    read_schedule,
+)
+from anchorlens.runs.start import checkpoint_in, sha256_of
+from anchorlens.safe import safe_repr
 
 DURATIONS = (("steps", "epochs"), ("warmup_steps", "warmup_epochs"))
 """Fields that are the same thing in two units, so that only one of them can be given."""
+
+SCHEDULED = ("lr", "weight_decay")
+"""Fields that are a number, or a number that changes in windows (`runs/interventions.py`)."""
+DECAYS = tuple(f"weight_decay_{part}" for part in ("embedding", "qk", "vo", "mlp"))
+"""Fields of the weight decay of one part of the weights."""
 
 _MOST_SAMPLES = 100_000_000
 _MOST_STEPS = 1_000_000_000
@@ -42,8 +58,8 @@ class TrainConfig(Config):
     """Optimizer steps; unset for epochs, or 1500 when both are unset."""
     epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
     """Passes over the training set, instead of steps."""
-    lr: float = number(1e-3, above=0, limit=1e100)
-    """Peak learning rate."""
+    lr: float | str = number(1e-3, above=0, limit=1e100)
+    """Peak learning rate; in windows of the run another, 0.001 0.25:0.5=0.002 for example."""
     lr_start_factor: float = number(0.0, **_FRACTION)
     """Learning rate before warm-up, as a fraction of the peak."""
     lr_end_factor: float = number(0.05, **_FRACTION)
@@ -55,8 +71,28 @@ class TrainConfig(Config):
     its warm-up never reaches the peak."""
     warmup_epochs: int | None = number(None, minimum=0, limit=_MOST_STEPS)
     """Epochs of linear warm-up, instead of warmup_steps."""
-    weight_decay: float = number(0.01, minimum=0, limit=1e100)
-    """AdamW's decoupled weight decay, on every parameter."""
+    weight_decay: float | str = number(0.01, minimum=0, limit=1e100)
+    """AdamW's decoupled weight decay, on every parameter; in windows of the run another: 0.01 0.25:0.5=1.0
+    is 1.0 in the second quarter, 0 0.5:1=1.0..0.1 falls from 1.0 to 0.1 in the second half."""
+    weight_decay_embedding: float | str | None = number(None, minimum=0, limit=1e100)
+    """Weight decay of W_E, W_pos and W_U; unset for weight_decay."""
+    weight_decay_qk: float | str | None = number(None, minimum=0, limit=1e100)
+    """Weight decay of W_Q and W_K; unset for weight_decay."""
+    weight_decay_vo: float | str | None = number(None, minimum=0, limit=1e100)
+    """Weight decay of W_V and W_O; unset for weight_decay."""
+    weight_decay_mlp: float | str | None = number(None, minimum=0, limit=1e100)
+    """Weight decay of W_in and W_out; unset for weight_decay."""
+    start: str | None = field(default=None, compare=False)
+    """A checkpoint, of this package, whose weights the run starts from, instead of a draw; a run's folder
+    stands for its last. Optimizer moments start at zero, and the schedule at its beginning."""
+    start_sha256: str | None = None
+    """The SHA-256 of that file, 64 hexadecimal digits; it is filled in. Leave it out with another `start`."""
+    rescale: str | None = None
+    """Weight matrices multiplied by a factor before an update: all=0.5@0, or qk=2@300 mlp=0.5@300; parts
+    are embedding, qk, vo, mlp and all. Optimizer moments stay."""
+    penalty: str | None = None
+    """Added to the loss: nuclear:qk=0.001 is .001 times the sum of the nuclear norms of all W_Q and W_K (of
+    every head); stable_rank:W_Q=0.01@0.25:0.5 is of the stable rank, in the second quarter of the run."""
     beta1: float = number(0.9, **_BETA)
     """AdamW's first beta."""
     beta2: float = number(0.999, **_BETA)
@@ -93,6 +129,13 @@ class TrainConfig(Config):
     def __post_init__(self) -> None:
         """Check every field, and the fields together."""
         super().__post_init__()
+        self._read_interventions()
+        if self.start is not None and self.start_sha256 is None:
+            object.__setattr__(self, "start_sha256", sha256_of(checkpoint_in(self.start)))
+        if self.start_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.start_sha256):
+            raise ValueError(
+                f"start_sha256 must be 64 hexadecimal digits, got {safe_repr(self.start_sha256)}"
+            )
         if self.batch_size > self.n_samples:
             raise ValueError(
                 f"batch_size must be <= n_samples ({self.n_samples}), got {self.batch_size}; "
@@ -110,6 +153,41 @@ class TrainConfig(Config):
             raise ValueError(
                 f"matmul {self.matmul!r} goes with dtype 'float32', got 'float64'; leave matmul out"
             )
+
+    @property
+    def on_the_way(self) -> dict[str, str]:
+        """What changes while it trains, in words, by the field that says so.
+
+        >>> TrainConfig(steps=100, rescale="all=0.5@50").on_the_way
+        {'rescale': 'all times 0.5 before update 50'}
+        """
+        names = (*SCHEDULED, *DECAYS, "rescale", "penalty")
+        words = {name: in_words(name, getattr(self, name), self.total_steps) for name in names}
+        start = {"start": f"weights of {self.start}, optimizer moments of zero"} if self.start else {}
+        return {**start, **{name: text for name, text in words.items() if text is not None}}
+
+    def without_interventions(self) -> TrainConfig:
+        """The same recipe, with its values outside of windows and weights that are drawn."""
+        bases = {
+            name: read_schedule(value).base
+            for name in (*SCHEDULED, *DECAYS)
+            if isinstance(value := getattr(self, name), str)
+        }
+        return replace(self, **bases, rescale=None, penalty=None, start=None, start_sha256=None)
+
+    def _read_interventions(self) -> None:
+        """Check schedules, rescaling and penalty, and keep them as they are written in one way."""
+        fields, total = type(self).__dataclass_fields__, self.total_steps
+        for name in (*SCHEDULED, *DECAYS):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                default = self.weight_decay if name in DECAYS else fields[name].default
+                default = None if isinstance(default, str) else default
+                value = checked_schedule(name, value, default, total, **fields[name].metadata)
+                object.__setattr__(self, name, value)
+        for name, read in (("rescale", read_rescale), ("penalty", read_penalty)):
+            if (text := getattr(self, name)) is not None:
+                object.__setattr__(self, name, joined(read(text, total)))
 
     @property
     def steps_per_epoch(self) -> int:

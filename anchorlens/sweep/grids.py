@@ -17,7 +17,7 @@ from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, s
 from anchorlens.safe import read_json, safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
 
-ALIASES = {"layers": "n_layers", "heads": "n_heads"}
+ALIASES = {"layers": "n_layers", "heads": "n_heads", "from": "start"}
 """Short names of fields that are swept often, on the command line and of a map's axes."""
 MOST_CELLS = 100_000
 _LONGEST_TEXT = 1_000_000
@@ -123,7 +123,7 @@ def _read_text(name: str, text: str) -> list[Any]:
 def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     """The values of one part of an axis: a value or a range."""
     bounds = text.split(":")
-    if len(bounds) == 1 or not kinds & {int, float}:
+    if len(bounds) == 1 or not kinds & {int, float} or "=" in text:
         return [_read_value(text, kinds)]
     numbers = []
     for bound in bounds:

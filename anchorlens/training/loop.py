@@ -37,6 +37,8 @@ class Member:
     """Its training set."""
     folder: RunFolder | None
     """Where it is written."""
+    start: Checkpoint | None = None
+    """What it starts from, where it is not drawn."""
     state: Mapping[str, torch.Tensor] | None = None
     """What it resumes from."""
     step: int = 0
@@ -77,7 +79,10 @@ class Loop:
         self.seconds_per_update = math.inf
 
     def _stack(self, members: Sequence[Member], step: int, states: Sequence[Any]) -> Engine:
-        stack = engine_of(members[0].run)([m.run for m in members], [m.data for m in members], self.device)
+        starts = [None if m.start is None else m.start.weights for m in members]
+        stack = engine_of(members[0].run)(
+            [m.run for m in members], [m.data for m in members], self.device, starts
+        )
         if step > 0:
             stack.restore(step, states)
         return stack

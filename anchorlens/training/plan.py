@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import loky
@@ -27,10 +27,11 @@ from anchorlens.engine import engine_of, numeric_settings
 from anchorlens.engine.adamw import MOMENTS
 from anchorlens.engine.base import Engine
 from anchorlens.engine.forward import logits_at_end
+from anchorlens.engine.interventions import check_interventions
 from anchorlens.engine.kernels import products_to_count
 from anchorlens.engine.stack import Stack
 from anchorlens.engine.transformer import Transformer
-from anchorlens.files.checkpoint import training_set
+from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig
@@ -96,6 +97,8 @@ class Plan:
     """Measured: time of one update of all that are trained at the same time; None where they do not fit."""
     seconds: float | None
     """Estimated time of the whole training, evaluations included, if nothing else uses the machine."""
+    on_the_way: Mapping[str, str] = field(default_factory=dict)
+    """What the recipe (of the first) changes while it trains, in words, by the field that says so."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
@@ -143,6 +146,7 @@ def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: floa
         available_bytes=available_bytes(device),
         seconds_per_update=per_update,
         seconds=total,
+        on_the_way=run.train_config.on_the_way,
     )
 
 
@@ -150,8 +154,8 @@ def check_runs(runs: Iterable[RunConfig]) -> list[RunConfig]:
     """Check that runs can be trained here.
 
     Raises:
-        ValueError: something that is no RunConfig, a model too small for its task, a device that is not
-            there, or a precision that it lacks.
+        ValueError: something that is no RunConfig, a model too small for its task or without a part that
+            the recipe names, a device that is not there, or a precision that it lacks.
     """
     if isinstance(runs, RunConfig):
         raise ValueError("runs must be a list of runs, got a single one; put it in brackets")
@@ -160,9 +164,32 @@ def check_runs(runs: Iterable[RunConfig]) -> list[RunConfig]:
         if not isinstance(run, RunConfig):
             raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {safe_repr(run)}")
         run.model_config.check_task(run.task)
+        check_interventions(run)
+        check_start(run)
         if choose_device(run.train_config.device).type != "cuda" and run.train_config.matmul == "tf32":
             raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")
     return runs
+
+
+def check_start(run: RunConfig) -> None:
+    """Check that a run can start from the checkpoint that its recipe names.
+
+    Raises:
+        ValueError: it is another model, or was trained on another task.
+    """
+    start = starting_point(run.train_config)
+    if start is None:
+        return
+    if start.model_config != run.model_config:
+        raise ValueError(
+            f"start must be of the model that is trained, {run.model_config.short_name}, "
+            f"got {start.model_config.short_name}; leave out what changes the model"
+        )
+    if start.task != run.task:
+        raise ValueError(
+            "start must be of a model of the task that is trained, since what it was trained on before would "
+            "count as held out; leave out what changes the task"
+        )
 
 
 def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) -> tuple[float, float]:
@@ -172,12 +199,14 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
     """
     train = runs[0].train_config
     n_samples = min(train.n_samples, max(train.batch_size, 10_000))
+    steps = max(10_000, train.total_steps)  # what the recipe does at a step of the run is not out of it
     runs = [
-        r._replace(train_config=replace(r.train_config, n_samples=n_samples, steps=10_000, epochs=None))
+        r._replace(train_config=replace(r.train_config, n_samples=n_samples, steps=steps, epochs=None))
         for r in runs
     ]
     data = training_set(runs[0].task, runs[0].train_config)
-    stack = engine_of(runs[0])(runs, [data] * len(runs), device)
+    starts = [start and start.weights for start in (starting_point(run.train_config) for run in runs)]
+    stack = engine_of(runs[0])(runs, [data] * len(runs), device, starts)
     started, first = time.perf_counter(), 0.0
     while (elapsed := time.perf_counter() - started) < seconds + first or stack.step < 1:
         stack.advance(stack.step + 1)

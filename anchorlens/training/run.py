@@ -14,7 +14,7 @@ import torch
 
 from anchorlens.configuration import check_number
 from anchorlens.engine import numeric_settings
-from anchorlens.files.checkpoint import training_set
+from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
@@ -192,8 +192,10 @@ def _members(
         member = Member(run, sets[source], folder)
         if folder is not None and folder.finished:
             member.result = _finished(folder, run.task, device)
-        elif folder is not None:
-            _resume(member, folder, device)
+        else:
+            member.start = starting_point(run.train_config)
+            if folder is not None:
+                _resume(member, folder, device)
         yield member
 
 

@@ -93,7 +93,9 @@ def ordinary_loop(
 ) -> Updates:
     """The loop that most would write: AdamW, clip_grad_norm_."""
     trained = [p for p in parameters if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=run.train_config.lr, weight_decay=run.train_config.weight_decay)
+    optimizer = torch.optim.AdamW(
+        trained, lr=float(run.train_config.lr), weight_decay=float(run.train_config.weight_decay)
+    )
 
     def update(n: int) -> None:
         for _ in range(n):
@@ -190,7 +192,7 @@ def vmap(run: RunConfig, data: TokenBatch, device: torch.device, n_members: int)
     stacked = {n: torch.stack([w[n] for w in drawn]).to(device).requires_grad_() for n in drawn[0]}
     trained = {name: p for name, p in stacked.items() if not is_frozen(run.model_config, name)}
     optimizer = torch.optim.AdamW(
-        trained.values(), lr=run.train_config.lr, weight_decay=run.train_config.weight_decay
+        trained.values(), lr=float(run.train_config.lr), weight_decay=float(run.train_config.weight_decay)
     )
     source = batches(run, data, device)
 

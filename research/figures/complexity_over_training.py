@@ -55,7 +55,7 @@ def wanted(given: argparse.Namespace) -> dict[str, list[RunConfig]]:
     for setting, (_, changes) in SETTINGS.items():
         fields: dict[str, Any] = {**changes, "n_checkpoints": N_CHECKPOINTS}
         if "lr" in changes:
-            fields["lr"] = changes["lr"] * lr
+            fields["lr"] = changes["lr"] * float(lr)
         runs[setting] = conflict_runs(given, axes, **fields)
     return runs
 

@@ -161,7 +161,9 @@ def train(route: str, seed: int, work: Path, show: Callable[[str], None] = print
     config = ModelConfig(gamma=GAMMA, d_vocab=task.d_vocab, **HEADS)
     model = build_model(config, seed=seed)
     questions = Questions(task, seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=TRAIN.lr, weight_decay=TRAIN.weight_decay)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=float(TRAIN.lr), weight_decay=float(TRAIN.weight_decay)
+    )
     rng, step, ended = np.random.default_rng([seed, *map(ord, route)]), 0, False
     state = work / f"{route}_{seed}.pt"
     if state.exists():

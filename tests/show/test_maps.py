@@ -71,6 +71,13 @@ class TestSquares:
         assert tuple(layout.yaxis.range) == (-0.5, 3.5)  # ascending upwards
         assert layout.xaxis.title.text.startswith("gamma") and layout.yaxis.title.text == "weight decay"
 
+    def test_values_in_windows_stand_behind_numbers_as_they_are_written(self):
+        cells = [
+            cell("3", gamma=0.7, weight_decay=decay) for decay in ("0 0.25:0.5=1.0", 1.0, "0 0.5:1=1", 0.1)
+        ]
+        layout = phase_map(cells).layout
+        assert layout.yaxis.ticktext == ("0.1", "1", "0 0.25:0.5=1", "0 0.5:1=1")
+
     def test_fewer_seeds_fill_their_square(self):
         cells = [cell("3", gamma=0.3), cell("3", gamma=0.7), cell("3", gamma=0.7, seed=4)]
         bands = drawn(phase_map(cells, y=None))

@@ -20,6 +20,8 @@ class TestAxisValues:
             ("n_layers", "2", (2,)),
             ("lr", "1e-3, 5e-4", (1e-3, 5e-4)),
             ("variant", "gpt2,postnorm", ("gpt2", "postnorm")),
+            ("weight_decay", "0,0.25:0.5=1.0,0:1:0.5", (0, "0.25:0.5=1.0", 0.5, 1)),  # windows, and a range
+            ("rescale", "none,all=0.5@0 qk=2@3", (None, "all=0.5@0 qk=2@3")),
             ("complexity", "none,0:2", (None, 0, 1)),
             ("noise_obeys_split", "true,false", (True, False)),
             ("unseen_pairs", "[[3, 4], [4, 3]]", ([[3, 4], [4, 3]],)),  # JSON: one value, commas and all
@@ -92,8 +94,8 @@ class TestIdentity:
         assert len({cell_id(run) for run in runs}) == 5
 
     def test_does_not_change_with_the_version(self):
-        """A sweep that is run again trains nothing anew; a new field changes this on purpose."""
-        assert cell_id(preset("quick")) == "848bf3856975d6c8"
+        """A sweep that is run again trains nothing anew; a new field that is set changes this on purpose."""
+        assert cell_id(preset("quick")) == "a4b82f03bc044eb9"
 
 
 @pytest.mark.parametrize(

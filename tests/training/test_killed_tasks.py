@@ -1,4 +1,4 @@
-"""Runs of other tasks and models, as real processes: killed with SIGKILL, resumed, and the bits compared."""
+"""Runs of other tasks and recipes, as real processes: killed with SIGKILL, resumed, and the bits compared."""
 
 import os
 import signal
@@ -19,6 +19,18 @@ SHORT = {
 }
 RUNS = {
     "concept_graphs": {"n-feat": 8, "n-diffusion-steps": 10, "n-samples": 64, "image-side": 24},
+    "two_anchor": {
+        "d-model": 16,
+        "d-head": 8,
+        "d-mlp": 16,
+        "n-samples": 640,
+        "steps": 400,
+        "weight-decay": "0 0.1:0.5=1.0..0.1 0.5:1=0.3",
+        "weight-decay-qk": 0.2,
+        "lr": "0.001 0.25:0.3=0.002",
+        "rescale": "all=0.9@30 qk=1.1@150",
+        "penalty": "stable_rank:qk=0.01@0.1:0.9",
+    },
     "text": {"seq-len": 32, "n-ctx": 32, "d-model": 16, "d-head": 8, "d-mlp": 16, "n-samples": 64},
 }
 KILLED_AT = 10
@@ -31,7 +43,9 @@ def command(tmp_path, monkeypatch, request):
     monkeypatch.setenv("ANCHORLENS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     kind, fields = request.param, dict(RUNS[request.param])
-    if kind == "text":
+    if kind == "two_anchor":
+        kind = "quick"
+    elif kind == "text":
         text = tmp_path / "text.txt"
         text.write_text("".join(f"line {k} of a text\n" for k in range(4000)))
         fields |= {"data": text, "epochs": 50}

@@ -66,6 +66,7 @@ def print_plan(plan: Plan, as_json: bool) -> None:
         ("steps", f"{plan.steps:,}", a_step),
         ("FLOPs of matrix products", f"{flops:.2e}", f"{cost.flops:.2e} a step and model"),
         ("time", time, "with the evaluations, if nothing else runs"),
+        *((name, "on the way", words) for name, words in plan.on_the_way.items()),
     ]
     title = f"nothing is trained; on {plan.device} it would take"
     Terminal().print(rich_table(Table(("what", "amount", "of which"), rows, title)))

@@ -28,7 +28,6 @@ def _run() -> str | int | None:
     from anchorlens.cli.streams import EXIT_NO_READER, OutputLost, prepare_streams
 
     prepare_streams()
-    let_threads_sleep()
     from anchorlens.training.child_processes import SAFE_PATH
 
     os.environ[SAFE_PATH] = "1"  # no process that this one starts imports from the current folder
@@ -46,14 +45,3 @@ def _run() -> str | int | None:
     except SystemExit as end:
         return end.code
     return 0
-
-
-def let_threads_sleep() -> None:
-    """Have OpenMP's threads sleep while they wait, here and in child processes, unless the user chose.
-
-    By default they count to 300,000 at every barrier, in case the next work comes soon. Our models are so
-    small that there are thousands of barriers a second, and where another process wants the core they
-    count for as long as it has it. It is read once, when torch is loaded, and changes no result.
-    """
-    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"

@@ -206,14 +206,21 @@ def test_the_demo_says_what_it_does_before_it_imports_anything_heavy(tmp_path):
     assert f"{tmp_path}/report.html; this takes about a minute" in first and second in INTERRUPTED.decode()
 
 
-WAITING = """
-import os, sys
+COMMAND = """
+import sys
 sys.argv[1:] = ["--version"]
 from anchorlens.cli import main
 try:
     main()
 except SystemExit:
     pass
+"""
+IN_PYTHON = """
+import anchorlens
+print(anchorlens.__version__)
+"""
+WAITING = """
+import os
 from loky import ProcessPoolExecutor
 with ProcessPoolExecutor(1, env={"OMP_NUM_THREADS": "1"}) as executor:
     found = executor.submit(os.environ.get, "OMP_WAIT_POLICY").result()
@@ -229,9 +236,12 @@ print(os.environ.get("OMP_WAIT_POLICY"), found)
         ({"GOMP_SPINCOUNT": "5"}, b"None None"),
     ],
 )
-def test_threads_sleep_while_they_wait_here_and_in_children_unless_the_user_chose(chosen, found):
+@pytest.mark.parametrize("begins", [COMMAND, IN_PYTHON], ids=["command", "python"])
+def test_threads_sleep_while_they_wait_here_and_in_children_unless_the_user_chose(begins, chosen, found):
     environment = {k: v for k, v in ROOM.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")} | chosen
-    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, cwd=ROOT, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", begins + WAITING], capture_output=True, cwd=ROOT, env=environment
+    )
     assert done.stdout.splitlines() == [b"0.1.0", found], done.stderr
 
 

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anchorlens.engine.adamw import MOMENTS, StackedAdamW
 from anchorlens.engine.architectures import architecture
-from anchorlens.engine.interventions import Penalties, Rescaling, part_of_parameters
-from anchorlens.models.config import PARTS
+from anchorlens.engine.interventions import Penalties, Rescaling
+from anchorlens.engine.optimizers import MOMENTS, StackedOptimizer
 from anchorlens.runs.schedule import epoch_order, learning_rate
 
 if TYPE_CHECKING:
@@ -102,8 +101,7 @@ class Engine(ABC):
         self.leaves = list(self._merged.values())
         for leaf in self.leaves:
             leaf.requires_grad_()
-        part_of = part_of_parameters(self.layout, PARTS)
-        self._adamw = StackedAdamW(self._rows, [run.train_config for run in runs], part_of)
+        self._optimizer = StackedOptimizer(self._rows, [run.train_config for run in runs], self.layout)
         self._rescaling = Rescaling(runs, self.layout)
         self._penalties = Penalties(runs, self.layout)
         sets = list({id(batch): batch for batch in data}.values())
@@ -215,7 +213,7 @@ class Engine(ABC):
     def _apply(self, grads: Tensor, loss: Tensor, norm: Tensor) -> None:
         """Step the members that are active and finite; note what happened."""
         finite = loss.isfinite() & norm.isfinite()
-        self._adamw.step(grads, norm, self._active & finite, self._within)
+        self._optimizer.step(grads, norm, self._active & finite, self._within)
         self._losses.copy_(torch.where(self._active, loss, self._losses))
         self._norms.copy_(torch.where(self._active, norm, self._norms))
         failed = self._active & ~finite
@@ -234,7 +232,7 @@ class Engine(ABC):
                 )
             torch.add(orders[run.train_config.seed], start, out=placed[k].view(-1))
         self._order.copy_(placed, non_blocking=on_gpu)
-        self._adamw.begin_epoch(epoch * self._train.steps_per_epoch)
+        self._optimizer.begin_epoch(epoch * self._train.steps_per_epoch)
         self._epoch = epoch
 
     def _report(self) -> list[Update]:
@@ -273,7 +271,7 @@ class Engine(ABC):
     def state(self, member: int) -> dict[str, Tensor]:
         """Everything a resumed member needs besides the step: copies, by their names, on the CPU."""
         tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
-        for moment, row in self._adamw.moments(member).items():
+        for moment, row in self._optimizer.moments(member).items():
             views = self.layout.views(row.cpu().unsqueeze(0))  # one copy from the device, for all of them
             copies = {
                 name: view[0].clone(memory_format=torch.contiguous_format) for name, view in views.items()
@@ -305,7 +303,7 @@ class Engine(ABC):
             )
             with torch.no_grad():
                 self._rows[k].copy_(weights)
-            self._adamw.restore(k, step, dict(zip(MOMENTS, moments, strict=True)))
+            self._optimizer.restore(k, step, dict(zip(MOMENTS, moments, strict=True)))
         self.step = step
         self._make_cursors()
         self._graph = None

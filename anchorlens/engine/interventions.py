@@ -29,10 +29,12 @@ def check_interventions(run: RunConfig) -> None:
     """
     train = run.train_config
     decays = {name.removeprefix("weight_decay_") for name in DECAYS if getattr(train, name) is not None}
-    if not (decays or train.rescale or train.penalty):
+    if not (decays or train.rescale or train.penalty or train.optimizer == "muon"):
         return
     parts = architecture(run.model_config).parts()
     named = [name for name in dict.fromkeys(parts.values()) if name]
+    if train.optimizer == "muon" and not named:
+        raise ValueError("optimizer 'muon' needs a transformer, got another network; take adamw or adam")
     rescaled = read_rescale(train.rescale, train.total_steps) if train.rescale else ()
     asked = [("weight_decay of a part", part) for part in sorted(decays)]
     asked += [("rescale", one.part) for one in rescaled if one.part != ALL]

@@ -37,7 +37,7 @@ _WARMUP_STEPS = 100
 @documented
 @dataclass(frozen=True)
 class TrainConfig(Config):
-    """The recipe: AdamW with decoupled weight decay on every parameter, clipping, warm-up, then a decay.
+    """The recipe: an optimizer, weight decay on every parameter, clipping, warm-up, then a decay of the rate.
 
     The defaults are the `quick` preset. Durations are in steps or in epochs, never both; an epoch is
     n_samples // batch_size steps over a fresh permutation of the training set.
@@ -72,8 +72,8 @@ class TrainConfig(Config):
     warmup_epochs: int | None = number(None, minimum=0, limit=_MOST_STEPS)
     """Epochs of linear warm-up, instead of warmup_steps."""
     weight_decay: float | str = number(0.01, minimum=0, limit=1e100)
-    """AdamW's decoupled weight decay, on every parameter; in windows of the run another: 0.01 0.25:0.5=1.0
-    is 1.0 in the second quarter, 0 0.5:1=1.0..0.1 falls from 1.0 to 0.1 in the second half."""
+    """Weight decay of every parameter, decoupled unless optimizer is adam; in windows of the run another:
+    0.01 0.25:0.5=1.0 is 1.0 in the second quarter, 0 0.5:1=1.0..0.1 goes from 1.0 to .1 in the last half."""
     weight_decay_embedding: float | str | None = number(None, minimum=0, limit=1e100)
     """Weight decay of W_E, W_pos and W_U; unset for weight_decay."""
     weight_decay_qk: float | str | None = number(None, minimum=0, limit=1e100)
@@ -93,12 +93,15 @@ class TrainConfig(Config):
     penalty: str | None = None
     """Added to the loss: nuclear:qk=0.001 is .001 times the sum of the nuclear norms of all W_Q and W_K (of
     every head); stable_rank:W_Q=0.01@0.25:0.5 is of the stable rank, in the second quarter of the run."""
+    optimizer: Literal["adamw", "adam", "muon"] = "adamw"
+    """adamw: weight decay apart from the gradient; adam: added to it (plain L2); muon: the matrices of qk, vo
+    and mlp move along their orthogonalised momentum, all else as by adamw."""
     beta1: float = number(0.9, **_BETA)
-    """AdamW's first beta."""
+    """Adam's first beta, and Muon's momentum."""
     beta2: float = number(0.999, **_BETA)
-    """AdamW's second beta."""
+    """Adam's second beta."""
     eps: float = number(1e-8, above=0, limit=1e100)
-    """AdamW's epsilon."""
+    """Adam's epsilon."""
     clip_norm: float = number(1.0, minimum=0)
     """Largest global gradient norm; 0 for no clipping."""
     early_stop_evaluations: int | None = number(None, minimum=1, limit=_MOST_STEPS)

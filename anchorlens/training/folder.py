@@ -70,7 +70,7 @@ class RunFolder:
         self._lock = claim(self.path, "config.json", what="run", in_use=in_use)
         try:
             self._check_new(resume)  # nobody has begun one in the meantime
-            self._identities = {identity(run)}
+            self._identity = identity(run)
             stored = stored_run(self.path)
             if stored is not None:
                 _check_same(stored, run)
@@ -135,7 +135,7 @@ class RunFolder:
             return None
         header, tensors = container.read(path)
         container.check_format(path, header, STATE_FORMAT, STATE_VERSION)
-        if header.get("run") not in self._identities:
+        if header.get("run") != self._identity:
             raise CheckpointError(path, "is the state of another run; remove it to begin anew")
         with reading(path, "is no state of a run"):
             last = self._run.train_config.total_steps - 1

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from anchorlens import preset, train_many
-from anchorlens.engine.adamw import StackedAdamW
-from anchorlens.engine.interventions import check_interventions, complexity, part_of_parameters
+from anchorlens.engine.interventions import check_interventions, complexity
+from anchorlens.engine.optimizers import StackedOptimizer
 from anchorlens.engine.stack import Stack
 from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import training_set
@@ -44,7 +44,7 @@ class TestSchedules:
         layout, generator = Transformer(SMALL), torch.Generator().manual_seed(0)
         rows = torch.randn(1, layout.size, generator=generator)
         plain = rows[0].clone().requires_grad_()
-        ours = StackedAdamW(rows, [recipe], part_of_parameters(layout, PARTS))
+        ours = StackedOptimizer(rows, [recipe], layout)
         theirs = torch.optim.AdamW([plain], lr=1.0, fused=True)
         taken, reference = torch.ones(1, dtype=torch.bool), stack(RECIPE)
         for step, decay in enumerate(decays):
@@ -92,7 +92,7 @@ class TestParts:
         recipe = replace(RECIPE, weight_decay=0.5, **{f"weight_decay_{part}": 2.0}, lr=0.1, warmup_steps=0)
         layout = Transformer(SMALL)
         rows = torch.ones(1, layout.size)
-        adamw = StackedAdamW(rows, [recipe], part_of_parameters(layout, PARTS))
+        adamw = StackedOptimizer(rows, [recipe], layout)
         adamw.begin_epoch(0)
         nothing = torch.zeros_like(rows)
         lr = stack(replace(RECIPE, lr=0.1, warmup_steps=0)).advance(1)[0].lr
@@ -107,7 +107,7 @@ class TestParts:
     def test_a_member_that_takes_no_part_does_not_decay(self):
         recipe = replace(RECIPE, weight_decay_qk=2.0)
         rows = torch.ones(1, Transformer(SMALL).size)
-        adamw = StackedAdamW(rows, [recipe], part_of_parameters(Transformer(SMALL), PARTS))
+        adamw = StackedOptimizer(rows, [recipe], Transformer(SMALL))
         adamw.begin_epoch(0)
         adamw.step(
             torch.zeros_like(rows), torch.zeros(1), torch.zeros(1, dtype=torch.bool), torch.zeros(1).long()

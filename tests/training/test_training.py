@@ -536,7 +536,7 @@ class TestResume:
         )
         model = ModelConfig(n_layers=1, d_model=64, d_head=32, d_mlp=128)
         whole = train(model_config=model, train_config=recipe, out=tmp_path / "whole")
-        process = start(tmp_path / "cut", {"model": model.to_dict(), "train": recipe.to_dict()})
+        process = start(tmp_path / "cut", {"task": {}, "model": model.to_dict(), "train": recipe.to_dict()})
         log = tmp_path / "cut/log.jsonl"
         while not (log.exists() and len(read_log(log)) >= len(whole.log) - 2):
             assert process.poll() is None

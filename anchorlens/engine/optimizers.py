@@ -1,4 +1,4 @@
-"""AdamW for every member of a stack: clipping, learning rates and moments, and their exact state."""
+"""The optimizer of every member of a stack: clipping, learning rates and moments, and their exact state."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
+from anchorlens.engine.interventions import part_of_parameters
 from anchorlens.models.config import PARTS
 from anchorlens.runs.schedule import learning_rate, weight_decay
 from anchorlens.runs.train_config import DECAYS
@@ -16,14 +18,21 @@ from anchorlens.runs.train_config import DECAYS
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
+    from anchorlens.engine.flat_layout import FlatLayout
     from anchorlens.runs.train_config import TrainConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
-"""AdamW's state beside the step, by torch's names."""
+"""The state beside the step, by torch's names; Muon's momentum is AdamW's first moment."""
+ORTHOGONALISED = ("qk", "vo", "mlp")
+"""Parts whose matrices Muon moves; all else is AdamW's."""
+_QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+"""Of the Newton-Schulz iteration (Jordan 2024)."""
+_AS_ADAMW = 0.2
+"""Root mean square of an update of AdamW, about (Liu et al., arXiv 2502.16982): so one rate serves both."""
 
 
-class StackedAdamW:
-    """torch's fused AdamW on each row of a matrix of weights, with the recipe of that row.
+class StackedOptimizer:
+    """torch's fused AdamW, or what a recipe has in its place, on each row of a matrix of weights.
 
     On CUDA the learning rates of an epoch lie on the device, so that a step can be captured in a graph. It is
     torch's function, since making one of its optimizer objects imports torch's compiler: 2 s of a process.
@@ -35,14 +44,14 @@ class StackedAdamW:
         self,
         rows: Float[Tensor, "member parameter"],
         recipes: Sequence[TrainConfig],
-        part_of: Int[Tensor, " parameter"],
+        layout: FlatLayout,
     ) -> None:
         """Moments of zero for these weights, which `step` changes in place.
 
         Args:
             rows: the weights.
             recipes: of the members.
-            part_of: each parameter's part: 0 for none, else its place in `PARTS` plus one.
+            layout: how a member's parameters lie in its row.
         """
         self._rows, self._recipes = rows.detach(), recipes
         self._captured = rows.is_cuda
@@ -56,10 +65,15 @@ class StackedAdamW:
         self._decayed_here = [
             any(getattr(r, name) is not None for name in DECAYS)
             or (self._captured and isinstance(r.weight_decay, str))
+            or r.optimizer == "muon"
             for r in recipes
         ]
         self._decays = rows.new_zeros(0)  # [step of the epoch, member, part], where a graph reads them
-        self._part_of = part_of.to(rows.device) if any(self._decayed_here) else None
+        self._part_of = None
+        if any(self._decayed_here):
+            self._part_of = part_of_parameters(layout, PARTS).to(rows.device)
+        self._layout, parts = layout, layout.parts()
+        self._matrices = [name for name, part in parts.items() if part in ORTHOGONALISED]
 
     def begin_epoch(self, step: int) -> None:
         """Take the learning rates of the epoch that begins at `step`, without a wait for the device."""
@@ -99,11 +113,11 @@ class StackedAdamW:
             decay = weight_decay(train, step)
             if self._decayed_here[k]:
                 decays = self._decays.index_select(0, within)[0, k] if self._captured else None
-                self._decay(
-                    k, lr, self._rows.new_tensor(_decays(train, step)) if decays is None else decays, taken[k]
-                )
+                decays = self._rows.new_tensor(_decays(train, step)) if decays is None else decays
+                self._decay(k, lr, decays, taken[k], grads[k])
                 decay = 0.0
-            adamw(
+            before = self._rows[k].clone() if train.optimizer == "muon" else None
+            (adam if train.optimizer == "adam" else adamw)(
                 [self._rows[k]],
                 [grads[k]],
                 [self._moments[k]["exp_avg"]],
@@ -121,10 +135,42 @@ class StackedAdamW:
                 eps=train.eps,
                 maximize=False,
             )
+            if before is not None:
+                self._orthogonalise(k, before, grads[k], lr, taken[k])
 
-    def _decay(self, member: int, lr: float | Tensor, decays: Float[Tensor, " part"], taken: Tensor) -> None:
-        """Decoupled weight decay of a member, each part with its own, where it takes part in the update."""
+    def _orthogonalise(
+        self, member: int, before: Tensor, grads: Tensor, lr: float | Tensor, taken: Tensor
+    ) -> None:
+        """Move the matrices of a member as Muon does, from where they were before AdamW did.
+
+        AdamW's first moment is Muon's momentum, with beta1, as it is the same mean of the gradients.
+        """
+        momentum = self._moments[member]["exp_avg"]
+        rows = (self._rows[member], before, grads, momentum)
+        views = [self._layout.views(row.unsqueeze(0)) for row in rows]
+        for name in self._matrices:
+            target, start, gradient, mean = (view[name][0] for view in views)
+            direction = as_matrix(name, gradient.lerp(mean, self._recipes[member].beta1))
+            scale = _AS_ADAMW * max(direction.shape) ** 0.5
+            step = -lr * scale * orthogonal(direction)
+            target.copy_(start + torch.where(taken, as_weight(name, step, target), 0.0))
+
+    def _decay(
+        self,
+        member: int,
+        lr: float | Tensor,
+        decays: Float[Tensor, " part"],
+        taken: Tensor,
+        grads: Float[Tensor, " parameter"],
+    ) -> None:
+        """Weight decay of a member, each part with its own, where it takes part in the update.
+
+        It is decoupled, or of Adam added to the gradient.
+        """
         assert self._part_of is not None
+        if self._recipes[member].optimizer == "adam":
+            grads += decays[self._part_of] * self._rows[member]
+            return
         factors = torch.where(taken, 1 - lr * decays, 1.0)  # [part]
         self._rows[member].mul_(factors.to(self._rows.dtype)[self._part_of])
 
@@ -142,3 +188,35 @@ class StackedAdamW:
 def _decays(train: TrainConfig, step: int) -> list[float]:
     """Weight decay of what has no part, and of each part, at the update from `step` on."""
     return [weight_decay(train, step, part) for part in (None, *PARTS)]
+
+
+def orthogonal(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    """Near U V^T of a matrix U S V^T: its singular values are brought to .7 to 1.2 (Newton-Schulz).
+
+    Source: Jordan et al. 2024, Muon.
+    """
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / x.norm().clamp(min=1e-7)
+    a, b, c = _QUINTIC
+    for _ in range(_ITERATIONS):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if tall else x
+
+
+def as_matrix(name: str, weight: Tensor) -> Float[Tensor, "m n"]:
+    """A weight of HookedTransformer as one matrix, heads side by side."""
+    if weight.dim() < 3:
+        return weight
+    return weight.flatten(0, 1) if name.endswith("W_O") else weight.movedim(0, 1).flatten(1)
+
+
+def as_weight(name: str, matrix: Float[Tensor, "m n"], like: Tensor) -> Tensor:
+    """The reverse of `as_matrix`."""
+    if like.dim() < 3:
+        return matrix
+    heads = like.shape[0]
+    if name.endswith("W_O"):
+        return matrix.unflatten(0, (heads, -1))
+    return matrix.unflatten(1, (heads, -1)).movedim(1, 0)

@@ -111,6 +111,22 @@ def test_a_loss_of_its_own_in_double_precision(data):
     check_both(members(tiny("text", data, dtype="float64")), tolerance=1e-7)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"weight_decay": "0.1 0.2:0.6=1.0..0.5", "lr": "0.001 0.4:0.8=0.003"},
+        {"weight_decay_qk": 0.5, "weight_decay_mlp": "0 0.4:1=0.7"},
+        {"rescale": "all=0.5@0 qk=2@3"},
+        {"penalty": "nuclear:qk=0.01@0.4:0.8 stable_rank:W_in=0.1"},
+        {"optimizer": "adam", "weight_decay_qk": "0.5 0:0.4=0"},
+        {"optimizer": "muon", "weight_decay": 0.5},
+    ],
+    ids=["windows", "parts", "rescale", "penalty", "adam", "muon"],
+)
+def test_what_a_recipe_changes_on_the_way(fields):
+    check_both(members(tiny(dtype="float64", **fields)), tolerance=1e-7)
+
+
 def test_products_in_bf16():
     check_both(members(tiny(matmul="bf16")), tolerance=1e-2)
 

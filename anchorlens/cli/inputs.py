@@ -31,15 +31,17 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{safe_text(path)}: not a TOML file: {error}") from None
 
 
-def parts_of_start(start: str) -> dict[str, dict[str, Any]]:
+def parts_of_start(start: object) -> dict[str, dict[str, Any]]:
     """Task, model and recipe of the checkpoint that a run starts from, which the new run has too.
 
     What its own recipe changed on the way, and where it started, are left out.
 
     Raises:
         CheckpointError: it cannot be read.
-        ValueError: it is not there.
+        ValueError: it is not there, or no path.
     """
+    if not isinstance(start, str) or not start:
+        raise ValueError(f"start must be the path of a checkpoint or run, got {safe.safe_repr(start)}")
     from anchorlens.files.checkpoint import load_checkpoint
     from anchorlens.runs.start import checkpoint_in, sha256_of
     from anchorlens.runs.train_config import TrainConfig

@@ -55,7 +55,7 @@ def train_command(
         stored = stored_run(out)
     if stored is not None and preset is None and named is None:
         base = stored.to_dict()  # a flag changes that field alone; train says whether it may
-    elif preset is None and named is None and (start := changes.get("train", {}).get("start")):
+    elif preset is None and named is None and (start := changes.get("train", {}).get("start")) is not None:
         base = parts_of_start(start)
     else:
         base = preset_parts(preset or named or "quick")

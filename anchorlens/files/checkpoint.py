@@ -204,7 +204,8 @@ def starting_point(config: TrainConfig) -> Checkpoint | None:
     if sha256_of(path) != config.start_sha256:
         raise ValueError(
             f"start must be the file with SHA-256 {config.start_sha256[:16]}..., got {safe_text(path)}, "
-            "which has changed; give the file that the run was begun with, or begin a new run"
+            "which has changed; give the file that the run was begun with, or for another start set "
+            "start_sha256 to None too"
         )
     return load_checkpoint(path)
 

@@ -149,7 +149,7 @@ def read_schedule(text: str, name: str = "the schedule") -> Windowed:
         if found := _WINDOW.fullmatch(item):
             first, end, value, last = found.groups()
             windows.append(_window(name, item, first, end, value, last))
-        elif k == 0 and re.fullmatch(_NUMBER, item):
+        elif k == 0 and re.fullmatch(_NUMBER, item, re.ASCII):
             base = float(item)
         else:
             raise ValueError(
@@ -289,7 +289,7 @@ def _short(value: float) -> str:
     >>> [_short(value) for value in (1.0, 0.25, 1e-05)]
     ['1', '0.25', '1e-05']
     """
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+    return str(int(value)) if abs(value) < 1e15 and value == int(value) else repr(float(value))
 
 
 def in_words(name: str, value: object, total: int) -> str | None:

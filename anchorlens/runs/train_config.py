@@ -132,7 +132,6 @@ class TrainConfig(Config):
     def __post_init__(self) -> None:
         """Check every field, and the fields together."""
         super().__post_init__()
-        self._read_interventions()
         if self.start is not None and self.start_sha256 is None:
             object.__setattr__(self, "start_sha256", sha256_of(checkpoint_in(self.start)))
         if self.start_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.start_sha256):
@@ -156,6 +155,7 @@ class TrainConfig(Config):
             raise ValueError(
                 f"matmul {self.matmul!r} goes with dtype 'float32', got 'float64'; leave matmul out"
             )
+        self._read_interventions()
 
     @property
     def on_the_way(self) -> dict[str, str]:

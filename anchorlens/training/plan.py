@@ -181,9 +181,10 @@ def check_start(run: RunConfig) -> None:
     if start is None:
         return
     if start.model_config != run.model_config:
+        theirs, ours = start.model_config.to_dict(), run.model_config.to_dict()
+        names = ", ".join(name for name in ours if theirs.get(name) != ours[name])
         raise ValueError(
-            f"start must be of the model that is trained, {run.model_config.short_name}, "
-            f"got {start.model_config.short_name}; leave out what changes the model"
+            f"start must be of the model that is trained, got one of another {names}; leave that out"
         )
     if start.task != run.task:
         raise ValueError(

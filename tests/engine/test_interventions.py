@@ -213,6 +213,11 @@ class TestErrors:
                 "weight_decay in the window 0.5:1=-1 must be a finite number >= 0",
             ),
             ({"lr": "0.001 0.5:1=0"}, "lr in the window 0.5:1=0 must be a finite number > 0"),
+            ({"weight_decay": "0 0.5:1=1..1e999"}, "must be a finite number >= 0, got inf"),
+            (
+                {"weight_decay": "0 0:1=1", "batch_size": 999, "steps": None, "epochs": 1},
+                "batch_size must be",
+            ),
             ({"lr": "fast"}, "lr must be a number, or windows like 0.01 0.25:0.5=1.0"),
             ({"lr": ""}, "lr must be windows"),
             ({"weight_decay": "0.5:1=1 0.1"}, "base value, then from:to=value"),

@@ -105,3 +105,10 @@ def test_on_the_command_line_the_rest_is_that_of_the_checkpoint(first, tmp_path)
     out = tmp_path / "sweep"
     call("sweep", "--from", first, "--rescale", "none,all=0.5@0", "--engine", "serial", "--out", out)
     assert len(list((out / "cells").iterdir())) == 2
+
+
+@pytest.mark.parametrize("value", ["3", "true", '["a"]', '""'])
+def test_a_start_that_is_no_path_is_one_error(value, tmp_path):
+    (tmp_path / "c.toml").write_text(f"[train]\nstart = {value}\n")
+    done = call("train", "--config", tmp_path / "c.toml", "--dry-run", code=2)
+    assert "start must be the path of a checkpoint or run" in done.stderr

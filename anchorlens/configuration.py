@@ -63,7 +63,7 @@ class Config:
                 object.__setattr__(self, name, value)
             kind, *others = field_types(type(self))[name]
             if (value is None and type(None) in others) or (isinstance(value, str) and str in others):
-                continue  # what a text may say knows the class
+                continue  # the class itself checks what a text may say
             if get_origin(kind) is Literal:
                 check_choice(name, value, typing.get_args(kind))
             elif kind in (int, float):

@@ -67,11 +67,11 @@ def train_command(
 
         print_plan(plan([run]), as_json)
         return
-    from anchorlens.models.devices import choose_device
+    from anchorlens.training.plan import check_runs
     from anchorlens.training.result import TrainingDiverged
     from anchorlens.training.run import train
 
-    choose_device(run.train_config.device)
+    check_runs([run])
     is_allowed = resume or not (out / "config.json").exists()
     if is_allowed and not sys.stderr.isatty():  # a terminal has the bar
         say(f"training {run.overview}, into {out}")

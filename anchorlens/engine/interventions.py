@@ -40,8 +40,13 @@ def check_interventions(run: RunConfig) -> None:
     asked += [("rescale", one.part) for one in rescaled if one.part != ALL]
     for field, part in asked:
         if part not in named:
-            known = f"one of {', '.join([*named, ALL])}" if named else f"{ALL!r}: this network has no parts"
-            raise ValueError(f"{field} must name a part of the weights, {known}, got {safe_repr(part)}")
+            if not named:
+                known = f"; take {ALL!r}" if field == "rescale" else "; leave it out"
+                raise ValueError(f"{field} {safe_repr(part)}: this network has no parts{known}")
+            known = ", ".join([*named, ALL])
+            raise ValueError(
+                f"{field} must name a part of the weights, one of {known}, got {safe_repr(part)}"
+            )
     for one in read_penalty(train.penalty, train.total_steps) if train.penalty else ():
         if not matrices(parts, one.matrices):
             ends = list(dict.fromkeys(name.rsplit(".", 1)[-1] for name in parts))
@@ -58,11 +63,7 @@ def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
     >>> matrices(parts, "qk"), matrices(parts, "blocks.1.attn.W_Q"), matrices(parts, "Q")
     (['blocks.0.attn.W_Q', 'blocks.1.attn.W_Q'], ['blocks.1.attn.W_Q'], [])
     """
-    return [
-        name
-        for name, part in parts.items()
-        if asked in (ALL, part, name) or name.endswith(f".{asked}")  # never a part of "", which nobody asks
-    ]
+    return [name for name, part in parts.items() if asked in (ALL, part, name) or name.endswith(f".{asked}")]
 
 
 def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, " parameter"]:

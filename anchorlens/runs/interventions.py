@@ -3,7 +3,7 @@
 | field              | for example            | what happens                                                |
 |--------------------|------------------------|-------------------------------------------------------------|
 | weight_decay, lr   | 0.01 0.25:0.5=1.0      | 1.0 in the second quarter of the run, .01 before and after  |
-| weight_decay_qk, . | 0 0.5:1=1.0..0.1       | of W_Q and W_K alone: in the second half from 1.0 to .1     |
+| weight_decay_qk    | 0 0.5:1=1.0..0.1       | of W_Q and W_K alone: in the second half from 1.0 to .1     |
 | rescale            | all=0.5@0 qk=2@300     | all matrices are halved before update 0, W_Q and W_K        |
 |                    |                        | doubled before update 300                                   |
 | penalty            | nuclear:qk=0.001@0.5:1 | in the second half .001 times the nuclear norms of W_Q and  |
@@ -39,7 +39,7 @@ _LONGEST = 1000
 
 
 class Window(NamedTuple):
-    """A stretch of the run, and the value that holds there."""
+    """Part of the run, and the value that holds there."""
 
     first: float
     """Where it begins, in fractions of the run, 0..1."""

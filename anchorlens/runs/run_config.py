@@ -102,10 +102,11 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
     A duration in steps replaces one in epochs, and the reverse; windows without a value outside of them keep
     the one that was there.
     """
-    result = {part: dict(fields) for part, fields in base.items()}
-    for part, fields in changes.items():
+    for part, fields in (*base.items(), *changes.items()):
         if not isinstance(fields, Mapping):
             raise ValueError(f"{part} must be a table of fields, got {safe_repr(fields)}")
+    result = {part: dict(fields) for part, fields in base.items()}
+    for part, fields in changes.items():
         target = result.setdefault(part, {})
         kept = {name: with_base(fields[name], target.get(name)) for name in SCHEDULED if name in fields}
         for name in fields:

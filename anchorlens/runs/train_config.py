@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from anchorlens.configuration import Config, documented, number
+from anchorlens.models.config import PARTS
 from anchorlens.runs.interventions import (
     checked_schedule,
     in_words,
@@ -23,7 +24,7 @@ DURATIONS = (("steps", "epochs"), ("warmup_steps", "warmup_epochs"))
 
 SCHEDULED = ("lr", "weight_decay")
 """Fields that are a number, or a number that changes in windows (`runs/interventions.py`)."""
-DECAYS = tuple(f"weight_decay_{part}" for part in ("embedding", "qk", "vo", "mlp"))
+DECAYS = tuple(f"weight_decay_{part}" for part in PARTS)
 """Fields of the weight decay of one part of the weights."""
 
 _MOST_SAMPLES = 100_000_000
@@ -84,7 +85,7 @@ class TrainConfig(Config):
     """Weight decay of W_in and W_out; unset for weight_decay."""
     start: str | None = field(default=None, compare=False)
     """A checkpoint, of this package, whose weights the run starts from, instead of a draw; a run's folder
-    stands for its last. Optimizer moments start at zero, and the schedule at its beginning."""
+    stands for its last checkpoint. Optimizer moments start at zero, and the schedule at its beginning."""
     start_sha256: str | None = None
     """The SHA-256 of that file, 64 hexadecimal digits; it is filled in. Leave it out with another `start`."""
     rescale: str | None = None

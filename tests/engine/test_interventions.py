@@ -4,30 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small_stacks import RECIPE, SMALL, TASK, stack
 
 from anchorlens import preset, train_many
 from anchorlens.engine.interventions import check_interventions, complexity
 from anchorlens.engine.optimizers import StackedOptimizer
-from anchorlens.engine.stack import Stack
 from anchorlens.engine.transformer import Transformer
-from anchorlens.files.checkpoint import training_set
-from anchorlens.models.config import PARTS, ModelConfig
+from anchorlens.models.config import PARTS
 from anchorlens.models.gamma import init_table
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks.two_anchor.task import AnchorTask
-
-CPU = torch.device("cpu")
-TASK = AnchorTask()
-SMALL = ModelConfig(n_layers=2, n_heads=2, d_model=16, d_head=8, d_mlp=24)
-RECIPE = TrainConfig(n_samples=256, batch_size=64, steps=8, warmup_steps=2, n_checkpoints=0)
-"""Two epochs of four updates."""
-
-
-def stack(*recipes):
-    """A stack of one member for each recipe."""
-    runs = [RunConfig(TASK, SMALL, recipe) for recipe in recipes]
-    return Stack(runs, [training_set(TASK, RECIPE)] * len(runs), CPU)
 
 
 def weights_after(step, **recipe):
@@ -260,8 +245,10 @@ class TestErrors:
 
     def test_a_network_without_parts(self):
         run = preset("concept_graphs", rescale="qk=0.5@0")
-        with pytest.raises(ValueError, match="'all': this network has no parts, got 'qk'"):
+        with pytest.raises(ValueError, match="rescale 'qk': this network has no parts; take 'all'"):
             check_interventions(run)
+        with pytest.raises(ValueError, match="weight_decay of a part 'qk': .* has no parts; leave it out"):
+            check_interventions(preset("concept_graphs", weight_decay_qk=0.1))
         check_interventions(preset("concept_graphs", rescale="all=0.5@0"))
 
 

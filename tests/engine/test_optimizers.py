@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_interventions import RECIPE, SMALL, stack
+from small_stacks import RECIPE, SMALL, stack
 
 from anchorlens import preset
 from anchorlens.engine.interventions import check_interventions

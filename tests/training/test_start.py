@@ -112,3 +112,15 @@ def test_a_start_that_is_no_path_is_one_error(value, tmp_path):
     (tmp_path / "c.toml").write_text(f"[train]\nstart = {value}\n")
     done = call("train", "--config", tmp_path / "c.toml", "--dry-run", code=2)
     assert "start must be the path of a checkpoint or run" in done.stderr
+
+
+def test_an_error_is_all_that_is_said(first, tmp_path):
+    """Not that a training began."""
+    done = call("train", "--from", first, "--gamma", "0.9", "--out", tmp_path / "run", code=2)
+    assert done.stderr.count("\n") == 1 and "got one of another gamma; leave that out" in done.stderr
+
+
+def test_a_part_of_a_toml_file_that_is_no_table_is_one_error(tmp_path):
+    (tmp_path / "c.toml").write_text("train = 3\n")
+    done = call("train", "--config", tmp_path / "c.toml", "--dry-run", code=2)
+    assert "train must be a table of fields, got 3" in done.stderr

@@ -1,0 +1,22 @@
+"""Stacks of small models that the tests of interventions and optimizers share."""
+
+import torch
+
+from anchorlens.engine.stack import Stack
+from anchorlens.files.checkpoint import training_set
+from anchorlens.models.config import ModelConfig
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.train_config import TrainConfig
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+CPU = torch.device("cpu")
+TASK = AnchorTask()
+SMALL = ModelConfig(n_layers=2, n_heads=2, d_model=16, d_head=8, d_mlp=24)
+RECIPE = TrainConfig(n_samples=256, batch_size=64, steps=8, warmup_steps=2, n_checkpoints=0)
+"""Two epochs of four updates."""
+
+
+def stack(*recipes):
+    """A stack of one member for each recipe."""
+    runs = [RunConfig(TASK, SMALL, recipe) for recipe in recipes]
+    return Stack(runs, [training_set(TASK, RECIPE)] * len(runs), CPU)

@@ -8,8 +8,16 @@ import numpy as np
 
 from anchorlens.safe import safe_repr
 
-Stream = Literal["initialisation", "data", "order", "evaluation", "probe", "loss"]
-_STREAMS: tuple[Stream, ...] = ("initialisation", "data", "order", "evaluation", "probe", "loss")
+Stream = Literal["initialisation", "data", "order", "evaluation", "probe", "loss", "weight noise"]
+_STREAMS: tuple[Stream, ...] = (
+    "initialisation",
+    "data",
+    "order",
+    "evaluation",
+    "probe",
+    "loss",
+    "weight noise",
+)
 
 
 def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSequence:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.engine.architectures import architecture
-from anchorlens.engine.interventions import Penalties, Rescaling
+from anchorlens.engine.interventions import BeforeSteps, Held, Penalties
 from anchorlens.engine.optimizers import MOMENTS, StackedOptimizer
 from anchorlens.runs.schedule import epoch_order, learning_rate
 
@@ -102,8 +102,10 @@ class Engine(ABC):
         for leaf in self.leaves:
             leaf.requires_grad_()
         self._optimizer = StackedOptimizer(self._rows, [run.train_config for run in runs], self.layout)
-        self._rescaling = Rescaling(runs, self.layout)
+        self._before_steps = BeforeSteps(runs, self.layout)
         self._penalties = Penalties(runs, self.layout)
+        self._held = Held(runs, self.layout)
+        self._by_step = bool(self._penalties or self._held)  # an SVD, which no graph captures, or a window
         sets = list({id(batch): batch for batch in data}.values())
         starts = {id(batch): k * len(sets[0]) for k, batch in enumerate(sets)}
         self._starts = [starts[id(batch)] for batch in data]
@@ -151,8 +153,8 @@ class Engine(ABC):
                 self._begin_epoch(epoch)
             self._within.fill_(within)
             self._step.fill_(self.step)
-            self._rescaling.apply(self.step, self._rows, self._active)
-            n_updates = min(self._rescaling.next_after(self.step, stop) - self.step, per_epoch - within)
+            self._before_steps.apply(self.step, self._rows, self._active)
+            n_updates = min(self._before_steps.next_after(self.step, stop) - self.step, per_epoch - within)
             for _ in range(n_updates):
                 self._update_once()
                 self.step += 1
@@ -167,7 +169,7 @@ class Engine(ABC):
         return self._loss(self._order[:, 0]).sum()
 
     def _update_once(self) -> None:
-        if self.device.type != "cuda" or not self.captures or self._penalties:  # an SVD is not captured
+        if self.device.type != "cuda" or not self.captures or self._by_step:
             self._update()
             return
         if self._graph is None:
@@ -213,7 +215,9 @@ class Engine(ABC):
     def _apply(self, grads: Tensor, loss: Tensor, norm: Tensor) -> None:
         """Step the members that are active and finite; note what happened."""
         finite = loss.isfinite() & norm.isfinite()
-        self._optimizer.step(grads, norm, self._active & finite, self._within)
+        taken = self._active & finite
+        with self._held.around_update(self.step, self._rows.detach(), taken):
+            self._optimizer.step(grads, norm, taken, self._within)
         self._losses.copy_(torch.where(self._active, loss, self._losses))
         self._norms.copy_(torch.where(self._active, norm, self._norms))
         failed = self._active & ~finite

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from anchorlens.configuration import suggestion
 from anchorlens.engine.architectures import architecture
-from anchorlens.runs.interventions import ALL, Penalty, read_penalty, read_rescale
+from anchorlens.randomness import generator
+from anchorlens.runs.interventions import ALL, CHANGES, ONCE, During, read_changes, read_during, read_once
 from anchorlens.runs.train_config import DECAYS
 from anchorlens.safe import safe_repr
 
@@ -28,31 +31,30 @@ def check_interventions(run: RunConfig) -> None:
         ValueError: it has not.
     """
     train = run.train_config
-    decays = {name.removeprefix("weight_decay_") for name in DECAYS if getattr(train, name) is not None}
-    if not (decays or train.rescale or train.penalty or train.optimizer == "muon"):
+    decays = [name.removeprefix("weight_decay_") for name in DECAYS if getattr(train, name) is not None]
+    asked = [
+        (field, one.matrices)
+        for field in CHANGES
+        for one in read_changes(field, getattr(train, field), train.total_steps)
+    ]
+    if not (decays or asked or train.optimizer == "muon"):
         return
     parts = architecture(run.model_config).parts()
     named = [name for name in dict.fromkeys(parts.values()) if name]
     if train.optimizer == "muon" and not named:
         raise ValueError("optimizer 'muon' needs a transformer, got another network; take adamw or adam")
-    rescaled = read_rescale(train.rescale, train.total_steps) if train.rescale else ()
-    asked = [("weight_decay of a part", part) for part in sorted(decays)]
-    asked += [("rescale", one.part) for one in rescaled if one.part != ALL]
-    for field, part in asked:
+    for part in decays:
         if part not in named:
-            if not named:
-                known = f"; take {ALL!r}" if field == "rescale" else "; leave it out"
-                raise ValueError(f"{field} {safe_repr(part)}: this network has no parts{known}")
-            known = ", ".join([*named, ALL])
+            known = f"it has {', '.join(named)}" if named else "it has none"
             raise ValueError(
-                f"{field} must name a part of the weights, one of {known}, got {safe_repr(part)}"
+                f"weight_decay_{part} needs a network with the part {part}, and {known}; leave it out"
             )
-    for one in read_penalty(train.penalty, train.total_steps) if train.penalty else ():
-        if not matrices(parts, one.matrices):
-            ends = list(dict.fromkeys(name.rsplit(".", 1)[-1] for name in parts))
+    for field, names in asked:
+        if not matrices(parts, names):
+            ends = [name.rsplit(".", 1)[-1] for name in parts] if named else []
             raise ValueError(
-                f"penalty must name a part or a matrix that the model has, got {safe_repr(one.matrices)}; "
-                f"{suggestion(one.matrices, [*named, ALL, *ends])}"
+                f"{field} must name a part or a matrix that the model has, got {safe_repr(names)}; "
+                f"{suggestion(names, list(dict.fromkeys([*named, ALL, *ends])))}"
             )
 
 
@@ -76,17 +78,20 @@ def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, 
     return row[0].long()
 
 
-class Rescaling:
-    """The steps of a stack at which weights of some members are multiplied by a factor."""
+class BeforeSteps:
+    """The steps of a stack before which weights of some members are multiplied, or get noise."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
         self._layout, parts = layout, layout.parts()
-        self._at: dict[int, list[tuple[int, list[str], float]]] = {}
+        self._at: dict[int, list[_Due]] = {}
         for member, train in enumerate(run.train_config for run in runs):
-            for one in read_rescale(train.rescale, train.total_steps) if train.rescale else ():
-                change = (member, matrices(parts, one.part), one.factor)
-                self._at.setdefault(one.step, []).append(change)
+            for field in ONCE:
+                for one in (
+                    read_once(field, text, train.total_steps) if (text := getattr(train, field)) else ()
+                ):
+                    due = _Due(member, field, matrices(parts, one.matrices), one.value, train.seed)
+                    self._at.setdefault(one.step, []).append(due)
 
     def next_after(self, step: int, stop: int) -> int:
         """The next step behind `step` that something is due at, or `stop`."""
@@ -94,12 +99,91 @@ class Rescaling:
 
     @torch.no_grad()
     def apply(self, step: int, rows: Float[Tensor, "member parameter"], active: Tensor) -> None:
-        """Multiply what is due at a step, in place, of members that still take part."""
-        for member, names, factor in self._at.get(step, ()):
-            views = self._layout.views(rows[member : member + 1])
-            scale = torch.where(active[member], factor, 1.0).to(rows.dtype)
-            for name in names:
-                views[name].mul_(scale)
+        """Do what is due at a step, in place, to members that still take part."""
+        for due in self._at.get(step, ()):
+            views = self._layout.views(rows[due.member : due.member + 1])
+            for name in due.names:
+                weight = views[name]
+                changed = (
+                    weight * due.value if due.field == "rescale" else weight + due.noise(weight, name, step)
+                )
+                weight.copy_(torch.where(active[due.member], changed, weight))
+
+
+class _Due(NamedTuple):
+    """Something that is done to matrices of one member before a step."""
+
+    member: int
+    field: str
+    names: list[str]
+    value: float
+    seed: int
+
+    def noise(self, weight: Tensor, name: str, step: int) -> Tensor:
+        """Gaussian noise for a matrix, the same on every device."""
+        rng = generator(self.seed, "weight noise", step, zlib.crc32(name.encode()))
+        drawn = torch.from_numpy(rng.standard_normal(tuple(weight.shape)))
+        return self.value * weight.square().mean().sqrt() * drawn.to(weight)
+
+
+class Held:
+    """Matrices of some members that updates do not change, or that keep a small rank."""
+
+    def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
+        """Read the recipes; one for each member."""
+        self._layout, parts = layout, layout.parts()
+        self._total = runs[0].train_config.total_steps
+        self._frozen, self._low_rank = (
+            [
+                (member, one.window, matrices(parts, one.matrices))
+                for member, text in enumerate(getattr(run.train_config, field) for run in runs)
+                for one in (read_during(field, text, self._total) if text else ())
+            ]
+            for field in ("freeze", "max_rank")
+        )
+
+    def __bool__(self) -> bool:
+        """Whether any member has one."""
+        return bool(self._frozen or self._low_rank)
+
+    @contextmanager
+    def around_update(
+        self, step: int, rows: Float[Tensor, "member parameter"], taken: Tensor
+    ) -> Iterator[None]:
+        """What is done inside is the update from `step` on, of the weights in `rows`, changed in place.
+
+        Args:
+            step: updates made before.
+            rows: the weights of the stack.
+            taken: bool [member], which members the update changes.
+        """
+        frozen = [
+            (view, view.clone())
+            for member, window, names in self._frozen
+            if window.at(step, self._total) is not None
+            for view in self._views(rows, member, names)
+        ]
+        yield
+        for view, before in frozen:
+            view.copy_(before)
+        for member, window, names in self._low_rank:
+            if rank := window.at(step, self._total):
+                for view in self._views(rows, member, names):
+                    view.copy_(torch.where(taken[member], nearest_of_rank(view, int(rank)), view))
+
+    def _views(self, rows: Tensor, member: int, names: Sequence[str]) -> list[Tensor]:
+        views = self._layout.views(rows[member : member + 1])
+        return [views[name][0] for name in names]
+
+
+def nearest_of_rank(weight: Tensor, rank: int) -> Tensor:
+    """The nearest matrix of at most a rank, by its largest singular values; of several heads each by itself.
+
+    Source: Eckart and Young, 1936.
+    """
+    u, s, v = torch.linalg.svd(_as_matrices(weight), full_matrices=False)
+    nearest = (u[..., :rank] * s[..., None, :rank]) @ v[..., :rank, :]
+    return nearest.view_as(weight)
 
 
 class Penalties:
@@ -110,7 +194,7 @@ class Penalties:
         self._layout, self._parts = layout, layout.parts()
         self._total = runs[0].train_config.total_steps
         texts = [run.train_config.penalty for run in runs]
-        self._of = [read_penalty(text, self._total) if text else () for text in texts]
+        self._of = [read_during("penalty", text, self._total) if text else () for text in texts]
 
     def __bool__(self) -> bool:
         """Whether any member has one."""
@@ -126,7 +210,7 @@ class Penalties:
                 added[member] += self._term(own, member, views, step)
         return added
 
-    def _term(self, own: Penalty, member: int, views: Parameters, step: int) -> Tensor | float:
+    def _term(self, own: During, member: int, views: Parameters, step: int) -> Tensor | float:
         weight = own.window.at(step, self._total)
         if not weight:
             return 0.0
@@ -139,8 +223,13 @@ def complexity(kind: str, weight: Tensor) -> Tensor:
 
     A convolution's kernel [out, in, y, x] is taken as the matrix [out, in * y * x].
     """
-    weight = weight.flatten(1) if weight.dim() > 3 else weight
+    weight = _as_matrices(weight)
     if kind == "nuclear":
         return torch.linalg.matrix_norm(weight, ord="nuc").sum()
     largest = torch.linalg.matrix_norm(weight, ord=2)
     return (weight.square().sum(dim=(-2, -1)) / largest.square()).sum()
+
+
+def _as_matrices(weight: Tensor) -> Tensor:
+    """[., .], or [head, ., .]; a convolution's kernel as one matrix."""
+    return weight.flatten(1) if weight.dim() > 3 else weight

@@ -1,4 +1,4 @@
-"""What a recipe changes on the way: values in windows, weights rescaled, a penalty on their complexity.
+"""What a recipe changes on the way: values in windows, and what is done to weight matrices.
 
 | field              | for example            | what happens                                                |
 |--------------------|------------------------|-------------------------------------------------------------|
@@ -6,8 +6,13 @@
 | weight_decay_qk    | 0 0.5:1=1.0..0.1       | of W_Q and W_K alone: in the second half from 1.0 to .1     |
 | rescale            | all=0.5@0 qk=2@300     | all matrices are halved before update 0, W_Q and W_K        |
 |                    |                        | doubled before update 300                                   |
+| weight_noise       | W_Q=0.5@300            | before update 300 Gaussian noise is added to every W_Q, of  |
+|                    |                        | half the root mean square of its entries                    |
 | penalty            | nuclear:qk=0.001@0.5:1 | in the second half .001 times the nuclear norms of W_Q and  |
 |                    |                        | W_K of every layer and head are added to the loss           |
+| max_rank           | W_Q=2@0:0.5            | in the first half W_Q of every head is replaced after each  |
+|                    |                        | update by the nearest matrix of rank 2                      |
+| freeze             | W_Q                    | every W_Q stays as it is                                    |
 
 Several stand side by side with a space between them. A window FROM:TO is in fractions of the run's updates,
 0..1: of n updates it holds those from round(FROM n) to round(TO n) - 1. All of it is a function of the step,
@@ -19,7 +24,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_number
@@ -29,11 +34,24 @@ ALL = "all"
 """Every weight matrix, whatever its part; biases and LayerNorms are no matrices."""
 PENALTIES = ("nuclear", "stable_rank")
 """`nuclear`: the sum of a matrix's singular values; `stable_rank`: ||W||_F^2 / ||W||_2^2."""
+ONCE: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
+    "rescale": ("all=0.5@0", {"above": 0, "limit": 1e30}, "times {}"),
+    "weight_noise": ("W_Q=0.5@300", {"minimum": 0, "limit": 1e30}, "with noise of {} times its entries"),
+}
+"""Field of what is done before one update -> an example, the bounds of its value, and its words."""
+DURING: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
+    "penalty": ("nuclear:qk=0.001@0.5:1", {"minimum": 0, "limit": 1e30}, "times {}"),
+    "max_rank": ("W_Q=2@0:0.5", {"minimum": 1, "maximum": 1_000_000, "integer": True}, "of rank {} at most"),
+    "freeze": ("W_Q@0:0.5", {}, "as they are"),
+}
+"""Field of what is done in a window, or throughout -> the same."""
+CHANGES = (*ONCE, *DURING)
+"""Fields that say what is done to weight matrices."""
 
 _NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 _WINDOW = re.compile(rf"{_NUMBER}:{_NUMBER}={_NUMBER}(?:\.\.{_NUMBER})?", re.ASCII)
-_RESCALE = re.compile(rf"(\w+)={_NUMBER}@(\d+)", re.ASCII)
-_PENALTY = re.compile(rf"(\w+):([\w.]+)={_NUMBER}(?:@{_NUMBER}:{_NUMBER})?", re.ASCII)
+_ONCE = re.compile(rf"([\w.]+)={_NUMBER}@(\d+)", re.ASCII)
+_DURING = re.compile(rf"(?:(\w+):)?([\w.]+)(?:={_NUMBER})?(?:@{_NUMBER}:{_NUMBER})?", re.ASCII)
 _LONGEST = 1000
 """Characters of a field."""
 
@@ -65,9 +83,13 @@ class Window(NamedTuple):
 
     def in_words(self, total: int) -> str:
         """Its value and its updates, counted from 0."""
-        steps = self.steps(total)
         line = "" if self.last == self.value else f", in a straight line to {_short(self.last)},"
-        return f"{_short(self.value)}{line} in updates {steps.start} to {steps.stop - 1}"
+        return f"{_short(self.value)}{line} {self.in_updates(total)}"
+
+    def in_updates(self, total: int) -> str:
+        """When it holds, in words."""
+        steps = self.steps(total)
+        return f"in updates {steps.start} to {steps.stop - 1}"
 
     def __str__(self) -> str:
         value = (
@@ -88,35 +110,37 @@ class Windowed(NamedTuple):
         return " ".join([*([] if self.base is None else [_short(self.base)]), *map(str, self.windows)])
 
 
-class Rescale(NamedTuple):
-    """Weight matrices that are multiplied by a factor, once."""
+class Once(NamedTuple):
+    """Something that is done to weight matrices before one update."""
 
-    part: str
-    """embedding, qk, vo, mlp, or all."""
-    factor: float
-    """Above 0."""
+    matrices: str
+    """A part (embedding, qk, vo, mlp), all, or a matrix by the end of its name: W_Q, blocks.0.attn.W_Q."""
+    value: float
+    """The factor, or the size of the noise."""
     step: int
     """Updates made before it."""
 
     def __str__(self) -> str:
-        return f"{self.part}={_short(self.factor)}@{self.step}"
+        return f"{self.matrices}={_short(self.value)}@{self.step}"
 
 
-class Penalty(NamedTuple):
-    """A term of the loss: a weight times the complexity of some weight matrices, summed over them."""
+class During(NamedTuple):
+    """Something that is done to weight matrices in a window of the run."""
 
     kind: str
-    """One of `PENALTIES`."""
+    """Of a penalty one of `PENALTIES`, else empty."""
     matrices: str
-    """A part (embedding, qk, vo, mlp, all), or a matrix by the end of its name: W_Q, blocks.0.attn.W_Q."""
+    """As in `Once`."""
     window: Window
-    """When, and the weight."""
+    """When, and the penalty's weight or the rank; 1 where nothing needs a value."""
+    has_value: bool
+    """Whether it is written with one."""
 
     def __str__(self) -> str:
-        first, end, weight, _ = map(_short, self.window)
-        return f"{self.kind}:{self.matrices}={weight}" + (
-            "" if self.window[:2] == (0, 1) else f"@{first}:{end}"
-        )
+        first, end, value, _ = map(_short, self.window)
+        kind = f"{self.kind}:" if self.kind else ""
+        when = "" if self.window[:2] == (0, 1) else f"@{first}:{end}"
+        return f"{kind}{self.matrices}{f'={value}' if self.has_value else ''}{when}"
 
 
 def value_at(value: float | str, step: int, total: int) -> float:
@@ -214,49 +238,61 @@ def with_base(value: object, otherwise: object) -> object:
 
 
 @functools.lru_cache(maxsize=1024)
-def read_rescale(text: str, total: int) -> tuple[Rescale, ...]:
-    """What is rescaled when, in the order of the steps.
+def read_once(name: str, text: str, total: int) -> tuple[Once, ...]:
+    """What a field of `ONCE` says, in the order of the steps.
 
     Raises:
-        ValueError: something else, a factor that is not positive, or a step that is not of the run.
+        ValueError: something else, a value out of its bounds, or a step that is not of the run.
     """
+    example, bounds, _ = ONCE[name]
+    form = f"matrices=value@step, {example} for example, several with a space between"
     found = []
-    for item in _items("rescale", text, "part=factor@step, all=0.5@0 for example"):
-        parts = _RESCALE.fullmatch(item)
+    for item in _items(name, text, form):
+        parts = _ONCE.fullmatch(item)
         if parts is None:
-            raise ValueError(
-                f"rescale must be part=factor@step, all=0.5@0 for example, several with a space between, "
-                f"got {safe_repr(item)}"
-            )
-        part, factor, step = parts[1], float(parts[2]), int(parts[3])
-        check_number(f"the factor of rescale {item}", factor, above=0, limit=1e30)
-        check_number(f"the step of rescale {item}", step, minimum=0, maximum=total - 1, integer=True)
-        found.append(Rescale(part, factor, step))
+            raise ValueError(f"{name} must be {form}, got {safe_repr(item)}")
+        matrices, value, step = parts[1], float(parts[2]), int(parts[3])
+        check_number(f"the value of {name} {item}", value, **bounds)
+        check_number(f"the step of {name} {item}", step, minimum=0, maximum=total - 1, integer=True)
+        found.append(Once(matrices, value, step))
     found.sort(key=lambda one: one.step)
-    if len({(one.step, one.part) for one in found}) < len(found):
-        raise ValueError(f"rescale must name a part once for each step, got {safe_repr(text)}")
+    if len({(one.step, one.matrices) for one in found}) < len(found):
+        raise ValueError(f"{name} must name matrices once for each step, got {safe_repr(text)}")
     return tuple(found)
 
 
 @functools.lru_cache(maxsize=1024)
-def read_penalty(text: str, total: int) -> tuple[Penalty, ...]:
-    """The terms that are added to the loss.
+def read_during(name: str, text: str, total: int) -> tuple[During, ...]:
+    """What a field of `DURING` says.
 
     Raises:
-        ValueError: something else, an unknown kind, a negative weight, or a window that is none.
+        ValueError: something else, an unknown kind of penalty, a value out of its bounds, or a window that
+            is none.
     """
+    example, bounds, _ = DURING[name]
+    kinds = " or ".join(PENALTIES) + ":" if name == "penalty" else ""
+    form = f"{kinds}matrices{'=value' if bounds else ''}, {example} for example, several with a space between"
     found = []
-    form = f"{' or '.join(PENALTIES)}:matrices=weight, nuclear:qk=0.001@0.5:1 for example"
-    for item in _items("penalty", text, form):
-        parts = _PENALTY.fullmatch(item)
-        if parts is None or parts[1] not in PENALTIES:
-            raise ValueError(f"penalty must be {form}, several with a space between, got {safe_repr(item)}")
-        kind, matrices, weight, first, end = parts.groups()
-        window = _window("penalty", item, first or "0", end or "1", weight, None)
-        check_number(f"the weight of penalty {item}", window.value, minimum=0, limit=1e30)
-        _check_has_updates("penalty", window, total)
-        found.append(Penalty(kind, matrices, window))
+    for item in _items(name, text, form):
+        parts = _DURING.fullmatch(item)
+        kind, matrices, value, first, end = parts.groups() if parts else (None, "", None, None, None)
+        if (kind in PENALTIES) != (name == "penalty") or (value is not None) != bool(bounds) or not matrices:
+            raise ValueError(f"{name} must be {form}, got {safe_repr(item)}")
+        window = _window(name, item, first or "0", end or "1", value or "1", None)
+        if bounds:
+            called, number = f"the value of {name} {item}", window.value
+            whole = bounds.get("integer") and number == round(number)
+            check_number(called, round(number) if whole else number, **bounds)
+        _check_has_updates(name, window, total)
+        found.append(During(kind or "", matrices, window, bool(bounds)))
     return tuple(found)
+
+
+def read_changes(name: str, text: str | None, total: int) -> tuple[Once, ...] | tuple[During, ...]:
+    """What a field of `CHANGES` says; nothing where it is unset."""
+    if text is None:
+        return ()
+    return read_once(name, text, total) if name in ONCE else read_during(name, text, total)
 
 
 def _items(name: str, text: str, form: str) -> list[str]:
@@ -302,21 +338,24 @@ def in_words(name: str, value: object, total: int) -> str | None:
     """
     if not isinstance(value, str):
         return None
-    if name == "rescale":
+    if name in ONCE:
+        does = ONCE[name][2]
         words = [
-            f"{one.part} times {_short(one.factor)} before update {one.step}"
-            for one in read_rescale(value, total)
+            f"{one.matrices} {does.format(_short(one.value))} before update {one.step}"
+            for one in read_once(name, value, total)
         ]
-    elif name == "penalty":
+    elif name in DURING:
+        does = DURING[name][2]
         words = [
-            f"{one.kind} of {one.matrices} times {one.window.in_words(total)}"
-            for one in read_penalty(value, total)
+            f"{f'{one.kind} of ' if one.kind else ''}{one.matrices} {does.format(_short(one.window.value))} "
+            f"{one.window.in_updates(total)}"
+            for one in read_during(name, value, total)
         ]
     else:
         words = [window.in_words(total) for window in read_schedule(value, name).windows]
     return ", ".join(words)
 
 
-def joined(items: Sequence[Rescale] | Sequence[Penalty]) -> str:
+def joined(changes: Sequence[Once] | Sequence[During]) -> str:
     """What was read, written in one way."""
-    return " ".join(map(str, items))
+    return " ".join(map(str, changes))

@@ -9,11 +9,11 @@ from typing import Literal
 from anchorlens.configuration import Config, documented, number
 from anchorlens.models.config import PARTS
 from anchorlens.runs.interventions import (
+    CHANGES,
     checked_schedule,
     in_words,
     joined,
-    read_penalty,
-    read_rescale,
+    read_changes,
     read_schedule,
 )
 from anchorlens.runs.start import checkpoint_in, sha256_of
@@ -91,9 +91,17 @@ class TrainConfig(Config):
     rescale: str | None = None
     """Weight matrices multiplied by a factor before an update: all=0.5@0, or qk=2@300 mlp=0.5@300; parts
     are embedding, qk, vo, mlp and all. Optimizer moments stay."""
+    weight_noise: str | None = None
+    """Gaussian noise added to weight matrices before an update: W_Q=0.5@300 has a standard deviation of half
+    the root mean square of the matrix's entries; drawn from the seed."""
     penalty: str | None = None
     """Added to the loss: nuclear:qk=0.001 is .001 times the sum of the nuclear norms of all W_Q and W_K (of
     every head); stable_rank:W_Q=0.01@0.25:0.5 is of the stable rank, in the second quarter of the run."""
+    max_rank: str | None = None
+    """Largest rank of weight matrices: W_Q=2@0:0.5 replaces W_Q of every head, after each update of the first
+    half, by the nearest matrix of rank 2 (its largest singular values)."""
+    freeze: str | None = None
+    """Weight matrices that no update changes: W_Q, or qk@0.5:1 in the second half alone."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
     """adamw: weight decay apart from the gradient; adam: added to it (plain L2); muon: the matrices of qk, vo
     and mlp move along their orthogonalised momentum, all else as by adamw."""
@@ -165,7 +173,7 @@ class TrainConfig(Config):
         >>> TrainConfig(steps=100, rescale="all=0.5@50").on_the_way
         {'rescale': 'all times 0.5 before update 50'}
         """
-        names = (*SCHEDULED, *DECAYS, "rescale", "penalty")
+        names = (*SCHEDULED, *DECAYS, *CHANGES)
         words = {name: in_words(name, getattr(self, name), self.total_steps) for name in names}
         start = {"start": f"weights of {self.start}, optimizer moments of zero"} if self.start else {}
         return {**start, **{name: text for name, text in words.items() if text is not None}}
@@ -177,10 +185,10 @@ class TrainConfig(Config):
             for name in (*SCHEDULED, *DECAYS)
             if isinstance(value := getattr(self, name), str)
         }
-        return replace(self, **bases, rescale=None, penalty=None, start=None, start_sha256=None)
+        return replace(self, **bases, **dict.fromkeys((*CHANGES, "start", "start_sha256")))
 
     def _read_interventions(self) -> None:
-        """Check schedules, rescaling and penalty, and keep them as they are written in one way."""
+        """Check schedules and changes of matrices, and keep them as they are written in one way."""
         fields, total = type(self).__dataclass_fields__, self.total_steps
         for name in (*SCHEDULED, *DECAYS):
             value = getattr(self, name)
@@ -189,9 +197,9 @@ class TrainConfig(Config):
                 default = None if isinstance(default, str) else default
                 value = checked_schedule(name, value, default, total, **fields[name].metadata)
                 object.__setattr__(self, name, value)
-        for name, read in (("rescale", read_rescale), ("penalty", read_penalty)):
+        for name in CHANGES:
             if (text := getattr(self, name)) is not None:
-                object.__setattr__(self, name, joined(read(text, total)))
+                object.__setattr__(self, name, joined(read_changes(name, text, total)))
 
     @property
     def steps_per_epoch(self) -> int:

@@ -47,8 +47,9 @@ gamma_vo gamma_mlp init_distribution scale_residual_writers input_side n_channel
 _OF_TRAINING = """
 seed n_samples batch_size steps epochs lr lr_start_factor lr_end_factor lr_decay warmup_steps
 warmup_epochs weight_decay weight_decay_embedding weight_decay_qk weight_decay_vo weight_decay_mlp
-start start_sha256 rescale penalty optimizer beta1 beta2 eps clip_norm early_stop_evaluations
-stop_at_loss device dtype matmul threads log_every eval_every n_checkpoints state_every_seconds
+start start_sha256 rescale weight_noise penalty max_rank freeze optimizer beta1 beta2 eps clip_norm
+early_stop_evaluations stop_at_loss device dtype matmul threads log_every eval_every n_checkpoints
+state_every_seconds
 """
 OPTIONS = frozenset((_OF_COMMANDS + _OF_MODELS + _OF_TRAINING).split())
 """Names of options that are no fields of a task, and that none of a registered task may take."""

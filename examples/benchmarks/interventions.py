@@ -29,6 +29,8 @@ RECIPES = {
     "learning rate in a window": {"lr": "0.001 0:1=0.002..0.001"},
     "a decay for each part": {"weight_decay_qk": 1.0, "weight_decay_mlp": "0 0:1=0.5"},
     "rescaled four times": {"rescale": "all=0.99@5 qk=1.01@9 vo=1.01@13 mlp=1.01@17"},
+    "W_Q frozen": {"freeze": "W_Q"},
+    "W_Q of rank 2": {"max_rank": "W_Q=2"},
     "nuclear norm of W_Q and W_K": {"penalty": "nuclear:qk=0.001"},
     "stable rank of W_Q and W_K": {"penalty": "stable_rank:qk=0.001"},
     "nuclear norm of every matrix": {"penalty": "nuclear:all=0.001"},

@@ -7,7 +7,7 @@ import torch
 from small_stacks import RECIPE, SMALL, TASK, stack
 
 from anchorlens import preset, train_many
-from anchorlens.engine.interventions import check_interventions, complexity
+from anchorlens.engine.interventions import check_interventions, complexity, nearest_of_rank
 from anchorlens.engine.optimizers import StackedOptimizer
 from anchorlens.engine.transformer import Transformer
 from anchorlens.models.config import PARTS
@@ -185,6 +185,107 @@ class TestPenalty:
         assert rank(penalty="stable_rank:blocks.0.mlp.W_in=1.0") < 0.8 * rank()
 
 
+class TestHeld:
+    def test_what_is_frozen_keeps_its_bits_and_the_rest_learns(self):
+        start, model = stack(RECIPE), stack(replace(RECIPE, freeze="W_Q blocks.1.mlp.W_in@0.5:1"))
+        begun, half, end = start.weights(0), None, None
+        model.advance(4)
+        half = model.weights(0)
+        model.advance(8)
+        end = model.weights(0)
+        for name, weight in begun.items():
+            assert torch.equal(half[name], weight) == name.endswith("W_Q"), name
+            is_still = name.endswith("W_Q") or name == "blocks.1.mlp.W_in"
+            assert torch.equal(end[name], half[name]) == is_still, name
+
+    @pytest.mark.parametrize("optimizer", ["adamw", "adam", "muon"])
+    def test_with_everything_frozen_nothing_but_vectors_moves(self, optimizer):
+        frozen = replace(RECIPE, freeze="all", optimizer=optimizer, weight_decay_qk=0.5)
+        begun, model = stack(RECIPE).weights(0), stack(frozen)
+        model.advance(8)
+        for name, weight in model.weights(0).items():
+            assert torch.equal(weight, begun[name]) == (name in init_table(SMALL)), name
+
+    def test_the_rank_of_every_head_is_clipped_in_the_window(self):
+        model = stack(replace(RECIPE, max_rank="W_Q=2@0.25:0.5 mlp=5@0:0.5", dtype="float64"))
+        free = stack(replace(RECIPE, dtype="float64"))
+        model.advance(4)
+        free.advance(4)
+        assert ranks(model, "blocks.1.attn.W_Q") == [2, 2] and ranks(free, "blocks.1.attn.W_Q") == [8, 8]
+        assert ranks(model, "blocks.0.mlp.W_in") == [5] and ranks(model, "blocks.0.attn.W_K") == [8, 8]
+        model.advance(8)
+        assert ranks(model, "blocks.1.attn.W_Q") == [8, 8]
+
+    def test_a_rank_that_a_matrix_has_anyhow_changes_rounding_alone(self):
+        torch.testing.assert_close(
+            weights_after(8, max_rank="W_Q=8", dtype="float64"), weights_after(8, dtype="float64")
+        )
+
+    def test_nearest_of_rank_by_hand(self):
+        heads = torch.stack(
+            [torch.diag(torch.tensor([3.0, 2.0, 1.0])), torch.diag(torch.tensor([0.0, 1, 4]))]
+        )
+        kept = torch.stack([torch.diag(torch.tensor([3.0, 2.0, 0.0])), torch.diag(torch.tensor([0.0, 1, 4]))])
+        torch.testing.assert_close(nearest_of_rank(heads, 2), kept)
+
+    def test_a_member_that_was_stopped_keeps_its_bits(self):
+        model = stack(replace(RECIPE, max_rank="W_Q=2@0.5:1"), RECIPE)
+        model.advance(2)
+        model.stop(0)
+        before = model.snapshot()
+        model.advance(8)
+        assert torch.equal(model.snapshot()[0], before[0]) and not torch.equal(model.snapshot()[1], before[1])
+
+    def test_training_goes_on_to_the_same_bits_across_the_borders(self):
+        recipe = replace(
+            RECIPE, max_rank="W_Q=2@0.25:0.75", freeze="vo@0.5:1", weight_noise="mlp=0.3@4 qk=1@6"
+        )
+        whole, first, second = (stack(recipe) for _ in range(3))
+        whole.advance(8)
+        for stop in (2, 4, 5, 6):
+            first.advance(stop)
+            second.restore(stop, [first.state(0)])
+            first, second = second, stack(recipe)
+        first.advance(8)
+        assert torch.equal(first.snapshot(), whole.snapshot())
+
+
+def ranks(model, name):
+    weight = model.weights(0)[name]
+    return [
+        int(torch.linalg.matrix_rank(one, rtol=1e-9)) for one in (weight if weight.dim() > 2 else [weight])
+    ]
+
+
+class TestNoise:
+    def test_it_has_the_size_that_was_asked_and_is_on_those_matrices_alone(self):
+        model = stack(replace(RECIPE, weight_noise="W_in=0.5@0", lr=1e-30, weight_decay=0))
+        begun = model.weights(0)
+        model.advance(1)
+        for name, weight in model.weights(0).items():
+            change = (weight - begun[name]).square().mean().sqrt() / begun[name].square().mean().sqrt()
+            if name.endswith("W_in"):
+                assert change == pytest.approx(0.5, rel=0.1)
+            else:
+                assert not change > 1e-6
+
+    def test_layers_steps_and_seeds_have_noise_of_their_own(self):
+        def noise(step, **recipe):
+            model = stack(replace(RECIPE, weight_noise=f"W_in=1@{step}", lr=1e-30, weight_decay=0, **recipe))
+            before = model.weights(0)
+            model.advance(8)
+            after = model.weights(0)
+            return [after[f"blocks.{k}.mlp.W_in"] - before[f"blocks.{k}.mlp.W_in"] for k in (0, 1)]
+
+        (a, b), (c, _), (d, _), (again, _) = noise(3), noise(5), noise(3, seed=1), noise(3)
+        assert torch.equal(a, again)
+        for one in (b, c, d):
+            assert abs(torch.corrcoef(torch.stack([a.flatten(), one.flatten()]))[0, 1]) < 0.2
+
+    def test_of_size_zero_changes_no_bit(self):
+        assert torch.equal(weights_after(8, weight_noise="all=0@3"), weights_after(8))
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         ("fields", "says"),
@@ -206,16 +307,24 @@ class TestErrors:
             ({"lr": "fast"}, "lr must be a number, or windows like 0.01 0.25:0.5=1.0"),
             ({"lr": ""}, "lr must be windows"),
             ({"weight_decay": "0.5:1=1 0.1"}, "base value, then from:to=value"),
-            ({"rescale": "all=0@3"}, "the factor of rescale all=0@3 must be a finite number > 0"),
+            ({"rescale": "all=0@3"}, "the value of rescale all=0@3 must be a finite number > 0"),
             ({"rescale": "all=2@8"}, "the step of rescale all=2@8 must be an integer >= 0 and <= 7"),
-            ({"rescale": "all"}, "rescale must be part=factor@step"),
-            ({"rescale": "qk=2@1 qk=3@1"}, "name a part once for each step"),
-            ({"penalty": "spectral:qk=1"}, "penalty must be nuclear or stable_rank:matrices=weight"),
+            ({"rescale": "all"}, "rescale must be matrices=value@step, all=0.5@0 for example"),
+            ({"rescale": "qk=2@1 qk=3@1"}, "name matrices once for each step"),
+            ({"penalty": "spectral:qk=1"}, "penalty must be nuclear or stable_rank:matrices=value"),
             (
                 {"penalty": "nuclear:qk=-1"},
-                "the weight of penalty nuclear:qk=-1 must be a finite number >= 0",
+                "the value of penalty nuclear:qk=-1 must be a finite number >= 0",
             ),
             ({"penalty": "nuclear:qk=1@0.9:0.1"}, "0 <= from < to <= 1"),
+            ({"penalty": "qk=1"}, "penalty must be nuclear or stable_rank:matrices=value"),
+            ({"weight_noise": "W_Q=-1@3"}, "the value of weight_noise W_Q=-1@3 must be a finite number >= 0"),
+            ({"weight_noise": "W_Q=1"}, "weight_noise must be matrices=value@step"),
+            ({"max_rank": "W_Q=0"}, "the value of max_rank W_Q=0 must be an integer >= 1"),
+            ({"max_rank": "W_Q=1.5"}, "the value of max_rank W_Q=1.5 must be an integer >= 1"),
+            ({"max_rank": "W_Q"}, "max_rank must be matrices=value, W_Q=2@0:0.5 for example"),
+            ({"freeze": "W_Q=2"}, "freeze must be matrices, W_Q@0:0.5 for example"),
+            ({"freeze": "W_Q@0.5:0.51"}, "at least one of the run's 8 updates"),
             (
                 {"weight_decay": "0 0.5:1=1", "weight_decay_qk": "0:0.5=1"},
                 "weight_decay_qk must begin with its value outside of windows",
@@ -230,7 +339,11 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("fields", "says"),
         [
-            ({"rescale": "experts=0.5@0"}, "one of embedding, qk, vo, mlp, all, got 'experts'"),
+            (
+                {"rescale": "experts=0.5@0"},
+                "a part or a matrix that the model has, got 'experts'; try one of embedding, qk, ",
+            ),
+            ({"freeze": "W_q"}, "freeze must name a part or a matrix that the model has, got 'W_q'; did you"),
             (
                 {"penalty": "nuclear:W_ou=1"},
                 "a part or a matrix that the model has, got 'W_ou'; did you mean 'W_out'?",
@@ -245,9 +358,11 @@ class TestErrors:
 
     def test_a_network_without_parts(self):
         run = preset("concept_graphs", rescale="qk=0.5@0")
-        with pytest.raises(ValueError, match="rescale 'qk': this network has no parts; take 'all'"):
+        with pytest.raises(ValueError, match="rescale must name a part .* got 'qk'; try one of all"):
             check_interventions(run)
-        with pytest.raises(ValueError, match="weight_decay of a part 'qk': .* has no parts; leave it out"):
+        with pytest.raises(
+            ValueError, match="weight_decay_qk needs .* the part qk, and it has none; leave it out"
+        ):
             check_interventions(preset("concept_graphs", weight_decay_qk=0.1))
         check_interventions(preset("concept_graphs", rescale="all=0.5@0"))
 
@@ -258,3 +373,14 @@ def test_schedules_are_written_in_one_way_and_keep_the_value_of_the_preset():
     assert preset("quick", weight_decay="0.25:0.5=1").train_config.weight_decay == "0.01 0.25:0.5=1"
     assert preset("quick", weight_decay="0.3").train_config.weight_decay == 0.3
     assert RunConfig.from_dict(run.to_dict()) == run
+
+
+def test_what_is_done_to_matrices_in_words():
+    recipe = replace(RECIPE, max_rank="W_Q=2.0@0:.5", freeze="mlp", weight_noise="W_Q=0.5@3")
+    assert recipe.max_rank == "W_Q=2@0:0.5" and recipe.freeze == "mlp"
+    assert recipe.on_the_way == {
+        "weight_noise": "W_Q with noise of 0.5 times its entries before update 3",
+        "max_rank": "W_Q of rank 2 at most in updates 0 to 3",
+        "freeze": "mlp as they are in updates 0 to 7",
+    }
+    assert recipe.without_interventions() == RECIPE

@@ -117,11 +117,12 @@ def test_a_loss_of_its_own_in_double_precision(data):
         {"weight_decay": "0.1 0.2:0.6=1.0..0.5", "lr": "0.001 0.4:0.8=0.003"},
         {"weight_decay_qk": 0.5, "weight_decay_mlp": "0 0.4:1=0.7"},
         {"rescale": "all=0.5@0 qk=2@3"},
+        {"weight_noise": "W_Q=0.5@2", "freeze": "vo@0.5:1", "max_rank": "W_Q=2@0:0.5"},
         {"penalty": "nuclear:qk=0.01@0.4:0.8 stable_rank:W_in=0.1"},
         {"optimizer": "adam", "weight_decay_qk": "0.5 0:0.4=0"},
         {"optimizer": "muon", "weight_decay": 0.5},
     ],
-    ids=["windows", "parts", "rescale", "penalty", "adam", "muon"],
+    ids=["windows", "parts", "rescale", "held", "penalty", "adam", "muon"],
 )
 def test_what_a_recipe_changes_on_the_way(fields):
     check_both(members(tiny(dtype="float64", **fields)), tolerance=1e-7)

@@ -1,0 +1,229 @@
+"""What the figures k1 to k8 share: their setting, their arms, a claim's number over seeds, and its verdict.
+
+An arm is a name and the fields that it changes in the setting; the seeds of all arms are one sweep, and an
+arm that two figures have is trained once. Claims stand in `control_claims.toml`, which was written first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+from scipy.stats import t
+
+from anchorlens import figures
+from common import add_means, options, runs, trained, write
+
+SETTING: Mapping[str, Any] = {
+    "d_model": 64,
+    "d_mlp": 128,
+    "lr": 2e-3,
+    "n_samples": 6720,
+    "batch_size": 256,
+    "steps": 1000,
+    "n_checkpoints": 0,
+    "eval_every": 1000,
+    "weight_decay": 0.01,
+}
+"""`quick` at half its width: six times as many sequences as (pair, key), a minute of one core."""
+SEEDS = (0, 1, 2)
+CLAIMS = Path(__file__).with_name("control_claims.toml")
+MEASURED = ("train", "id", "ood", "commutativity", "label", "weight_norm")
+"""What a row has of each cell, beside what a figure adds."""
+IS_FIT = 0.99
+"""Train accuracy from which a run has fit its data."""
+
+Row = Mapping[str, Any]
+
+
+class Found(NamedTuple):
+    """A claim's number over the seeds."""
+
+    values: Mapping[int, float]
+    """Seed -> number; seeds without one are left out."""
+    mean: float | None
+    interval: tuple[float, float] | None
+    """Of the mean, 95 %, Student's t; None with fewer than two seeds."""
+    verdict: str
+    """confirmed, refuted, undecided or not asked."""
+
+
+def measured(
+    doc: str | None, arms: Mapping[str, Mapping[str, Any]], *, readings: Sequence[str] = (), **setting: Any
+) -> tuple[argparse.Namespace, list[dict[str, Any]]]:
+    """Read the command line, train what is missing of every arm and seed, and give a row for each run.
+
+    Args:
+        doc: what `--help` says.
+        arms: name -> fields that it changes.
+        readings: numbers of probes that a row has too, "stable_rank.w_q" for example.
+        **setting: changes of the setting for all arms.
+    """
+    given = options(doc, seeds=SEEDS).parse_args()
+    wanted = [run for fields in arms.values() for run in runs(given, {}, **{**SETTING, **setting, **fields})]
+    cells = trained(given, wanted)
+    names = [name for name in arms for _ in given.seed]
+    rows = []
+    for name, run, cell in zip(names, wanted, cells, strict=True):
+        numbers = {"weight_norm": cell.log()[-1].get("weight_norm"), **cell.numbers}
+        row = {key: numbers.get(key) for key in (*MEASURED, *readings)}
+        rows.append({"arm": name, "seed": run.train_config.seed, **row})
+    return given, rows
+
+
+def over_seeds(
+    rows: Sequence[Row], number: Callable[[Callable[[str], Row]], float | None]
+) -> dict[int, float]:
+    """A number for each seed, from a function that is given its arms by name; None leaves the seed out."""
+    found = {}
+    for seed in sorted({row["seed"] for row in rows}):
+        own = {row["arm"]: row for row in rows if row["seed"] == seed}
+        if (value := number(own.__getitem__)) is not None:
+            found[seed] = value
+    return found
+
+
+def best_by_others(rows: Sequence[Row], arms: Sequence[str], *, fit_alone: bool = False) -> dict[int, Row]:
+    """Seed -> its row of the arm with the largest mean OOD over the other seeds.
+
+    Args:
+        rows: of all seeds.
+        arms: to choose from.
+        fit_alone: leave out arms in which some other seed has not fit its data, and a row that has not.
+    """
+    chosen = {}
+    for seed in sorted({row["seed"] for row in rows}):
+        means = {}
+        for arm in arms:
+            others = [row for row in rows if row["arm"] == arm and row["seed"] != seed]
+            if others and not (fit_alone and any(row["train"] < IS_FIT for row in others)):
+                means[arm] = fmean(row["ood"] for row in others)
+        if not means:
+            continue
+        best = max(means, key=means.__getitem__)
+        row = next(row for row in rows if row["arm"] == best and row["seed"] == seed)
+        if not fit_alone or row["train"] >= IS_FIT:
+            chosen[seed] = row
+    return chosen
+
+
+def claims_of(figure: str) -> dict[str, dict[str, Any]]:
+    """The claims of a figure by their names, as they were written down."""
+    listed = tomllib.loads(CLAIMS.read_text(encoding="utf-8"))
+    return {name: claim for name, claim in listed.items() if claim["figure"] == figure}
+
+
+def judged(claim: Mapping[str, Any], values: Mapping[int, float]) -> Found:
+    """Mean, interval and verdict of a claim's numbers, by the rule that stands above the claims.
+
+    >>> claim = {"at_least": 0.1}
+    >>> seeds = [0.5, 0.6, 0.5], [0, 0.01, 0], [0, 0.4, 0.1], [1]
+    >>> [judged(claim, dict(enumerate(values))).verdict for values in seeds]
+    ['confirmed', 'refuted', 'undecided', 'not asked']
+    """
+    if len(values) < 2:
+        return Found(values, fmean(values.values()) if values else None, None, "not asked")
+    sample = np.array(list(values.values()))
+    half = t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / len(sample) ** 0.5
+    mean = float(sample.mean())
+    low, high = mean - half, mean + half
+    least, most = bounds(claim)
+    if least <= low and high <= most:
+        verdict = "confirmed"
+    elif high < least or most < low:
+        verdict = "refuted"
+    else:
+        verdict = "undecided"
+    return Found(values, mean, (float(low), float(high)), verdict)
+
+
+def bounds(claim: Mapping[str, Any]) -> tuple[float, float]:
+    """Least and largest number that keep a claim's bound."""
+    if "within" in claim:
+        return -claim["within"], claim["within"]
+    return claim.get("at_least", -np.inf), claim.get("at_most", np.inf)
+
+
+def finish(
+    given: argparse.Namespace,
+    figure: str,
+    picture: go.Figure,
+    rows: Sequence[Row],
+    numbers: Mapping[str, Mapping[int, float]],
+    **more: Any,
+) -> None:
+    """Write a figure's picture, and its JSON with all rows and what becomes of each claim.
+
+    Args:
+        given: the command line.
+        figure: name of the files.
+        picture: that is drawn.
+        rows: of every run.
+        numbers: claim -> seed -> number.
+        **more: what else the JSON holds.
+    """
+    claims = claims_of(figure)
+    if set(numbers) != set(claims):
+        raise ValueError(f"{figure} must answer the claims {sorted(claims)}, got {sorted(numbers)}")
+    found = {name: judged(claims[name], values)._asdict() for name, values in numbers.items()}
+    for name, one in found.items():
+        print(name, one["verdict"], one["mean"], one["interval"])
+    write(given, figure, picture, {"claims": found, **more, "runs": list(rows)})
+
+
+def bars(rows: Sequence[Row], arms: Mapping[str, str], title: str) -> go.Figure:
+    """OOD of arms side by side: a bar for the mean over seeds, a point for each seed; rings are ID.
+
+    Args:
+        rows: of all runs.
+        arms: name -> what stands below its bar.
+        title: of the picture.
+    """
+    figure = go.Figure()
+    means = [fmean(row["ood"] for row in rows if row["arm"] == arm) for arm in arms]
+    figure.add_bar(
+        x=list(arms.values()), y=means, name="OOD, mean over seeds", marker_color=figures.CATEGORIES[0]
+    )
+    for reading, symbol, colour, name in (
+        ("ood", "circle", "#222222", "OOD, a seed"),
+        ("id", "circle-open", figures.CATEGORIES[1], "ID, a seed"),
+    ):
+        points = [(arms[row["arm"]], row[reading]) for row in rows if row["arm"] in arms]
+        figure.add_scatter(
+            x=[place for place, _ in points],
+            y=[value for _, value in points],
+            mode="markers",
+            marker={"symbol": symbol, "color": colour, "size": 7},
+            name=name,
+        )
+    figure.update_yaxes(title="accuracy", range=[-0.03, 1.03])
+    figure.update_xaxes(tickangle=-40)
+    return figures.styled(figure, title).update_layout(
+        showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "title": None}
+    )
+
+
+def lines(
+    rows: Sequence[Row], groups: Mapping[str, Mapping[float, str]], title: str, x_title: str
+) -> go.Figure:
+    """OOD over something: a line through the means for each group, and a point for each seed.
+
+    Args:
+        rows: of all runs.
+        groups: name of a line -> place -> arm.
+        title: of the picture.
+        x_title: of the places.
+    """
+    figure = go.Figure()
+    for name, places in groups.items():
+        points = {x: [row["ood"] for row in rows if row["arm"] == arm] for x, arm in places.items()}
+        add_means(figure, name, points)
+    figure.update_yaxes(title="OOD accuracy", range=[-0.03, 1.03])
+    figure.update_xaxes(title=x_title)
+    return figures.styled(figure, title).update_layout(showlegend=True)

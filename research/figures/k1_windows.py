@@ -1,0 +1,99 @@
+"""Figure k1: is weight decay in a quarter of the run as good as throughout, and when must the quarter be?
+
+    python research/figures/k1_windows.py [--seed 0 1 2] [--suffix .png]
+
+The claims are those of the abstract of arXiv 2605.04396, on the two-anchor task; its own task, network and
+sizes are not known to us. Weight decay is 1.0 in the window and 0 outside of it; windows are a quarter of
+the run and begin 100 updates apart.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+from control_arms import best_by_others, finish, lines, measured, over_seeds
+
+GAMMAS, DECAY, STEPS, LENGTH = (0.5, 0.8), 1.0, 1000, 250
+ONSETS = (0, 100, 200, 300, 400, 500, 600, 700, 750)
+MIDDLE = 400
+REASONS = 0.5
+"""OOD above which a window led to reasoning."""
+
+
+def arm(gamma: float, onset: int | str) -> str:
+    """The name of an arm."""
+    return f"gamma {gamma:g}, {onset}"
+
+
+def arms() -> dict[str, dict[str, Any]]:
+    """Of each gamma: no decay, decay throughout, and every window."""
+    found = {}
+    for gamma in GAMMAS:
+        found[arm(gamma, "none")] = {"gamma": gamma, "weight_decay": 0.0}
+        found[arm(gamma, "throughout")] = {"gamma": gamma, "weight_decay": DECAY}
+        for onset in ONSETS:
+            window = f"0 {onset / STEPS:g}:{(onset + LENGTH) / STEPS:g}={DECAY:g}"
+            found[arm(gamma, onset)] = {"gamma": gamma, "weight_decay": window}
+    return found
+
+
+def main() -> None:
+    """Read the command line, train what is missing, judge the claims, draw."""
+    given, rows = measured(__doc__, arms())
+    regular = [onset for onset in ONSETS if onset % 100 == 0]
+    windows = {gamma: [arm(gamma, onset) for onset in ONSETS] for gamma in GAMMAS}
+    best = {gamma: best_by_others(rows, windows[gamma]) for gamma in GAMMAS}
+    onset_of = {name: onset for gamma in GAMMAS for name, onset in zip(windows[gamma], ONSETS, strict=True)}
+
+    def against_throughout(gamma: float) -> dict[int, float]:
+        whole = over_seeds(rows, lambda of: of(arm(gamma, "throughout"))["ood"])
+        return {seed: row["ood"] - whole[seed] for seed, row in best[gamma].items()}
+
+    def rise(of: Any, gamma: float) -> float:
+        return max(
+            of(arm(gamma, later))["ood"] - of(arm(gamma, onset))["ood"]
+            for onset, later in zip(regular, regular[1:], strict=False)
+        )
+
+    numbers = {
+        "windows_match": against_throughout(0.5),
+        "windows_match_small": against_throughout(0.8),
+        "windows_middle": over_seeds(
+            rows, lambda of: max(of(arm(g, MIDDLE))["ood"] - of(arm(g, 0))["ood"] for g in GAMMAS)
+        ),
+        "windows_sharp": over_seeds(rows, lambda of: max(rise(of, gamma) for gamma in GAMMAS)),
+        "windows_move": over_seeds(
+            rows,
+            lambda of: abs(
+                onset_of[max(windows[0.8], key=lambda name: of(name)["ood"])]
+                - onset_of[max(windows[0.5], key=lambda name: of(name)["ood"])]
+            ),
+        ),
+        "windows_basin": over_seeds(
+            rows,
+            lambda of: (
+                sum(of(name)["ood"] > REASONS for name in windows[0.8])
+                - sum(of(name)["ood"] > REASONS for name in windows[0.5])
+            ),
+        ),
+    }
+    groups = {f"gamma {g:g}, window": dict(zip(ONSETS, windows[g], strict=True)) for g in GAMMAS}
+    picture = lines(
+        rows, groups, "Weight decay in one quarter of the run", "first update of the window, of 1,000"
+    )
+    for colour, gamma in zip(picture.data[::2], GAMMAS, strict=True):
+        for what, dash in (("throughout", "dash"), ("none", "dot")):
+            level = fmean(row["ood"] for row in rows if row["arm"] == arm(gamma, what))
+            picture.add_scatter(
+                x=[ONSETS[0], ONSETS[-1]],
+                y=[level, level],
+                mode="lines",
+                line={"color": colour.line.color, "dash": dash, "width": 1.5},
+                name=f"gamma {gamma:g}, {what}",
+            )
+    finish(given, "k1_windows", picture, rows, numbers)
+
+
+if __name__ == "__main__":
+    main()

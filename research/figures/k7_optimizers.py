@@ -1,0 +1,69 @@
+"""Figure k7: does the phase follow the norm of the weights, or the optimizer?
+
+    python research/figures/k7_optimizers.py [--seed 0 1 2] [--suffix .png]
+
+Gamma .5 with AdamW, Adam with plain L2, and Muon, each with several weight decays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+from scipy.stats import spearmanr
+
+from anchorlens import figures
+from control_arms import best_by_others, finish, measured
+
+GAMMA = 0.5
+DECAYS = {"adamw": (0.0, 0.1, 1.0), "adam": (1e-5, 1e-4, 1e-3), "muon": (0.0, 0.1, 1.0)}
+"""Optimizer -> weight decay; plain L2 works on the gradient, so that its sizes are others."""
+
+
+def arms() -> dict[str, dict[str, Any]]:
+    """Every optimizer with every decay."""
+    return {
+        f"{optimizer} {decay:g}": {"gamma": GAMMA, "optimizer": optimizer, "weight_decay": decay}
+        for optimizer, decays in DECAYS.items()
+        for decay in decays
+    }
+
+
+def main() -> None:
+    """Read the command line, train what is missing, judge the claims, draw."""
+    given, rows = measured(__doc__, arms(), readings=("stable_rank.w_q", "q_condensation.mean_abs_cosine"))
+    best = {
+        optimizer: best_by_others(rows, [name for name in arms() if name.split()[0] == optimizer])
+        for optimizer in DECAYS
+    }
+    correlations = {}
+    for seed in given.seed:
+        own = [row for row in rows if row["seed"] == seed]
+        correlations[seed] = float(spearmanr([r["weight_norm"] for r in own], [r["ood"] for r in own])[0])
+    numbers = {
+        "optimizer_norm": correlations,
+        "optimizer_method": {
+            seed: row["ood"] - best["adamw"][seed]["ood"] for seed, row in best["muon"].items()
+        },
+    }
+    picture = go.Figure()
+    for colour, optimizer in zip(figures.CATEGORIES, DECAYS, strict=False):
+        own = [row for row in rows if row["arm"].split()[0] == optimizer]
+        picture.add_scatter(
+            x=[row["weight_norm"] for row in own],
+            y=[row["ood"] for row in own],
+            text=[row["arm"].split()[1] for row in own],
+            textposition="top center",
+            mode="markers+text",
+            marker={"color": colour, "size": 8},
+            name=optimizer,
+        )
+    picture.update_xaxes(title="norm of all weights at the end").update_yaxes(
+        title="OOD accuracy", range=[-0.03, 1.08]
+    )
+    styled = figures.styled(picture, "OOD over the norm of the weights; the label is the weight decay")
+    finish(given, "k7_optimizers", styled.update_layout(showlegend=True), rows, numbers)
+
+
+if __name__ == "__main__":
+    main()

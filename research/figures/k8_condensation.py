@@ -3,9 +3,9 @@
     python research/figures/k8_condensation.py [--seed 0 1 2] [--suffix .png]
 
 Readings of condensation tell models that memorise from models that generalise, and say little of who
-composes. That is a correlation; here W_Q is held. From a small initialisation (gamma .8) it is frozen at its random
-start, or gets noise when it has condensed, 50 updates before the end. From a large one (gamma .5) its rank is
-kept small while the model trains, and the rank of all hidden matrices.
+composes. That is a correlation; here W_Q is held. From a small initialisation (gamma .8) it is frozen at its
+random start, or gets noise when it has condensed, 50 updates before the end. From a large one (gamma .5) its
+rank is kept small while the model trains, and the rank of all hidden matrices.
 """
 
 from __future__ import annotations

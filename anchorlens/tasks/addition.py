@@ -1,7 +1,8 @@
-"""AdditionTask: a + b over a square of operands, with a smaller square left out of training.
+"""AdditionTask: a + b over a square of operands, or modulo a number, with pairs left out of training.
 
 Source: figure 7C of Zhang et al., arXiv 2501.08537; the left-out square is that of Hu et al., arXiv
-2402.17709, who ask whether a model adds by rule or by neighbouring cases.
+2402.17709, who ask whether a model adds by rule or by neighbouring cases. Modular addition with pairs left
+out at random is the task of Power et al., arXiv 2201.02177.
 """
 
 from __future__ import annotations
@@ -68,16 +69,19 @@ class AdditionTask(SplitTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     asks_all_of_train: ClassVar[bool] = True
 
-    mode: Literal["number", "digits", "reversed"] = "number"
-    """`number`: a token for each number, `a + b =` and one answer token; `digits`: a token for each digit,
-    `42+57=99` and an end mark; `reversed`: the same with the answer's last digit first."""
+    mode: Literal["number", "modular", "digits", "reversed"] = "number"
+    """`number`: a token for each number, `a + b =` and one answer token; `modular`: the same with the sum
+    modulo largest + 1; `digits`: a token for each digit, `42+57=99` and an end mark; `reversed`: the same
+    with the answer's last digit first."""
     largest: int = number(99, minimum=1, maximum=_LARGEST)
     """Largest operand; the operands are 0..largest."""
     split: Literal["square", "random"] = "square"
     """`square`: the pairs of a square are OOD; `random`: so many pairs at random are, as a control."""
-    square_min: int = number(40, minimum=0, maximum=lambda task: task.largest)
+    square_min: int = number(40, minimum=0, maximum=lambda task: task._largest_of_square)
     """Smallest operand of the left-out square."""
-    square_max: int = number(60, minimum=lambda task: task.square_min, maximum=lambda task: task.largest)
+    square_max: int = number(
+        60, minimum=lambda task: task.square_min, maximum=lambda task: task._largest_of_square
+    )
     """Largest operand of the left-out square (inclusive)."""
     random_share: float = number(0.3, above=0, maximum=0.9)
     """Share of all pairs that the random split leaves out."""
@@ -95,6 +99,11 @@ class AdditionTask(SplitTask):
                 f"the splits must leave a pair to train: of {n_pairs:,} pairs {n_left_out:,} are left out "
                 f"and {self.n_held_out:,} held out; take a smaller square or share, or hold out fewer"
             )
+
+    @property
+    def _largest_of_square(self) -> int:
+        """What the square may reach to; any number where there is none."""
+        return self.largest if self.split == "square" else _LARGEST
 
     @cached_property
     def _left_out(self) -> Bool[np.ndarray, " pair"]:
@@ -127,12 +136,27 @@ class AdditionTask(SplitTask):
     @property
     def d_vocab(self) -> int:
         """Smallest vocabulary: numbers (or digits), `+`, `=`, and the end mark of digits."""
-        return 2 * self.largest + 3 if self.mode == "number" else 13
+        return self._equals + 1 if self.in_numbers else 13
+
+    @property
+    def in_numbers(self) -> bool:
+        """Whether each number is one token."""
+        return self.mode in ("number", "modular")
+
+    @property
+    def _equals(self) -> int:
+        """The token `=` where numbers are tokens; `+` comes right before it, behind the largest answer."""
+        return (1 if self.mode == "modular" else 2) * self.largest + 2
+
+    def answers(self, sums: Int[np.ndarray, "pair 2"]) -> Int[np.ndarray, " pair"]:
+        """What a + b is, modulo largest + 1 in mode `modular`."""
+        total = sums.sum(axis=1, dtype=np.int64)
+        return total % (self.largest + 1) if self.mode == "modular" else total
 
     @property
     def seq_len(self) -> int:
         """Tokens that a model reads of the longest sum: `a + b =`, and the answer but for its end mark."""
-        if self.mode == "number":
+        if self.in_numbers:
             return 4
         return 2 * len(str(self.largest)) + 2 + len(str(2 * self.largest))
 
@@ -140,19 +164,19 @@ class AdditionTask(SplitTask):
         """Sums as sequences.
 
         Returns:
-            `number`: tokens [pair, 4] and targets [pair]; else tokens [pair, seq_len], shorter sums filled up
-            with end marks, and targets [pair, seq_len], which ask from `=` on for the answer's digits and
-            one end mark.
+            `number`, `modular`: tokens [pair, 4] and targets [pair]; else tokens [pair, seq_len], shorter
+            sums filled up with end marks, and targets [pair, seq_len], which ask from `=` on for the answer's
+            digits and one end mark.
         """
         import torch
 
         from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
         a, b = sums.T.astype(np.int64)
-        if self.mode == "number":
-            plus, equals = 2 * self.largest + 1, 2 * self.largest + 2
-            tokens = np.stack([a, np.full_like(a, plus), b, np.full_like(a, equals)], axis=1)
-            return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(a + b))
+        if self.in_numbers:
+            plus, equals = np.full_like(a, self._equals - 1), np.full_like(a, self._equals)
+            tokens = np.stack([a, plus, b, equals], axis=1)
+            return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(self.answers(sums)))
         distinct, which = np.unique(sums, axis=0, return_inverse=True)
         width = self.seq_len + 1
         text = "".join(word.ljust(width, _END) for word in self.in_words(distinct))
@@ -166,12 +190,13 @@ class AdditionTask(SplitTask):
     def in_words(self, sums: Int[np.ndarray, "pair 2"]) -> list[str]:
         """Sums as a person writes them, digits in the order of the sequence."""
         order = slice(None, None, -1 if self.mode == "reversed" else 1)
-        return [f"{a}+{b}={str(a + b)[order]}" for a, b in sums.tolist()]
+        pairs = zip(sums.tolist(), self.answers(sums).tolist(), strict=True)
+        return [f"{a}+{b}={str(total)[order]}" for (a, b), total in pairs]
 
     @property
     def prompt_end(self) -> int:
         """The token `=`."""
-        return 2 * self.largest + 2 if self.mode == "number" else int(_TOKENS[ord("=")])
+        return self._equals if self.in_numbers else int(_TOKENS[ord("=")])
 
     @property
     def table_size(self) -> int:
@@ -187,8 +212,9 @@ class AdditionTask(SplitTask):
         """Training data that a caller gives, if they have the shape and the vocabulary of this task's."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
-        whole = self.mode != "number"
-        return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=whole)
+        return token_batch(
+            training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=not self.in_numbers
+        )
 
     def pictures(
         self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
@@ -216,6 +242,7 @@ class AdditionTask(SplitTask):
         n = {split: f"{len(sums):,}" for split, sums in self.splits.items()}
         example = self.in_words(self.splits["train"][-1:])[0]
         asked = {"number": "the answer is one token", "digits": "a token for each digit, then an end mark"}
+        asked["modular"] = f"the answer is one token, modulo {self.largest + 1}"
         asked["reversed"] = "a token for each digit, the answer's last digit first, then an end mark"
         return (
             f"a + b for operands 0..{self.largest}, such as {example}; {asked[self.mode]}.\n"

@@ -9,16 +9,16 @@ from __future__ import annotations
 import argparse
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
 import plotly.graph_objects as go
-from scipy.stats import t
 
 from anchorlens import figures
 from common import add_means, options, runs, trained, write
+from numerals import interval
 
 SETTING: Mapping[str, Any] = {
     "d_model": 64,
@@ -55,18 +55,21 @@ class Found(NamedTuple):
 
 
 def measured(
-    doc: str | None, arms: Mapping[str, Mapping[str, Any]], *, readings: Sequence[str] = (), **setting: Any
-) -> tuple[argparse.Namespace, list[dict[str, Any]]]:
-    """Read the command line, train what is missing of every arm and seed, and give a row for each run.
+    given: argparse.Namespace,
+    arms: Mapping[str, Mapping[str, Any]],
+    *,
+    readings: Sequence[str] = (),
+    setting: Mapping[str, Any] = SETTING,
+) -> list[dict[str, Any]]:
+    """Train what is missing of every arm and seed, and give a row for each run.
 
     Args:
-        doc: what `--help` says.
+        given: the command line.
         arms: name -> fields that it changes.
         readings: numbers of probes that a row has too, "stable_rank.w_q" for example.
-        **setting: changes of the setting for all arms.
+        setting: what all arms change in the preset.
     """
-    given = options(doc, seeds=SEEDS).parse_args()
-    wanted = [run for fields in arms.values() for run in runs(given, {}, **{**SETTING, **setting, **fields})]
+    wanted = [run for fields in arms.values() for run in runs(given, {}, **{**setting, **fields})]
     cells = trained(given, wanted)
     names = [name for name in arms for _ in given.seed]
     rows = []
@@ -74,7 +77,12 @@ def measured(
         numbers = {"weight_norm": cell.log()[-1].get("weight_norm"), **cell.numbers}
         row = {key: numbers.get(key) for key in (*MEASURED, *readings)}
         rows.append({"arm": name, "seed": run.train_config.seed, **row})
-    return given, rows
+    return rows
+
+
+def command_line(doc: str | None) -> argparse.Namespace:
+    """What was asked for, of a figure that has no option of its own."""
+    return options(doc, seeds=SEEDS).parse_args()
 
 
 def over_seeds(
@@ -129,10 +137,8 @@ def judged(claim: Mapping[str, Any], values: Mapping[int, float]) -> Found:
     """
     if len(values) < 2:
         return Found(values, fmean(values.values()) if values else None, None, "not asked")
-    sample = np.array(list(values.values()))
-    half = t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / len(sample) ** 0.5
-    mean = float(sample.mean())
-    low, high = mean - half, mean + half
+    listed = list(values.values())
+    mean, (low, high) = fmean(listed), interval(listed)
     least, most = bounds(claim)
     if least <= low and high <= most:
         verdict = "confirmed"
@@ -140,14 +146,14 @@ def judged(claim: Mapping[str, Any], values: Mapping[int, float]) -> Found:
         verdict = "refuted"
     else:
         verdict = "undecided"
-    return Found(values, mean, (float(low), float(high)), verdict)
+    return Found(values, mean, (low, high), verdict)
 
 
 def bounds(claim: Mapping[str, Any]) -> tuple[float, float]:
     """Least and largest number that keep a claim's bound."""
     if "within" in claim:
         return -claim["within"], claim["within"]
-    return claim.get("at_least", -np.inf), claim.get("at_most", np.inf)
+    return claim.get("at_least", -inf), claim.get("at_most", inf)
 
 
 def finish(
@@ -210,7 +216,7 @@ def bars(rows: Sequence[Row], arms: Mapping[str, str], title: str) -> go.Figure:
 
 
 def lines(
-    rows: Sequence[Row], groups: Mapping[str, Mapping[float, str]], title: str, x_title: str
+    rows: Sequence[Row], groups: Mapping[str, Mapping[Any, str]], title: str, x_title: str
 ) -> go.Figure:
     """OOD over something: a line through the means for each group, and a point for each seed.
 
@@ -222,7 +228,9 @@ def lines(
     """
     figure = go.Figure()
     for name, places in groups.items():
-        points = {x: [row["ood"] for row in rows if row["arm"] == arm] for x, arm in places.items()}
+        points: dict[float, list[float]] = {
+            x: [row["ood"] for row in rows if row["arm"] == arm] for x, arm in places.items()
+        }
         add_means(figure, name, points)
     figure.update_yaxes(title="OOD accuracy", range=[-0.03, 1.03])
     figure.update_xaxes(title=x_title)

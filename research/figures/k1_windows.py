@@ -12,7 +12,8 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from control_arms import best_by_others, finish, lines, measured, over_seeds
+from anchorlens import figures
+from control_arms import best_by_others, command_line, finish, lines, measured, over_seeds
 
 GAMMAS, DECAY, STEPS, LENGTH = (0.5, 0.8), 1.0, 1000, 250
 ONSETS = (0, 100, 200, 300, 400, 500, 600, 700, 750)
@@ -40,7 +41,8 @@ def arms() -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Read the command line, train what is missing, judge the claims, draw."""
-    given, rows = measured(__doc__, arms())
+    given = command_line(__doc__)
+    rows = measured(given, arms())
     regular = [onset for onset in ONSETS if onset % 100 == 0]
     windows = {gamma: [arm(gamma, onset) for onset in ONSETS] for gamma in GAMMAS}
     best = {gamma: best_by_others(rows, windows[gamma]) for gamma in GAMMAS}
@@ -78,18 +80,20 @@ def main() -> None:
             ),
         ),
     }
-    groups = {f"gamma {g:g}, window": dict(zip(ONSETS, windows[g], strict=True)) for g in GAMMAS}
+    groups: dict[str, dict[int, str]] = {
+        f"gamma {g:g}, window": dict(zip(ONSETS, windows[g], strict=True)) for g in GAMMAS
+    }
     picture = lines(
         rows, groups, "Weight decay in one quarter of the run", "first update of the window, of 1,000"
     )
-    for colour, gamma in zip(picture.data[::2], GAMMAS, strict=True):
+    for colour, gamma in zip(figures.CATEGORIES, GAMMAS, strict=False):
         for what, dash in (("throughout", "dash"), ("none", "dot")):
             level = fmean(row["ood"] for row in rows if row["arm"] == arm(gamma, what))
             picture.add_scatter(
                 x=[ONSETS[0], ONSETS[-1]],
                 y=[level, level],
                 mode="lines",
-                line={"color": colour.line.color, "dash": dash, "width": 1.5},
+                line={"color": colour, "dash": dash, "width": 1.5},
                 name=f"gamma {gamma:g}, {what}",
             )
     finish(given, "k1_windows", picture, rows, numbers)

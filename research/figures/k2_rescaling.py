@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from anchorlens.models.config import PARTS
-from control_arms import finish, lines, measured, over_seeds
+from control_arms import command_line, finish, lines, measured, over_seeds
 
 GAMMA, FACTOR, STEPS = 0.5, 0.5, 1000
 MOMENTS = (250, 500, 750)
@@ -35,7 +35,8 @@ def arms() -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Read the command line, train what is missing, judge the claims, draw."""
-    given, rows = measured(__doc__, arms())
+    given = command_line(__doc__)
+    rows = measured(given, arms())
 
     def gain(of: Any, part: str, step: int) -> float:
         return of(arm(part, step))["ood"] - of(PLAIN)["ood"]

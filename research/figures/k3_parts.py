@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from anchorlens.models.config import PARTS
-from control_arms import bars, finish, measured, over_seeds
+from control_arms import bars, command_line, finish, measured, over_seeds
 
 LARGE, SMALL = 0.5, 0.8
 """Gammas of the large and of the small initialisation."""
@@ -34,7 +34,8 @@ def arms() -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Read the command line, train what is missing, judge the claims, draw."""
-    given, rows = measured(__doc__, arms())
+    given = command_line(__doc__)
+    rows = measured(given, arms())
 
     def effect(of: Any, part: str) -> float:
         given_to = of(arm(LARGE, part))["ood"] - of(arm(LARGE))["ood"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from control_arms import IS_FIT, bars, best_by_others, finish, measured, over_seeds
+from control_arms import IS_FIT, bars, best_by_others, command_line, finish, measured, over_seeds
 
 GAMMA, NONE = 0.5, "none"
 HIDDEN = ("qk", "vo", "mlp")
@@ -33,7 +33,8 @@ def arms() -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Read the command line, train what is missing, judge the claims, draw."""
-    given, rows = measured(__doc__, arms())
+    given = command_line(__doc__)
+    rows = measured(given, arms())
     decay, nuclear, rank = (
         best_by_others(rows, [name for name in arms() if name.startswith(kind)], fit_alone=True)
         for kind in ("decay", "nuclear", "stable")

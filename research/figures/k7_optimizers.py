@@ -7,13 +7,14 @@ Gamma .5 with AdamW, Adam with plain L2, and Muon, each with several weight deca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 from scipy.stats import spearmanr
 
 from anchorlens import figures
-from control_arms import best_by_others, finish, measured
+from control_arms import best_by_others, command_line, finish, measured
 
 GAMMA = 0.5
 DECAYS = {"adamw": (0.0, 0.1, 1.0), "adam": (1e-5, 1e-4, 1e-3), "muon": (0.0, 0.1, 1.0)}
@@ -29,9 +30,16 @@ def arms() -> dict[str, dict[str, Any]]:
     }
 
 
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
+    """Spearman's correlation."""
+    found: Any = spearmanr(one, other)
+    return float(found.statistic)
+
+
 def main() -> None:
     """Read the command line, train what is missing, judge the claims, draw."""
-    given, rows = measured(__doc__, arms(), readings=("stable_rank.w_q", "q_condensation.mean_abs_cosine"))
+    given = command_line(__doc__)
+    rows = measured(given, arms(), readings=("stable_rank.w_q", "q_condensation.mean_abs_cosine"))
     best = {
         optimizer: best_by_others(rows, [name for name in arms() if name.split()[0] == optimizer])
         for optimizer in DECAYS
@@ -39,7 +47,9 @@ def main() -> None:
     correlations = {}
     for seed in given.seed:
         own = [row for row in rows if row["seed"] == seed]
-        correlations[seed] = float(spearmanr([r["weight_norm"] for r in own], [r["ood"] for r in own])[0])
+        correlations[seed] = rank_correlation(
+            [row["weight_norm"] for row in own], [row["ood"] for row in own]
+        )
     numbers = {
         "optimizer_norm": correlations,
         "optimizer_method": {

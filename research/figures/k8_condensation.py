@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from control_arms import IS_FIT, bars, finish, measured, over_seeds
+from control_arms import IS_FIT, bars, command_line, finish, measured, over_seeds
 
 LARGE, SMALL = 0.5, 0.8
 HIDDEN = ("qk", "vo", "mlp")
@@ -46,7 +46,8 @@ def arms() -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Read the command line, train what is missing, judge the claims, draw."""
-    given, rows = measured(__doc__, arms(), readings=READINGS)
+    given = command_line(__doc__)
+    rows = measured(given, arms(), readings=READINGS)
 
     def where_both_fit(of: Any) -> float | None:
         clipped, free = of("large, all of rank 8"), of("large")

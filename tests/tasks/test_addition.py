@@ -15,7 +15,7 @@ from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.batch import IGNORE
 
-MODES = ("number", "digits", "reversed")
+MODES = ("number", "modular", "digits", "reversed")
 
 
 def pairs(task, split):
@@ -84,6 +84,13 @@ class TestSequences:
         batch = AdditionTask().sequences(np.array([[42, 57], [0, 99]]))
         assert batch.tokens.tolist() == [[42, 199, 57, 200], [0, 199, 99, 200]]
         assert batch.targets.tolist() == [99, 99]
+
+    def test_modulo_the_number_of_operands(self):
+        task = AdditionTask(mode="modular", largest=58, split="random")
+        batch = task.sequences(np.array([[42, 57], [0, 58], [30, 29]]))
+        assert batch.tokens.tolist() == [[42, 59, 57, 60], [0, 59, 58, 60], [30, 59, 29, 60]]
+        assert batch.targets.tolist() == [40, 58, 0] and task.d_vocab == 61
+        assert task.in_words(np.array([[42, 57]])) == ["42+57=40"] and "modulo 59" in task.describe()
 
     @pytest.mark.parametrize(("mode", "answer"), [("digits", [1, 0, 5]), ("reversed", [5, 0, 1])])
     def test_a_token_for_each_digit(self, mode, answer):

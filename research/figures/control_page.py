@@ -1,0 +1,104 @@
+"""Writes docs/complexity_control.md from control_page.md.jinja, the claims, and the JSONs of the figures.
+
+    python research/figures/control_page.py            # writes it
+    python research/figures/control_page.py --check    # fails where it differs
+
+The template has the words, every result is an expression. A claim whose figure has no JSON was not asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+import numerals
+from control_arms import CLAIMS, judged
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, TEMPLATE = DOCS / "complexity_control.md", "control_page.md.jinja"
+FIGURES = DOCS / "images/figures"
+
+
+def figures_found(folder: Path = FIGURES) -> dict[str, Any]:
+    """Figure -> its JSON, of those that were run."""
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("k[1-8]_*.json"))}
+
+
+def answers(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every claim in the order of the list, with its numbers and the verdict by rule."""
+    listed = tomllib.loads(CLAIMS.read_text(encoding="utf-8"))
+    rows = []
+    for name, claim in listed.items():
+        asked = found.get(claim["figure"], {}).get("claims", {}).get(name, {"values": {}})
+        rows.append(
+            {"name": name, **claim, "bound": bound(claim), **judged(claim, asked["values"])._asdict()}
+        )
+    return rows
+
+
+def bound(claim: Mapping[str, Any]) -> str:
+    """What would confirm a claim, in words.
+
+    >>> bound({"at_least": 0.1}), bound({"at_most": -1}), bound({"within": 0.05})
+    ('at least .1', 'at most -1', 'within .05 of 0')
+    """
+    if "within" in claim:
+        return f"within {numerals.number(claim['within'], None)} of 0"
+    name = "at_least" if "at_least" in claim else "at_most"
+    return f"{name.replace('_', ' ')} {numerals.number(claim[name], None)}"
+
+
+def written(found: Mapping[str, Any] | None = None) -> str:
+    """The page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {
+        "number": numerals.number,
+        "values": numerals.one_by_one,
+        "interval": lambda ends: f"[{numerals.number(ends[0])}, {numerals.number(ends[1])}]",
+    }
+    found = figures_found() if found is None else found
+    rows = answers(found)
+    said = {row["name"]: row for row in rows}
+    text = environment.get_template(TEMPLATE).render(
+        claims=rows, said=said, figures=found, mean=mean_of(found)
+    )
+    return text.strip() + "\n"
+
+
+def mean_of(found: Mapping[str, Any]) -> Any:
+    """A function for the template: the mean over seeds of what the runs of an arm came to."""
+
+    def mean(figure: str, arm: str, reading: str = "ood") -> str:
+        values = [run[reading] for run in found[figure]["runs"] if run["arm"] == arm]
+        if not values:
+            raise KeyError(f"{figure} must have an arm {arm!r}")
+        return numerals.number(sum(values) / len(values))
+
+    return mean
+
+
+def main() -> None:
+    """Read the command line, write the page or hold it against what would be written."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
+    if not parser.parse_args().check:
+        PAGE.write_text(written(), encoding="utf-8")
+    elif not PAGE.exists() or PAGE.read_text("utf-8") != written():
+        raise SystemExit(f"{PAGE.name} is not what its template gives; run python {Path(__file__).name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -5,8 +5,8 @@
 
 Modular addition (arXiv 2201.02177): a + b modulo 59, half of all pairs left out at random; the preprint
 2605.04396 says that windows make no difference there. A pair may be trained while its mirror is left out.
-SCAN: all composites of `turn left` are left out, as in figure 7A of 2501.08537, with a
-network half as wide and half as many updates. Weight decay is 1.0 in a quarter of the run and 0 outside of it.
+SCAN: all composites of `turn left` are left out, as in figure 7A of 2501.08537, with a network half as wide
+and half as many updates. Weight decay is 1.0 in a quarter of the run and 0 outside of it.
 """
 
 from __future__ import annotations

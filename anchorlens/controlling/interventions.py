@@ -40,6 +40,8 @@ class Intervention:
     added: Mapping[str, float] = field(default_factory=dict)
     """Fields -> what is added to the value that they have: `gamma` 0.2 makes .7 of .5. What a part of the
     weights has not of its own is that of all weights."""
+    at_least: Mapping[str, float] = field(default_factory=dict)
+    """Fields of `added` -> the least that they become."""
     anew: bool = False
     """Whether weights are drawn again, from the same seed; else it goes on from the checkpoint."""
     steps: float = 1.0
@@ -79,7 +81,9 @@ class Intervention:
             "start_sha256": None,
         }
         model: dict[str, Any] = {}
-        changed = {**self.fields, **{name: _sum(run, name, more) for name, more in self.added.items()}}
+        changed = dict(self.fields)
+        for name, more in self.added.items():
+            changed[name] = max(_sum(run, name, more), self.at_least.get(name, float("-inf")))
         for name, value in changed.items():
             (train if name in field_types(TrainConfig) else model)[name] = value
         unknown = [name for name in model if name not in field_types(type(run.model_config))]
@@ -171,10 +175,18 @@ INTERVENTIONS: tuple[Intervention, ...] = (
         anew=True,
     ),
     Intervention(
+        "anew_parts",
+        "Smaller W_V, W_O and MLPs at the start, which map a pair as a whole; all else as it was.",
+        "gamma by part, ours",
+        added={"gamma_vo": 0.3, "gamma_mlp": 0.3},
+        anew=True,
+    ),
+    Intervention(
         "anew",
         "Smaller weights at the start: the papers' own way to Phase 3, and what all else is compared with.",
         "gamma, arXiv 2405.05409 and 2501.08537",
         added={"gamma": 0.2},
+        at_least={"gamma": 0.7},
         anew=True,
         baseline=True,
     ),

@@ -15,7 +15,7 @@ from anchorlens.views import html
 
 Minutes = Annotated[float, Ge(0)]
 Outcome = Literal["finished", "diverged", "failed", "cut off", "skipped", "planned"]
-"""`cut off`: begun, and not ended when the time was up or Phase 3 was reached by another; `skipped`: not begun;
+"""`cut off`: begun, and not ended when the time was up or another had reached Phase 3; `skipped`: not begun;
 `planned`: it would be tried."""
 
 
@@ -139,7 +139,7 @@ class Control(Record):
 
     @property
     def reached(self) -> int | None:
-        """The phase of the best attempt by the questions that did not choose it; None where nothing helped."""
+        """The phase of the best by the questions that did not choose it; None where nothing helped."""
         best = self.best_attempt
         if best is None or best.answers is None or not self.has_helped(best):
             return None

@@ -61,8 +61,8 @@ def control(
     log, and after the first attempt that of those before. What has ended is in `out` and is not trained
     again by the same call, which goes on with what was cut off.
 
-    The best attempt is chosen by one half of the left-out questions (of two anchors: even keys) and reported on
-    the other (odd keys), where the task can be asked by halves: the accuracies reported chose nothing. Both
+    The best attempt is chosen by one half of the left-out questions (of two anchors: even keys) and reported
+    on the other (odd keys), where the task can be asked by halves: what is reported chose nothing. Both
     halves ask the same unseen pairs, so whether it composes others is not said.
 
     Args:
@@ -167,13 +167,13 @@ def _opened(path: str | os.PathLike[str], device: str | None) -> _Origin:
     checkpoint, train = opened.checkpoint, opened.checkpoint.train_config
     if train is None:
         raise ValueError(
-            f"{safe_text(path)}: it does not say how it was trained ({opened.kind}), and an attempt needs the same "
-            "data and recipe; give the folder or checkpoint of a run of anchorlens train"
+            f"{safe_text(path)}: it does not say how it was trained ({opened.kind}), and an attempt needs "
+            "the same data and recipe; give the folder or checkpoint of a run of anchorlens train"
         )
     if not has_phases(checkpoint.task.metrics):
         raise ValueError(
-            f"{safe_text(path)}: the task {checkpoint.task.kind} has no phases, so that nothing says what helps; "
-            "give a run of a task that measures train, ID and OOD accuracy"
+            f"{safe_text(path)}: the task {checkpoint.task.kind} has no phases, so that nothing says what "
+            "helps; give a run of a task that measures train, ID and OOD accuracy"
         )
     if device is not None:
         train = replace(train, device=device)
@@ -238,8 +238,8 @@ def _held(out: Path, sha256: str) -> Iterator[None]:
                 check_format(path, content, FORMAT, VERSION)
             if content.get("sha256") != sha256:
                 raise ValueError(
-                    f"{safe_text(out)} holds attempts from another checkpoint, {safe_repr(content.get('path'))}; "
-                    "choose another folder"
+                    f"{safe_text(out)} holds attempts from another checkpoint, "
+                    f"{safe_repr(content.get('path'))}; choose another folder"
                 )
         yield
     finally:
@@ -314,7 +314,9 @@ class _Tries:
                 show(round(time.monotonic() - self.began), f"{names} ({len(self.result().tried)} tried)")
         over = "Phase 3 was reached" if self._is_enough() else "the time was up"
         for place, _ in running.values():
-            self._note(place, outcome="cut off", note=f"{over} before it ended; the same call goes on with it")
+            self._note(
+                place, outcome="cut off", note=f"{over} before it ended; the same call goes on with it"
+            )
         for place in waiting:
             self._note(place, outcome="skipped", note=f"{over} before it was begun")
         self._write()

@@ -86,7 +86,8 @@ class TrainConfig(Config):
     """Weight decay of W_in and W_out; unset for weight_decay."""
     start: str | None = field(default=None, compare=False)
     """A checkpoint, of this package, whose weights the run starts from, instead of a draw; a run's folder
-    stands for its last checkpoint, and the path becomes an absolute one. Optimizer moments start at zero, and the schedule at its beginning."""
+    stands for its last checkpoint. The path becomes an absolute one. Optimizer moments start at zero, and the
+    schedule at its beginning."""
     start_sha256: str | None = None
     """The SHA-256 of that file, 64 hexadecimal digits; it is filled in. Leave it out with another `start`."""
     rescale: str | None = None

@@ -89,8 +89,8 @@ class TaskConfig(Config):
     has_anchors: ClassVar[bool] = False
     """Whether its sequences hold anchors, which some probes and the verdicts by the inside ask about."""
     halves: ClassVar[bool] = False
-    """Whether `evaluate` takes `half`, 0 or 1, and then asks that half alone of what is left out (OOD): one half
-    can choose among models, and the other judges what was chosen."""
+    """Whether `evaluate` takes `half`, 0 or 1, and measures OOD on that half alone of what is left out: one
+    half can choose among models, and the other judges what was chosen."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})
     """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
     evaluation_class: ClassVar[type[Evaluation]] = Evaluation

@@ -178,10 +178,11 @@ def _opened(path: str | os.PathLike[str], device: str | None) -> _Origin:
     if device is not None:
         train = replace(train, device=device)
     choose_device(train.device)
-    step, seconds = (checkpoint.metrics.get(name) for name in ("step", "seconds"))
-    known = isinstance(step, int) and isinstance(seconds, int | float) and step > 0 and seconds > 0
+    step, seconds, known = checkpoint.metrics.get("step"), checkpoint.metrics.get("seconds"), None
+    if isinstance(step, int) and isinstance(seconds, int | float) and step > 0 and seconds > 0:
+        known = seconds / step
     run = RunConfig(checkpoint.task, checkpoint.model_config, train)
-    return _Origin(run, opened.file.resolve(), opened.sha256, checkpoint, seconds / step if known else None)
+    return _Origin(run, opened.file.resolve(), opened.sha256, checkpoint, known)
 
 
 def _answers_before(origin: _Origin, seed: int) -> Answers:

@@ -109,26 +109,24 @@ def notes(control: Control) -> Iterator[str]:
 
 def _beside(control: Control, baseline: Attempt) -> str:
     """Whether anything cheaper did as well as training anew."""
-    anew = f"Training anew ({safe_text(baseline.changes)})"
-    if baseline.answers is None or baseline.minutes is None:
+    anew, own = f"Training anew ({safe_text(baseline.changes)})", _phase_and_minutes(baseline)
+    if own is None or baseline.answers is None:
         about = "" if baseline.estimate is None else f"; it takes about {baseline.estimate:.2g} minutes"
         return f"{anew} was not tried to its end{about}."
-    got = f"{anew} ended in {baseline.answers.phase.label}, in {baseline.minutes:.1f} minutes"
-    others = [
-        one
-        for one in control.tried
-        if not one.baseline and one.answers is not None and one.minutes is not None
-    ]
-    cheaper = [
-        one.name
-        for one in others
-        if one.minutes < baseline.minutes
-        and (one.answers.phase.number or 0) >= (baseline.answers.phase.number or 0)
-    ]
+    got = f"{anew} ended in {baseline.answers.phase.label}, in {own[1]:.1f} minutes"
+    others = {one.name: _phase_and_minutes(one) for one in control.tried if not one.baseline}
     if not others:
         return f"{got}; nothing else was tried to its end."
+    cheaper = [name for name, other in others.items() if other and other[0] >= own[0] and other[1] < own[1]]
     return (
         f"{got}; {', '.join(cheaper)} did as well in less."
         if cheaper
         else f"{got}; nothing cheaper did as well."
     )
+
+
+def _phase_and_minutes(attempt: Attempt) -> tuple[int, float] | None:
+    """The phase that an attempt is in, 0 for none, and the minutes of its training; None before its end."""
+    if attempt.answers is None or attempt.minutes is None:
+        return None
+    return attempt.answers.phase.number or 0, attempt.minutes

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from control import ten_runs
 
 SMALL = {

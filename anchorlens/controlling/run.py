@@ -249,17 +249,27 @@ def _held(out: Path, sha256: str) -> Iterator[None]:
 
 @dataclass
 class _Clock:
-    """How long attempts take here."""
+    """How long attempts take here: so much for each update, and so much for all that comes with them."""
 
     seconds_per_update: float
+    """As the run's log has it, for as long as nothing was trained here."""
+    attempts: int = 0
     updates: int = 0
-    seconds: float = 0.0
-    """Of attempts that were trained in this call, with all that comes with them."""
+    training: float = 0.0
+    """Seconds of updates, of attempts that were trained in this call."""
+    beside: float = 0.0
+    """Seconds of all else in them: beginning, measuring."""
 
     def minutes(self, steps: int) -> float:
         """Of an attempt."""
-        each = self.seconds / self.updates if self.updates else self.seconds_per_update
-        return steps * each / 60
+        each = self.training / self.updates if self.updates else self.seconds_per_update
+        return (steps * each + self.beside / max(1, self.attempts)) / 60
+
+    def learn(self, steps: int, training: float, whole: float) -> None:
+        """Take in an attempt that has ended."""
+        self.attempts, self.updates = self.attempts + 1, self.updates + steps
+        self.training += training
+        self.beside += max(0.0, whole - training)
 
 
 class _Tries:
@@ -358,9 +368,8 @@ class _Tries:
             return
         run = self.runs[place]
         assert run is not None
-        if outcome.is_new:
-            self.clock.updates += run.train_config.total_steps
-            self.clock.seconds += time.monotonic() - began
+        if outcome.is_new and outcome.minutes is not None:
+            self.clock.learn(run.train_config.total_steps, 60 * outcome.minutes, time.monotonic() - began)
         self._note(
             place,
             outcome="diverged" if outcome.status == "diverged" else "finished",

@@ -142,8 +142,8 @@ import sys
 from dataclasses import replace
 
 if __name__ == "__main__":
-    long = replace(IDLE, name="long", steps=200.0, fields={**IDLE.fields, "state_every_seconds": 0})
-    control(sys.argv[1], sys.argv[2], interventions=[HURT, long, CURE], workers=1, progress=False)
+    long = replace(IDLE, name="long", steps=50.0, fields={**IDLE.fields, "state_every_seconds": 0})
+    control(sys.argv[1], sys.argv[2], minutes=60, interventions=[HURT, long, CURE], workers=1, progress=False)
 """
 
 
@@ -152,7 +152,7 @@ def test_killed_it_goes_on_where_it_was(start, tmp_path):
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
     command = [sys.executable, "-c", SCRIPT, str(start), str(out)]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, start_new_session=True)
-    wait_for((out / "long/state.pt").exists)
+    wait_for((out / "long/state.pt").exists, seconds=400)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     content = json.loads((out / "control.json").read_text())

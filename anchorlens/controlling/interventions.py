@@ -16,8 +16,8 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import safe_repr
 
-SHORT = 0.5
-"""Share of the run's steps that an attempt from its checkpoint takes."""
+SHORT, LONGER = 0.2, 0.5
+"""Shares of the run's steps that attempts from its checkpoint take."""
 
 
 @documented
@@ -113,44 +113,38 @@ _DECAY = "weight decay, arXiv 2501.08537 (phases along gamma and decay)"
 
 INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention(
+        "quarter",
+        "With a quarter of every weight a model is near the small ones from which training composes.",
+        _SMALL,
+        {"rescale": "all=0.25@0"},
+        steps=SHORT,
+    ),
+    Intervention(
+        "quarter_decay",
+        "Weights that are kept small by decay cannot grow back to what they memorised.",
+        f"{_SMALL}; {_DECAY}",
+        {"rescale": "all=0.25@0", "weight_decay": 1.0},
+        steps=SHORT,
+    ),
+    Intervention(
         "halve",
-        "Halved weights are nearer to the small ones from which training composes.",
+        "Half of every weight forgets less than a quarter does, and keeps more of what is right.",
         _SMALL,
         {"rescale": "all=0.5@0"},
         steps=SHORT,
     ),
     Intervention(
-        "halve_decay",
-        "Weights that are halved, and kept small by decay, cannot grow back to what they memorised.",
-        f"{_SMALL}; {_DECAY}",
-        {"rescale": "all=0.5@0", "weight_decay": 1.0},
-        steps=SHORT,
-    ),
-    Intervention(
-        "decay",
-        "Decay removes what a model needs for single pairs before what all pairs share.",
-        _DECAY,
-        {"weight_decay": 1.0},
-        steps=SHORT,
-    ),
-    Intervention(
-        "decay_window",
-        "Strong decay in the first half undoes what was memorised, and the second half fits again.",
-        f"{_DECAY}, in stages",
-        {"weight_decay": "0:0.5=3"},
-        steps=SHORT,
-    ),
-    Intervention(
-        "quarter",
-        "A quarter of every weight forgets more than half of it does.",
+        "eighth",
+        "An eighth of every weight forgets nearly all, and needs longer to fit again.",
         _SMALL,
-        {"rescale": "all=0.25@0"},
+        {"rescale": "all=0.125@0"},
+        steps=LONGER,
     ),
     Intervention(
-        "halve_values_mlp",
+        "quarter_values_mlp",
         "What maps a pair as a whole stands in W_V, W_O and the MLPs; embedding and attention stay.",
         f"{_SMALL}, by part",
-        {"rescale": "vo=0.5@0 mlp=0.5@0", "weight_decay": 1.0},
+        {"rescale": "vo=0.25@0 mlp=0.25@0"},
         steps=SHORT,
     ),
     Intervention(
@@ -161,11 +155,18 @@ INTERVENTIONS: tuple[Intervention, ...] = (
         steps=SHORT,
     ),
     Intervention(
+        "decay_window",
+        "Strong decay in the first half undoes what was memorised, and the second half fits again.",
+        f"{_DECAY}, in stages",
+        {"weight_decay": "0:0.5=3"},
+        steps=LONGER,
+    ),
+    Intervention(
         "low_rank",
         "A penalty on the nuclear norm of W_Q and W_K favours few directions, as condensed weights have.",
         "condensation and low rank, arXiv 2405.05409, as a penalty",
         {"penalty": "nuclear:qk=0.003"},
-        steps=SHORT,
+        steps=LONGER,
     ),
     Intervention(
         "anew_decay",

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,20 +118,17 @@ def test_a_dry_run_trains_nothing(start):
     assert repr(found) == "Control(Phase 2 without commutativity; 2 of 3 to try)"
 
 
-def test_attempts_under_way_end_with_the_time_and_the_same_call_goes_on(start, tmp_path):
-    """Two processes; each update takes far longer than the log says."""
-    endless = Intervention("endless", "Takes long.", "ours", {**STILL, "state_every_seconds": 0}, steps=1000)
-    other = replace(endless, name="other", fields={**endless.fields, "weight_decay_qk": 0.1})
+def test_attempts_under_way_end_with_the_time(tmp_path):
+    """Two processes, whose updates take far longer than the log says; the next test goes on with such."""
+    endless = Intervention("endless", "Takes long.", "ours", {**STILL, "weight_decay_qk": 0}, steps=1000)
+    other = replace(endless, name="other", fields={**STILL, "weight_decay_qk": 0.1})
     quick = damaged(tmp_path / "quick.pt", seconds=1e-6)
-    out, began = tmp_path / "out", time.monotonic()
-    found = control(quick, out, minutes=0.6, interventions=[endless, other], workers=2, progress=False)
-    assert [one.outcome for one in found.attempts] == ["cut off"] * 2 and time.monotonic() - began < 120
-    assert "the time was up before it ended" in found.attempts[0].note
-    states = list(out.glob("*/state.pt"))
-    assert states, "neither got as far as an update"
-    steps = {path: len((path.parent / "log.jsonl").read_text().splitlines()) for path in states}
-    control(quick, out, minutes=0.6, interventions=[endless, other], workers=2, progress=False)
-    assert all(len((path.parent / "log.jsonl").read_text().splitlines()) >= steps[path] for path in states)
+    out = tmp_path / "out"
+    found = control(quick, out, minutes=0.5, interventions=[endless, other], workers=2, progress=False)
+    assert [one.outcome for one in found.attempts] == ["cut off"] * 2 and found.best is None
+    assert "the time was up before it ended" in found.attempts[0].note and found.minutes >= 0.5
+    assert found.attempts[1].out == str(out / "other") and not list(out.glob("*/ckpt.pt"))
+    assert repr(found) == "Control(Phase 2 without commutativity; nothing helped, 0 of 2 tried)"
 
 
 SCRIPT = """

@@ -21,7 +21,7 @@ Outcome = Literal["finished", "diverged", "failed", "cut off", "skipped", "plann
 
 @documented
 @dataclass(frozen=True)
-class Answers(Record):
+class PhaseAnswers(Record):
     """What a model answers: its phase by definition, and the accuracies that decide it."""
 
     phase: Phase
@@ -34,7 +34,7 @@ class Answers(Record):
     """On what training left out."""
 
     @classmethod
-    def of(cls, evaluation: Evaluation) -> Answers:
+    def of(cls, evaluation: Evaluation) -> PhaseAnswers:
         """Those of an evaluation."""
         values = (evaluation.measure(name) for name in ("train", "id", "ood"))
         return cls(evaluation.phase, *(value and value.value for value in values))
@@ -72,9 +72,9 @@ class Attempt(Record):
     """Minutes that it was expected to take, of one process; None where it cannot be tried."""
     minutes: Minutes | None = None
     """Minutes that its training took, over all calls; None where it has not ended."""
-    chosen_by: Answers | None = None
+    chosen_by: PhaseAnswers | None = None
     """What it answers to the questions by which the best is chosen; None where it has not ended."""
-    answers: Answers | None = None
+    answers: PhaseAnswers | None = None
     """What it answers to the other questions, by which nothing is chosen: what is reported."""
     out: Text | None = None
     """The folder of its run; None where it was not begun."""
@@ -92,7 +92,7 @@ class Control(Record):
     """The checkpoint that was to be helped."""
     sha256: Name
     """Of its file."""
-    before: Answers
+    before: PhaseAnswers
     """What it answers to all questions."""
     attempts: tuple[Attempt, ...]
     """One for each intervention."""

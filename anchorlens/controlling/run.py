@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_number
 from anchorlens.controlling.interventions import INTERVENTIONS, Intervention
-from anchorlens.controlling.result import Answers, Attempt, Control
+from anchorlens.controlling.result import Attempt, Control, PhaseAnswers
 from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.container import check_format
@@ -144,8 +144,8 @@ class _Outcome(NamedTuple):
     minutes: float | None
     is_new: bool
     """Whether all of it was trained now."""
-    chosen_by: Answers
-    answers: Answers
+    chosen_by: PhaseAnswers
+    answers: PhaseAnswers
 
 
 def _check_interventions(interventions: Sequence[Intervention]) -> None:
@@ -185,12 +185,12 @@ def _opened(path: str | os.PathLike[str], device: str | None) -> _Origin:
     return _Origin(run, opened.file.resolve(), opened.sha256, checkpoint, known)
 
 
-def _answers_before(origin: _Origin, seed: int) -> Answers:
+def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
     """What the run answers; it must be in Phase 1 or 2."""
     train = origin.run.train_config
     where = choose_device(train.device)
     with numeric_settings(where, train.threads):
-        before = Answers.of(origin.checkpoint.evaluate(device=where, seed=seed))
+        before = PhaseAnswers.of(origin.checkpoint.evaluate(device=where, seed=seed))
     phase, name = before.phase, safe_text(origin.file)
     if phase.number == 3:
         raise ValueError(f"{name}: it is in Phase 3 already ({phase.reason}); nothing is left to try")
@@ -398,7 +398,7 @@ def _tried(run: RunConfig, folder: Path, seed: int, halves: bool) -> _Outcome:
     where = choose_device(run.train_config.device)
     with numeric_settings(where, run.train_config.threads):
         asked = [
-            Answers.of(
+            PhaseAnswers.of(
                 result.checkpoint.evaluate(device=where, seed=seed, **({"half": half} if halves else {}))
             )
             for half in ((_CHOOSE, _REPORT) if halves else (_CHOOSE,))

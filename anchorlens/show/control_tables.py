@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anchorlens.controlling.result import Answers, Attempt, Control
+from anchorlens.controlling.result import Attempt, Control, PhaseAnswers
 from anchorlens.safe import safe_text
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, TableCell, dotted
@@ -33,7 +33,7 @@ def _asked(control: Control) -> str:
     return "on the half that chose nothing" if control.halves else "on the questions that chose, so too high"
 
 
-def _measured(answers: Answers) -> tuple[TableCell | str, ...]:
+def _measured(answers: PhaseAnswers) -> tuple[TableCell | str, ...]:
     values = (number(value, ".3f") for value in (answers.train, answers.id, answers.ood))
     return (dotted(answers.phase), *values)
 

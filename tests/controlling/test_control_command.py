@@ -10,7 +10,7 @@ from anchorlens_command import call
 from known_cures import ANEW, CURE, HURT, IDLE, damaged
 
 from anchorlens import checkpoints, control
-from anchorlens.controlling import INTERVENTIONS, Answers, Attempt, Control
+from anchorlens.controlling import INTERVENTIONS, Attempt, Control, PhaseAnswers
 from anchorlens.show.control_tables import control_table, notes, overview, summary
 from anchorlens.show.tables import text_of
 from anchorlens.tasks.shared.phases import Phase
@@ -78,7 +78,7 @@ def test_errors_are_one_line(arguments, code, says, start, tmp_path):
 
 def answers(number, ood):
     commutative = False if number == 2 else None
-    return Answers(Phase(number, commutative, "known"), 1.0, 0.5 if number == 1 else 1.0, ood)
+    return PhaseAnswers(Phase(number, commutative, "known"), 1.0, 0.5 if number == 1 else 1.0, ood)
 
 
 def result(*attempts, before=2, halves=True):

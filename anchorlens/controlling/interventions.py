@@ -120,6 +120,13 @@ INTERVENTIONS: tuple[Intervention, ...] = (
         steps=SHORT,
     ),
     Intervention(
+        "quarter_values_mlp",
+        "What maps a pair as a whole stands in W_V, W_O and the MLPs; embedding and attention stay.",
+        f"{_SMALL}, by part",
+        {"rescale": "vo=0.25@0 mlp=0.25@0"},
+        steps=SHORT,
+    ),
+    Intervention(
         "quarter_decay",
         "Weights that are kept small by decay cannot grow back to what they memorised.",
         f"{_SMALL}; {_DECAY}",
@@ -139,13 +146,6 @@ INTERVENTIONS: tuple[Intervention, ...] = (
         _SMALL,
         {"rescale": "all=0.125@0"},
         steps=LONGER,
-    ),
-    Intervention(
-        "quarter_values_mlp",
-        "What maps a pair as a whole stands in W_V, W_O and the MLPs; embedding and attention stay.",
-        f"{_SMALL}, by part",
-        {"rescale": "vo=0.25@0 mlp=0.25@0"},
-        steps=SHORT,
     ),
     Intervention(
         "halve_queries",

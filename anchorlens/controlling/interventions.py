@@ -113,6 +113,13 @@ _DECAY = "weight decay, arXiv 2501.08537 (phases along gamma and decay)"
 
 INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention(
+        "quarter_decay",
+        "Weights that are kept small by decay cannot grow back to what they memorised.",
+        f"{_SMALL}; {_DECAY}",
+        {"rescale": "all=0.25@0", "weight_decay": 1.0},
+        steps=SHORT,
+    ),
+    Intervention(
         "quarter",
         "With a quarter of every weight a model is near the small ones from which training composes.",
         _SMALL,
@@ -124,13 +131,6 @@ INTERVENTIONS: tuple[Intervention, ...] = (
         "What maps a pair as a whole stands in W_V, W_O and the MLPs; embedding and attention stay.",
         f"{_SMALL}, by part",
         {"rescale": "vo=0.25@0 mlp=0.25@0"},
-        steps=SHORT,
-    ),
-    Intervention(
-        "quarter_decay",
-        "Weights that are kept small by decay cannot grow back to what they memorised.",
-        f"{_SMALL}; {_DECAY}",
-        {"rescale": "all=0.25@0", "weight_decay": 1.0},
         steps=SHORT,
     ),
     Intervention(

@@ -329,7 +329,8 @@ class _Tries:
                 place, outcome="cut off", note=f"{over} before it ended; the same call goes on with it"
             )
         for place in waiting:
-            self._note(place, outcome="skipped", note=f"{over} before it was begun")
+            estimate = self.clock.minutes(self.attempts[place].steps)  # by what was learnt since
+            self._note(place, outcome="skipped", estimate=estimate, note=f"{over} before it was begun")
         self._write()
 
     def _folder(self, place: int) -> Path:

@@ -69,7 +69,7 @@ def summary(control: Control) -> str:
     best, goal = control.best_attempt, f"Phase {control.goal}" + (" or 3" if control.goal == 2 else "")
     if best is None or best.answers is None:
         least = min((one.estimate for one in control.attempts if one.estimate is not None), default=None)
-        shortest = "" if least is None else f" The shortest attempt takes about {least:.2g} minutes."
+        shortest = "" if least is None else f" At the speed of the run's log the shortest takes {least:.2g}."
         return f"Nothing was tried to its end in {control.budget:g} minutes.{shortest}"
     if not control.helped:
         return (
@@ -95,6 +95,8 @@ def notes(control: Control) -> Iterator[str]:
     for one in control.tried:
         if one.note:
             yield f"{one.name}: {safe_text(one.note, 600)}"
+    if not control.tried:
+        return
     if control.halves:
         yield (
             "The best was chosen by one half of the left-out questions and is reported on the other. Both "

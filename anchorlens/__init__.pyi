@@ -1,4 +1,5 @@
 from .benchmarking.run import benchmark as benchmark
+from .controlling.run import control as control
 from .files.checkpoint import Checkpoint as Checkpoint
 from .files.checkpoint import load_checkpoint as load_checkpoint
 from .files.checkpoint import save_checkpoint as save_checkpoint

@@ -224,7 +224,7 @@ def options_of(command: str) -> list[str]:
     """The flags of a command that take a value."""
     parameters = inspect.signature(COMMANDS[command], eval_str=True).parameters.values()
     names = [p.name for p in parameters if "bool" not in str(p.annotation).split(",")[0]]
-    arguments = {"checkpoint", "checkpoints", "dataset", "name", "sweep"} | (
+    arguments = {"checkpoint", "checkpoints", "dataset", "name", "run", "sweep"} | (
         {"out"} if command == "status" else set()
     )
     renamed = {"own": "probes", "as_json": "json"}

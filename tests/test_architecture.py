@@ -44,6 +44,7 @@ FOLDERS = [
     "verdict",
     "audit",
     "sweep",
+    "controlling",
     "show",
     "show.report",
     "show.diagram",
@@ -295,7 +296,9 @@ class TestPublicNames:
             assert set(field_docs(cls)) == {field.name for field in dataclasses.fields(cls)}
 
 
-@pytest.mark.parametrize("face", ["", ".audit", ".benchmarking", ".cli", ".figures", ".show", ".sweep"])
+@pytest.mark.parametrize(
+    "face", ["", ".audit", ".benchmarking", ".cli", ".controlling", ".figures", ".show", ".sweep"]
+)
 def test_no_lazy_name_is_that_of_a_module(face):
     """Importing the module would put it in the place of the name."""
     folder = ROOT / face.strip(".")

@@ -8,6 +8,7 @@ import typer
 
 from anchorlens.cli.audits import audit_command
 from anchorlens.cli.benchmarks import benchmark_command
+from anchorlens.cli.controls import control_command
 from anchorlens.cli.models import evaluate_command, probe_command
 from anchorlens.cli.sweeps import diagram_command, status_command, sweep_command
 from anchorlens.cli.training import train_command
@@ -31,6 +32,7 @@ COMMANDS = {
     "sweep": sweep_command,
     "status": status_command,
     "diagram": diagram_command,
+    "control": control_command,
     "audit": audit_command,
     "benchmark": benchmark_command,
     "demo": demo_command,

@@ -15,7 +15,7 @@ else:
     import _signal as signal  # without signal's enums: while those are imported, Ctrl-C is a traceback
 
 EXIT_INTERRUPTED = 130
-INTERRUPTED = "interrupted; a run with --out continues with --resume, a sweep with the same command"
+INTERRUPTED = "interrupted; a run with --out continues with --resume, sweep and control with the same command"
 
 
 def catch_interruptions() -> None:

@@ -67,11 +67,12 @@ def train_command(
 
         print_plan(plan([run]), as_json)
         return
+    from anchorlens.training.folder import has_ended
     from anchorlens.training.plan import check_runs
     from anchorlens.training.result import TrainingDiverged
     from anchorlens.training.run import train
 
-    check_runs([run])
+    check_runs([run], starts=not (resume and has_ended(out)))
     is_allowed = resume or not (out / "config.json").exists()
     if is_allowed and not sys.stderr.isatty():  # a terminal has the bar
         say(f"training {run.overview}, into {out}")

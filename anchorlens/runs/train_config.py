@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -85,7 +86,8 @@ class TrainConfig(Config):
     """Weight decay of W_in and W_out; unset for weight_decay."""
     start: str | None = field(default=None, compare=False)
     """A checkpoint, of this package, whose weights the run starts from, instead of a draw; a run's folder
-    stands for its last checkpoint. Optimizer moments start at zero, and the schedule at its beginning."""
+    stands for its last checkpoint. The path becomes an absolute one. Optimizer moments start at zero, and the
+    schedule at its beginning."""
     start_sha256: str | None = None
     """The SHA-256 of that file, 64 hexadecimal digits; it is filled in. Leave it out with another `start`."""
     rescale: str | None = None
@@ -143,6 +145,7 @@ class TrainConfig(Config):
         super().__post_init__()
         if self.start is not None and self.start_sha256 is None:
             object.__setattr__(self, "start_sha256", sha256_of(checkpoint_in(self.start)))
+            object.__setattr__(self, "start", os.path.abspath(self.start))  # from whatever folder it goes on
         if self.start_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.start_sha256):
             raise ValueError(
                 f"start_sha256 must be 64 hexadecimal digits, got {safe_repr(self.start_sha256)}"

@@ -1,6 +1,7 @@
 from .diagram.page import write_diagram as write_diagram
 from .frame import picture_page as picture_page
 from .notebook.audit import audit_html as audit_html
+from .notebook.control import control_html as control_html
 from .notebook.probe import comparison_html as comparison_html
 from .notebook.probe import probe_html as probe_html
 from .notebook.sweep import cell_html as cell_html

@@ -17,7 +17,7 @@ from anchorlens.sweep.engines import EngineError, SweepEngine
 from anchorlens.sweep.folder import NamedRun, SweepFolder
 from anchorlens.sweep.work import work
 from anchorlens.training.jobs import grouped, submit_all, trained_together
-from anchorlens.training.plan import check_runs
+from anchorlens.training.plan import check_runs, check_start
 from anchorlens.training.progress import Update, progress_bar
 
 if TYPE_CHECKING:
@@ -78,9 +78,11 @@ def sweep(
 
     Source: the grids of arXiv 2405.05409 and 2501.08537.
     """
-    runs = check_runs(runs)
+    runs = check_runs(runs, starts=False)
     chosen = SweepEngine(engine, workers, security)
     folder = SweepFolder(out)
+    for _, run in folder.missing(folder.named(runs)):
+        check_start(run)
     with folder.held(runs) as cells:
         if retry_failed:
             for name, _ in cells:

@@ -98,7 +98,7 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether the run has ended."""
-        return (self.path / "ckpt.pt").exists()
+        return has_ended(self.path)
 
     def save_trajectory(self, checkpoint: Checkpoint) -> None:
         """Write one checkpoint of the trajectory."""
@@ -206,6 +206,11 @@ class RunFolder:
     def _write_text(self, path: Path, text: str) -> None:
         with atomic_write(path) as file:
             file.write(text.encode())
+
+
+def has_ended(path: Path) -> bool:
+    """Whether the run in a folder has ended; where it has, what it started from is needed no more."""
+    return (path / "ckpt.pt").exists()
 
 
 def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:

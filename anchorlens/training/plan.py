@@ -150,8 +150,12 @@ def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: floa
     )
 
 
-def check_runs(runs: Iterable[RunConfig]) -> list[RunConfig]:
+def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunConfig]:
     """Check that runs can be trained here.
+
+    Args:
+        runs: any mixture.
+        starts: whether to look at the checkpoints that they start from, which those that have ended need not.
 
     Raises:
         ValueError: something that is no RunConfig, a model too small for its task or without a part that
@@ -165,7 +169,8 @@ def check_runs(runs: Iterable[RunConfig]) -> list[RunConfig]:
             raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {safe_repr(run)}")
         run.model_config.check_task(run.task)
         check_interventions(run)
-        check_start(run)
+        if starts:
+            check_start(run)
         if choose_device(run.train_config.device).type != "cuda" and run.train_config.matmul == "tf32":
             raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")
     return runs

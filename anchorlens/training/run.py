@@ -22,10 +22,10 @@ from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import safe_repr
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
-from anchorlens.training.folder import RunFolder, read_log, stored_run
+from anchorlens.training.folder import RunFolder, has_ended, read_log, stored_run
 from anchorlens.training.jobs import train_in_jobs
 from anchorlens.training.loop import Loop, Member, Show
-from anchorlens.training.plan import MOST_WORKERS, check_runs
+from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
 from anchorlens.training.result import TrainingDiverged, TrainResult
 
 Folder = str | os.PathLike[str]
@@ -126,8 +126,11 @@ def train_many(
 
     Source: the grids of arXiv 2405.05409 and 2501.08537; the training recipe is theirs.
     """
-    runs = check_runs(runs)
+    runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
+    for run, folder in zip(runs, folders, strict=True):
+        if not (resume and folder is not None and has_ended(folder)):
+            check_start(run)
     if workers is not None:
         check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
     if len(runs) > 1:

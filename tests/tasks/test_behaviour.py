@@ -352,3 +352,19 @@ def test_repr_is_one_line_with_the_phase():
     result = evaluate(oracle(rules), AnchorTask(), n_noise=2)
     assert isinstance(result, AnchorEvaluation)
     assert repr(result) == "AnchorEvaluation(Phase 3; train 1.000, ID 1.000, OOD 1.000)"
+
+
+def test_each_half_of_the_unseen_pairs_is_asked_by_itself():
+    """A model that composes for even keys alone: Phase 3 on one half, Phase 2 on the other."""
+
+    def even(x, a, b, i, tokens):
+        return rules(x, a, b, i, tokens) if x % 2 == 0 else no_unseen(x, a, b, i, tokens)
+
+    found = [evaluate(oracle(even), AnchorTask(), n_noise=2, half=half) for half in (0, 1, None)]
+    assert [one.ood.value for one in found] == [1, 0, 0.5]
+    assert [one.phase.number for one in found] == [3, 2, 2]
+    assert found[0].ood.n_sequences + found[1].ood.n_sequences == found[2].ood.n_sequences
+    assert {one.id.value for one in found} == {1} and len({one.id.n_sequences for one in found}) == 1
+    assert found[1].options["half"] == 1 and "half" not in found[2].options
+    with pytest.raises(ValueError, match="half must be an integer >= 0 and <= 1, got 2"):
+        evaluate(oracle(even), AnchorTask(), half=2)

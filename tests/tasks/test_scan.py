@@ -267,3 +267,13 @@ def test_it_says_what_it_is_in_words():
 
 def test_tokens_that_no_word_has_are_written_as_numbers():
     assert Vocabulary(("walk",)).text([4, EOS, 9]) == "walk <eos> <9>"
+
+
+def test_each_half_of_what_is_left_out_is_measured_by_itself():
+    task = dataclasses.replace(TASK, split="jump")
+    known = {p: a for split in ("train", "id") for p, a in pairs(task.examples(split))}
+    known |= dict(pairs(task.examples("ood"))[::2])
+    model = Answerer(task, lambda command: known.get(command, "I_RUN"))
+    found = [task.evaluate(model, max_train=10, half=half) for half in (0, 1, None)]
+    assert [one.ood.value for one in found[:2]] == [1, 0] and abs(found[2].ood.value - 0.5) < 0.01
+    assert {one.id.value for one in found} == {1}

@@ -15,6 +15,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.runs.identity import identity
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
+from anchorlens.sweep import sweep
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 TASK = AnchorTask(key_max=40)
@@ -86,6 +87,31 @@ def test_another_model_or_task_is_refused(first, tmp_path, changes, says):
     with pytest.raises(ValueError, match=says):
         train(task, model, replace(RECIPE, start=str(first)), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_relative_start_is_found_from_other_folders(first, tmp_path, monkeypatch):
+    monkeypatch.chdir(first.parent)
+    recipe = replace(RECIPE, start=first.name)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    result = train(TASK, TINY, recipe, out=tmp_path / "run")
+    assert result.checkpoint.train_config.start == str(first)
+
+
+def test_a_run_that_has_ended_needs_its_start_no_more(first, tmp_path):
+    start, out = tmp_path / "start", tmp_path / "run"
+    shutil.copytree(first, start)
+    recipe = replace(RECIPE, start=str(start))
+    weights = train(TASK, TINY, recipe, out=out).checkpoint.weights
+    cell = RunConfig(TASK, TINY, recipe)
+    sweep([cell], tmp_path / "sweep", engine="serial", progress=False)
+    shutil.rmtree(start)
+    again = train(TASK, TINY, recipe, out=out, resume=True)
+    assert torch.equal(again.checkpoint.weights["embed.W_E"], weights["embed.W_E"])
+    assert "finished at step 12" in call("train", "--resume", "--out", out).stderr
+    assert sweep([cell], tmp_path / "sweep", engine="serial", progress=False).counts == {"finished": 1}
+    (out / "ckpt.pt").unlink()  # one that has not ended does
+    assert "start must be" in call("train", "--resume", "--out", out, code=2).stderr
 
 
 @pytest.mark.parametrize("start", ["nowhere.pt", "/dev/null", "."])

@@ -88,6 +88,9 @@ class TaskConfig(Config):
     """Fields that are filled in when a task is made without them; a stored task must hold them."""
     has_anchors: ClassVar[bool] = False
     """Whether its sequences hold anchors, which some probes and the verdicts by the inside ask about."""
+    halves: ClassVar[bool] = False
+    """Whether `evaluate` takes `half`, 0 or 1, and measures OOD on that half alone of what is left out: one
+    half can choose among models, and the other judges what was chosen."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})
     """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
     evaluation_class: ClassVar[type[Evaluation]] = Evaluation

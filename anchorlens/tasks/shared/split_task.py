@@ -40,6 +40,7 @@ class SplitTask(TaskConfig):
     """The token that ends a prompt."""
     splits: Any
     """Split -> its examples, each once: of `id` and `ood` and any other all are asked."""
+    halves: ClassVar[bool] = True
     most_asked: ClassVar[int] = 20_000
     """Training examples that `evaluate` asks, unless it is told another number."""
     quickly: ClassVar[int] = 1024
@@ -113,6 +114,7 @@ class SplitTask(TaskConfig):
         seed: int = 0,
         max_train: int | None = None,
         batch_size: int | None = None,
+        half: int | None = None,
     ) -> Evaluation:
         """Ask every held-out and left-out example, and a sample of what was trained.
 
@@ -123,6 +125,8 @@ class SplitTask(TaskConfig):
             seed: of the choice among more than `max_train` different training examples.
             max_train: training examples asked at most; None for `most_asked`.
             batch_size: sequences per forward pass at most; None for `at_once`.
+            half: 0 or 1: OOD is that of every second left-out example, from the first or the second on;
+                None for all.
 
         Raises:
             ValueError: an unusable option, or a model that does not fit the task.
@@ -132,6 +136,8 @@ class SplitTask(TaskConfig):
         check_number("seed", seed, minimum=0, integer=True)
         check_number("max_train", max_train, minimum=1, limit=10**6, integer=True)
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
+        if half is not None:
+            check_number("half", half, minimum=0, maximum=1, integer=True)
         task: Any = self
         evaluator, rng = Evaluator(model, task, batch_size), generator(seed, "evaluation")
         right = {
@@ -155,12 +161,14 @@ class SplitTask(TaskConfig):
         measures: dict[str, Accuracy | None] = {
             name: Accuracy.of_some(rows, of=self.there_are(name)) for name, rows in whole.items()
         }
+        if half is not None:
+            measures["ood"] = Accuracy.of_some(whole["ood"][half::2], of=self.there_are("ood"))
         measures["train"] = Accuracy.of_some(train[0], of=n_trained)
         return self.evaluation(
             measures | self.further_measures(whole, but_the_end),
             finite=evaluator.finite,
             seed=seed,
-            options={"max_train": max_train},
+            options={"max_train": max_train, **({} if half is None else {"half": half})},
             figure_specs=self.pictures(whole, evaluator, rng),
             train_source=source,
             chance=self.chance,

@@ -50,6 +50,7 @@ def evaluate(
     max_trials: int = 20_000,
     seed: int = 0,
     batch_size: int = 1024,
+    half: int | None = None,
 ) -> Any:
     """Measure what a model answers and name its phase by definition.
 
@@ -69,6 +70,7 @@ def evaluate(
             have 6,972, 868 and 1,120) is asked on a random choice, and the standard errors grow.
         seed: of the noise, and of that choice.
         batch_size: sequences per forward pass at most; fewer where their activations take more than 256 MB.
+        half: 0 or 1: of the unseen pairs only keys that are even, or odd, are asked; None for all.
 
     Returns:
         An AnchorEvaluation: accuracies (0..1) with standard errors, per pair, deviations, commutativity and
@@ -94,10 +96,12 @@ def evaluate(
     check_number("batch_size", batch_size, minimum=1, limit=MOST_ASKED, integer=True)
     check_number("max_trials", max_trials, minimum=2, limit=MOST_ASKED, integer=True)
     check_number("seed", seed, minimum=0, integer=True)
+    if half is not None:
+        check_number("half", half, minimum=0, maximum=1, integer=True)
     has_noise = task.seq_len > task.chain_length + 1
     check_number("n_noise", n_noise, minimum=2 if has_noise else 1, limit=MOST_DRAWS, integer=True)
     n_noise = n_noise if has_noise else 1
-    questions = Questions(model, task, seed, batch_size, max_trials)
+    questions = Questions(model, task, seed, batch_size, max_trials, half)
     known = None if training_set is None else checked_training_set(training_set, task)
 
     ask = questions.ask
@@ -158,6 +162,7 @@ def evaluate(
             "max_trials": max_trials,
             "seed": seed,
             "task": task.describe(),
+            **({} if half is None else {"half": half}),
         },
         figure_specs=(by_position.figure_spec(positions),) if len(positions) > 1 else (),
         train_source="fresh noise" if known is None else TRAINING_SET,

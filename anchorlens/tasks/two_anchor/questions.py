@@ -27,11 +27,17 @@ class Questions(Evaluator[CompositeFunction]):
     """Asks one model for its answers at the last position, split by split."""
 
     def __init__(
-        self, model: LogitsModel, task: CompositeFunction, seed: int, batch_size: int, max_trials: int
+        self,
+        model: LogitsModel,
+        task: CompositeFunction,
+        seed: int,
+        batch_size: int,
+        max_trials: int,
+        half: int | None = None,
     ) -> None:
         """The arguments are those of `evaluate`."""
         super().__init__(model, task, batch_size)
-        self.seed, self.max_trials = seed, max_trials
+        self.seed, self.max_trials, self.half = seed, max_trials, half
 
     def whole(self, split: Split) -> bool:
         """Whether every (pair, key, position) of a split is asked."""
@@ -40,11 +46,14 @@ class Questions(Evaluator[CompositeFunction]):
     def trials(self, split: Split) -> Trials:
         """Every (pair, key, position) of a split, or a random choice of `max_trials` of them."""
         if self.whole(split):
-            return self.task.trials(split)
-        rng = generator(self.seed, "evaluation", 1)
-        return self.task.some_trials(
-            split, rng.choice(self.task.n_trials(split), self.max_trials, replace=False)
-        )
+            found = self.task.trials(split)
+        else:
+            rng = generator(self.seed, "evaluation", 1)
+            rows = rng.choice(self.task.n_trials(split), self.max_trials, replace=False)
+            found = self.task.some_trials(split, rows)
+        if self.half is None or split != "ood":
+            return found
+        return found.take(np.flatnonzero(found.keys % 2 == self.half))
 
     def ask(self, trials: Trials, n_noise: int) -> Int[np.ndarray, "trial draw"]:
         """Answers for every (pair, key, position) under `n_noise` draws of noise.

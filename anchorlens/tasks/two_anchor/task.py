@@ -48,6 +48,7 @@ class AnchorTask(CompositeFunction):
     metrics = METRICS
     has_anchors = True
     evaluation_class = AnchorEvaluation
+    halves = True
     sampling = MappingProxyType({"n_noise": 2, "max_trials": 2048, "max_train": 1024})
 
     @property

@@ -1,0 +1,23 @@
+"""What `control` tried, as a notebook shows it."""
+
+from __future__ import annotations
+
+from anchorlens.controlling.result import Control
+from anchorlens.show.control_tables import control_table, notes, overview, plan_table, summary
+from anchorlens.show.templating import view
+from anchorlens.views import html
+
+
+@html.register
+def control_html(control: Control) -> str:
+    """Every attempt beside the run as it was, or what would be tried, without a script."""
+    is_plan = all(one.outcome in ("planned", "skipped") for one in control.attempts) and any(
+        one.outcome == "planned" for one in control.attempts
+    )
+    return view(
+        "control.html",
+        overview=overview(control),
+        summary="" if is_plan else summary(control),
+        table=(plan_table if is_plan else control_table)(control).shortened(120),
+        notes=[] if is_plan else list(notes(control)),
+    )

@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from anchorlens import figures
-from common import add_means, options, runs, trained, write
+from anchorlens import TrainResult, figures, probes, train_many
+from anchorlens.probes import apply
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.sweep.cells import cell_ids
+from common import add_means, network, options, runs, write
 from numerals import interval
 
 SETTING: Mapping[str, Any] = {
@@ -70,14 +73,40 @@ def measured(
         setting: what all arms change in the preset.
     """
     wanted = [run for fields in arms.values() for run in runs(given, {}, **{**setting, **fields})]
-    cells = trained(given, wanted)
+    vars(given)["network"] = network(wanted)
     names = [name for name in arms for _ in given.seed]
     rows = []
-    for name, run, cell in zip(names, wanted, cells, strict=True):
-        numbers = {"weight_norm": cell.log()[-1].get("weight_norm"), **cell.numbers}
+    for name, run, result in zip(names, wanted, trained_alone(given, wanted), strict=True):
+        last = result.log[-1] if result.log else {}
+        numbers = {**last, **result.behaviour.headline(), **of_weights(result, readings)}
         row = {key: numbers.get(key) for key in (*MEASURED, *readings)}
         rows.append({"arm": name, "seed": run.train_config.seed, **row})
     return rows
+
+
+def trained_alone(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[TrainResult]:
+    """These runs in order, each in a folder of its own in that of `--sweep`; what is there is read.
+
+    A sweep would ask every run for its verdict too, which takes as long as the training.
+
+    Raises:
+        SystemExit: a run that diverged.
+    """
+    outs = [given.sweep / name for name in cell_ids(wanted)]
+    results = train_many(wanted, outs=outs, resume=True)
+    diverged = [out for out, result in zip(outs, results, strict=True) if result.status == "diverged"]
+    if diverged:
+        raise SystemExit(f"{len(diverged)} of {len(outs)} runs diverged, the first: {diverged[0]}")
+    return results
+
+
+def of_weights(result: TrainResult, readings: Sequence[str]) -> dict[str, float]:
+    """Readings of probes that need the weights alone, `probe.reading` -> value."""
+    found = {}
+    for probe in dict.fromkeys(name.split(".")[0] for name in readings):
+        numbers = apply(getattr(probes, probe), result.model, result.checkpoint.task).numbers()
+        found |= {f"{probe}.{name}": value for name, value in numbers.items()}
+    return found
 
 
 def command_line(doc: str | None) -> argparse.Namespace:
@@ -211,7 +240,9 @@ def bars(rows: Sequence[Row], arms: Mapping[str, str], title: str) -> go.Figure:
     figure.update_yaxes(title="accuracy", range=[-0.03, 1.03])
     figure.update_xaxes(tickangle=-40)
     return figures.styled(figure, title).update_layout(
-        showlegend=True, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "title": None}
+        showlegend=True,
+        margin_t=90,
+        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "title": None},
     )
 
 

@@ -1,0 +1,143 @@
+"""The figures k1 to k8: claims and their verdicts by rule, arms that can be trained, the page of what came out."""
+
+import argparse
+import importlib
+import json
+import re
+import tomllib
+
+import pytest
+
+import common
+import control_arms
+import control_page
+import k1_windows_tasks
+from control_arms import CLAIMS, SETTING, best_by_others, claims_of, judged, over_seeds
+
+FIGURES = ("k1_windows", "k2_rescaling", "k3_parts", "k4_penalty", "k7_optimizers", "k8_condensation")
+"""Those whose arms are a function without arguments."""
+LISTED = tomllib.loads(CLAIMS.read_text(encoding="utf-8"))
+
+
+def made_up(arms, seeds=(0, 1, 2), **fields):
+    """A row for each arm and seed; OOD grows with the arm's place and the seed."""
+    row = {"train": 1.0, "id": 1.0, "weight_norm": 1.0, "commutativity": 1.0, "label": "Phase 3", **fields}
+    return [
+        {**row, "arm": arm, "seed": seed, "ood": place / len(arms) + seed / 100, "weight_norm": -place}
+        for place, arm in enumerate(arms)
+        for seed in seeds
+    ]
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch):
+    """A figure's command line that trains nothing: its rows are made up."""
+
+    def of(module):
+        monkeypatch.setattr(module, "measured", lambda given, arms, **_: made_up(list(arms)))
+        monkeypatch.setattr("sys.argv", [module.__name__, "--out", str(tmp_path), "--suffix", ".html"])
+        original = common.options
+
+        def with_network(*args, **kwargs):
+            parser = original(*args, **kwargs)
+            parser.set_defaults(network={})
+            return parser
+
+        monkeypatch.setattr(control_arms, "options", with_network)
+        return tmp_path
+
+    return of
+
+
+class TestClaims:
+    def test_each_has_its_fields_and_one_bound(self):
+        for name, claim in LISTED.items():
+            bounds = {"at_least", "at_most", "within"} & claim.keys()
+            assert len(bounds) == 1, name
+            assert set(claim) - bounds == {"figure", "claim", "source", "number"}, name
+
+    @pytest.mark.parametrize("figure", FIGURES)
+    def test_a_figure_answers_all_of_its_claims(self, figure, given):
+        module = importlib.import_module(figure)
+        out = given(module)
+        module.main()
+        found = json.loads((out / f"{figure}.json").read_text())
+        assert set(found["claims"]) == set(claims_of(figure))
+        assert all(len(one["values"]) == 3 for one in found["claims"].values())
+        assert (out / f"{figure}.html").exists()
+
+    @pytest.mark.parametrize(
+        ("bound", "values", "verdict"),
+        [
+            ({"at_least": 0.1}, [0.2, 0.21, 0.22], "confirmed"),
+            ({"at_least": 0.1}, [0.0, 0.01, 0.02], "refuted"),
+            ({"at_least": 0.1}, [0.05, 0.1, 0.15], "undecided"),
+            ({"at_most": -1}, [-3, -3, -2], "confirmed"),
+            ({"within": 0.05}, [0.01, -0.01, 0.0], "confirmed"),
+            ({"within": 0.05}, [0.5, 0.51, 0.49], "refuted"),
+            ({"within": 0.05}, [0.0, 0.1, -0.1], "undecided"),
+            ({"at_least": 0.1}, [0.5], "not asked"),
+        ],
+    )
+    def test_the_verdict_is_where_the_whole_interval_lies(self, bound, values, verdict):
+        assert judged(bound, dict(enumerate(values))).verdict == verdict
+
+    def test_the_best_arm_of_a_seed_is_chosen_by_the_others(self):
+        rows = made_up(["a", "b"], seeds=(0, 1))
+        for row in rows:
+            row["ood"] = {("a", 0): 0.9, ("b", 0): 0.2, ("a", 1): 0.1, ("b", 1): 0.6}[row["arm"], row["seed"]]
+        chosen = best_by_others(rows, ["a", "b"])
+        assert {seed: row["arm"] for seed, row in chosen.items()} == {0: "b", 1: "a"}
+
+    def test_an_arm_that_has_not_fit_its_data_is_not_chosen(self):
+        rows = made_up(["a", "b"])
+        for row in rows:
+            row["train"] = 0.5 if row["arm"] == "b" else 1.0
+        assert {row["arm"] for row in best_by_others(rows, ["a", "b"], fit_alone=True).values()} == {"a"}
+
+    def test_a_seed_without_a_number_is_left_out(self):
+        found = over_seeds(made_up(["a"]), lambda of: None if of("a")["seed"] == 1 else 1.0)
+        assert found == {0: 1.0, 2: 1.0}
+
+
+class TestArms:
+    @pytest.mark.parametrize("figure", FIGURES)
+    def test_every_arm_is_a_run_of_its_own(self, figure):
+        arms = importlib.import_module(figure).arms()
+        given = argparse.Namespace(set=[], preset="quick", seed=[0])
+        runs = [run for fields in arms.values() for run in common.runs(given, {}, **{**SETTING, **fields})]
+        assert len(set(control_arms.cell_ids(runs))) == len(arms)
+
+    @pytest.mark.parametrize("task", k1_windows_tasks.SETTINGS)
+    def test_windows_on_other_tasks(self, task):
+        setting = k1_windows_tasks.SETTINGS[task]
+        given = argparse.Namespace(set=[], preset=setting.preset, seed=[0])
+        arms = k1_windows_tasks.arms(setting)
+        runs = [run for f in arms.values() for run in common.runs(given, {}, **{**setting.fields, **f})]
+        assert len(set(control_arms.cell_ids(runs))) == len(arms)
+        assert runs[0].task.kind == ("scan" if task == "scan" else "addition")
+
+    def test_what_is_measured_of_a_run(self, tmp_path):
+        given = argparse.Namespace(set=[], preset="quick", seed=[0], sweep=tmp_path)
+        setting = {**SETTING, "steps": 3, "n_samples": 300, "batch_size": 100, "d_model": 16, "d_mlp": 16}
+        readings = ("stable_rank.w_q", "q_condensation.mean_abs_cosine")
+        (row,) = control_arms.measured(given, {"a": {"gamma": 0.5}}, readings=readings, setting=setting)
+        assert row["arm"] == "a" and row["seed"] == 0 and row["label"].startswith("undecided")
+        assert all(row[name] > 0 for name in (*readings, "weight_norm"))
+
+
+class TestPage:
+    def test_it_is_what_its_template_gives(self):
+        assert control_page.PAGE.read_text("utf-8") == control_page.written(), (
+            "run python research/figures/control_page.py"
+        )
+
+    def test_a_claim_that_was_not_asked_says_so(self):
+        page = control_page.written({})
+        assert page.count("**not asked**") == len(LISTED) and "**confirmed**" not in page
+
+    def test_no_result_is_written_by_hand(self):
+        template = control_page.TEMPLATE
+        text = (CLAIMS.parent / template).read_text("utf-8")
+        text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|`[^`]*`|\(.*?\)|arXiv [\d.]+|95 %", " ", text, flags=re.DOTALL)
+        assert re.findall(r"(?<![Gg]amma )(?<!decay )\.\d+|\d+ of \d+|\d %", text) == []

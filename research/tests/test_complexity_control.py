@@ -1,4 +1,4 @@
-"""The figures k1 to k8: claims and their verdicts by rule, arms that can be trained, the page of what came out."""
+"""The figures k1 to k8: claims and verdicts by rule, arms that can be trained, the page of what came out."""
 
 import argparse
 import importlib

@@ -78,7 +78,7 @@ def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig 
     n_pos, n_sequences = task.seq_len, task.sequences_asked(4096, quickly=False)
     heads = model.n_heads * model.d_head
     patterns = model.n_heads * n_pos
-    width = 6 * model.d_model + 4 * heads + 2 * model.d_mlp + 3 * patterns
+    width = 6 * model.d_model + 4 * heads + 2 * model.hidden_width + 3 * patterns
     blocks = sum(math.prod(s) for name, s in parameter_shapes(model).items() if name.startswith("blocks."))
     for_sequence = (
         2 * n_pos * blocks

@@ -49,11 +49,17 @@ def check_interventions(run: RunConfig) -> None:
             )
     for one in read_penalty(train.penalty, train.total_steps) if train.penalty else ():
         if not matrices(parts, one.matrices):
-            ends = list(dict.fromkeys(name.rsplit(".", 1)[-1] for name in parts))
+            ends = list(dict.fromkeys(_end(name) for name in parts))
             raise ValueError(
                 f"penalty must name a part or a matrix that the model has, got {safe_repr(one.matrices)}; "
                 f"{suggestion(one.matrices, [*named, ALL, *ends])}"
             )
+
+
+def _end(name: str) -> str:
+    """What tells a matrix from others of its block: W_Q, or experts.0.W_in.weight."""
+    _, found, behind = name.partition(".experts.")
+    return f"experts.{behind}" if found else name.rsplit(".", 1)[-1]
 
 
 def matrices(parts: Mapping[str, str], asked: str) -> list[str]:

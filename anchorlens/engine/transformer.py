@@ -1,9 +1,9 @@
 """What a ModelConfig stands for: how its parameters start, lie in memory, and what they compute.
 
 Within a member's row each matrix lies as the forward pass reads it: heads merged
-([d_model, n_heads * d_head]), keys beside values, experts beside one another (each one's gate and input
-matrices as [d_model, 2 * num_experts * d_mlp], all gates first). `views` shows the same memory under HookedTransformer's
-names and in its shapes.
+([d_model, n_heads * d_head]), keys beside values, experts beside one another, all of their gates before what
+these are multiplied with ([d_model, 2 * num_experts * d_mlp]). `views` shows the same memory under
+HookedTransformer's names and in its shapes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class Transformer(FlatLayout):
             both = value.unflatten(2, (2, n, d_mlp)).unbind(2)
             matrices = {w: x.unbind(2) for w, x in zip(("W_gate", "W_in"), both, strict=True)}
         return {
-            f"{mlp}.experts.{e}.{w}.weight": x.mT for w, of_all in matrices.items() for e, x in enumerate(of_all)
+            f"{mlp}.experts.{e}.{w}.weight": x.mT
+            for w, of_all in matrices.items()
+            for e, x in enumerate(of_all)
         }
 
     def named(self, merged: Parameters) -> dict[str, Tensor]:

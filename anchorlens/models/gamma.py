@@ -216,9 +216,9 @@ def gamma_init_(
     """Draw the weights of your own HookedTransformer anew, in place, with std = d_in^-gamma.
 
     d_in is n_heads * d_head for W_O, d_mlp for W_out, and d_model for every other matrix (heads that share
-    keys and values, gated MLPs and mixtures of experts included). Biases become 0, also that of the unembedding; LayerNorms and
-    RMSNorms get weight 1 and bias 0; no parameter is left as it was. What `cfg` says of the initialisation is
-    not read.
+    keys and values, gated MLPs and mixtures of experts included). Biases become 0, also that of the
+    unembedding; LayerNorms and RMSNorms get weight 1 and bias 0; no parameter is left as it was. What `cfg`
+    says of the initialisation is not read.
 
     A model of the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model` with the same
     gamma and seed, bit for bit; in half precision they are those weights, rounded. Numbers are drawn on the

@@ -176,7 +176,7 @@ def _hooked(**fields: Any) -> HookedTransformer:
 
 
 def _in_its_precision(model: HookedTransformer) -> HookedTransformer:
-    """The matrices of a mixture of experts too, which TransformerLens makes in float32 whatever `cfg` says."""
+    """The model with the matrices of a mixture of experts in its dtype; TransformerLens makes float32."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.to(model.cfg.dtype)

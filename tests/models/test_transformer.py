@@ -212,7 +212,10 @@ class TestWhatItLacks:
             ({"attention_dir": "backwards"}, "attention_dir must be one of causal, bidirectional"),
             ({"act_fn": "xielu"}, "act_fn must be one of relu, gelu"),
             ({"num_experts": 2}, "num_experts and experts_per_token must be given together, got 2 and None"),
-            ({"num_experts": 2, "experts_per_token": 3}, "experts_per_token must be 1..2, num_experts, got 3"),
+            (
+                {"num_experts": 2, "experts_per_token": 3},
+                "experts_per_token must be 1..2, num_experts, got 3",
+            ),
             ({"n_heads": 4, "n_key_value_heads": 3}, "n_key_value_heads must divide n_heads, got 3 and 4"),
             (
                 {"use_normalization_before_and_after": True},

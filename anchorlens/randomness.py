@@ -8,8 +8,17 @@ import numpy as np
 
 from anchorlens.safe import safe_repr
 
-Stream = Literal["initialisation", "data", "order", "evaluation", "probe", "loss"]
-_STREAMS: tuple[Stream, ...] = ("initialisation", "data", "order", "evaluation", "probe", "loss")
+Stream = Literal["initialisation", "data", "order", "evaluation", "probe", "loss", "exceptions"]
+_STREAMS: tuple[Stream, ...] = (
+    "initialisation",
+    "data",
+    "order",
+    "evaluation",
+    "probe",
+    "loss",
+    "exceptions",
+)
+"""New ones come last, so that the others stay what they are."""
 
 
 def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSequence:

@@ -209,7 +209,8 @@ def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
         ValueError: an unknown kind of task, or something is missing or of another kind.
     """
     task = task_class(values["kind"] if isinstance(values, Mapping) and "kind" in values else "")
-    return dataclasses.replace(task.evaluation_class.from_dict(values), metrics=task.metrics)
+    read = task.evaluation_class.from_dict(values)
+    return dataclasses.replace(read, metrics=tuple(m for m in task.metrics if m.name in read.measures))
 
 
 def task_fields(task: type[Task]) -> Mapping[str, Any]:

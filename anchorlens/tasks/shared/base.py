@@ -62,8 +62,8 @@ class TaskConfig(Config):
     kind: ClassVar[str]
     """Its name in files and on the command line: `two_anchor`, `addition`."""
     metrics: ClassVar[tuple[Metric, ...]]
-    """What it measures. One named `train` says how well the training data are fit; with `id` and `ood` beside
-    it, as accuracies, the phases are defined."""
+    """What it measures; a task may leave out what its class declares. One named `train` says how well the
+    training data are fit; with `id` and `ood` beside it, as accuracies, the phases are defined."""
     d_vocab: Any
     """Smallest vocabulary that holds every token and every target."""
     seq_len: Any
@@ -86,6 +86,8 @@ class TaskConfig(Config):
     """The configuration of what it trains: `ModelConfig`, a HookedTransformer, or another."""
     stored_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that are filled in when a task is made without them; a stored task must hold them."""
+    later_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that this kind of task got later: with its default one makes no other run of an old one."""
     has_anchors: ClassVar[bool] = False
     """Whether its sequences hold anchors, which some probes and the verdicts by the inside ask about."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})

@@ -18,8 +18,6 @@ _SIZE = {"minimum": 1, "limit": 1_000_000}
 _GAMMA = {"minimum": -10, "maximum": 10}
 _MOST_PARAMETERS = 10**12
 _MOST_EXPERTS = 1000
-_OF_EXPERTS = ("num_experts", "experts_per_token", "gamma_experts")
-"""Fields of a mixture of experts; a dense model has none of them, in its data neither."""
 
 
 class Readable(Protocol):
@@ -73,6 +71,8 @@ class ModelConfig(Config):
 
     Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`).
     """
+
+    later_fields = ("num_experts", "experts_per_token", "gamma_experts")
 
     variant: Variant = "gpt2"
     """Architecture: gpt2, postnorm or released."""
@@ -132,7 +132,7 @@ class ModelConfig(Config):
     def _check_experts(self) -> None:
         """Check the fields of a mixture together, and keep gamma_experts as it is written in one way."""
         if self.num_experts is None:
-            for name in _OF_EXPERTS[1:]:
+            for name in ("experts_per_token", "gamma_experts"):
                 if (value := getattr(self, name)) is not None:
                     raise ValueError(f"{name} goes with num_experts, got {safe_repr(value)} without; set it")
         elif self.gamma_experts is not None:
@@ -143,11 +143,6 @@ class ModelConfig(Config):
                     f"between, got {len(gammas)}: {safe_repr(self.gamma_experts)}"
                 )
             object.__setattr__(self, "gamma_experts", " ".join(f"{gamma:.15g}" for gamma in gammas))
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields; those of a mixture of experts only where they are set."""
-        values = super().to_dict()
-        return {n: value for n, value in values.items() if value is not None or n not in _OF_EXPERTS}
 
     @property
     def n_active(self) -> int:

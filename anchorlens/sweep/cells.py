@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from anchorlens.configuration import documented, field_types
+from anchorlens.configuration import documented
 from anchorlens.runs.identity import execution_fields, identity, same_value
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.stored import CellContent
@@ -86,8 +86,7 @@ class Cell:
     @cached_property
     def fields(self) -> dict[str, Any]:
         """Every field of the three configurations by name."""
-        unset = dict.fromkeys(name for config in self.run for name in field_types(type(config)))
-        return unset | {name: value for part in self.run.to_dict().values() for name, value in part.items()}
+        return {name: value for part in self.run.to_dict().values() for name, value in part.items()}
 
     @property
     def done(self) -> bool:

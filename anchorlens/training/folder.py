@@ -307,8 +307,8 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
     free = {"train": execution_fields(run.train_config), "task": places(run.task)}
     before = stored.to_dict()
     for part, fields in run.to_dict().items():
-        for name in {**before[part], **fields}:
-            was, value = before[part].get(name), fields.get(name)
+        for name, value in fields.items():
+            was = before[part][name]
             if value != was and name not in free.get(part, ()):
                 raise ValueError(
                     f"a resumed run keeps its configuration, but {part}.{name} was {safe_repr(was)} and is "

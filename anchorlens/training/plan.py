@@ -182,7 +182,7 @@ def check_start(run: RunConfig) -> None:
         return
     if start.model_config != run.model_config:
         theirs, ours = start.model_config.to_dict(), run.model_config.to_dict()
-        names = ", ".join(name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name))
+        names = ", ".join(name for name in ours if theirs.get(name) != ours[name])
         raise ValueError(
             f"start must be of the model that is trained, got one of another {names}; leave that out"
         )

@@ -86,8 +86,6 @@ class TaskConfig(Config):
     """The configuration of what it trains: `ModelConfig`, a HookedTransformer, or another."""
     stored_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that are filled in when a task is made without them; a stored task must hold them."""
-    later_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that this kind of task got later: with its default one makes no other run of an old one."""
     has_anchors: ClassVar[bool] = False
     """Whether its sequences hold anchors, which some probes and the verdicts by the inside ask about."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})

@@ -23,6 +23,7 @@ from anchorlens.probes.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.registry import (
     COSTLY,
+    OF_DENSE,
     OF_MIXTURES,
     PROBES,
     REPORT_PROBES,
@@ -39,6 +40,7 @@ from anchorlens.probes.v_similarity import v_similarity
 
 __all__ = [
     "COSTLY",
+    "OF_DENSE",
     "OF_MIXTURES",
     "PROBES",
     "REPORT_PROBES",

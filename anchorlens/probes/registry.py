@@ -84,6 +84,9 @@ OF_ANY_NETWORK: tuple[Callable[..., ProbeResult], ...] = (stable_rank,)
 OF_MIXTURES: tuple[Callable[..., ProbeResult], ...] = (expert_use,)
 """Those that ask for a mixture of experts; a report shows them where a model is one."""
 
+OF_DENSE: tuple[Callable[..., ProbeResult], ...] = tuple(p for p in PROBES if p not in OF_MIXTURES)
+"""All others, which take models with one MLP in each block, and mixtures of experts too."""
+
 
 ON_TOKENS: tuple[Callable[..., ProbeResult], ...] = (attention_patterns, activation_patching)
 """Those that take tokens of any HookedTransformer; a two-anchor task only gives them where none are given."""

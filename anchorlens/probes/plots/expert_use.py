@@ -1,4 +1,4 @@
-"""Which expert serves which kind of input: shares above, accuracies without each expert below."""
+"""Which expert serves which kind of input: its share, and accuracy without it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from anchorlens.figures import CATEGORIES, GREY, SHARE, styled
+from anchorlens.figures import SHARE, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,7 +21,7 @@ def expert_figure(
     accuracies: Float[np.ndarray, " kind"],
     accuracies_without: Float[np.ndarray, "layer expert kind"],
 ) -> go.Figure:
-    """A heatmap of shares, a row for each expert of each layer, and bars for the same rows.
+    """Two heatmaps with a row for each expert of each layer; above them the accuracy of the whole model.
 
     Args:
         title: of the figure.
@@ -32,24 +32,30 @@ def expert_figure(
     """
     from plotly.subplots import make_subplots
 
-    n_layers, _, n_experts = shares.shape
+    n_layers, n_kinds, n_experts = shares.shape
     experts = [f"layer {layer}, expert {expert}" for layer, expert in np.ndindex(n_layers, n_experts)]
-    rows = shares.transpose(0, 2, 1).reshape(len(experts), -1)  # [expert of a layer, kind]
+    names = ["the whole model", *experts]
+    by_expert = shares.transpose(0, 2, 1).reshape(-1, n_kinds)  # [expert of a layer, kind]
+    left_out = accuracies_without.reshape(-1, n_kinds)
+    panels = {
+        "share of what is routed": [[None] * n_kinds, *by_expert.tolist()],
+        "accuracy without it": [accuracies.tolist(), *left_out.tolist()],
+    }
     figure = make_subplots(
-        rows=1, cols=2, subplot_titles=("share", "accuracy without it"), horizontal_spacing=0.12
+        rows=1, cols=2, subplot_titles=list(panels), shared_yaxes=True, horizontal_spacing=0.05
     )
-    figure.add_heatmap(
-        z=rows, x=kinds, y=experts, texttemplate="%{z:.2f}", showscale=False, row=1, col=1, **SHARE
-    )
-    for k, kind in enumerate(kinds):
-        values = [accuracies[k], *accuracies_without[..., k].flatten()]
-        names = ["none taken out", *experts]
-        colour = CATEGORIES[k % len(CATEGORIES)]
-        figure.add_bar(x=values, y=names, name=kind, orientation="h", marker_color=colour, row=1, col=2)
-    figure.add_hline(y=0.5, line={"color": GREY, "width": 1, "dash": "dot"}, row=1, col=2)
-    figure.update_xaxes(title="kind of input", type="category", row=1, col=1)
-    figure.update_xaxes(title="accuracy", range=[0, 1.02], row=1, col=2)
-    figure.update_yaxes(type="category", autorange="reversed", row=1, col=1)
-    figure.update_yaxes(type="category", autorange="reversed", showticklabels=True, row=1, col=2)
-    figure.update_layout(legend={"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0.5})
-    return styled(figure, title, height=140 + 60 * (len(experts) + 1))
+    for column, values in enumerate(panels.values(), start=1):
+        figure.add_heatmap(
+            z=values,
+            x=kinds,
+            y=names,
+            texttemplate="%{z:.2f}",
+            colorbar={"title": "0..1", "len": 0.9},
+            showscale=column == 2,
+            row=1,
+            col=column,
+            **SHARE,
+        )
+    figure.update_xaxes(title="kind of input", type="category")
+    figure.update_yaxes(type="category", autorange="reversed")
+    return styled(figure, title, height=160 + 34 * len(names))

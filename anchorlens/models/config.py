@@ -17,7 +17,7 @@ PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
 _SIZE = {"minimum": 1, "limit": 1_000_000}
 _GAMMA = {"minimum": -10, "maximum": 10}
 _MOST_PARAMETERS = 10**12
-_MOST_EXPERTS = 1000
+_MOST_EXPERTS = 64
 
 
 class Readable(Protocol):

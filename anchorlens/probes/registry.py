@@ -44,11 +44,11 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
     first_layer_tsne,
     gradient_sharing,
     survival,
+    expert_use,
     q_condensation,
     embedding_pca,
     stable_rank,
     training_regime,
-    expert_use,
 )
 """Every probe, in order."""
 

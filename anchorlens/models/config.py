@@ -256,5 +256,5 @@ def _read_gammas(text: str) -> list[float]:
             f"gamma_experts must be numbers with a space between, 0.3 0.9 for example, got {safe_repr(text)}"
         )
     for gamma in gammas:
-        check_number("a gamma of gamma_experts", gamma, **_GAMMA)
+        check_number("a gamma of gamma_experts", gamma, minimum=_GAMMA["minimum"], maximum=_GAMMA["maximum"])
     return gammas

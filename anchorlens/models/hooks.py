@@ -273,7 +273,7 @@ def routing(
     found = {}
     for (layer, _), weights in read(model, tokens, places).items():
         last = weights.unflatten(0, tokens.shape)[:, -1]  # [batch, expert]
-        top = last.topk(model.cfg.experts_per_token, dim=-1)
+        top = last.topk(model.cfg.experts_per_token or 1, dim=-1)
         chosen = torch.zeros_like(last).scatter(-1, top.indices, top.values)
         found[layer] = chosen / chosen.sum(dim=-1, keepdim=True)
     return found

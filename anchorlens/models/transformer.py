@@ -556,7 +556,7 @@ class TransformerBlock(nn.Module):
         self.attn = (Attention if cfg.n_key_value_heads is None else GroupedQueryAttention)(cfg, block_index)
         if not cfg.attn_only:
             kind = MixtureOfExperts if cfg.num_experts else GatedMLP if cfg.gated_mlp else MLP
-            self.mlp = kind(cfg)
+            self.mlp: Any = kind(cfg)
         self.hook_attn_in = HookPoint()  # [batch, pos, head_index, d_model]
         self.hook_q_input = HookPoint()  # [batch, pos, head_index, d_model]
         self.hook_k_input = HookPoint()  # [batch, pos, kv_head_index, d_model]

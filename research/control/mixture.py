@@ -32,7 +32,7 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
 
 sys.path.append(str(Path(__file__).parents[1] / "figures"))
-from common import options, runs, trained, write  # noqa: E402
+from common import options, runs, trained, write  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 TASK: dict[str, Any] = {"complexity": 2, "unseen_pairs": [[3, 4], [4, 3]], "n_exceptions": 40}
 """The groups of (1, 2) and (1, 3) are broken; the rules are asked on the papers' unseen pairs."""

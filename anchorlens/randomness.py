@@ -8,7 +8,9 @@ import numpy as np
 
 from anchorlens.safe import safe_repr
 
-Stream = Literal["initialisation", "data", "order", "evaluation", "probe", "loss", "weight noise"]
+Stream = Literal[
+    "initialisation", "data", "order", "evaluation", "probe", "loss", "exceptions", "weight noise"
+]
 _STREAMS: tuple[Stream, ...] = (
     "initialisation",
     "data",
@@ -16,8 +18,10 @@ _STREAMS: tuple[Stream, ...] = (
     "evaluation",
     "probe",
     "loss",
+    "exceptions",
     "weight noise",
 )
+"""New ones come last, so that the others stay what they are."""
 
 
 def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSequence:

@@ -265,6 +265,9 @@ def user_built(dtype=torch.float32, *, n_layers=3, seed=0, **fields):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
         model = HookedTransformer(config)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):  # of a mixture of experts; TransformerLens makes float32
+            module.to(dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -40,13 +40,14 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     mappings, rng = mappings_of(task), np.random.default_rng(seed)
     assert mappings.violates is not None
     obeying = np.flatnonzero(~mappings.violates)
+    ruled = dataclasses.replace(task, n_exceptions=0)  # its exceptions are put there again
     overrides: dict[Pair, Any] = dict(task.overrides or {})
     for row in np.sort(rng.choice(obeying, round(share * len(obeying)), replace=False)).tolist():
         pair, key = tuple(mappings.chains[row].tolist()), int(mappings.keys[row])
         table = overrides.get(pair)
         if type(table) is not dict:  # of ours; the task's own cannot be changed
             everywhere = task.product([pair], task.keys, np.zeros_like(task.keys))
-            table = dict(zip(task.keys.tolist(), task.targets(everywhere).tolist(), strict=True))
+            table = dict(zip(task.keys.tolist(), ruled.targets(everywhere).tolist(), strict=True))
             overrides[pair] = table
         table[key] = _another(rng, task.keys, int(mappings.targets[row]))
     return dataclasses.replace(task, overrides=overrides)

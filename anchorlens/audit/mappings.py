@@ -113,11 +113,12 @@ class Mappings:
 
 
 def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
-    """The mappings that a task trains; those that an override changes violate its rule.
+    """The mappings that a task trains; those that override or exception change violate its rule.
 
     Args:
         task: its seen pairs with every key that has a trained position. Where an override (the task's own, or
-            the regime's) trains another target than the composition f(x; a1, ..), that mapping violates.
+            the regime's) or an exception trains another target than the composition f(x; a1, ..), that
+            mapping violates.
         name: what to call it.
 
     Raises:

@@ -78,7 +78,7 @@ def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig 
     n_pos, n_sequences = task.seq_len, task.sequences_asked(4096, quickly=False)
     heads = model.n_heads * model.d_head
     patterns = model.n_heads * n_pos
-    width = 6 * model.d_model + 4 * heads + 2 * model.d_mlp + 3 * patterns
+    width = 6 * model.d_model + 4 * heads + 2 * model.hidden_width + 3 * patterns
     blocks = sum(math.prod(s) for name, s in parameter_shapes(model).items() if name.startswith("blocks."))
     for_sequence = (
         2 * n_pos * blocks
@@ -86,15 +86,16 @@ def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig 
         + _SINGLE * model.n_layers * n_pos * width
         + (2 * model.d_model + _LOGIT) * model.d_vocab
     )
+    objects = 1 + (model.num_experts or 0) / 2  # an expert's modules are half as many as a block's
     drawn = n_sequences * n_pos + (0 if train is None else train.n_samples * (n_pos + 3))
     asked = max(sequence_bytes(model, n_pos), min(BATCH_BYTES, 1024 * sequence_bytes(model, n_pos)))
     return AskingCost(
         bytes=4 * _weight_bytes(model)
-        + model.n_layers * (_LAYER_BYTES + model.n_ctx**2)  # each block has a mask of its own
+        + model.n_layers * (_LAYER_BYTES * objects + model.n_ctx**2)  # each block has a mask of its own
         + 4 * model.n_ctx**2
         + task.bytes_to_ask(0 if train is None else train.n_samples)
         + asked,
-        operations=n_sequences * for_sequence + _DRAW * drawn + _LAYER_OPERATIONS * model.n_layers,
+        operations=n_sequences * for_sequence + _DRAW * drawn + _LAYER_OPERATIONS * model.n_layers * objects,
     )
 
 

@@ -176,13 +176,29 @@ class Forward:
         return x + self._mlp(block, self._norm(f"{block}.ln2", x))
 
     def _mlp(self, block: str, x: Residual) -> Residual:
-        hidden = self._linear(f"{block}.mlp", "in", x)
+        if self.config.num_experts is not None:
+            return self._mixture(f"{block}.mlp", x)
+        hidden = self._activated(self._linear(f"{block}.mlp", "in", x))
+        return self._linear(f"{block}.mlp", "out", hidden)
+
+    def _mixture(self, mlp: str, x: Residual) -> Residual:
+        """TransformerLens' mixture of experts: every expert is computed, and weighted by 0 where not chosen.
+
+        Two products serve all experts of all rows, so that no row has to be sorted by where it goes.
+        """
+        logits = self._linear(mlp, "router", x)
+        weights = functional.softmax(logits, dim=-1, dtype=torch.float)  # as there, whatever the precision
+        top = weights.topk(self.config.n_active, dim=-1)
+        routing = torch.zeros_like(weights).scatter(-1, top.indices, top.values).to(x.dtype)
+        gate, hidden = self._linear(mlp, "experts_in", x).chunk(2, dim=-1)  # [member, row, expert * d_mlp]
+        hidden = (self._activated(gate) * hidden).unflatten(-1, (-1, self.config.d_mlp))
+        return self._linear(mlp, "experts_out", (hidden * routing.unsqueeze(-1)).flatten(-2))
+
+    def _activated(self, hidden: Tensor) -> Tensor:
         activation = self.config.activation
         if activation == "relu":
-            hidden = functional.relu(hidden)
-        else:
-            hidden = functional.gelu(hidden, approximate="tanh" if activation == "gelu_new" else "none")
-        return self._linear(f"{block}.mlp", "out", hidden)
+            return functional.relu(hidden)
+        return functional.gelu(hidden, approximate="tanh" if activation == "gelu_new" else "none")
 
     def _linear(self, owner: str, kind: str, x: Tensor) -> Tensor:
         weight, bias = self.parameters[f"{owner}.W_{kind}"], self.parameters.get(f"{owner}.b_{kind}")

@@ -51,11 +51,17 @@ def check_interventions(run: RunConfig) -> None:
             )
     for field, names in asked:
         if not matrices(parts, names):
-            ends = [name.rsplit(".", 1)[-1] for name in parts] if named else []
+            ends = [_end(name) for name in parts] if named else []
             raise ValueError(
                 f"{field} must name a part or a matrix that the model has, got {safe_repr(names)}; "
                 f"{suggestion(names, list(dict.fromkeys([*named, ALL, *ends])))}"
             )
+
+
+def _end(name: str) -> str:
+    """What tells a matrix from others of its block: W_Q, or experts.0.W_in.weight."""
+    _, found, behind = name.partition(".experts.")
+    return f"experts.{behind}" if found else name.rsplit(".", 1)[-1]
 
 
 def matrices(parts: Mapping[str, str], asked: str) -> list[str]:

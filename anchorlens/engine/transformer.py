@@ -1,8 +1,9 @@
 """What a ModelConfig stands for: how its parameters start, lie in memory, and what they compute.
 
 Within a member's row each matrix lies as the forward pass reads it: heads merged
-([d_model, n_heads * d_head]), keys beside values. `views` shows the same memory under HookedTransformer's
-names and in its shapes.
+([d_model, n_heads * d_head]), keys beside values, experts beside one another, all of their gates before what
+these are multiplied with ([d_model, 2 * num_experts * d_mlp]). `views` shows the same memory under
+HookedTransformer's names and in its shapes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from anchorlens.models.gamma import initial_weights, is_frozen, parameter_shapes
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
+
+_ROUTER = ".W_gate.weight"
+"""The end of the name of a mixture's router, behind the block's `mlp`; experts' gates are skipped first."""
 
 
 class Transformer(FlatLayout):
@@ -39,8 +43,8 @@ class Transformer(FlatLayout):
         d_z = self.config.n_heads * self.config.d_head
         merged: dict[str, tuple[int, ...]] = {}
         for name, shape in shapes.items():
-            if name in frozen or name.endswith(("_V",)):
-                continue  # a value lies beside its key
+            if name in frozen or name.endswith(("_V",)) or ".experts." in name:
+                continue  # a value lies beside its key, an expert beside the others
             if name.endswith(("W_Q", "W_K")):
                 shape = (self.config.d_model, d_z)
             elif name.endswith(("b_Q", "b_K")):
@@ -49,8 +53,37 @@ class Transformer(FlatLayout):
                 shape = (d_z, self.config.d_model)
             if name.endswith("_K"):
                 name, shape = f"{name}V", (*shape[:-1], 2 * d_z)
+            if name.endswith(_ROUTER):
+                merged |= self._merged_experts(name.removesuffix(_ROUTER))
+                continue
             merged[name] = shape
         return merged
+
+    def _merged_experts(self, mlp: str) -> dict[str, tuple[int, ...]]:
+        """Shapes of a mixture's router and experts as the forward pass reads them."""
+        n, d_model, d_mlp = self.config.num_experts or 0, self.config.d_model, self.config.d_mlp
+        return {
+            f"{mlp}.W_router": (d_model, n),
+            f"{mlp}.W_experts_in": (d_model, 2 * n * d_mlp),
+            f"{mlp}.W_experts_out": (n * d_mlp, d_model),
+        }
+
+    def _experts(self, name: str, value: Tensor) -> dict[str, Tensor]:
+        """One of `_merged_experts` under TransformerLens' names, each matrix [member, out, in]."""
+        mlp, kind = name.rsplit(".", 1)
+        n, d_mlp = self.config.num_experts or 0, self.config.d_mlp
+        if kind == "W_router":
+            return {f"{mlp}{_ROUTER}": value.mT}
+        if kind == "W_experts_out":
+            matrices = {"W_out": value.unflatten(1, (n, d_mlp)).unbind(1)}
+        else:
+            both = value.unflatten(2, (2, n, d_mlp)).unbind(2)
+            matrices = {w: x.unbind(2) for w, x in zip(("W_gate", "W_in"), both, strict=True)}
+        return {
+            f"{mlp}.experts.{e}.{w}.weight": x.mT
+            for w, of_all in matrices.items()
+            for e, x in enumerate(of_all)
+        }
 
     def named(self, merged: Parameters) -> dict[str, Tensor]:
         """The trained parameters under HookedTransformer's names and in its shapes, [member, ...].
@@ -68,6 +101,8 @@ class Transformer(FlatLayout):
                 parts = {name: value.unflatten(-1, (heads, d_head))}
             elif kind == "W_O":
                 parts = {name: value.unflatten(1, (heads, d_head))}
+            elif kind in ("W_router", "W_experts_in", "W_experts_out"):
+                parts = self._experts(name, value)
             else:
                 parts = {name: value}
             for part, view in parts.items():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from anchorlens.configuration import Config, documented, number
+from anchorlens.configuration import Config, check_number, documented, number
+from anchorlens.safe import safe_repr
 
 Variant = Literal["gpt2", "postnorm", "released"]
 VARIANTS: tuple[Variant, ...] = ("gpt2", "postnorm", "released")
@@ -16,6 +17,7 @@ PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
 _SIZE = {"minimum": 1, "limit": 1_000_000}
 _GAMMA = {"minimum": -10, "maximum": 10}
 _MOST_PARAMETERS = 10**12
+_MOST_EXPERTS = 64
 
 
 class Readable(Protocol):
@@ -40,7 +42,10 @@ def sizes(config: Any) -> str:
     """
     counts = (("layer", config.n_layers), ("head", config.n_heads))
     words = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts]
-    return ", ".join([*words, f"d_model {config.d_model}"])
+    words += [f"d_model {config.d_model}"]
+    if (n_experts := getattr(config, "num_experts", None)) is not None:
+        words += [f"top {config.experts_per_token or 1} of {n_experts} experts"]
+    return ", ".join(words)
 
 
 @documented
@@ -55,11 +60,19 @@ class ModelConfig(Config):
     - `released`: LayerNorm on the query input only (keys and values read the raw residual), LayerNorm
       before the MLP, final LayerNorm, exact GELU, biases.
 
+    With `num_experts` the MLP of every block, in any variant, is TransformerLens' mixture of experts: a
+    router W_gate, and experts act(x W_gate) * (x W_in) W_out without biases, each of width d_mlp. The router
+    sends a token to the experts of its largest softmax weights, and their outputs are multiplied by those
+    weights, which are not made to sum to 1 again (`norm_topk_prob` is false): a router of one expert a token
+    would have no gradient otherwise.
+
     Raises:
         ValueError: any value that makes no model, with what was expected and what came.
 
     Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`).
     """
+
+    later_fields = ("num_experts", "experts_per_token", "gamma_experts")
 
     variant: Variant = "gpt2"
     """Architecture: gpt2, postnorm or released."""
@@ -89,7 +102,13 @@ class ModelConfig(Config):
     gamma_vo: float | None = number(None, **_GAMMA)
     """Gamma of W_V and W_O; unset for gamma."""
     gamma_mlp: float | None = number(None, **_GAMMA)
-    """Gamma of W_in and W_out; unset for gamma."""
+    """Gamma of W_in and W_out, and of a mixture's router; unset for gamma."""
+    num_experts: int | None = number(None, minimum=2, maximum=_MOST_EXPERTS)
+    """Experts of the MLP of every block, a mixture of experts; unset for an MLP of its own kind."""
+    experts_per_token: int | None = number(None, minimum=1, maximum=2)
+    """Experts that a token is sent to, 1 or 2; unset for 1 in a mixture."""
+    gamma_experts: str | None = None
+    """Gamma of each expert, 0.3 0.9 of two for example; unset for gamma_mlp."""
     init_distribution: Literal["normal", "uniform"] = "normal"
     """normal: N(0, std = d_in^-gamma); uniform: U(-d_in^-gamma, +d_in^-gamma)."""
     scale_residual_writers: bool | None = None
@@ -97,14 +116,38 @@ class ModelConfig(Config):
 
     def __post_init__(self) -> None:
         """Check every field, and the sizes together."""
+        if isinstance(self.gamma_experts, list | tuple):  # as JSON and TOML may have it
+            object.__setattr__(self, "gamma_experts", " ".join(map(str, self.gamma_experts)))
         super().__post_init__()
-        a_layer = self.d_model * (4 * self.n_heads * self.d_head + 2 * self.d_mlp)
+        self._check_experts()
+        mlp = 2 * self.d_mlp if self.num_experts is None else self.num_experts * (3 * self.d_mlp + 1)
+        a_layer = self.d_model * (4 * self.n_heads * self.d_head + mlp)
         n_parameters = self.n_layers * a_layer + 2 * self.d_vocab * self.d_model
         if n_parameters > _MOST_PARAMETERS:
             raise ValueError(
                 f"these sizes make {n_parameters:,} parameters, more than "
                 f"{_MOST_PARAMETERS:,}; take smaller ones"
             )
+
+    def _check_experts(self) -> None:
+        """Check the fields of a mixture together, and keep gamma_experts as it is written in one way."""
+        if self.num_experts is None:
+            for name in ("experts_per_token", "gamma_experts"):
+                if (value := getattr(self, name)) is not None:
+                    raise ValueError(f"{name} goes with num_experts, got {safe_repr(value)} without; set it")
+        elif self.gamma_experts is not None:
+            gammas = _read_gammas(self.gamma_experts)
+            if len(gammas) != self.num_experts:
+                raise ValueError(
+                    f"gamma_experts must have a gamma for each of {self.num_experts} experts, with a space "
+                    f"between, got {len(gammas)}: {safe_repr(self.gamma_experts)}"
+                )
+            object.__setattr__(self, "gamma_experts", " ".join(f"{gamma:.15g}" for gamma in gammas))
+
+    @property
+    def n_active(self) -> int:
+        """Experts that a token is sent to, in a mixture."""
+        return self.experts_per_token or 1
 
     @property
     def what(self) -> str:
@@ -115,7 +158,8 @@ class ModelConfig(Config):
     def short_name(self) -> str:
         """Variant, layers and gamma, as far as it is known."""
         gamma = "" if self.gamma is None else f", gamma {self.gamma}"
-        return f"{self.variant}, {self.n_layers} layer{'s' if self.n_layers > 1 else ''}{gamma}"
+        experts = "" if self.num_experts is None else f", {self.num_experts} experts"
+        return f"{self.variant}, {self.n_layers} layer{'s' if self.n_layers > 1 else ''}{experts}{gamma}"
 
     @property
     def overview(self) -> str:
@@ -131,12 +175,18 @@ class ModelConfig(Config):
             for name, value in self.to_dict().items()
             if not name.startswith("gamma") and name not in alone
         }
-        return own | {"act_fn": self.activation}
+        routing = {} if self.num_experts is None else {"experts_per_token": self.n_active}
+        return own | {"act_fn": self.activation} | routing
 
     @property
     def activations(self) -> int:
         """Numbers that an update holds for each token, about: to tell large models from small ones."""
-        return self.n_layers * (self.d_model + self.d_mlp + self.n_heads * self.d_head)
+        return self.n_layers * (self.d_model + self.hidden_width + self.n_heads * self.d_head)
+
+    @property
+    def hidden_width(self) -> int:
+        """Neurons of a block that are computed for a token: of every expert, in a mixture."""
+        return self.d_mlp * (self.num_experts or 1)
 
     @property
     def activation(self) -> str:
@@ -176,14 +226,35 @@ class ModelConfig(Config):
                     "(ModelConfig.for_task(task) does)"
                 )
 
-    def gamma_of(self, part: Part) -> float:
-        """The initialization rate of one part: its own, or the common one.
+    def gamma_of(self, part: Part, expert: int | None = None) -> float:
+        """The initialization rate of one part, or of one expert of it: its own, or the common one.
 
         Raises:
             ValueError: neither is known.
         """
+        if expert is not None and self.gamma_experts is not None:
+            return _read_gammas(self.gamma_experts)[expert]
         own = getattr(self, f"gamma_{part}")
         gamma = self.gamma if own is None else own
         if gamma is None:
             raise ValueError(f"gamma must be known to draw weights, got none for {part}; set it")
         return gamma
+
+
+def _read_gammas(text: str) -> list[float]:
+    """The gamma of each expert.
+
+    Raises:
+        ValueError: text that is no numbers with a space between, or one out of range.
+    """
+    try:
+        gammas = [float(item) for item in text.split()[: _MOST_EXPERTS + 1]]
+    except ValueError:
+        gammas = []
+    if not gammas:
+        raise ValueError(
+            f"gamma_experts must be numbers with a space between, 0.3 0.9 for example, got {safe_repr(text)}"
+        )
+    for gamma in gammas:
+        check_number("a gamma of gamma_experts", gamma, minimum=_GAMMA["minimum"], maximum=_GAMMA["maximum"])
+    return gammas

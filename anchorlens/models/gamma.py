@@ -13,6 +13,14 @@ std = d_in^-gamma (the initialization rate of arXiv 2405.05409 and 2501.08537). 
 | W_out          | [d_mlp, d_model]           | mlp       | d_mlp            | d_model  |
 | W_U            | [d_model, d_vocab]         | embedding | d_model          | d_model  |
 
+In a mixture of experts (`num_experts`) every block has a router and, in the place of W_in and W_out, three
+matrices of each expert. TransformerLens stores them as torch's Linear does, [out, in]:
+
+| router W_gate      | [num_experts, d_model]     | mlp       | d_model          | d_model  |
+| W_in, W_gate of e  | [d_mlp, d_model]           | mlp       | d_model          | d_model  |
+| W_out of e         | [d_model, d_mlp]           | mlp       | d_mlp            | d_model  |
+
+The gamma of expert e is that of its place in `gamma_experts`, where it is given; the router's is `gamma_mlp`.
 W_O and W_out are divided by sqrt(2 n_layers) where `scales_residual_writers` is true (`released`).
 Biases are zero, but in `released` PyTorch's Linear default U(-1/sqrt(fan_in), +1/sqrt(fan_in)).
 LayerNorms start at weight 1 and bias 0.
@@ -21,7 +29,7 @@ LayerNorms start at weight 1 and bias 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -40,7 +48,7 @@ class WeightInit:
     """How one weight matrix starts."""
 
     part: Part
-    """The part whose gamma applies: embedding, qk, vo or mlp."""
+    """The part whose gamma applies: embedding, qk, vo or mlp, unless an expert has its own."""
     fan_in: int
     """Inputs of the linear map (d_model for the embeddings)."""
     d_in: int
@@ -65,6 +73,12 @@ _IN_A_BLOCK: dict[str, tuple[Part, tuple[int, ...]]] = {
     "mlp.W_gate": ("mlp", (0,)),
     "mlp.W_out": ("mlp", (0,)),
 }
+_OF_A_MIXTURE: dict[str, tuple[Part, tuple[int, ...]]] = {"mlp.W_gate.weight": ("mlp", (1,))}
+_OF_AN_EXPERT: dict[str, tuple[Part, tuple[int, ...]]] = {
+    "W_in.weight": ("mlp", (1,)),
+    "W_gate.weight": ("mlp", (1,)),
+    "W_out.weight": ("mlp", (1,)),
+}
 _BEHIND: dict[str, tuple[Part, tuple[int, ...]]] = {"unembed.W_U": ("embedding", (0,))}
 """The matrices in the order of drawing: each one's part, and the axes whose sizes multiply to its fan-in."""
 
@@ -81,27 +95,42 @@ def _table(
 ) -> dict[str, WeightInit]:
     """The gamma table of the matrices among these parameters; the config gives gammas and scaling."""
     table: dict[str, WeightInit] = {}
-    for name, (part, axes) in _matrices(n_layers).items():
+    for name, (part, axes) in _matrices(n_layers, config.num_experts).items():
         if name in shapes:
             fan_in = math.prod(shapes[name][axis] for axis in axes)
             d_in = config.d_model if config.variant == "released" else fan_in
-            scale = float(d_in) ** -config.gamma_of(part)
-            if name.endswith((".W_O", ".W_out")) and config.scales_residual_writers:
+            scale = float(d_in) ** -config.gamma_of(part, _expert(name))
+            if name.removesuffix(".weight").endswith((".W_O", ".W_out")) and config.scales_residual_writers:
                 scale /= math.sqrt(2 * n_layers)
             table[name] = WeightInit(part, fan_in, d_in, scale)
     return table
 
 
-def _matrices(n_layers: int) -> dict[str, tuple[Part, tuple[int, ...]]]:
+def _matrices(n_layers: int, n_experts: int | None = None) -> dict[str, tuple[Part, tuple[int, ...]]]:
     """Every name that a weight matrix can have, in the order of drawing: its part, the axes of its fan-in."""
-    blocks = {f"blocks.{layer}.{name}": row for layer in range(n_layers) for name, row in _IN_A_BLOCK.items()}
+    block = dict(_IN_A_BLOCK)
+    if n_experts is not None:
+        block |= _OF_A_MIXTURE
+        block |= {f"mlp.experts.{e}.{name}": r for e in range(n_experts) for name, r in _OF_AN_EXPERT.items()}
+    blocks = {f"blocks.{layer}.{name}": row for layer in range(n_layers) for name, row in block.items()}
     return {**_BEFORE, **blocks, **_BEHIND}
+
+
+def _expert(name: str) -> int | None:
+    """The expert that a matrix belongs to.
+
+    >>> _expert("blocks.0.mlp.experts.1.W_in.weight"), _expert("blocks.0.mlp.W_in")
+    (1, None)
+    """
+    _, found, behind = name.partition(".mlp.experts.")
+    return int(behind.split(".")[0]) if found else None
 
 
 def part_of_matrices(config: ModelConfig) -> dict[str, Part]:
     """The weight matrices of a config, and the part that each belongs to: embedding, qk, vo or mlp."""
     shapes = parameter_shapes(config)
-    return {name: part for name, (part, _) in _matrices(config.n_layers).items() if name in shapes}
+    matrices = _matrices(config.n_layers, config.num_experts)
+    return {name: part for name, (part, _) in matrices.items() if name in shapes}
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -112,11 +141,8 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     block |= {
         "attn.W_O": (heads, d_head, d_model),
         "attn.b_O": (d_model,),
-        "mlp.W_in": (d_model, config.d_mlp),
-        "mlp.b_in": (config.d_mlp,),
-        "mlp.W_out": (config.d_mlp, d_model),
-        "mlp.b_out": (d_model,),
     }
+    block |= {f"mlp.{name}": shape for name, shape in _mlp_shapes(config).items()}
     block |= {f"{ln}.{x}": (d_model,) for ln in ("ln1", "ln2") for x in "wb"}
     shapes: dict[str, tuple[int, ...]] = {
         "embed.W_E": (config.d_vocab, d_model),
@@ -129,6 +155,17 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     if config.variant != "postnorm":
         shapes |= {"ln_final.w": (d_model,), "ln_final.b": (d_model,)}
     return shapes
+
+
+def _mlp_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every parameter of an MLP, or of a mixture of experts."""
+    d_model, d_mlp = config.d_model, config.d_mlp
+    if config.num_experts is None:
+        return {"W_in": (d_model, d_mlp), "b_in": (d_mlp,), "W_out": (d_mlp, d_model), "b_out": (d_model,)}
+    expert = {"W_in.weight": (d_mlp, d_model), "W_out.weight": (d_model, d_mlp)}
+    expert["W_gate.weight"] = (d_mlp, d_model)
+    of_experts = {f"experts.{e}.{name}": s for e in range(config.num_experts) for name, s in expert.items()}
+    return of_experts | {"W_gate.weight": (config.num_experts, d_model)}
 
 
 def is_frozen(config: ModelConfig, name: str) -> bool:
@@ -171,6 +208,7 @@ def gamma_init_(
     gamma_qk: float | None = None,
     gamma_vo: float | None = None,
     gamma_mlp: float | None = None,
+    gamma_experts: Sequence[float] | None = None,
     distribution: Literal["normal", "uniform"] = "normal",
     scale_residual_writers: bool = False,
     seed: int = 0,
@@ -178,9 +216,9 @@ def gamma_init_(
     """Draw the weights of your own HookedTransformer anew, in place, with std = d_in^-gamma.
 
     d_in is n_heads * d_head for W_O, d_mlp for W_out, and d_model for every other matrix (heads that share
-    keys and values and gated MLPs included). Biases become 0, also that of the unembedding; LayerNorms and
-    RMSNorms get weight 1 and bias 0; no parameter is left as it was. What `cfg` says of the initialisation is
-    not read.
+    keys and values, gated MLPs and mixtures of experts included). Biases become 0, also that of the
+    unembedding; LayerNorms and RMSNorms get weight 1 and bias 0; no parameter is left as it was. What `cfg`
+    says of the initialisation is not read.
 
     A model of the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model` with the same
     gamma and seed, bit for bit; in half precision they are those weights, rounded. Numbers are drawn on the
@@ -193,7 +231,8 @@ def gamma_init_(
         gamma_embedding: that of W_E, W_pos and W_U; None for gamma.
         gamma_qk: that of W_Q and W_K; None for gamma.
         gamma_vo: that of W_V and W_O; None for gamma.
-        gamma_mlp: that of W_in, W_gate and W_out; None for gamma.
+        gamma_mlp: that of W_in, W_gate and W_out, and of a mixture's router; None for gamma.
+        gamma_experts: that of each expert of a mixture; None for gamma_mlp.
         distribution: normal: N(0, std = d_in^-gamma); uniform: U(-d_in^-gamma, +d_in^-gamma).
         scale_residual_writers: divide W_O and W_out by sqrt(2 n_layers), as GPT-2 does.
         seed: of the weights, an integer >= 0.
@@ -203,7 +242,7 @@ def gamma_init_(
 
     Raises:
         ValueError: no HookedTransformer, a gamma, distribution or seed out of range, or a parameter that the
-            table does not have (a mixture of experts' router, for example); nothing has been drawn then.
+            table does not have (an attention sink, for example); nothing has been drawn then.
 
     Example:
         >>> import warnings
@@ -231,6 +270,8 @@ def gamma_init_(
         gamma_qk=gamma_qk,
         gamma_vo=gamma_vo,
         gamma_mlp=gamma_mlp,
+        num_experts=model.cfg.num_experts,
+        gamma_experts=None if gamma_experts is None else " ".join(map(str, gamma_experts)),
         init_distribution=distribution,
         scale_residual_writers=scale_residual_writers,
     )
@@ -257,10 +298,10 @@ def gamma_init_(
 
 
 def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
-    """Name and fan-in of the bias that goes with each matrix."""
+    """Name and fan-in of the bias that goes with each matrix; those of experts have none."""
     for name, weight in table.items():
         owner, matrix = name.rsplit(".", 1)
-        if owner not in ("embed", "pos_embed"):
+        if matrix != "weight" and owner not in ("embed", "pos_embed"):
             yield f"{owner}.{matrix.replace('W_', 'b_')}", weight.fan_in
 
 

@@ -143,6 +143,9 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
         d_mlp=config.d_mlp,
         d_vocab=config.d_vocab,
         act_fn=config.activation,
+        num_experts=config.num_experts,
+        experts_per_token=None if config.num_experts is None else config.n_active,
+        gated_mlp=config.num_experts is not None,
         normalization_type="LN",
         attention_dir="causal",
         dtype=dtype,
@@ -153,6 +156,7 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
     if block_class is not None:
         for layer in range(config.n_layers):
             model.blocks[layer] = block_class(model.cfg, layer)
+        _in_its_precision(model)
     if config.variant == "postnorm":
         model.ln_final = nn.Identity()
     for name, parameter in model.named_parameters():
@@ -168,4 +172,12 @@ def _hooked(**fields: Any) -> HookedTransformer:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "HookedTransformer is deprecated", DeprecationWarning)
         cfg = HookedTransformerConfig(init_weights=False, device="cpu", **fields)
-        return HookedTransformer(cfg, move_to_device=False)
+        return _in_its_precision(HookedTransformer(cfg, move_to_device=False))
+
+
+def _in_its_precision(model: HookedTransformer) -> HookedTransformer:
+    """The model with the matrices of a mixture of experts in its dtype; TransformerLens makes float32."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.to(model.cfg.dtype)
+    return model

@@ -38,6 +38,8 @@ VALUE = "attn.hook_v"
 """The values, [batch, pos, head_index, d_head]."""
 Z = "attn.hook_z"
 """Values weighted by attention, [batch, pos, head_index, d_head]."""
+EXPERT_WEIGHTS = "mlp.hook_expert_weights"
+"""Softmax weights of a mixture's router, before it takes the largest, [batch * pos, expert]."""
 
 
 def hook_name(layer: int, hook: str) -> str:
@@ -235,6 +237,73 @@ def attention_masks(
     heads = slice(None) if head is None else head
     mask[:, heads, slice(None) if query is None else query, key] = True
     return {index: mask for index in (range(n_layers) if layer is None else [layer])}
+
+
+def check_mixture(model: HookedTransformer) -> None:
+    """Check that the MLPs are mixtures of experts.
+
+    Raises:
+        ValueError: they are not, or lack TransformerLens' hook at the router.
+    """
+    if getattr(model.cfg, "num_experts", None) is None:
+        raise ValueError(
+            "model must be a mixture of experts (num_experts), got one with a single MLP in each block"
+        )
+    for layer in range(model.cfg.n_layers):
+        if hook_name(layer, EXPERT_WEIGHTS) not in model.hook_dict:
+            raise ValueError(
+                f"model must have the hook {hook_name(layer, EXPERT_WEIGHTS)}, and this "
+                f"{type(model).__name__} has none; use a HookedTransformer of the same weights"
+            )
+
+
+def routing(
+    model: HookedTransformer, tokens: Int[Tensor, "batch pos"]
+) -> dict[int, Float[Tensor, "batch expert"]]:
+    """Where the routers send the last position: the weights of the chosen experts, 0 of the others.
+
+    Returns:
+        Layer -> weights whose sum is 1: 1 of the one expert of a top-1 router.
+
+    Raises:
+        ValueError: no mixture of experts, or tokens that it cannot read.
+    """
+    check_mixture(model)
+    places = [(layer, EXPERT_WEIGHTS) for layer in range(model.cfg.n_layers)]
+    found = {}
+    for (layer, _), weights in read(model, tokens, places).items():
+        last = weights.unflatten(0, tokens.shape)[:, -1]  # [batch, expert]
+        top = last.topk(model.cfg.experts_per_token or 1, dim=-1)
+        chosen = torch.zeros_like(last).scatter(-1, top.indices, top.values)
+        found[layer] = chosen / chosen.sum(dim=-1, keepdim=True)
+    return found
+
+
+@contextlib.contextmanager
+def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterator[None]:
+    """A router that does not have one of its experts.
+
+    The expert's weight is set to 0 behind the softmax, and the others are divided by their sum, as if its
+    logit were minus infinity. A token of it goes to the next best, with the weight that this one has then.
+
+    Args:
+        model: a mixture of experts.
+        layer: of the block.
+        expert: of it, from 0.
+
+    Raises:
+        ValueError: no mixture of experts, or none that has this expert.
+    """
+    check_mixture(model)
+    check_number("layer", layer, minimum=0, maximum=model.cfg.n_layers - 1, integer=True)
+    check_number("expert", expert, minimum=0, maximum=(model.cfg.num_experts or 1) - 1, integer=True)
+
+    def edit(weights: Tensor, hook: HookPoint) -> Tensor:
+        left = weights.index_fill(-1, torch.tensor(expert, device=weights.device), 0)
+        return left / left.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(left.dtype).tiny)
+
+    with attached(model, [(hook_name(layer, EXPERT_WEIGHTS), edit)]):
+        yield
 
 
 # -- liveness ---------------------------------------------------------------------------------------

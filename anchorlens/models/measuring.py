@@ -114,7 +114,7 @@ def sequences_per_batch(model: HookedTransformer, n_pos: int) -> int:
     cfg = model.cfg
     widest = max(
         4 * cfg.d_model + 4 * cfg.n_heads * cfg.d_head,
-        cfg.d_mlp or 0,
+        (cfg.d_mlp or 0) * (getattr(cfg, "experts_per_token", None) or 1),
         cfg.n_heads * n_pos,
         cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab,
     )
@@ -169,7 +169,7 @@ def _hook_point(model: HookedTransformer, name: str) -> Any:
 
 def sequence_bytes(model: ModelConfig, n_pos: int) -> int:
     """Activations that a forward pass without gradients holds of one sequence, in float32, rounded up."""
-    widest = 4 * model.d_model + 4 * model.n_heads * model.d_head + 2 * model.d_mlp
+    widest = 4 * model.d_model + 4 * model.n_heads * model.d_head + 2 * model.hidden_width
     return 4 * (2 * n_pos * (widest + 2 * model.n_heads * n_pos) + 4 * model.d_vocab)
 
 

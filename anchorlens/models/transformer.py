@@ -47,7 +47,7 @@ NOT_READ = (
     ),
     *("tokenizer_prepends_bos", "quantization_method", "window_size", "attn_types", "train_seq_length"),
     *("rotary_base_local", "relative_attention_max_distance", "relative_attention_num_buckets"),
-    *("decoder_start_token_id", "tie_word_embeddings", "norm_topk_prob", "NTK_by_parts_low_freq_factor"),
+    *("decoder_start_token_id", "tie_word_embeddings", "NTK_by_parts_low_freq_factor"),
     *("NTK_by_parts_high_freq_factor", "NTK_by_parts_factor", "NTK_original_ctx_len", "yarn_factor"),
     *("yarn_attention_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_original_max_position_embeddings"),
     *("yarn_truncate", "yarn_global_attn_only"),
@@ -107,12 +107,13 @@ class HookedTransformerConfig(TransformerLensConfig):
     init_weights: bool = True
     initializer_range: float = -1.0
     n_params: int | None = None
+    num_experts: int | None = None
+    experts_per_token: int | None = None
+    norm_topk_prob: bool = False
     # what it lacks
     init_mode: str = _lacking("gpt2")
     tokenizer_name: str | None = _lacking(None)
     n_devices: int = _lacking(1)
-    num_experts: int | None = _lacking(None)
-    experts_per_token: int | None = _lacking(None)
     use_local_attn: bool = _lacking(False)
     use_attention_sinks: bool = _lacking(False)
     use_logn_attn: bool = _lacking(False)
@@ -146,6 +147,15 @@ class HookedTransformerConfig(TransformerLensConfig):
             raise ValueError(
                 f"n_key_value_heads must divide n_heads, got {self.n_key_value_heads} and {self.n_heads}"
             )
+        if (self.num_experts is None) != (self.experts_per_token is None):
+            raise ValueError(
+                "num_experts and experts_per_token must be given together, got "
+                f"{self.num_experts} and {self.experts_per_token}"
+            )
+        if not 0 < (self.experts_per_token or 1) <= (self.num_experts or 1):
+            raise ValueError(
+                f"experts_per_token must be 1..{self.num_experts}, num_experts, got {self.experts_per_token}"
+            )
         if self.use_normalization_before_and_after and self.normalization_type in ("LN", "LNPre"):
             raise ValueError(
                 "normalization_type must be RMS, RMSPre or None with use_normalization_before_and_after, "
@@ -161,7 +171,8 @@ class HookedTransformerConfig(TransformerLensConfig):
             self.attn_scale = math.sqrt(self.d_head)
         a_layer = self.d_model * self.d_head * self.n_heads * 4
         if not self.attn_only:
-            a_layer += self.d_model * (self.d_mlp or 0) * (2 + self.gated_mlp)
+            mlp = self.d_model * (self.d_mlp or 0) * (2 + self.gated_mlp)
+            a_layer += (mlp + self.d_model) * self.num_experts if self.num_experts else mlp
         self.n_params = self.n_layers * a_layer
 
     @classmethod
@@ -302,6 +313,57 @@ class GatedMLP(nn.Module):
         linear = self.hook_pre_linear(functional.linear(x, self.W_in.T.contiguous()))
         post = self.hook_post(self.act_fn(pre) * linear + self.b_in)
         return functional.linear(post, self.W_out.T.contiguous(), self.b_out)
+
+
+def _linear(cfg: HookedTransformerConfig, d_in: int, d_out: int) -> nn.Linear:
+    return nn.Linear(d_in, d_out, bias=False, dtype=cfg.dtype, device=torch.get_default_device())
+
+
+class Expert(nn.Module):
+    """(act(x @ W_gate) * (x @ W_in)) @ W_out, for the rows that a router sends here."""
+
+    def __init__(self, cfg: HookedTransformerConfig) -> None:
+        super().__init__()
+        assert cfg.d_mlp is not None
+        self.act_fn: Callable[..., Tensor] = SUPPORTED_ACTIVATIONS[cfg.act_fn]
+        self.W_in = _linear(cfg, cfg.d_model, cfg.d_mlp)
+        self.W_out = _linear(cfg, cfg.d_mlp, cfg.d_model)
+        self.W_gate = _linear(cfg, cfg.d_model, cfg.d_mlp)
+        self.hook_gate = HookPoint()  # [row, d_mlp]
+        self.hook_pre = HookPoint()  # [row, d_mlp]
+        self.hook_post = HookPoint()  # [row, d_mlp]
+
+    def forward(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+        """What the expert adds."""
+        gate = self.hook_gate(self.W_gate(x))
+        return self.W_out(self.hook_post(self.act_fn(gate) * self.hook_pre(self.W_in(x))))
+
+
+class MixtureOfExperts(nn.Module):
+    """The sum of the experts of the largest softmax weights of a router, times these weights."""
+
+    def __init__(self, cfg: HookedTransformerConfig) -> None:
+        super().__init__()
+        assert cfg.num_experts is not None and cfg.experts_per_token is not None
+        self.cfg, self.n_active = cfg, cfg.experts_per_token
+        self.experts = nn.ModuleList([Expert(cfg) for _ in range(cfg.num_experts)])
+        self.W_gate = _linear(cfg, cfg.d_model, cfg.num_experts)
+        self.hook_expert_weights = HookPoint()  # [batch * pos, expert] before the largest are chosen
+        self.hook_expert_indices = HookPoint()  # [batch * pos, experts_per_token]
+
+    def forward(self, x: Residual) -> Residual:
+        """What the experts add."""
+        rows = x.view(-1, x.shape[-1])
+        weights = self.hook_expert_weights(functional.softmax(self.W_gate(rows), dim=1, dtype=torch.float))
+        weights, chosen = weights.topk(self.n_active, dim=-1)
+        if self.cfg.norm_topk_prob:
+            weights = weights / weights.sum(dim=-1, keepdim=True)
+        chosen, weights = self.hook_expert_indices(chosen), weights.to(x.dtype)
+        added = torch.zeros_like(rows)
+        for index, expert in enumerate(self.experts):
+            place, row = torch.where((chosen == index).T)
+            added.index_add_(0, row, expert(rows[row]) * weights[row, place, None])
+        return added.view(x.shape)
 
 
 def _heads(x: PerHead, weight: Tensor, bias: Tensor) -> Float[Tensor, "batch pos head_index d_head"]:
@@ -493,7 +555,8 @@ class TransformerBlock(nn.Module):
                 self.ln2_post = nn.Identity() if cfg.normalization_type is None else Norm(cfg, "RMS")
         self.attn = (Attention if cfg.n_key_value_heads is None else GroupedQueryAttention)(cfg, block_index)
         if not cfg.attn_only:
-            self.mlp = (GatedMLP if cfg.gated_mlp else MLP)(cfg)
+            kind = MixtureOfExperts if cfg.num_experts else GatedMLP if cfg.gated_mlp else MLP
+            self.mlp: Any = kind(cfg)
         self.hook_attn_in = HookPoint()  # [batch, pos, head_index, d_model]
         self.hook_q_input = HookPoint()  # [batch, pos, head_index, d_model]
         self.hook_k_input = HookPoint()  # [batch, pos, kv_head_index, d_model]

@@ -10,6 +10,7 @@ from anchorlens.probes.activation_patching import activation_patching
 from anchorlens.probes.attention_patterns import attention_patterns
 from anchorlens.probes.compare import Comparison, apply_to_checkpoint, compare
 from anchorlens.probes.embedding_pca import embedding_pca
+from anchorlens.probes.expert_use import expert_use
 from anchorlens.probes.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.from_file import own_probes, with_own
 from anchorlens.probes.fusion_similarity import fusion_similarity
@@ -22,6 +23,8 @@ from anchorlens.probes.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.registry import (
     COSTLY,
+    OF_DENSE,
+    OF_MIXTURES,
     PROBES,
     REPORT_PROBES,
     apply,
@@ -37,6 +40,8 @@ from anchorlens.probes.v_similarity import v_similarity
 
 __all__ = [
     "COSTLY",
+    "OF_DENSE",
+    "OF_MIXTURES",
     "PROBES",
     "REPORT_PROBES",
     "Comparison",
@@ -47,6 +52,7 @@ __all__ = [
     "attention_patterns",
     "compare",
     "embedding_pca",
+    "expert_use",
     "first_layer_tsne",
     "fusion_similarity",
     "gradient_sharing",

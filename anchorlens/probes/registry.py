@@ -10,6 +10,7 @@ from anchorlens.configuration import check_choice
 from anchorlens.probes.activation_patching import activation_patching
 from anchorlens.probes.attention_patterns import attention_patterns
 from anchorlens.probes.embedding_pca import embedding_pca
+from anchorlens.probes.expert_use import expert_use
 from anchorlens.probes.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.fusion_similarity import fusion_similarity
 from anchorlens.probes.gradient_sharing import gradient_sharing
@@ -43,6 +44,7 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
     first_layer_tsne,
     gradient_sharing,
     survival,
+    expert_use,
     q_condensation,
     embedding_pca,
     stable_rank,
@@ -77,6 +79,13 @@ def probe_named(
 
 OF_ANY_NETWORK: tuple[Callable[..., ProbeResult], ...] = (stable_rank,)
 """Those that open more than HookedTransformers: the U-Net of Concept Graphs too."""
+
+
+OF_MIXTURES: tuple[Callable[..., ProbeResult], ...] = (expert_use,)
+"""Those that ask for a mixture of experts; a report shows them where a model is one."""
+
+OF_DENSE: tuple[Callable[..., ProbeResult], ...] = tuple(p for p in PROBES if p not in OF_MIXTURES)
+"""All others, which take models with one MLP in each block, and mixtures of experts too."""
 
 
 ON_TOKENS: tuple[Callable[..., ProbeResult], ...] = (attention_patterns, activation_patching)

@@ -254,8 +254,8 @@ class SweepResult:
 
 def metrics_of(cells: Iterable[Cell]) -> tuple[Metric, ...]:
     """The metrics of the tasks of these cells, each once."""
-    of_tasks = {cell.run.task.kind: cell.run.task.metrics for cell in cells}
-    return tuple({metric.name: metric for metrics in of_tasks.values() for metric in metrics}.values())
+    of_tasks = dict.fromkeys(cell.run.task.metrics for cell in cells)
+    return tuple({metric.name: metric for metrics in of_tasks for metric in metrics}.values())
 
 
 def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:

@@ -42,7 +42,8 @@ retry_failed kind task tasks probes layers heads from
 """
 _OF_MODELS = """
 variant n_layers n_heads d_model d_head d_mlp d_vocab n_ctx act_fn gamma gamma_embedding gamma_qk
-gamma_vo gamma_mlp init_distribution scale_residual_writers input_side n_channels n_feat gamma_scope
+gamma_vo gamma_mlp num_experts experts_per_token gamma_experts init_distribution
+scale_residual_writers input_side n_channels n_feat gamma_scope
 """
 _OF_TRAINING = """
 seed n_samples batch_size steps epochs lr lr_start_factor lr_end_factor lr_decay warmup_steps
@@ -209,7 +210,8 @@ def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
         ValueError: an unknown kind of task, or something is missing or of another kind.
     """
     task = task_class(values["kind"] if isinstance(values, Mapping) and "kind" in values else "")
-    return dataclasses.replace(task.evaluation_class.from_dict(values), metrics=task.metrics)
+    read = task.evaluation_class.from_dict(values)
+    return dataclasses.replace(read, metrics=tuple(m for m in task.metrics if m.name in read.measures))
 
 
 def task_fields(task: type[Task]) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ import torch
 import circuits
 from anchorlens import evaluate, probes
 from anchorlens.models.hooks import last_logits
-from anchorlens.probes import PROBES, apply
+from anchorlens.probes import OF_DENSE, apply
 from circuits import Known
 
 HERE = Path(__file__).parent
@@ -125,7 +125,7 @@ def answers_of_program(known: Known, tokens: torch.Tensor) -> torch.Tensor:
 
 def every_probe(known: Known) -> dict[str, Any]:
     """All the probes, and the answers."""
-    return {"answers": answers(known)} | {probe.__name__: ask(known, probe) for probe in PROBES}
+    return {"answers": answers(known)} | {probe.__name__: ask(known, probe) for probe in OF_DENSE}
 
 
 def of_compiled() -> dict[str, Any]:

@@ -154,10 +154,6 @@ def test_bad_arguments_say_what_is_wrong_and_change_nothing(arguments, message):
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
-        (
-            {"num_experts": 2, "experts_per_token": 1, "gated_mlp": True},
-            "blocks.0.mlp.experts.0.W_in.weight [48, 32]",
-        ),
         ({"use_attention_sinks": True}, "blocks.0.attn.sinks [4]"),
     ],
 )

@@ -42,6 +42,8 @@ KINDS = ARCHITECTURES | {
     "final RMS": {"final_rms": True},
     "final RMS, folded": {"final_rms": True, "normalization_type": "LNPre"},
     "norms of queries and shared keys": {"use_qk_norm": True, "n_key_value_heads": 2},
+    "top 1 of 2 experts": {"num_experts": 2, "experts_per_token": 1, "gated_mlp": True},
+    "top 2 of 4 experts": {"num_experts": 4, "experts_per_token": 2, "norm_topk_prob": True},
     **{name: {"act_fn": name} for name in ACTIVATIONS},
 }
 """Fields of `user_built`: the architectures of the other tests, and every switch of ours."""
@@ -111,8 +113,9 @@ class TestTheSameAsTransformerLens:
     def test_weights_by_name(self, kind):
         theirs, ours = pair(kind)
         names = ["W_E", "W_U", "b_U", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O"]
-        names += [] if ours.cfg.attn_only else ["W_in", "W_out", "b_in", "b_out"]
-        names += ["W_gate"] * ours.cfg.gated_mlp
+        is_plain = not (ours.cfg.attn_only or ours.cfg.num_experts)  # experts are in no such stack
+        names += ["W_in", "W_out", "b_in", "b_out"] * is_plain
+        names += ["W_gate"] * (ours.cfg.gated_mlp and is_plain)
         names += [] if ours.cfg.positional_embedding_type == "rotary" else ["W_pos", "W_E_pos"]
         if not len(ours.blocks):
             return
@@ -124,7 +127,7 @@ class TestTheSameAsTransformerLens:
         for mode in "QKV":
             assert torch.equal(ours.all_composition_scores(mode), theirs.all_composition_scores(mode))
         assert ours.all_head_labels() == theirs.all_head_labels()
-        if not ours.cfg.attn_only:
+        if is_plain:
             assert torch.equal(ours.accumulated_bias(1, mlp_input=True), theirs.accumulated_bias(1, True))
         assert torch.equal(
             ours.accumulated_bias(2, include_mlp_biases=False), theirs.accumulated_bias(2, False, False)
@@ -165,8 +168,6 @@ LACKING = {
     "init_mode": "xavier_uniform",
     "tokenizer_name": "gpt2",
     "n_devices": 2,
-    "num_experts": 4,
-    "experts_per_token": 2,
     "use_local_attn": True,
     "use_attention_sinks": True,
     "use_logn_attn": True,
@@ -210,6 +211,11 @@ class TestWhatItLacks:
             ),
             ({"attention_dir": "backwards"}, "attention_dir must be one of causal, bidirectional"),
             ({"act_fn": "xielu"}, "act_fn must be one of relu, gelu"),
+            ({"num_experts": 2}, "num_experts and experts_per_token must be given together, got 2 and None"),
+            (
+                {"num_experts": 2, "experts_per_token": 3},
+                "experts_per_token must be 1..2, num_experts, got 3",
+            ),
             ({"n_heads": 4, "n_key_value_heads": 3}, "n_key_value_heads must divide n_heads, got 3 and 4"),
             (
                 {"use_normalization_before_and_after": True},

@@ -7,7 +7,7 @@ import pytest
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model
 from anchorlens.figures.side_by_side import side_by_side
-from anchorlens.probes import PROBES, compare, information_flow, mask_key_token, stable_rank
+from anchorlens.probes import OF_MIXTURES, PROBES, compare, information_flow, mask_key_token, stable_rank
 
 OPTIONS = {
     "mask_key_token": {"n_sequences": 4},
@@ -30,6 +30,8 @@ def pair():
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
 def test_every_probe_stands_side_by_side(probe, pair):
+    if probe in OF_MIXTURES:
+        pair = [checkpoint(0.3, num_experts=2), checkpoint(0.8, num_experts=3)]
     comparison = compare(pair, probe, **OPTIONS.get(probe.__name__, {}))
     assert comparison.labels == ("gamma 0.3, seed 1, step 0", "gamma 0.8, seed 1, step 0")
     assert all(type(result).__name__ in repr(comparison) for result in comparison.results)

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model
 from anchorlens.configuration import field_docs
 from anchorlens.models import hooks
 from anchorlens.probes import (
+    OF_MIXTURES,
     PROBES,
     ProbeResult,
     apply,
@@ -45,6 +47,17 @@ def run(probe, model, initial=None, **options):
     return apply(probe, model, TASK, lambda: initial, **FEW.get(probe.__name__, {}), **options)
 
 
+def built(probe, *args, **fields):
+    """A model that a user built, of a kind that the probe takes."""
+    experts = {"num_experts": 2, "experts_per_token": 1, "gated_mlp": True} if probe in OF_MIXTURES else {}
+    return user_built(*args, **experts, **fields)
+
+
+def small(probe, **fields):
+    """A small config that the probe takes."""
+    return replace(SMALL, **fields, **({"num_experts": 2} if probe in OF_MIXTURES else {}))
+
+
 def floats(result):
     return {
         field.name: np.asarray(getattr(result, field.name), dtype=float)
@@ -56,7 +69,7 @@ def floats(result):
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
 class TestEveryProbe:
     def test_gives_a_frozen_documented_result_of_its_name(self, probe):
-        result = run(probe, user_built())
+        result = run(probe, built(probe))
         assert isinstance(result, ProbeResult) and result.probe == probe.__name__
         assert probe.__module__ == f"anchorlens.probes.{probe.__name__}"
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -66,16 +79,16 @@ class TestEveryProbe:
         assert text.startswith(type(result).__name__) and "\n" not in text
 
     def test_has_readings_that_are_fields(self, probe):
-        numbers = run(probe, user_built()).numbers()
+        numbers = run(probe, built(probe)).numbers()
         assert numbers and all(value is None or np.isscalar(value) for value in numbers.values())
 
     def test_is_json(self, probe):
-        content = run(probe, user_built()).to_dict()
+        content = run(probe, built(probe)).to_dict()
         assert json.loads(json.dumps(content, allow_nan=False)) == content
         assert content["probe"] == probe.__name__ and content["schema_version"] == 1
 
     def test_repeats_bit_for_bit_and_leaves_the_model_as_it_was(self, probe):
-        model, initial = user_built().train(), user_built(seed=1)
+        model, initial = built(probe).train(), built(probe, seed=1)
         before = {name: parameter.clone() for name, parameter in model.named_parameters()}
         state = torch.get_rng_state(), np.random.get_state()[1].tolist()
         first, second = (run(probe, model, initial).to_dict() for _ in range(2))
@@ -88,7 +101,7 @@ class TestEveryProbe:
         assert not any(module._forward_pre_hooks for module in model.modules())
 
     def test_leaves_a_users_own_hooks_alone(self, probe):
-        model, seen = user_built(), []
+        model, seen = built(probe), []
         model.blocks[0].attn.hook_pattern.add_hook(lambda value, hook: seen.append(1))
         run(probe, model)
         assert len(model.blocks[0].attn.hook_pattern.fwd_hooks) == 1
@@ -96,17 +109,17 @@ class TestEveryProbe:
         assert model.context_level == 0
 
     def test_runs_on_float64_and_in_inference_mode(self, probe):
-        initials = [user_built(dtype, seed=1) for dtype in (torch.float32, torch.float64)]
-        single, double = (run(probe, user_built(i.W_E.dtype), i) for i in initials)
+        initials = [built(probe, dtype, seed=1) for dtype in (torch.float32, torch.float64)]
+        single, double = (run(probe, built(probe, i.W_E.dtype), i) for i in initials)
         for name, values in floats(single).items():
             scale = max(1, np.nanmax(np.abs(values), initial=1))
             assert np.allclose(values, floats(double)[name], atol=1e-3 * scale, equal_nan=True), name
         with torch.inference_mode():
-            again = run(probe, user_built(), user_built(seed=1))
+            again = run(probe, built(probe), built(probe, seed=1))
         assert again.to_dict() == single.to_dict()
 
     def test_draws_a_picture_with_a_title_and_named_axes(self, probe):
-        figure = run(probe, user_built()).plot()
+        figure = run(probe, built(probe)).plot()
         content = figure.to_dict()["layout"]
         assert content["title"]["text"]
         axes = [axis for name, axis in content.items() if name.startswith(("xaxis", "yaxis"))]
@@ -115,7 +128,7 @@ class TestEveryProbe:
         assert figure.to_json()
 
     def test_one_layer_is_enough_or_said_to_be_too_few(self, probe):
-        model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16))
+        model = build_model(small(probe, n_layers=1))
         if probe in NEED_TWO_LAYERS:
             with pytest.raises(ValueError, match="with 1 layer"):
                 run(probe, model)
@@ -126,19 +139,19 @@ class TestEveryProbe:
         if "task" not in inspect.signature(probe).parameters:
             pytest.skip("reads weights alone, of any task")
         with pytest.raises(ValueError, match="d_vocab"):
-            run(probe, build_model(ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, d_vocab=60)))
+            run(probe, build_model(small(probe, d_vocab=60)))
 
     def test_what_is_no_model_task_or_finite_weight_is_refused(self, probe):
         has_task = "task" in inspect.signature(probe).parameters
         with pytest.raises(ValueError, match="model must be a HookedTransformer, got Linear"):
             run(probe, torch.nn.Linear(2, 2))
-        checkpoint = Checkpoint.from_model(build_model(SMALL), SMALL, TASK)
+        checkpoint = Checkpoint.from_model(build_model(small(probe)), small(probe), TASK)
         with pytest.raises(ValueError, match=r"got Checkpoint; try its build_model\(\)"):
             run(probe, checkpoint)
         if has_task:
             with pytest.raises(ValueError, match="task must be an AnchorTask, got str"):
-                apply(probe, build_model(SMALL), "two-anchor", lambda: build_model(SMALL))
-        model = build_model(SMALL)
+                apply(probe, build_model(small(probe)), "two-anchor", lambda: build_model(small(probe)))
+        model = build_model(small(probe))
         with torch.no_grad():
             model.blocks[0].attn.W_Q[0, 0, 0] = float("nan")
         with pytest.raises(
@@ -147,7 +160,7 @@ class TestEveryProbe:
             run(probe, model)
 
     def test_without_a_two_anchor_task_it_reads_weights_or_says_what_it_needs(self, probe):
-        model, initial = user_built(), user_built(seed=1)
+        model, initial = built(probe), built(probe, seed=1)
         if not needs_task(probe):
             result = apply(probe, model, None, lambda: initial)
             assert apply(probe, model, AdditionTask(), lambda: initial).to_dict() == result.to_dict()
@@ -166,13 +179,19 @@ class TestEveryProbe:
         task = AnchorTask(
             anchors={3: lambda x: (x + 7) % 60 + 20, 5: 2}, chain_length=3, seq_len=6, key_min=20, key_max=70
         )
-        model = build_model(ModelConfig.for_task(task, n_layers=2, d_model=16, d_head=8, d_mlp=16))
+        model = build_model(small(probe, d_vocab=task.d_vocab))
         result = apply(probe, model, task, lambda: model, **FEW.get(probe.__name__, {}))
         assert result.plot().to_json() and json.dumps(result.to_dict(), allow_nan=False)
 
     def test_on_a_bridge_it_agrees_or_is_refused(self, probe):
         """Those of TransformerLens 3.9 show the pattern and do not use it."""
-        model, initial = build_model(SMALL), build_model(SMALL, seed=1)
+        if probe in OF_MIXTURES:
+            with pytest.raises(
+                ValueError, match="must be a mixture of experts .*, got one with a single MLP"
+            ):
+                run(probe, as_bridge(build_model(SMALL)))
+            return
+        model, initial = build_model(small(probe)), build_model(small(probe), seed=1)
         with torch.no_grad():
             for parameter in model.parameters():  # no zero biases
                 parameter += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
@@ -194,7 +213,7 @@ class TestEveryProbe:
     def test_agrees_on_a_gpu(self, probe):
         on = []
         for device in ("cpu", "cuda"):
-            model, initial = (build_model(SMALL, seed=seed, device=device) for seed in (0, 1))
+            model, initial = (build_model(small(probe), seed=seed, device=device) for seed in (0, 1))
             on.append(floats(run(probe, model, initial)))
         for name, values in on[0].items():
             assert np.allclose(values, on[1][name], atol=1e-4, equal_nan=True), name
@@ -236,7 +255,7 @@ def test_the_registry_has_each_name_once():
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, RuntimeError])
 def test_hooks_go_when_a_measurement_breaks_off(probe, failure, monkeypatch):
     """Broken off at the third pass through the second block, by an interrupt or an error."""
-    model, passes = user_built().train(), []
+    model, passes = built(probe).train(), []
     forward = type(model.blocks[1]).forward
 
     def breaks(self, *args, **kwargs):

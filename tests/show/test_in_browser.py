@@ -5,11 +5,11 @@ import json
 import pytest
 from browser import Browser, needs_chromium
 
-from anchorlens.probes import REPORT_PROBES
+from anchorlens.probes import OF_MIXTURES, REPORT_PROBES
 
 pytestmark = needs_chromium
 DRAWN = "[...document.querySelectorAll('[data-figure]')].filter(p => p.querySelector('.main-svg')).length"
-N_PICTURES = len(REPORT_PROBES) + 3
+N_PICTURES = len(REPORT_PROBES) - len(OF_MIXTURES) + 3
 """Of every probe of a report, of the answers, the training curve and the trajectory."""
 VISIT = """(async () => {
   for (const place of document.querySelectorAll("[data-figure], [data-heads]")) {

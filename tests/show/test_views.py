@@ -32,7 +32,7 @@ from anchorlens.figures.training_curve import LOSS, metric_styles
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.probes.compare import Comparison
-from anchorlens.probes.registry import PROBES, apply
+from anchorlens.probes.registry import OF_DENSE, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
@@ -184,7 +184,7 @@ def long_chains():
 @functools.cache
 def probe_results():
     model = whole_verdict().subject.model
-    return [apply(probe, model, TASK, lambda: model) for probe in PROBES]
+    return [apply(probe, model, TASK, lambda: model) for probe in OF_DENSE]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -448,6 +449,23 @@ class TestResume:
         for path in (uninterrupted / "checkpoints").iterdir():
             assert equal(weights_of(out / "checkpoints" / path.name), weights_of(path))
         assert {p.name for p in out.iterdir()} == {p.name for p in uninterrupted.iterdir()}
+
+    def test_a_mixture_of_experts_goes_on_to_the_same_bits_after_a_kill(self, tmp_path):
+        mixture = replace(TINY, num_experts=2, gamma_experts="0.3 0.8")
+        train(TASK, mixture, TO_THE_END, out=tmp_path / "whole")
+        out, log = tmp_path / "run", tmp_path / "run/log.jsonl"
+        process = start(out, {**RESUMED, "model": mixture.to_dict()})
+        while process.poll() is None and not (log.exists() and log.read_bytes().count(b"\n") >= 12):
+            time.sleep(0.002)
+        process.kill()
+        process.communicate()
+        assert not (out / "ckpt.pt").exists(), "it ended before it was killed"
+        with pytest.raises(ValueError, match="model.num_experts was 2 and is now None"):
+            train(TASK, TINY, TO_THE_END, out=out, resume=True)
+        resumed = train(TASK, mixture, TO_THE_END, out=out, resume=True).checkpoint
+        assert equal(weights_of(out / "ckpt.pt"), weights_of(tmp_path / "whole/ckpt.pt"))
+        first = load_checkpoint(sorted((out / "checkpoints").iterdir())[0])
+        assert first.step == 0 and equal(first.weights, dict(resumed.initial_model().named_parameters()))
 
     @staticmethod
     def saved(out):

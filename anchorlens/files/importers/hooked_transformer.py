@@ -36,11 +36,11 @@ _EXPECTED: dict[str, tuple[Any, ...]] = {
     "use_attn_scale": (True,),
     "attn_scores_soft_cap": (-1,),
     "output_logits_soft_cap": (-1,),
-    **dict.fromkeys(("num_experts", "clip_qkv", "window_size", "quantization_method"), (None,)),
+    **dict.fromkeys(("clip_qkv", "window_size", "quantization_method"), (None,)),
     **dict.fromkeys(
         (
             "attn_only",
-            "gated_mlp",
+            "norm_topk_prob",
             "uses_rms_norm",
             "final_rms",
             "parallel_attn_mlp",
@@ -120,21 +120,24 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
         if name not in tensors or tensors[name].ndim != n_dims:
             raise ValueError(
                 f"{name} is missing or has no {n_dims} dimensions; models with learned positions, "
-                "attention and a plain MLP in every block can be read, no others"
+                "attention and a plain MLP or a mixture of experts in every block can be read, no others"
             )
         return tensors[name].shape
 
     d_vocab, d_model = shape("embed.W_E", 2)
     n_heads, _, d_head = shape("blocks.0.attn.W_Q", 3)
     layers = [re.fullmatch(r"blocks\.(\d{1,9})\.attn\.W_Q", name) for name in tensors]
+    router, expert = "blocks.0.mlp.W_gate.weight", "blocks.0.mlp.experts.0.W_in.weight"
+    experts = {"num_experts": shape(router, 2)[0]} if router in tensors else {}
     return {
         "n_layers": len([layer for layer in layers if layer]),
         "n_heads": n_heads,
         "d_model": d_model,
         "d_head": d_head,
-        "d_mlp": shape("blocks.0.mlp.W_in", 2)[1],
+        "d_mlp": shape(expert, 2)[0] if experts else shape("blocks.0.mlp.W_in", 2)[1],
         "d_vocab": d_vocab,
         "n_ctx": shape("pos_embed.W_pos", 2)[0],
+        **experts,
     }
 
 
@@ -156,6 +159,8 @@ def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict
         "d_vocab_out": (None, -1, shapes["d_vocab"]),
         "n_key_value_heads": (None, shapes["n_heads"]),
         "attn_scale": (-1, shapes["d_head"] ** 0.5),
+        "num_experts": (shapes.get("num_experts"),),
+        "gated_mlp": (False, "num_experts" in shapes),
     }
     for name, allowed in {**_EXPECTED, **attention}.items():
         if name not in values and name not in _REQUIRED:
@@ -165,7 +170,7 @@ def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict
             raise ValueError(
                 f"{name} must be {choices}, got {safe_repr(values.get(name))}; no other can be read"
             )
-    ours = ("act_fn", "variant", "gamma", *shapes)
+    ours = ("act_fn", "variant", "gamma", "experts_per_token", *shapes)
     return {name: values[name] for name in ours if values.get(name) is not None}
 
 

@@ -23,6 +23,9 @@ PAPER_NOISE = (35, 63, 38, 42, 36, 62)
 Noise = Literal["independent", "shared"]
 """Whether every sequence has noise of its own, or sequence i of every pair the same."""
 
+KINDS = ("rules", "broken", "exceptions", "unseen")
+"""Kinds of what a task asks, by what its answer follows from."""
+
 MOST_KEYS = 11
 """Keys of the picture where none are given: 30..40 in the papers."""
 MANY_KEYS = 40
@@ -193,6 +196,40 @@ def at_trained_places(
     positions = there[rng.integers(0, len(there), len(pairs))]
     keys = choose(rng, task.keys, allowed, positions)
     return task.place(Trials(pairs, keys, positions), task.noise(len(pairs), rng))
+
+
+def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str, AnchorBatch]:
+    """What a task asks, by what its answer follows from, with keys at positions where they are trained.
+
+    Args:
+        task: says what of it there is.
+        n_sequences: of each kind, spread evenly over its pairs or exceptions; some fewer where a (key, pair)
+            that is drawn is an exception.
+        seed: of positions, keys and noise.
+
+    Returns:
+        `rules`: trained pairs on the composition; `broken`: pairs that are trained on another function;
+        `exceptions`: single (key, pair) with an answer of their own; `unseen`: pairs that are not trained,
+        with the composition as target. What a task does not have is left out.
+    """
+    pairs = {
+        "rules": task.composed_pairs,
+        "broken": [pair for pair in task.seen_pairs if pair in task.trained_overrides],
+        "unseen": list(task.ood_pairs),
+    }
+    kinds: dict[str, AnchorBatch] = {}
+    for kind, of_kind in pairs.items():
+        if of_kind:
+            chosen = np.array(of_kind)[np.arange(n_sequences) % len(of_kind)]
+            batch = at_trained_places(task, chosen, generator(seed, "probe"))
+            kinds[kind] = batch.take(np.flatnonzero(~task.is_exception(batch.trials)))
+    if task.n_exceptions:
+        rng = generator(seed, "probe")
+        trials = task.exception_trials.take(
+            np.arange(n_sequences) * len(task.exception_trials) // n_sequences
+        )
+        kinds["exceptions"] = task.place(trials, task.noise(len(trials), rng))
+    return {kind: kinds[kind] for kind in KINDS if len(kinds.get(kind, ()))}
 
 
 def checked_position(task: AnchorTask, key_position: int | None) -> int:

@@ -12,6 +12,7 @@ from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.config import sizes
 from anchorlens.probes.registry import (
     OF_ANY_NETWORK,
+    OF_MIXTURES,
     PROBES,
     REPORT_PROBES,
     checked_probes,
@@ -81,6 +82,8 @@ def page_html(
     requested = checked_probes(probes)
     has_anchors = any(verdict.subject.model_and_task()[1].has_anchors for verdict in verdicts)
     opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
+    mixed = any(_is_mixture(verdict.subject.model) for verdict in verdicts)
+    requested = tuple(probe for probe in requested if mixed or probe not in OF_MIXTURES)
     chosen = [
         probe
         for probe in requested
@@ -106,6 +109,10 @@ def page_html(
         answers=list(answer_figures(verdicts, labels)),
         training=list(training_figures(verdicts, labels)),
     )
+
+
+def _is_mixture(model: Any) -> bool:
+    return getattr(getattr(model, "cfg", None), "num_experts", None) is not None
 
 
 def _check_verdicts(verdicts: Any) -> None:

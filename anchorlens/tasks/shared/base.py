@@ -62,8 +62,8 @@ class TaskConfig(Config):
     kind: ClassVar[str]
     """Its name in files and on the command line: `two_anchor`, `addition`."""
     metrics: ClassVar[tuple[Metric, ...]]
-    """What it measures. One named `train` says how well the training data are fit; with `id` and `ood` beside
-    it, as accuracies, the phases are defined."""
+    """What it measures; a task may leave out what its class declares. One named `train` says how well the
+    training data are fit; with `id` and `ood` beside it, as accuracies, the phases are defined."""
     d_vocab: Any
     """Smallest vocabulary that holds every token and every target."""
     seq_len: Any

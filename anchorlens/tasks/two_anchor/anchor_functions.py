@@ -14,7 +14,7 @@ from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 
 if TYPE_CHECKING:
-    from jaxtyping import Int
+    from jaxtyping import Bool, Int
 
 MOST_PAIRS = 100_000
 AnchorFunction = int | Mapping[int, int] | Callable[[int], int]
@@ -236,7 +236,10 @@ class Targets:
 
     Attributes:
         inferential: f(x; a1, ..) of every pair and key, [pair, key].
-        trained: the same but for the overrides.
+        ruled: the same but for the overrides.
+        trained: the same as `ruled` but for the exceptions.
+        exceptions: row, key token and answer of each, three times [exception]; `put_exceptions` draws them.
+        keys: every key token, ascending.
     """
 
     def __init__(
@@ -251,18 +254,18 @@ class Targets:
         Raises:
             ValueError: an answer is below 0, so no token.
         """
-        self._anchors, self._keys, self._chain_length = anchors, keys, chain_length
+        self._anchors, self.keys, self._chain_length = anchors, keys, chain_length
         self._rank = np.full(max(anchors) + 1, -1)
         self._rank[list(anchors)] = np.arange(len(anchors))
         values = keys[None]  # [chains so far, key]
         for _ in range(chain_length):
             values = np.stack([applied(function, values) for function in anchors.values()], axis=1)
             values = values.reshape(-1, len(keys))
-        self.inferential, self.trained = values, values.copy()
+        self.inferential, self.ruled = values, values.copy()
         pairs = np.array(list(overrides), dtype=np.int64).reshape(-1, chain_length)
         for row, function in zip(self.rows(pairs), overrides.values(), strict=True):
-            self.trained[row] = applied(function, keys)
-        for name, table in (("composition", self.inferential), ("trained target", self.trained)):
+            self.ruled[row] = applied(function, keys)
+        for name, table in (("composition", self.inferential), ("trained target", self.ruled)):
             if table.min() < 0:
                 row, key = np.argwhere(table < 0)[0]
                 pair = next(itertools.islice(itertools.product(anchors, repeat=chain_length), row, None))
@@ -270,6 +273,24 @@ class Targets:
                     f"the {name} of key {keys[key]} and pair {pair} is {table[row, key]}, no token; "
                     "raise key_min"
                 )
+        self.trained = self.ruled
+        self.exceptions = (np.zeros(0, np.int64),) * 3
+
+    def except_for(
+        self,
+        rows: Int[np.ndarray, " exception"],
+        keys: Int[np.ndarray, " exception"],
+        answers: Int[np.ndarray, " exception"],
+    ) -> None:
+        """Train other answers at single places: rows of the tables, and key tokens."""
+        self.exceptions = rows, keys, answers
+        self.trained = self.ruled.copy()
+        self.trained[rows, keys - self.keys[0]] = answers
+
+    def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
+        """Whether each (key, pair) is trained on another answer than its pair's function gives."""
+        places = self.rows(trials.pairs), trials.keys - self.keys[0]
+        return np.asarray(self.trained[places] != self.ruled[places])
 
     def rows(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
         """Row of each pair in the tables, which are in the order of `itertools.product`."""
@@ -279,17 +300,17 @@ class Targets:
     def one(self, key: int, pair: Sequence[int], kind: Kind) -> int:
         """The answer to one key and pair, which are checked."""
         anchors = anchor_pair(pair, self._anchors, self._chain_length, "pair")
-        first, last = int(self._keys[0]), int(self._keys[-1])
+        first, last = int(self.keys[0]), int(self.keys[-1])
         check_number("key", key, minimum=first, maximum=last, integer=True)
         return int(self.of(Trials(np.array([anchors]), np.array([key]), np.zeros(1)), kind)[0])
 
     def of(self, trials: Trials, kind: Kind) -> Int[np.ndarray, " trial"]:
-        """The answers to many; `mirrored` are the trained ones of the pairs in reverse."""
-        first, last = self._keys[0], self._keys[-1]
+        """The answers to many; `mirrored` are those of the pairs in reverse, without exceptions."""
+        first, last = self.keys[0], self.keys[-1]
         if len(trials) and not first <= trials.keys.min() <= trials.keys.max() <= last:
             raise ValueError(
                 f"keys must lie in {first}..{last}, got {trials.keys.min()}..{trials.keys.max()}"
             )
         pairs = trials.pairs[:, ::-1] if kind == "mirrored" else trials.pairs
-        table = self.inferential if kind == "inferential" else self.trained
+        table = {"inferential": self.inferential, "trained": self.trained, "mirrored": self.ruled}[kind]
         return table[self.rows(pairs), trials.keys - first]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from anchorlens.configuration import check_number
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -27,7 +27,7 @@ from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 from anchorlens.tasks.two_anchor.metrics import KIND
 from anchorlens.tasks.two_anchor.overlap import overlap_with_training
 from anchorlens.tasks.two_anchor.questions import Questions
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.splits import Split
 
 TrainingSet = AnchorBatch | TokenBatch | LazyDataset | Sequence[Any]
@@ -118,6 +118,7 @@ def evaluate(
     deviations: dict[Split, dict[int, float]] = {"id": _shares(id_deviation)}
     pairs = list(questions.pair_accuracies("id", id_trials, task.seen_pairs, id_deviation == 0))
     id_accuracy = questions.split_accuracy("id", id_deviation == 0)
+    beside = _beside_the_rules(questions, id_trials, id_deviation == 0, n_noise) if task.n_exceptions else {}
     found = {"train": trained, "id": questions.by_position("id", id_trials, id_deviation == 0)}
 
     ood = symmetric = commutativity = None
@@ -153,6 +154,7 @@ def evaluate(
             "ood": ood,
             "symmetric": symmetric,
             "commutativity": commutativity if task.commutes else None,
+            **beside,
         },
         in_conflict=task.in_conflict,
         finite=questions.finite,
@@ -174,6 +176,30 @@ def evaluate(
         positions=positions,
         best_constant=_best_constant(train_targets),
     )
+
+
+def _beside_the_rules(
+    questions: Questions, trials: Trials, right: Bool[np.ndarray, "trial draw"], n_noise: int
+) -> dict[str, Accuracy | None]:
+    """What is measured of a task with exceptions alone: they, and ID accuracy without them, of two kinds.
+
+    Args:
+        questions: to a model.
+        trials: of the ID split.
+        right: whether they were answered right.
+        n_noise: noise draws for every exception and trained position.
+    """
+    task = questions.task
+    asked, whole = questions.exceptions()
+    remembered = questions.ask(asked, n_noise) == task.targets(asked)[:, None]
+    obeys = ~task.is_exception(trials)
+    overridden = np.array(list(task.trained_overrides), dtype=np.int64).reshape(-1, task.chain_length)
+    is_broken = np.isin(task.pair_index(trials.pairs), task.pair_index(overridden))
+    return {
+        "exceptions": Accuracy.of_draws(remembered, whole=whole),
+        "rules": questions.split_accuracy("id", right[obeys & ~is_broken]),
+        "broken": questions.split_accuracy("id", right[obeys & is_broken]),
+    }
 
 
 def _best_constant(targets: Int[np.ndarray, " trial"]) -> Accuracy:
@@ -205,7 +231,7 @@ def quick_accuracies(
     seed: int = 0,
     max_train: int = 1024,
 ) -> dict[str, float | None]:
-    """Train, ID and OOD accuracy from one noise draw, for the log of a run.
+    """Train, ID and OOD accuracy, and that on exceptions, from one noise draw, for the log of a run.
 
     Args:
         model: as for `evaluate`.
@@ -215,7 +241,8 @@ def quick_accuracies(
         max_train: sequences of the training set asked at most.
 
     Returns:
-        `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1; None where every pair is trained.
+        `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1, the last None where every pair is trained; of a
+        task with exceptions `exceptions_accuracy` too.
     """
     questions = Questions(model, task, seed, batch_size=1024, max_trials=2048)
     accuracies: dict[str, float | None] = {
@@ -226,6 +253,10 @@ def quick_accuracies(
         targets = task.targets(trials, kind="inferential" if split == "ood" else "trained")
         right = questions.ask(trials, 1)[:, 0] == targets if len(trials) else None
         accuracies[f"{split}_accuracy"] = None if right is None else float(right.mean())
+    if task.n_exceptions:
+        trials, _ = questions.exceptions()
+        right = questions.ask(trials, 1)[:, 0] == task.targets(trials)
+        accuracies["exceptions_accuracy"] = float(right.mean())
     return accuracies
 
 

@@ -31,13 +31,14 @@ from anchorlens.tasks.two_anchor.anchor_functions import (
     tabulated_overrides,
     value_of,
 )
+from anchorlens.tasks.two_anchor.exceptions import MemorisedException, put_exceptions
 from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials, choose, placed
 from anchorlens.tasks.two_anchor.splits import Split, Splits
 
 if TYPE_CHECKING:
-    from jaxtyping import Int
+    from jaxtyping import Bool, Int
 
 
 _LARGEST_KEY = 10_000_000
@@ -82,6 +83,9 @@ class CompositeFunction(TaskConfig):
     """m: key x may stand at position i in training iff x mod m != i mod m; unset for seq_len."""
     noise_obeys_split: bool = False
     """Whether noise tokens obey the training rule too (2501.08537), or only the key (released code)."""
+    n_exceptions: int = number(0, minimum=0, limit=_MOST_TARGETS)
+    """So many single (key, pair) of the trained pairs get a random answer, at every position of the key: the
+    same ones in every run, those of a smaller number among those of a larger one."""
 
     def __post_init__(self) -> None:
         """Check every field and what follows from them, and tabulate the callables."""
@@ -95,7 +99,7 @@ class CompositeFunction(TaskConfig):
             checked["overrides"] = tabulated_overrides(self.overrides, anchors, self.keys, self.chain_length)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        splits, _ = self.splits, self._targets  # which check pairs, places and answers
+        splits, _ = self.splits, self._targets  # which check pairs, places, answers and exceptions
         if overlap := set(self.trained_overrides) & set(self.ood_pairs):
             raise ValueError(f"{min(overlap)} is both in overrides and unseen; it can be one only")
         if self.noise_obeys_split and not splits.allowed("train").any(axis=0).all():
@@ -139,7 +143,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def composed_pairs(self) -> list[Pair]:
-        """The seen pairs that are trained on the composition."""
+        """The seen pairs that are trained on the composition, but for single exceptions."""
         return [pair for pair in self.seen_pairs if pair not in self.trained_overrides]
 
     @cached_property
@@ -168,13 +172,34 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def _targets(self) -> Targets:
-        return Targets(self.anchors, self.trained_overrides, self.keys, self.chain_length)
+        targets = Targets(self.anchors, self.trained_overrides, self.keys, self.chain_length)
+        if self.n_exceptions:
+            trained = self.keys[self.splits.allowed("train").any(axis=1)]
+            put_exceptions(targets, self.n_exceptions, np.array(self.seen_pairs), trained)
+        return targets
+
+    @property
+    def exceptions(self) -> tuple[MemorisedException, ...]:
+        """The (key, pair, answer) of every exception, in the order in which they are added."""
+        rows, keys, answers = (part.tolist() for part in self._targets.exceptions)
+        return tuple(
+            MemorisedException(key, self.pairs[row], answer)
+            for row, key, answer in zip(rows, keys, answers, strict=True)
+        )
+
+    @cached_property
+    def exception_trials(self) -> Trials:
+        """Every exception at every position at which its key is trained, exception by exception."""
+        rows, keys, _ = self._targets.exceptions
+        exception, position = np.nonzero(self.splits.allowed("train")[keys - self.key_min])
+        pairs = np.array(self.pairs, dtype=np.int64).reshape(-1, self.chain_length)
+        return Trials(pairs[rows[exception]], keys[exception], self.positions[position])
 
     @cached_property
     def d_vocab(self) -> int:
         """Smallest vocabulary that holds every token and every target."""
         tables = self._targets
-        return int(max(tables.inferential.max(), tables.trained.max(), self.key_max, *self.anchors)) + 1
+        return int(max(tables.inferential.max(), tables.ruled.max(), self.key_max, *self.anchors)) + 1
 
     def apply(self, anchor: int, x: int) -> int:
         """g(x; anchor), the function of one anchor.
@@ -193,7 +218,9 @@ class CompositeFunction(TaskConfig):
         return self._targets.one(key, pair, "inferential")
 
     def target(self, key: int, pair: Sequence[int]) -> int:
-        """The target that `pair` is (or would be) trained on: its override where it has one, else f.
+        """The target that `pair` is (or would be) trained on.
+
+        The exception of this (key, pair) where there is one, else the pair's override, else f.
 
         Raises:
             ValueError: a key or a pair the task does not have.
@@ -207,13 +234,18 @@ class CompositeFunction(TaskConfig):
 
         Args:
             trials: which pairs and keys.
-            kind: `trained` (overrides apply), `inferential` (f itself), or `mirrored`: what the
-                pair in reverse order is trained on, the symmetric solution of 2405.05409.
+            kind: `trained` (overrides and exceptions apply), `inferential` (f itself), or `mirrored`: the
+                function that the pair in reverse order is trained on, the symmetric solution of 2405.05409,
+                without exceptions.
 
         Raises:
             ValueError: keys that the task does not have.
         """
         return self._targets.of(trials, kind)
+
+    def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
+        """Whether each trial asks an exception, at whatever position; the keys must be the task's."""
+        return self._targets.is_exception(trials)
 
     def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
         """Index of each pair in the property `pairs`; the anchors must be the task's."""

@@ -10,6 +10,8 @@ from anchorlens.tasks.two_anchor.sequences import Pair
 
 _MOST_IN_WORDS = 100
 """Overrides of a task that are named."""
+_MOST_EXCEPTIONS = 3
+"""Exceptions of a task that are named."""
 _NOTHING = "nothing, every pair is trained"
 _MOST_UNSEEN = 4
 """Unseen pairs of a task that are named in a line."""
@@ -41,12 +43,29 @@ def describe(task: Any) -> str:
         f"Trained: {len(task.seen_pairs)} of {len(task.pairs)} anchor pairs{other}.",
         f"Never seen (OOD): {f'{unseen}, asked for the composition' if unseen else _NOTHING}.",
     ]
+    if task.n_exceptions:
+        lines.insert(3, exceptions_in_words(task))
     missing = (anchor for anchor in task.anchors if anchor not in trained_anchors)
     lines += [f"No pair with anchor {anchor} is trained: OOD cannot be inferred." for anchor in missing]
     noise = "noise obeys the training rule too" if task.noise_obeys_split else "noise is free"
     m = task.modulus
     lines.append(f"Held out (ID test): seen pairs where x mod {m} equals position mod {m}; {noise}.")
     return "\n".join(lines)
+
+
+def exceptions_in_words(task: Any) -> str:
+    """The number of memorised exceptions of an AnchorTask, and the first of them.
+
+    >>> from anchorlens import AnchorTask
+    >>> exceptions_in_words(AnchorTask(n_exceptions=1))
+    'Exceptions: 1 of their (key, pair), the same in every run, on a random answer: 33 with (4, 1) -> 104.'
+    """
+    shown = (f"{one.key} with {one.pair} -> {one.answer}" for one in task.exceptions[:_MOST_EXCEPTIONS])
+    several = task.n_exceptions > _MOST_EXCEPTIONS
+    return (
+        f"Exceptions: {task.n_exceptions:,} of their (key, pair), the same in every run, on a random answer"
+        f"{' each, the first' if several else ''}: {', '.join(shown)}."
+    )
 
 
 def held_out(task: Any) -> str:

@@ -29,7 +29,7 @@ class PairAccuracy(Record):
     split: Split
     """`id`: a seen pair on held-out (key, position); `ood`: an unseen pair on all of them."""
     accuracy: Accuracy
-    """Against the trained target for seen pairs, the inferential one for unseen."""
+    """Against the trained target for seen pairs (exceptions included), the inferential one for unseen."""
 
 
 @documented
@@ -38,11 +38,15 @@ class AnchorEvaluation(Evaluation):
     """What `evaluate` measured on the two-anchor task: its `measures`, and each pair and position.
 
     Its measures are: `train` on sequences of the training set where it is known, else on fresh noise around
-    trained trials (`train_source` says which); `id` of seen pairs at held-out (key, position); `ood` of
+    trained trials (`train_source` says which); `id` of seen pairs at held-out (key, position), against what
+    they are trained on, exceptions included; `ood` of
     unseen pairs against the inferential target, None where every pair is trained; `symmetric` of unseen pairs
     against their mirrored pair's trained target, None unless that target differs; `commutativity`, the share
     of (key, position, noise) for which a mirrored pair gets the same answer in both orders, over the pairs
-    with an unseen order, None where there is none.
+    with an unseen order, None where there is none. A task with exceptions has three more: `exceptions`, of
+    every exception at every trained position with fresh noise; and ID accuracy without exceptions, `rules` of
+    pairs that are trained on the composition and `broken` of those trained on another function
+    (`complexity`, `overrides`), None where there is none.
 
     Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
     """
@@ -98,7 +102,9 @@ class AnchorEvaluation(Evaluation):
             "no unseen pair" if value is None else f"{title} {value.value:.3f}"
             for title, value in values.items()
         )
-        return f"AnchorEvaluation({self.phase.label}; {', '.join(numbers)})"
+        remembered = self.measure("exceptions")
+        more = "" if remembered is None else f", exceptions {remembered.value:.3f}"
+        return f"AnchorEvaluation({self.phase.label}; {', '.join(numbers)}{more})"
 
     def _named(self, standard_errors: int | None) -> Phase:
         found = super()._named(standard_errors)

@@ -5,7 +5,7 @@ from anchorlens.tasks.shared.metric import Metric, phase_metrics
 KIND = "two_anchor"
 """Name of the task in files."""
 
-METRICS = (
+OF_RULES = (
     *phase_metrics(
         meanings=(
             "answers to what it was trained on",
@@ -37,4 +37,38 @@ METRICS = (
         higher_is_better=None,
     ),
 )
-"""Sources: ID, OOD and commutativity of arXiv 2501.08537, symmetric accuracy of 2405.05409."""
+"""Of every task. Sources: ID, OOD and commutativity of arXiv 2501.08537, symmetric accuracy of 2405.05409."""
+
+_NO_EXCEPTIONS = "no task of a trained cell has exceptions (n_exceptions)"
+OF_EXCEPTIONS = (
+    Metric(
+        "exceptions",
+        "exceptions",
+        "Exceptions remembered",
+        "exceptions at trained positions, fresh noise",
+        logged_as="exceptions_accuracy",
+        map_caption="Exceptions, single (key, pair) with a random answer, that are answered as trained.",
+        absent=_NO_EXCEPTIONS,
+    ),
+    Metric(
+        "rules",
+        "rules",
+        "Rule accuracy",
+        "ID without exceptions, pairs trained on the composition",
+        map_caption="Pairs trained on the composition at held-out (key, position), without the exceptions.",
+        absent=_NO_EXCEPTIONS,
+    ),
+    Metric(
+        "broken",
+        "broken",
+        "Broken-group accuracy",
+        "ID without exceptions, pairs trained on another function",
+        map_caption="Pairs trained on another function than the composition at held-out (key, position), "
+        "without the exceptions.",
+        absent="no task of a trained cell has exceptions and broken groups",
+    ),
+)
+"""Of a task with exceptions, beside the others. Source: ours."""
+
+METRICS = (*OF_RULES, *OF_EXCEPTIONS)
+"""All that an AnchorTask may have."""

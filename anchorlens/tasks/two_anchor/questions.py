@@ -55,6 +55,14 @@ class Questions(Evaluator[CompositeFunction]):
             return found
         return found.take(np.flatnonzero(found.keys % 2 == self.half))
 
+    def exceptions(self) -> tuple[Trials, bool]:
+        """Exceptions at trained positions, or a random choice of `max_trials`; whether these are all."""
+        trials = self.task.exception_trials
+        if len(trials) <= self.max_trials:
+            return trials, True
+        rng = generator(self.seed, "evaluation", 3)
+        return trials.take(rng.choice(len(trials), self.max_trials, replace=False)), False
+
     def ask(self, trials: Trials, n_noise: int) -> Int[np.ndarray, "trial draw"]:
         """Answers for every (pair, key, position) under `n_noise` draws of noise.
 

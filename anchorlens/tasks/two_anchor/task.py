@@ -12,7 +12,7 @@ from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
 from anchorlens.tasks.two_anchor.lazy_dataset import DRAWN_AT_ONCE
-from anchorlens.tasks.two_anchor.metrics import KIND, METRICS
+from anchorlens.tasks.two_anchor.metrics import KIND, METRICS, OF_EXCEPTIONS
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
@@ -46,10 +46,18 @@ class AnchorTask(CompositeFunction):
 
     kind = KIND
     metrics = METRICS
+    later_fields = ("n_exceptions",)
     has_anchors = True
     evaluation_class = AnchorEvaluation
     halves = True
     sampling = MappingProxyType({"n_noise": 2, "max_trials": 2048, "max_train": 1024})
+
+    def __post_init__(self) -> None:
+        """Check every field, and leave out what a task without exceptions does not measure."""
+        super().__post_init__()
+        if not self.n_exceptions:
+            measured = tuple(metric for metric in type(self).metrics if metric not in OF_EXCEPTIONS)
+            object.__setattr__(self, "metrics", measured)
 
     @property
     def held_out(self) -> str:
@@ -84,9 +92,11 @@ class AnchorTask(CompositeFunction):
         """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` sequences."""
         n_trained, n_id, n_ood = (self.n_trials(split) for split in ("train", "id", "ood"))
         if quickly:
-            return min(1024, n_train) + min(2048, n_id) + min(2048, n_ood)
+            asked = min(1024, n_train) + min(2048, n_id) + min(2048, n_ood)
+            return asked + min(2048, len(self.exception_trials))
         n_trained, n_id, n_ood = (min(n, 20_000) for n in (n_trained, n_id, n_ood))
-        return min(4096, n_train) + 2 * n_trained + 8 * (n_id + 2 * n_ood)
+        n_exceptions = min(len(self.exception_trials), 20_000)
+        return min(4096, n_train) + 2 * n_trained + 8 * (n_id + 2 * n_ood + n_exceptions)
 
     def bytes_to_ask(self, n_train: int) -> int:
         """Memory of the table of trials, the sequences of the largest split, and a part of the drawing."""

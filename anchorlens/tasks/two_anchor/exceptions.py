@@ -1,0 +1,62 @@
+"""Memorised exceptions: single (key, pair) whose trained answer is random, the same for every model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.anchor_functions import Targets
+from anchorlens.tasks.two_anchor.sequences import Pair
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+
+class MemorisedException(NamedTuple):
+    """One (key, pair) that is trained on a random answer."""
+
+    key: int
+    """Key token."""
+    pair: Pair
+    """Anchor tokens in order."""
+    answer: int
+    """Token that is trained, another than the pair's function gives."""
+
+
+def put_exceptions(
+    targets: Targets, n: int, pairs: Int[np.ndarray, "pair k"], keys: Int[np.ndarray, " key"]
+) -> None:
+    """Give `n` single (key, pair) a random answer each, uniform among the other answers that are trained.
+
+    Every (key, pair) has its place in one fixed order, and its own random answer; the exceptions are the
+    first `n` of that order. So those of a smaller `n` are among those of a larger one, with the same answers.
+    Order and answers are functions of what is trained alone, of no run's seed.
+
+    Args:
+        targets: of the task, which are changed.
+        n: how many, >= 1.
+        pairs: that are trained.
+        keys: key tokens that have a position in training, ascending.
+
+    Raises:
+        ValueError: there are not so many (key, pair), or one answer only.
+    """
+    rows = targets.rows(pairs)
+    possible, own = np.unique(targets.ruled[rows][:, keys - targets.keys[0]].ravel(), return_inverse=True)
+    if n > len(own):
+        raise ValueError(
+            f"n_exceptions must be at most {len(own):,}, the keys of all trained pairs, got {n:,}"
+        )
+    if len(possible) < 2:
+        raise ValueError(
+            f"n_exceptions must be 0 where every trained answer is {possible[0]}, got {n:,}; anchors of "
+            "other functions give more answers"
+        )
+    rng = generator(0, "exceptions")
+    chosen = rng.permutation(len(own))[:n]
+    drawn = rng.integers(0, len(possible) - 1, len(own))
+    drawn += drawn >= own  # any but its own
+    pair, key = np.divmod(chosen, len(keys))
+    targets.except_for(rows[pair], keys[key], possible[drawn[chosen]])

@@ -14,7 +14,7 @@ import textwrap
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_origin
+from typing import Any, Literal, Self, TypeVar, get_origin
 
 import numpy as np
 
@@ -49,9 +49,6 @@ def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
 
 class Config:
     """Base of the configurations, frozen dataclasses: they check their fields and travel as data."""
-
-    later_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that came later, of a task or a model: with its default one makes no other run of an old one."""
 
     def __post_init__(self) -> None:
         """Check numbers, texts, choices and truth values by type and bounds; NumPy's become Python's own.

@@ -9,7 +9,7 @@ import numpy as np
 from anchorlens.safe import safe_repr
 
 Stream = Literal[
-    "initialisation", "data", "order", "evaluation", "probe", "loss", "exceptions", "weight noise"
+    "initialisation", "data", "order", "evaluation", "probe", "loss", "weight noise", "exceptions"
 ]
 _STREAMS: tuple[Stream, ...] = (
     "initialisation",
@@ -18,8 +18,8 @@ _STREAMS: tuple[Stream, ...] = (
     "evaluation",
     "probe",
     "loss",
-    "exceptions",
     "weight noise",
+    "exceptions",
 )
 """New ones come last, so that the others stay what they are."""
 

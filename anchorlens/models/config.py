@@ -72,8 +72,6 @@ class ModelConfig(Config):
     Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`).
     """
 
-    later_fields = ("num_experts", "experts_per_token", "gamma_experts")
-
     variant: Variant = "gpt2"
     """Architecture: gpt2, postnorm or released."""
     n_layers: int = number(2, minimum=1, maximum=10_000)

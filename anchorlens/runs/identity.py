@@ -30,30 +30,23 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     """Part (task, model, train) -> the fields that decide the weights, JSON-ready.
 
-    Fields of the training that are unset are not in it, nor are the `later_fields` of task and model that
-    have their default, so that a new one makes no other run of an old one.
+    Fields that are unset are not in it, so that a new one makes no other run of an old one.
     """
-    values, execution = run.to_dict(), execution_fields(run.train_config)
-    train = {
-        name: value for name, value in values["train"].items() if name not in execution and value is not None
+    left_out = {"task": places(run.task), "train": execution_fields(run.train_config)}
+    return {
+        part: {
+            name: value
+            for name, value in fields.items()
+            if value is not None and name not in left_out.get(part, ())
+        }
+        for part, fields in run.to_dict().items()
     }
-    left_out = places(run.task) | _later(run.task)
-    task = {name: value for name, value in values["task"].items() if name not in left_out}
-    later = _later(run.model_config)
-    model = {name: value for name, value in values["model"].items() if name not in later}
-    return {"task": task, "model": model, "train": train}
 
 
 def places(config: Any) -> frozenset[str]:
     """Fields of a task or recipe that say where its files lie, which decides nothing that is computed."""
     fields: Mapping[str, dataclasses.Field[Any]] = getattr(config, "__dataclass_fields__", {})
     return frozenset(name for name, field in fields.items() if not field.compare)
-
-
-def _later(config: Any) -> frozenset[str]:
-    """The later fields of a task or model that have their default."""
-    fields: Mapping[str, dataclasses.Field[Any]] = getattr(config, "__dataclass_fields__", {})
-    return frozenset(name for name in config.later_fields if getattr(config, name) == fields[name].default)
 
 
 def identity(run: RunConfig) -> str:

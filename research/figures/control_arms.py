@@ -63,6 +63,7 @@ def measured(
     *,
     readings: Sequence[str] = (),
     setting: Mapping[str, Any] = SETTING,
+    also: Callable[[TrainResult], Mapping[str, Any]] = lambda result: {},
 ) -> list[dict[str, Any]]:
     """Train what is missing of every arm and seed, and give a row for each run.
 
@@ -71,6 +72,7 @@ def measured(
         arms: name -> fields that it changes.
         readings: numbers of probes that a row has too, "stable_rank.w_q" for example.
         setting: what all arms change in the preset.
+        also: of a run, what its row has besides.
     """
     wanted = [run for fields in arms.values() for run in runs(given, {}, **{**setting, **fields})]
     vars(given)["network"] = network(wanted)
@@ -79,7 +81,7 @@ def measured(
     for name, run, result in zip(names, wanted, trained_alone(given, wanted), strict=True):
         last = result.log[-1] if result.log else {}
         numbers = {**last, **result.behaviour.headline(), **of_weights(result, readings)}
-        row = {key: numbers.get(key) for key in (*MEASURED, *readings)}
+        row = {key: numbers.get(key) for key in (*MEASURED, *readings)} | dict(also(result))
         rows.append({"arm": name, "seed": run.train_config.seed, **row})
     return rows
 

@@ -12,6 +12,7 @@ import common
 import control_arms
 import control_page
 import k1_windows_tasks
+import k5_mixture
 from control_arms import CLAIMS, SETTING, best_by_others, claims_of, judged, over_seeds
 
 FIGURES = ("k1_windows", "k2_rescaling", "k3_parts", "k4_penalty", "k7_optimizers", "k8_condensation")
@@ -124,6 +125,40 @@ class TestArms:
         (row,) = control_arms.measured(given, {"a": {"gamma": 0.5}}, readings=readings, setting=setting)
         assert row["arm"] == "a" and row["seed"] == 0 and row["label"].startswith("undecided")
         assert all(row[name] > 0 for name in (*readings, "weight_norm"))
+
+
+class TestMixture:
+    @pytest.fixture
+    def rows(self, tmp_path):
+        """Some arms, hardly trained."""
+        given = argparse.Namespace(set=[], preset="quick", seed=[0], sweep=tmp_path)
+        setting = {**SETTING, "steps": 2, "n_samples": 300, "batch_size": 100, "n_layers": 1}
+        arms = {name: fields for name, fields in k5_mixture.arms(0.8).items() if name[-3:] in ("0.8", "0.3")}
+        return control_arms.measured(given, arms, setting=setting, also=k5_mixture.of_its_task)
+
+    def test_mixtures_and_dense_models_have_as_many_parameters(self, rows):
+        counts = {row["n_parameters"] for row in rows}
+        assert len(counts) == 2 and max(counts) < 1.01 * min(counts)
+
+    def test_what_is_asked_of_a_mixture(self, rows):
+        assert {"experts 0.5 0.8", "experts 0.8 0.8", "dense 0.8", "dense 0.3"} == {r["arm"] for r in rows}
+        for row in rows:
+            assert all(0 <= row[name] <= 1 for name in ("train", "ood", "broken", "exceptions", "rules"))
+        row = next(row for row in rows if row["arm"] == k5_mixture.ASKED)
+        assert set(row["expert_use"]["kinds"]) == {"rules", "broken", "exceptions", "unseen"}
+        assert -1 <= k5_mixture.split(row) <= 1
+        assert k5_mixture.picture(rows).data
+
+    def test_against_the_dense_model_that_is_best_in_the_other_seeds(self):
+        accuracies = {"dense 0.3": (0.2, 0.9), "dense 0.5": (0.1, 0.1), "dense 0.8": (0.6, 0.3)}
+        accuracies |= {"dense 0.9": (0.0, 0.0), k5_mixture.ASKED: (0.7, 0.7)}
+        rows = [
+            {"arm": arm, "seed": seed, "ood": values[seed], "exceptions": 1.0}
+            for arm, values in accuracies.items()
+            for seed in (0, 1)
+        ]
+        found = k5_mixture.against_dense(rows)  # seed 0 is held against .3, seed 1 against .8
+        assert found == pytest.approx({0: 0.7 - 0.2, 1: 0.7 - 0.3})
 
 
 class TestPage:

@@ -46,7 +46,6 @@ class AnchorTask(CompositeFunction):
 
     kind = KIND
     metrics = METRICS
-    later_fields = ("n_exceptions",)
     has_anchors = True
     evaluation_class = AnchorEvaluation
     halves = True

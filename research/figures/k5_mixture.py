@@ -1,44 +1,39 @@
-"""Mixtures of two experts of different gamma: does one of them keep the exceptions, and the other the rules?
+"""Figure k5: does one expert of a mixture keep the exceptions, and the other the rules?
 
-    python research/control/mixture.py [--seed 0 1 2] [--gamma .8] [--suffix .svg]
+    python research/figures/k5_mixture.py [--seed 0 1 2] [--gamma .8] [--suffix .png]
 
 The data hold rules, two broken groups and 40 exceptions; two pairs are never trained. Top-1 mixtures whose
 experts start at gammas (.3, .9), (.5, .8), (.8, .8) and (.5, .5), the rest of the model at --gamma, stand
 beside dense models of as many parameters, which start at one gamma as a whole.
 
-Numbers, for each seed and as means: train accuracy, the rules on unseen pairs (OOD), broken pairs and
-exceptions remembered; of mixtures the shares of the experts by kind of input in each layer, and the accuracy
-of each kind with one expert taken out (`expert_use`).
+Numbers, for each run: train accuracy, the rules on unseen pairs (OOD), broken pairs and exceptions
+remembered; of mixtures the shares of the experts by kind of input in each layer, and the accuracy of each
+kind with one expert taken out (`expert_use`).
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens import load_checkpoint
+from anchorlens import ModelConfig, TrainResult
 from anchorlens.figures import CATEGORIES, styled
-from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.probes import expert_use
-from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep import Cell
-
-sys.path.append(str(Path(__file__).parents[1] / "figures"))
-from common import options, runs, trained, write  # noqa: E402 # pyright: ignore[reportMissingImports]
+from common import options
+from control_arms import SEEDS, SETTING, Row, finish, measured, over_seeds
 
 TASK: dict[str, Any] = {"complexity": 2, "unseen_pairs": [[3, 4], [4, 3]], "n_exceptions": 40}
 """The groups of (1, 2) and (1, 3) are broken; the rules are asked on the papers' unseen pairs."""
 MIXTURES = ("0.3 0.9", "0.5 0.8", "0.8 0.8", "0.5 0.5")
 DENSE = (0.3, 0.5, 0.8, 0.9)
-STEPS = 1500
+ASKED, LARGE = "experts 0.5 0.8", 0
+"""The mixture that the claims ask, and its expert with the large initialisation."""
 MEASURED = {
     "train": "train",
     "ood": "rules, unseen pairs",
@@ -64,28 +59,22 @@ def dense_width(config: ModelConfig) -> int:
     return round((of_mixture - config.d_model) / (2 * config.d_model + 1))
 
 
-def arms(given: Any) -> dict[str, list[RunConfig]]:
-    """Arm -> its runs, one for each seed."""
-    fields = {**TASK, "steps": STEPS}
-    found = {}
-    for gammas in MIXTURES:
-        mixture = {**fields, "num_experts": 2, "gamma_experts": gammas, "gamma": given.gamma}
-        found[f"experts {gammas}"] = runs(given, {}, **mixture)
-    width = dense_width(next(iter(found.values()))[0].model_config)
-    for gamma in DENSE:
-        found[f"dense {gamma}"] = runs(given, {}, **fields, gamma=gamma, d_mlp=width)
-    return found
+def arms(gamma: float) -> dict[str, dict[str, Any]]:
+    """Mixtures, whose other weights have this gamma, and dense models."""
+    fields: dict[str, Any] = {**TASK, "num_experts": 2, "gamma": gamma}
+    found = {f"experts {gammas}": {**fields, "gamma_experts": gammas} for gammas in MIXTURES}
+    mixture = ModelConfig(num_experts=2, d_model=SETTING["d_model"], d_mlp=SETTING["d_mlp"])
+    dense = {**TASK, "d_mlp": dense_width(mixture)}
+    return found | {f"dense {one:g}": {**dense, "gamma": one} for one in DENSE}
 
 
-def measured(cell: Cell) -> dict[str, Any]:
-    """What one run answers, and of a mixture what its experts are for."""
-    config, seed = cell.run.model_config, cell.run.train_config.seed
-    row: dict[str, Any] = {"seed": seed, "n_parameters": n_parameters(config)}
-    row |= {name: cell.numbers[name] for name in (*MEASURED, "rules", "id", "label")}
+def of_its_task(result: TrainResult) -> dict[str, Any]:
+    """What a run answers of each kind, and of a mixture what its experts are for."""
+    config, found = result.checkpoint.model_config, result.behaviour.headline()
+    row = {name: found[name] for name in ("broken", "exceptions", "rules")}
+    row["n_parameters"] = n_parameters(config)
     if config.num_experts is not None:
-        assert cell.path is not None
-        checkpoint = load_checkpoint(Path(cell.path) / "ckpt.pt")
-        use = expert_use(checkpoint.build_model(), checkpoint.task, n_sequences=2048)
+        use = expert_use(result.model, result.checkpoint.task, n_sequences=2048)
         row["expert_use"] = {
             "kinds": use.kinds,
             "shares": use.shares,
@@ -96,13 +85,37 @@ def measured(cell: Cell) -> dict[str, Any]:
     return row
 
 
-def means(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """The mean over seeds of each accuracy."""
-    return {name: fmean(row[name] for row in rows) for name in (*MEASURED, "rules", "id")}
+def both(row: Row) -> float:
+    """The smaller of rules composed and exceptions remembered."""
+    return min(row["ood"], row["exceptions"])
 
 
-def picture(numbers: dict[str, list[dict[str, Any]]]) -> go.Figure:
+def split(row: Row) -> float:
+    """Share of exceptions that the last layer sends to the large expert, minus that of rule questions."""
+    kinds, last = list(row["expert_use"]["kinds"]), row["expert_use"]["shares"][-1]
+    exceptions, rules = (last[kinds.index(kind)][LARGE] for kind in ("exceptions", "rules"))
+    return float(exceptions - rules)
+
+
+def against_dense(rows: Sequence[Row]) -> dict[int, float]:
+    """Seed -> `both` of the mixture, minus that of the dense model that is best at it in the other seeds."""
+    dense = [f"dense {gamma:g}" for gamma in DENSE]
+    found = {}
+    for seed in sorted({row["seed"] for row in rows}):
+        others = {
+            arm: [both(row) for row in rows if row["arm"] == arm and row["seed"] != seed] for arm in dense
+        }
+        best = max(dense, key=lambda arm: fmean(others[arm]) if others[arm] else 0)
+        own = {row["arm"]: both(row) for row in rows if row["seed"] == seed}
+        found[seed] = own[ASKED] - own[best]
+    return found
+
+
+def picture(rows: Sequence[Row]) -> go.Figure:
     """Accuracies by arm; below, of mixtures, what the last layer's router sends to the second expert."""
+    numbers: dict[str, list[Row]] = {}
+    for row in rows:
+        numbers.setdefault(row["arm"], []).append(row)
     figure = make_subplots(
         rows=2,
         cols=1,
@@ -110,14 +123,14 @@ def picture(numbers: dict[str, list[dict[str, Any]]]) -> go.Figure:
         subplot_titles=("accuracy", "share of the second expert, last layer"),
     )
     for k, (name, title) in enumerate(MEASURED.items()):
-        places = [arm for arm, rows in numbers.items() for _ in rows]
-        values = [row[name] for rows in numbers.values() for row in rows]
+        places = [arm for arm, own in numbers.items() for _ in own]
+        values = [row[name] for own in numbers.values() for row in own]
         _add(figure, title, k, places, values, row=1)
-    mixtures = {arm: rows for arm, rows in numbers.items() if "expert_use" in rows[0]}
+    mixtures = {arm: own for arm, own in numbers.items() if "expert_use" in own[0]}
     kinds = next(iter(mixtures.values()))[0]["expert_use"]["kinds"]
     for k, kind in enumerate(kinds):
-        places = [arm for arm, rows in mixtures.items() for _ in rows]
-        shares = [float(row["expert_use"]["shares"][-1][k][1]) for rows in mixtures.values() for row in rows]
+        places = [arm for arm, own in mixtures.items() for _ in own]
+        shares = [float(row["expert_use"]["shares"][-1][k][1]) for own in mixtures.values() for row in own]
         _add(figure, kind, len(MEASURED) + k, places, shares, row=2)
     figure.update_yaxes(range=[-0.02, 1.02])
     figure.update_xaxes(type="category")
@@ -147,18 +160,16 @@ def _add(figure: go.Figure, name: str, k: int, places: list[str], values: list[f
 
 
 def main() -> None:
-    """Read the command line, train what is missing, measure, draw."""
-    parser = options(__doc__, seeds=(0, 1, 2), preset="quick")
+    """Read the command line, train what is missing, judge the claims, draw."""
+    parser = options(__doc__, seeds=SEEDS)
     parser.add_argument("--gamma", type=float, default=0.8, help="of a mixture but for its experts")
     given = parser.parse_args()
-    by_arm = arms(given)
-    cells = iter(trained(given, [run for wanted in by_arm.values() for run in wanted]))
-    numbers = {arm: [measured(next(cells)) for _ in wanted] for arm, wanted in by_arm.items()}
-    summary = {arm: means(rows) for arm, rows in numbers.items()}
-    for arm, values in summary.items():
-        print(arm, *(f"{name} {value:.3f}" for name, value in values.items()))
-    content = {"gamma_of_the_rest": given.gamma, "task": TASK, "means": summary, "runs": numbers}
-    write(given, "k5_mixture", picture(numbers), content)
+    rows = measured(given, arms(given.gamma), also=of_its_task)
+    numbers = {
+        "mixture_both": against_dense(rows),
+        "mixture_split": over_seeds(rows, lambda of: split(of(ASKED))),
+    }
+    finish(given, "k5_mixture", picture(rows), rows, numbers, gamma_of_the_rest=given.gamma, task=TASK)
 
 
 if __name__ == "__main__":

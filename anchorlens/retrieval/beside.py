@@ -129,8 +129,8 @@ class RetrievingModel:
         where = hooks.hook_name(self.place.layer, self.place.hook)
         return (
             f"RetrievingModel({self.n_stored:,} stored at {where}, looked up within "
-            f"{self.place.threshold:.3g}; held-out training data recognised {self.place.recognised:.0%}, left-out pairs left alone "
-            f"{self.place.left_alone:.0%})"
+            f"{self.place.threshold:.3g}; held-out training data recognised {self.place.recognised:.0%}, "
+            f"left-out pairs left alone {self.place.left_alone:.0%})"
         )
 
 
@@ -152,9 +152,9 @@ def with_retrieval(
 
     Place and threshold are chosen on training data alone, in four folds. In each a quarter of the trained
     pairs is left out of the store with all of its sequences, which stand for the unseen, and of the other
-    pairs a quarter of the sequences, which stand for the seen. The threshold is that with the largest mean of two
-    shares: seen ones that are within it and get the right answer, unseen ones that are not within it. Of all
-    places the one with the largest is taken; then everything is stored. What the model itself would have
+    pairs a quarter of the sequences, which stand for the seen. The threshold is that with the largest mean of
+    two shares: seen ones that are within it and get the right answer, unseen ones that are not within it. Of
+    all places the one with the largest is taken; then everything is stored. What the model itself would have
     answered does not count: it was trained on these sequences and answers nearly all of them right.
 
     Args:

@@ -3,8 +3,8 @@
     python research/control/retrieval.py [--seed 0 1 2] [--exceptions 0 20 80 320] [--suffix .png]
 
 Question: a model with small initial weights composes rules, one with large ones memorises. As more single
-(key, pair) have a random answer, does a model with small initial weights that looks its training data up in its
-own activations keep the rules and remember the exceptions, which neither does alone?
+(key, pair) have a random answer, does a model with small initial weights that looks its training data up in
+its own activations keep the rules and remember the exceptions, which neither does alone?
 
 Three arms: a small start alone, the same models with retrieval, and a large start alone. Layer and threshold
 of the retrieval are chosen on training data alone. 24 runs of 1,000 steps.

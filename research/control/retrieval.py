@@ -28,8 +28,15 @@ from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.retrieval import with_retrieval
 from anchorlens.sweep import Cell
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "figures"))
-from common import add_means, options, runs, trained, write
+sys.path.append(str(Path(__file__).resolve().parents[1] / "figures"))
+
+from common import (  # noqa: E402  # pyright: ignore[reportMissingImports]
+    add_means,
+    options,
+    runs,
+    trained,
+    write,
+)
 
 NUMBERS = (0, 20, 80, 320)
 """Exceptions of the task."""

@@ -132,6 +132,7 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
                     points.setdefault(numbers.index(row["n_exceptions"]), []).append(row[name])
             add_means(figure, words, points, dash="dash" if arm == "retrieval" else "solid")
         ticks = {"tickvals": list(range(len(numbers))), "ticktext": [f"{n:,}" for n in numbers]}
+        ticks["range"] = [-0.3, len(numbers) - 0.7]
         figure.update_xaxes(title="exceptions", **ticks).update_yaxes(title=title, range=[-0.04, 1.04])
         panels.append(styled(figure, title))
     drawn = side_by_side(panels, list(MEASURES.values()))

@@ -40,6 +40,7 @@ FOLDERS = [
     "probes.plots",
     "probes.shared",
     "probes",
+    "retrieval",
     "benchmarking",
     "verdict",
     "audit",

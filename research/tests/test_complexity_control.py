@@ -13,6 +13,7 @@ import control_arms
 import control_page
 import k1_windows_tasks
 import k5_mixture
+import k6_retrieval
 from control_arms import CLAIMS, SETTING, best_by_others, claims_of, judged, over_seeds
 
 FIGURES = ("k1_windows", "k2_rescaling", "k3_parts", "k4_penalty", "k7_optimizers", "k8_condensation")
@@ -159,6 +160,21 @@ class TestMixture:
         ]
         found = k5_mixture.against_dense(rows)  # seed 0 is held against .3, seed 1 against .8
         assert found == pytest.approx({0: 0.7 - 0.2, 1: 0.7 - 0.3})
+
+
+def test_a_run_alone_and_with_a_memory(tmp_path):
+    given = argparse.Namespace(set=[], preset="quick", seed=[0], sweep=tmp_path)
+    setting = {**SETTING, "steps": 2, "n_samples": 300, "batch_size": 100, "n_layers": 1}
+    names = [k6_retrieval.arm(0.8, 20), k6_retrieval.arm(0.5, 20), k6_retrieval.arm(0.8, 0)]
+    arms = {name: k6_retrieval.arms()[name] for name in names}
+    rows = control_arms.measured(given, arms, setting=setting, also=k6_retrieval.alone_and_with_retrieval)
+    with_one, large, none = rows
+    assert "retrieval" not in large and 0 <= large["exceptions"] <= 1
+    assert 0 <= with_one["retrieval"]["exceptions"] <= 1
+    assert set(with_one["retrieval"]["looked_up"]) == {"rules", "exceptions", "unseen"}
+    assert none["exceptions"] is None and none["rules"] == none["id"]
+    figure = k6_retrieval.draw(rows)
+    assert sum(trace.mode == "lines" for trace in figure.data) == 9
 
 
 class TestPage:

@@ -26,15 +26,23 @@ def overlap_with_training(training_set: TokenBatch | LazyDataset, task: Composit
         if training_set.task == task and training_set.split == "train":
             return Overlap(len(training_set), {"id": 0, "ood": 0})
         training_set = training_set.all()
-    tokens, k = training_set.tokens.numpy(), task.chain_length
-    first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
-    asks = (first > 0) & (first + k <= tokens.shape[1])
-    row, position = np.flatnonzero(asks), first[asks] - 1
+    tokens = training_set.tokens.numpy()
+    row, position, chain = pairs_asked(tokens, task)
     key = tokens[row, position]
-    chain = np.stack([tokens[row, position + 1 + place] for place in range(k)], axis=1)  # [row, k]
     unseen = _among(chain, task.ood_pairs)
     held_out_key = (key % task.modulus == position % task.modulus) & _among(chain, task.seen_pairs)
     return Overlap(len(tokens), {"id": int(held_out_key.sum()), "ood": int(unseen.sum())})
+
+
+def pairs_asked(
+    tokens: Int[np.ndarray, "sequence pos"], task: CompositeFunction
+) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " row"], Int[np.ndarray, "row k"]]:
+    """Which sequences ask a question: their row, the position of the key, and the chain behind it."""
+    k = task.chain_length
+    first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
+    asks = (first > 0) & (first + k <= tokens.shape[1])
+    row, position = np.flatnonzero(asks), first[asks] - 1
+    return row, position, np.stack([tokens[row, position + 1 + place] for place in range(k)], axis=1)
 
 
 def _among(chains: Int[np.ndarray, "row k"], pairs: Sequence[Pair]) -> Bool[np.ndarray, " row"]:

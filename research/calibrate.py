@@ -87,6 +87,8 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
             "variant": sorted(ends["variant"].unique().tolist()),
             **{name: [int(ends[name].min()), int(ends[name].max())] for name in NUMBERS},
             "chain_length": [2, 2],
+            "mlp": ["dense"],
+            "exceptions": ["none"],
         },
         "regimes": regimes,
         "early": early(fitted),

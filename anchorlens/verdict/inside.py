@@ -110,6 +110,8 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
         "n_keys": len(task.keys),
         "seq_len": task.seq_len,
         "chain_length": task.chain_length,
+        "mlp": "dense" if getattr(cfg, "num_experts", None) is None else "mixture of experts",
+        "exceptions": "some" if task.n_exceptions else "none",
     }
 
 

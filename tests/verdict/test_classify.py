@@ -174,6 +174,12 @@ class TestUndecided:
         assert len(shipped["phase3"].by_probes.outside) < len(verdict.by_probes.outside)
         assert calibration().distance({"n_layers": 7}) > 0
 
+    def test_a_mixture_and_exceptions_are_outside_and_it_says_so(self):
+        mixture = build_model(replace(TINY, num_experts=2))
+        by_probes = read_inside(mixture, AnchorTask(n_exceptions=3)).by_probes
+        assert "mlp 'mixture of experts' is none of 'dense'" in by_probes.outside
+        assert "exceptions 'some' is none of 'none'" in by_probes.outside
+
     def test_a_task_of_ones_own_has_a_verdict(self):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
         verdict = classify(replace(load_checkpoint(path), task=AnchorTask(key_max=95)))

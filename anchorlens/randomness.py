@@ -9,7 +9,7 @@ import numpy as np
 from anchorlens.safe import safe_repr
 
 Stream = Literal[
-    "initialisation", "data", "order", "evaluation", "probe", "loss", "weight noise", "exceptions"
+    "initialisation", "data", "order", "evaluation", "probe", "loss", "exceptions", "weight noise"
 ]
 _STREAMS: tuple[Stream, ...] = (
     "initialisation",
@@ -18,8 +18,8 @@ _STREAMS: tuple[Stream, ...] = (
     "evaluation",
     "probe",
     "loss",
-    "weight noise",
     "exceptions",
+    "weight noise",
 )
 """New ones come last, so that the others stay what they are."""
 

@@ -1,10 +1,11 @@
-"""A run whose cure is known: a shipped Phase 3 model with its MLPs times 1.5, which is in Phase 2 then."""
+"""A run whose cure is known: a shipped Phase 3 model with its MLPs times 1.5, in Phase 2; results made by hand."""
 
 from dataclasses import replace
 
 from anchorlens import checkpoints, load_checkpoint, save_checkpoint
-from anchorlens.controlling import Intervention
+from anchorlens.controlling import Attempt, Control, Intervention, PhaseAnswers
 from anchorlens.engine import architecture
+from anchorlens.tasks.shared.phases import Phase
 
 DAMAGE = 1.5
 SHORT = {
@@ -34,3 +35,31 @@ def damaged(path, **metrics):
     train = replace(cured.train_config, **SHORT)
     save_checkpoint(path, replace(cured, weights=weights, train_config=train, metrics=known))
     return path
+
+
+def answers(number, ood):
+    commutative = False if number == 2 else None
+    return PhaseAnswers(Phase(number, commutative, "known"), 1.0, 0.5 if number == 1 else 1.0, ood)
+
+
+def result(*attempts, before=2, halves=True):
+    """A result made by hand; an attempt is (intervention, phase that chose, phase reported, minutes)."""
+    made = tuple(
+        Attempt(
+            one.name,
+            one.why,
+            one.source,
+            one.anew,
+            one.baseline,
+            "x 1",
+            10,
+            "finished",
+            1.0,
+            minutes,
+            answers(chosen, 0.25 * chosen),
+            answers(reported, 0.25 * reported - 0.01),
+            f"out/{one.name}",
+        )
+        for one, chosen, reported, minutes in attempts
+    )
+    return Control("runs/a", "0" * 64, answers(before, 0.1), made, 20.0, 3.0, halves)

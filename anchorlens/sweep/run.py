@@ -81,7 +81,8 @@ def sweep(
     runs = check_runs(runs, starts=False)
     chosen = SweepEngine(engine, workers, security)
     folder = SweepFolder(out)
-    for _, run in folder.missing(folder.named(runs)):
+    with_start = [run for run in runs if run.train_config.start is not None]
+    for _, run in folder.missing(folder.named(with_start)):
         check_start(run)
     with folder.held(runs) as cells:
         if retry_failed:

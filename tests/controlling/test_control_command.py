@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 from anchorlens_command import call
-from known_cures import ANEW, CURE, HURT, IDLE, damaged
+from known_cures import ANEW, CURE, HURT, IDLE, damaged, result
 
 from anchorlens import checkpoints, control
-from anchorlens.controlling import INTERVENTIONS, Attempt, Control, PhaseAnswers
+from anchorlens.controlling import INTERVENTIONS, Control
 from anchorlens.show.control_tables import control_table, notes, overview, summary
 from anchorlens.show.tables import text_of
-from anchorlens.tasks.shared.phases import Phase
 
 
 @pytest.fixture(scope="module")
@@ -74,34 +73,6 @@ def test_errors_are_one_line(arguments, code, says, start, tmp_path):
     done = call("control", *(places.get(one, one) for one in arguments), code=code)
     assert says in done.stderr.splitlines()[-1] and done.stdout == ""
     assert not (tmp_path / "out").exists()
-
-
-def answers(number, ood):
-    commutative = False if number == 2 else None
-    return PhaseAnswers(Phase(number, commutative, "known"), 1.0, 0.5 if number == 1 else 1.0, ood)
-
-
-def result(*attempts, before=2, halves=True):
-    """A result made by hand; an attempt is (intervention, phase that chose, phase reported, minutes)."""
-    made = tuple(
-        Attempt(
-            one.name,
-            one.why,
-            one.source,
-            one.anew,
-            one.baseline,
-            "x 1",
-            10,
-            "finished",
-            1.0,
-            minutes,
-            answers(chosen, 0.25 * chosen),
-            answers(reported, 0.25 * reported - 0.01),
-            f"out/{one.name}",
-        )
-        for one, chosen, reported, minutes in attempts
-    )
-    return Control("runs/a", "0" * 64, answers(before, 0.1), made, 20.0, 3.0, halves)
 
 
 class TestWords:

@@ -21,10 +21,21 @@ import pytest
 from browser import Browser, needs_chromium
 from known_benchmarks import about
 from known_cells import cell, sweep_of
+from known_cures import CURE, IDLE
+from known_cures import result as result_of_control
 from known_verdicts import FORECAST, HOSTILE, LOG, TASK, bare_verdict, whole_verdict
 
 import anchorlens
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, TrainResult, figures, preset
+from anchorlens import (
+    AnchorTask,
+    Checkpoint,
+    ModelConfig,
+    TrainConfig,
+    TrainResult,
+    build_model,
+    figures,
+    preset,
+)
 from anchorlens.audit import Audit, mappings_of
 from anchorlens.benchmarking import QUESTIONS, Benchmark, QuestionScore, ReadingScore
 from anchorlens.configuration import settings
@@ -32,7 +43,7 @@ from anchorlens.figures.training_curve import LOSS, metric_styles
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.probes.compare import Comparison
-from anchorlens.probes.registry import OF_DENSE, apply
+from anchorlens.probes.registry import OF_DENSE, OF_MIXTURES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
@@ -184,7 +195,9 @@ def long_chains():
 @functools.cache
 def probe_results():
     model = whole_verdict().subject.model
-    return [apply(probe, model, TASK, lambda: model) for probe in OF_DENSE]
+    mixture = build_model(ModelConfig(d_model=16, d_head=8, d_mlp=16, num_experts=2))
+    of_mixtures = [apply(probe, mixture, TASK) for probe in OF_MIXTURES]
+    return [apply(probe, model, TASK, lambda: model) for probe in OF_DENSE] + of_mixtures
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +244,7 @@ def views():
         "Comparison": Comparison(("a", "b"), (OwnProbe(0.5), OwnProbe(NAN))),
         "many": Comparison(tuple(map(str, range(200))), (OwnProbe(0.5),) * 200),
         "Benchmark": benchmarked(),
+        "Control": result_of_control((IDLE, 2, 2, 1.0), (CURE, 3, 3, 2.0)),
         "AnchorBatch": AnchorTask().sample(1000),
         "a long batch": long_task.sample(2),
         "Verdict": verdict,

@@ -1,4 +1,4 @@
-"""A run whose cure is known: a shipped Phase 3 model with its MLPs times 1.5, in Phase 2; results made by hand."""
+"""A run whose cure is known, a shipped Phase 3 model with its MLPs times 1.5; and results made by hand."""
 
 from dataclasses import replace
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number, documented
@@ -21,6 +20,8 @@ from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 from anchorlens.tasks.two_anchor.overlap import pairs_asked
 
 if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
     from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.two_anchor.sequences import Trials
     from anchorlens.tasks.two_anchor.task import AnchorTask

@@ -36,13 +36,17 @@ PENALTIES = ("nuclear", "stable_rank")
 """`nuclear`: the sum of a matrix's singular values; `stable_rank`: ||W||_F^2 / ||W||_2^2."""
 ONCE: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "rescale": ("all=0.5@0", {"above": 0, "limit": 1e30}, "times {}"),
-    "weight_noise": ("W_Q=0.5@300", {"minimum": 0, "limit": 1e30}, "with noise of {} times its entries"),
+    "weight_noise": (
+        "W_Q=0.5@300",
+        {"minimum": 0, "limit": 1e30},
+        "get noise of {} times the size of their entries",
+    ),
 }
 """Field of what is done before one update -> an example, the bounds of its value, and its words."""
 DURING: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "penalty": ("nuclear:qk=0.001@0.5:1", {"minimum": 0, "limit": 1e30}, "times {}"),
     "max_rank": ("W_Q=2@0:0.5", {"minimum": 1, "maximum": 1_000_000, "integer": True}, "of rank {} at most"),
-    "freeze": ("W_Q@0:0.5", {}, "as they are"),
+    "freeze": ("W_Q@0:0.5", {}, "stay as they are"),
 }
 """Field of what is done in a window, or throughout -> the same."""
 CHANGES = (*ONCE, *DURING)

@@ -152,6 +152,19 @@ def best_by_others(rows: Sequence[Row], arms: Sequence[str], *, fit_alone: bool 
     return chosen
 
 
+def chosen_by_others(
+    rows: Sequence[Row], options: Mapping[str, Callable[[Callable[[str], Row]], float]]
+) -> dict[int, float]:
+    """Seed -> its number of the option with the largest mean over the other seeds."""
+    each = {name: over_seeds(rows, number) for name, number in options.items()}
+    found = {}
+    for seed in sorted({row["seed"] for row in rows}):
+        others = {name: [v for s, v in values.items() if s != seed] for name, values in each.items()}
+        if all(others.values()):
+            found[seed] = each[max(others, key=lambda name: fmean(others[name]))][seed]
+    return found
+
+
 def claims_of(figure: str) -> dict[str, dict[str, Any]]:
     """The claims of a figure by their names, as they were written down."""
     listed = tomllib.loads(CLAIMS.read_text(encoding="utf-8"))

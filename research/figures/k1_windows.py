@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from anchorlens import figures
-from control_arms import best_by_others, command_line, finish, lines, measured, over_seeds
+from control_arms import best_by_others, chosen_by_others, command_line, finish, lines, measured, over_seeds
 
 GAMMAS, DECAY, STEPS, LENGTH = (0.5, 0.8), 1.0, 1000, 250
 ONSETS = (0, 100, 200, 300, 400, 500, 600, 700, 750)
@@ -52,26 +52,25 @@ def main() -> None:
         whole = over_seeds(rows, lambda of: of(arm(gamma, "throughout"))["ood"])
         return {seed: row["ood"] - whole[seed] for seed, row in best[gamma].items()}
 
-    def rise(of: Any, gamma: float) -> float:
-        return max(
-            of(arm(gamma, later))["ood"] - of(arm(gamma, onset))["ood"]
-            for onset, later in zip(regular, regular[1:], strict=False)
-        )
+    def later(gamma: float, one: int, other: int) -> Any:
+        return lambda of: of(arm(gamma, other))["ood"] - of(arm(gamma, one))["ood"]
 
     numbers = {
         "windows_match": against_throughout(0.5),
         "windows_match_small": against_throughout(0.8),
-        "windows_middle": over_seeds(
-            rows, lambda of: max(of(arm(g, MIDDLE))["ood"] - of(arm(g, 0))["ood"] for g in GAMMAS)
-        ),
-        "windows_sharp": over_seeds(rows, lambda of: max(rise(of, gamma) for gamma in GAMMAS)),
-        "windows_move": over_seeds(
+        "windows_middle": chosen_by_others(rows, {f"{g}": later(g, 0, MIDDLE) for g in GAMMAS}),
+        "windows_sharp": chosen_by_others(
             rows,
-            lambda of: abs(
-                onset_of[max(windows[0.8], key=lambda name: of(name)["ood"])]
-                - onset_of[max(windows[0.5], key=lambda name: of(name)["ood"])]
-            ),
+            {
+                f"{g}, {one}": later(g, one, other)
+                for g in GAMMAS
+                for one, other in zip(regular, regular[1:], strict=False)
+            },
         ),
+        "windows_move": {
+            seed: abs(onset_of[best[0.8][seed]["arm"]] - onset_of[row["arm"]])
+            for seed, row in best[0.5].items()
+        },
         "windows_basin": over_seeds(
             rows,
             lambda of: (

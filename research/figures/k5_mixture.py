@@ -26,7 +26,7 @@ from anchorlens.figures import CATEGORIES, styled
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.probes import expert_use
 from common import options
-from control_arms import SEEDS, SETTING, Row, finish, measured, over_seeds
+from control_arms import SEEDS, SETTING, Row, chosen_by_others, finish, measured, over_seeds
 
 TASK: dict[str, Any] = {"complexity": 2, "unseen_pairs": [[3, 4], [4, 3]], "n_exceptions": 40}
 """The groups of (1, 2) and (1, 3) are broken; the rules are asked on the papers' unseen pairs."""
@@ -100,15 +100,9 @@ def split(row: Row) -> float:
 def against_dense(rows: Sequence[Row]) -> dict[int, float]:
     """Seed -> `both` of the mixture, minus that of the dense model that is best at it in the other seeds."""
     dense = [f"dense {gamma:g}" for gamma in DENSE]
-    found = {}
-    for seed in sorted({row["seed"] for row in rows}):
-        others = {
-            arm: [both(row) for row in rows if row["arm"] == arm and row["seed"] != seed] for arm in dense
-        }
-        best = max(dense, key=lambda arm: fmean(others[arm]) if others[arm] else 0)
-        own = {row["arm"]: both(row) for row in rows if row["seed"] == seed}
-        found[seed] = own[ASKED] - own[best]
-    return found
+    best = chosen_by_others(rows, {arm: lambda of, arm=arm: both(of(arm)) for arm in dense})
+    own = over_seeds(rows, lambda of: both(of(ASKED)))
+    return {seed: own[seed] - value for seed, value in best.items()}
 
 
 def picture(rows: Sequence[Row]) -> go.Figure:

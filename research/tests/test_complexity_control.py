@@ -14,7 +14,7 @@ import control_page
 import k1_windows_tasks
 import k5_mixture
 import k6_retrieval
-from control_arms import CLAIMS, SETTING, best_by_others, claims_of, judged, over_seeds
+from control_arms import CLAIMS, SETTING, best_by_others, chosen_by_others, claims_of, judged, over_seeds
 
 FIGURES = ("k1_windows", "k2_rescaling", "k3_parts", "k4_penalty", "k7_optimizers", "k8_condensation")
 """Those whose arms are a function without arguments."""
@@ -90,6 +90,16 @@ class TestClaims:
             row["ood"] = {("a", 0): 0.9, ("b", 0): 0.2, ("a", 1): 0.1, ("b", 1): 0.6}[row["arm"], row["seed"]]
         chosen = best_by_others(rows, ["a", "b"])
         assert {seed: row["arm"] for seed, row in chosen.items()} == {0: "b", 1: "a"}
+
+    def test_a_number_that_is_large_by_noise_does_not_choose_itself(self):
+        """Each seed has its rise at another place: none that the other seeds chose is one."""
+        rows = [
+            {"arm": f"{arm}", "seed": seed, "ood": float(arm == seed)}
+            for arm in range(3)
+            for seed in range(3)
+        ]
+        options = {f"{arm}": lambda of, arm=arm: of(f"{arm}")["ood"] for arm in range(3)}
+        assert chosen_by_others(rows, options) == {0: 0.0, 1: 0.0, 2: 0.0}
 
     def test_an_arm_that_has_not_fit_its_data_is_not_chosen(self):
         rows = made_up(["a", "b"])

@@ -20,3 +20,13 @@ def stack(*recipes):
     """A stack of one member for each recipe."""
     runs = [RunConfig(TASK, SMALL, recipe) for recipe in recipes]
     return Stack(runs, [training_set(TASK, RECIPE)] * len(runs), CPU)
+
+
+def check_goes_on_from_its_state(make):
+    """Three updates, the state of one stack taken into another, five more: the bits of eight at once."""
+    whole, first, second = (make() for _ in range(3))
+    whole.advance(8)
+    first.advance(3)
+    second.restore(3, [first.state(0)])
+    second.advance(8)
+    assert torch.equal(whole.snapshot(), second.snapshot())

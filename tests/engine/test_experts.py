@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_stacks import CPU, RECIPE, SMALL, TASK
+from small_stacks import CPU, RECIPE, SMALL, TASK, check_goes_on_from_its_state
 from torch.nn import functional
 
 from anchorlens import preset
@@ -168,12 +168,7 @@ class TestWhatARecipeDoes:
     @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
     def test_a_run_goes_on_from_its_state_to_the_same_bits(self, optimizer):
         recipe = replace(RECIPE, optimizer=optimizer)
-        whole, first, second = (stack(recipe) for _ in range(3))
-        whole.advance(8)
-        first.advance(3)
-        second.restore(3, [first.state(0)])
-        second.advance(8)
-        assert torch.equal(whole.snapshot(), second.snapshot())
+        check_goes_on_from_its_state(lambda: stack(recipe))
 
 
 @pytest.mark.parametrize("task", ["scan", "phase3"])

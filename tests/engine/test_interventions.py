@@ -379,8 +379,8 @@ def test_what_is_done_to_matrices_in_words():
     recipe = replace(RECIPE, max_rank="W_Q=2.0@0:.5", freeze="mlp", weight_noise="W_Q=0.5@3")
     assert recipe.max_rank == "W_Q=2@0:0.5" and recipe.freeze == "mlp"
     assert recipe.on_the_way == {
-        "weight_noise": "W_Q with noise of 0.5 times its entries before update 3",
+        "weight_noise": "W_Q get noise of 0.5 times the size of their entries before update 3",
         "max_rank": "W_Q of rank 2 at most in updates 0 to 3",
-        "freeze": "mlp as they are in updates 0 to 7",
+        "freeze": "mlp stay as they are in updates 0 to 7",
     }
     assert recipe.without_interventions() == RECIPE

@@ -8,6 +8,7 @@ graph, where the engine allows it, and the host waits for the device only when i
 
 from __future__ import annotations
 
+import functools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 _CAPTURING = threading.Lock()
 """Held while a graph is captured: CUDA captures one at a time in a process, whatever the thread."""
 _SHARED_TRAIN = ("n_samples", "batch_size", "dtype", "matmul")
+
+
+@functools.cache
+def _stream_to_capture_on(device: torch.device) -> torch.cuda.Stream:
+    """One for each GPU: cuBLAS keeps memory for every stream that it has met, 64 MiB on an H200."""
+    with torch.cuda.device(device):
+        return torch.cuda.Stream()
 
 
 class Update(NamedTuple):
@@ -183,7 +191,7 @@ class Engine(ABC):
         kept = [cursor.clone() for cursor in cursors]
         self._active.fill_(False)
         with _CAPTURING, torch.cuda.device(self.device):
-            side = torch.cuda.Stream()
+            side = _stream_to_capture_on(self.device)
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(3):

@@ -147,9 +147,12 @@ NETWORK: Mapping[str, tuple[str, ...]] = {
 
 
 def network(wanted: Sequence[RunConfig]) -> dict[str, list[Any]]:
-    """What was trained: each setting's values over the runs, ascending."""
+    """What was trained: each setting's values over the runs, ascending, and schedules behind numbers."""
     found = {
-        name: sorted({getattr(getattr(run, part), name) for run in wanted})
+        name: sorted(
+            {getattr(getattr(run, part), name) for run in wanted},
+            key=lambda value: (isinstance(value, str), value),  # a schedule is text, and stands behind numbers
+        )
         for part, names in NETWORK.items()
         for name in names
         if all(hasattr(getattr(run, part), name) for run in wanted)

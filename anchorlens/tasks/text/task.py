@@ -294,7 +294,8 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
     with evaluation_mode(model), torch.inference_mode():
         for first in range(0, len(rows), AT_ONCE):
             batch = some.take(rows[first : first + AT_ONCE])
-            logits = at_end(model, None)(batch.tokens.to(device))[..., : TextTask.d_vocab].float()
+            logits = at_end(model, None)(batch.tokens.to(device))[..., : TextTask.d_vocab]
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
             losses = torch.nn.functional.cross_entropy(
                 logits.transpose(1, 2), batch.targets.to(logits.device), reduction="none"
             )

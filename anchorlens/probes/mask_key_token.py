@@ -79,7 +79,7 @@ class MaskKeyToken(ProbeResult):
 
     def plot(self) -> go.Figure:
         """The joint t-SNE, a pair and its mirror in one colour."""
-        title = f"LogitsModel, {describe('key token', self.queries, self.edge)}"
+        title = f"Logits, {describe('key token', self.queries, self.edge)}"
         if self.points is None:
             raise ValueError("the picture is the t-SNE, which was not asked for; give a perplexity")
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)

@@ -89,7 +89,7 @@ class MaskSecondAnchor(ProbeResult):
             [str(value) for value in values],
             self.averaged_cosines if averaged else self.centred_cosines,
             inputs=f"{'mean of ' if averaged else ''}{n_inputs} inputs (x, a) for each",
-            title=f"LogitsModel, {masked}{'' if averaged else ' (boxed: equal g)'}",
+            title=f"Logits, {masked}{'' if averaged else ' (boxed: equal g)'}",
         )
 
 

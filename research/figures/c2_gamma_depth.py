@@ -173,7 +173,7 @@ def draw_by_position(numbers: dict[str, Any]) -> go.Figure | None:
     if not runs:
         return None
     rows = [
-        f"{run['gamma']:g}, {run['depth']} layers, seed {run['seed']}, lr {run['lr']:g}: "
+        f"gamma {run['gamma']:g}, {run['depth']} layers, seed {run['seed']}, lr {run['lr']:g}: "
         + (_outcome(run) or "no solution")
         for run in runs
     ]
@@ -191,7 +191,7 @@ def draw_by_position(numbers: dict[str, Any]) -> go.Figure | None:
     )
     figure = go.Figure(heatmap)
     figure.update_xaxes(title="position of the key", dtick=1)
-    figure.update_yaxes(autorange="reversed", title="gamma, depth, seed, learning rate: solution")
+    figure.update_yaxes(autorange="reversed")
     title = "Answers to (4, 3) by position of the key (red: x-10, blue: x-6)"
     figure = styled(figure, title, width=810, height=160 + 18 * len(runs))
     return figure.update_layout(margin_l=340)

@@ -196,7 +196,7 @@ def variant(numbers: Numbers) -> str:
 def rule(numbers: Numbers, figure: str) -> str:
     """The side claims as a table, a column a seed: yes, no, in how many parts, or nothing."""
     found: list[Reading] = CLAIMS[figure](numbers)
-    seeds = sorted({seed for each in found for seed in each.by_seed}, key=int)
+    seeds = sorted({seed for each in found for seed in each.by_seed} or map(str, numbers["seed"]), key=int)
     lines = [row("side claim", [f"seed {seed}" for seed in seeds]), "|---" * (len(seeds) + 1) + "|"]
     lines += [row(each.says, [_so(each.by_seed.get(seed, ())) for seed in seeds]) for each in found]
     return "\n".join(lines)
@@ -279,7 +279,10 @@ def others(script: str, name: str | None = None) -> str:
 
 
 def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """As one would type it, to the last digit: another number is another run."""
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value)
 
 
 def where(rows: Iterable[Mapping[str, Any]], **fields: Any) -> list[Mapping[str, Any]]:

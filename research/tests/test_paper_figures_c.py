@@ -209,7 +209,7 @@ class TestWhichSolution:
         assert numbers["runs"][0]["by_position"] == [] and numbers["runs"][0]["solution"] is None
         assert c2_gamma_depth.draw(numbers).data[0].text[0][-1] == "0.57<br>1 mixed"  # mean of .9 and .25
         (heatmap,) = c2_gamma_depth.draw_by_position(numbers).data
-        assert list(heatmap.y) == ["0.8, 2 layers, seed 1, lr 0.001: mixed by position"]
+        assert list(heatmap.y) == ["gamma 0.8, 2 layers, seed 1, lr 0.001: mixed by position"]
         assert [list(row) for row in heatmap.z] == [[-1.0, -1.0, -1.0, 1.0]]
         assert c2_gamma_depth.draw_by_position(counted(self.CELLS)) is None
 

@@ -151,7 +151,7 @@ def network(wanted: Sequence[RunConfig]) -> dict[str, list[Any]]:
     found = {
         name: sorted(
             {getattr(getattr(run, part), name) for run in wanted},
-            key=lambda value: (isinstance(value, str), value),  # a schedule is text, and stands behind numbers
+            key=lambda value: (isinstance(value, str), value),  # schedules are text
         )
         for part, names in NETWORK.items()
         for name in names

@@ -77,8 +77,10 @@ def measured(
     wanted = [run for fields in arms.values() for run in runs(given, {}, **{**setting, **fields})]
     vars(given)["network"] = network(wanted)
     names = [name for name in arms for _ in given.seed]
+    results = trained_alone(given, wanted)
+    vars(given)["versions"] = versions_of(results)
     rows = []
-    for name, run, result in zip(names, wanted, trained_alone(given, wanted), strict=True):
+    for name, run, result in zip(names, wanted, results, strict=True):
         last = result.log[-1] if result.log else {}
         numbers = {**last, **result.behaviour.headline(), **of_weights(result, readings)}
         row = {key: numbers.get(key) for key in (*MEASURED, *readings)} | dict(also(result))
@@ -100,6 +102,12 @@ def trained_alone(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> lis
     if diverged:
         raise SystemExit(f"{len(diverged)} of {len(outs)} runs diverged, the first: {diverged[0]}")
     return results
+
+
+def versions_of(results: Sequence[TrainResult]) -> dict[str, str]:
+    """Library -> its version where the runs were trained, or the several, if machines differ."""
+    each = [result.checkpoint.versions for result in results]
+    return {name: ", ".join(sorted({versions[name] for versions in each})) for name in each[0]}
 
 
 def of_weights(result: TrainResult, readings: Sequence[str]) -> dict[str, float]:

@@ -37,16 +37,21 @@ LARGEST_OUTPUT = 1_500_000
 
 
 def tutorials(names: list[str]) -> list[Path]:
-    """The notebooks whose name starts with one of `names`, or all.
+    """The notebooks of these numbers, or all, in order.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: there is none of that number.
     """
-    there = sorted(HERE.glob("[0-9]*.ipynb"))
-    found = [path for path in there if not names or path.name.startswith(tuple(names))]
+    there = sorted(HERE.glob("[0-9]*.ipynb"), key=number)
+    found = [path for path in there if not names or str(number(path)) in names]
     if not found:
-        raise ValueError(f"no tutorial starts with {' or '.join(names)}; there are {[p.name for p in there]}")
+        raise ValueError(f"there is no tutorial {' or '.join(names)}; there are {[p.name for p in there]}")
     return found
+
+
+def number(path: Path) -> int:
+    """Of a tutorial, which its name begins with."""
+    return int(path.name.split("_")[0])
 
 
 def run(path: Path) -> Any:

@@ -1,5 +1,8 @@
 """What `control` tries, in this order: cheap and likely ones first, training anew last.
 
+Figures k1 to k4 (docs/complexity_control.md) say why these: decay and rescaling help, early and of all
+weights; W_Q and W_K alone, and penalties on their complexity, do not.
+
 To change what is tried, change this list: a name, why it may help, what it does, where it comes from.
 """
 
@@ -108,8 +111,8 @@ def _sum(run: RunConfig, name: str, more: float) -> float:
     return round(value + more, 6)
 
 
-_SMALL = "small initial weights, arXiv 2405.05409 and 2501.08537, here of a trained model"
-_DECAY = "weight decay, arXiv 2501.08537 (phases along gamma and decay)"
+_SMALL = "small initial weights, arXiv 2405.05409 and 2501.08537, here of a trained model; figure k2"
+_DECAY = "weight decay, arXiv 2501.08537 (phases along gamma and decay); figures k1 and k4"
 
 INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention(
@@ -127,13 +130,6 @@ INTERVENTIONS: tuple[Intervention, ...] = (
         steps=SHORT,
     ),
     Intervention(
-        "quarter_values_mlp",
-        "What maps a pair as a whole stands in W_V, W_O and the MLPs; embedding and attention stay.",
-        f"{_SMALL}, by part",
-        {"rescale": "vo=0.25@0 mlp=0.25@0"},
-        steps=SHORT,
-    ),
-    Intervention(
         "halve",
         "Half of every weight forgets less than a quarter does, and keeps more of what is right.",
         _SMALL,
@@ -148,10 +144,10 @@ INTERVENTIONS: tuple[Intervention, ...] = (
         steps=LONGER,
     ),
     Intervention(
-        "halve_queries",
-        "Softer attention lets every layer see each anchor by itself again.",
+        "quarter_values_mlp",
+        "What maps a pair as a whole stands in W_V, W_O and the MLPs; embedding and attention stay.",
         f"{_SMALL}, by part",
-        {"rescale": "qk=0.5@0", "weight_decay_qk": 1.0},
+        {"rescale": "vo=0.25@0 mlp=0.25@0"},
         steps=SHORT,
     ),
     Intervention(
@@ -159,13 +155,6 @@ INTERVENTIONS: tuple[Intervention, ...] = (
         "Strong decay in the first half undoes what was memorised, and the second half fits again.",
         f"{_DECAY}, in stages",
         {"weight_decay": "0:0.5=3"},
-        steps=LONGER,
-    ),
-    Intervention(
-        "low_rank",
-        "A penalty on the nuclear norm of W_Q and W_K favours few directions, as condensed weights have.",
-        "condensation and low rank, arXiv 2405.05409, as a penalty",
-        {"penalty": "nuclear:qk=0.003"},
         steps=LONGER,
     ),
     Intervention(
@@ -177,9 +166,9 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     ),
     Intervention(
         "anew_parts",
-        "Smaller W_V, W_O and MLPs at the start, which map a pair as a whole; all else as it was.",
-        "gamma by part, ours",
-        added={"gamma_vo": 0.3, "gamma_mlp": 0.3},
+        "A smaller embedding and smaller MLPs at the start; attention as it was.",
+        "gamma by part; figure k3",
+        added={"gamma_embedding": 0.3, "gamma_mlp": 0.3},
         anew=True,
     ),
     Intervention(

@@ -19,6 +19,8 @@ from control_arms import best_by_others, command_line, finish, measured
 GAMMA = 0.5
 DECAYS = {"adamw": (0.0, 0.1, 1.0), "adam": (1e-5, 1e-4, 1e-3), "muon": (0.0, 0.1, 1.0)}
 """Optimizer -> weight decay; plain L2 works on the gradient, so that its sizes are others."""
+SYMBOLS = ("circle-open", "diamond", "square")
+"""Of the smallest, the middle and the largest decay."""
 
 
 def arms() -> dict[str, dict[str, Any]]:
@@ -57,21 +59,20 @@ def main() -> None:
         },
     }
     picture = go.Figure()
-    for colour, optimizer in zip(figures.CATEGORIES, DECAYS, strict=False):
-        own = [row for row in rows if row["arm"].split()[0] == optimizer]
-        picture.add_scatter(
-            x=[row["weight_norm"] for row in own],
-            y=[row["ood"] for row in own],
-            text=[row["arm"].split()[1] for row in own],
-            textposition="top center",
-            mode="markers+text",
-            marker={"color": colour, "size": 8},
-            name=optimizer,
-        )
+    for colour, (optimizer, decays) in zip(figures.CATEGORIES, DECAYS.items(), strict=False):
+        for symbol, decay in zip(SYMBOLS, decays, strict=True):
+            own = [row for row in rows if row["arm"] == f"{optimizer} {decay:g}"]
+            picture.add_scatter(
+                x=[row["weight_norm"] for row in own],
+                y=[row["ood"] for row in own],
+                mode="markers",
+                marker={"color": colour, "size": 9, "symbol": symbol},
+                name=f"{optimizer}, decay {decay:g}",
+            )
     picture.update_xaxes(title="norm of all weights at the end").update_yaxes(
         title="OOD accuracy", range=[-0.03, 1.08]
     )
-    styled = figures.styled(picture, "OOD over the norm of the weights; the label is the weight decay")
+    styled = figures.styled(picture, "OOD over the norm of the weights")
     finish(given, "k7_optimizers", styled.update_layout(showlegend=True), rows, numbers)
 
 

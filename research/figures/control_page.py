@@ -23,6 +23,8 @@ from control_arms import CLAIMS, judged
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, TEMPLATE = DOCS / "complexity_control.md", "control_page.md.jinja"
 FIGURES = DOCS / "images/figures"
+TEN_RUNS = Path(__file__).parents[1] / "control/ten_runs.json"
+"""What `control` made of ten runs, by research/control/ten_runs.py."""
 
 
 def figures_found(folder: Path = FIGURES) -> dict[str, Any]:
@@ -54,6 +56,11 @@ def bound(claim: Mapping[str, Any]) -> str:
     return f"{name.replace('_', ' ')} {numerals.number(claim[name], None)}"
 
 
+def ten_runs(path: Path = TEN_RUNS) -> dict[str, Any] | None:
+    """What `control` made of ten runs; None where they have not been tried."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+
 def written(found: Mapping[str, Any] | None = None) -> str:
     """The page."""
     environment = jinja2.Environment(
@@ -71,7 +78,7 @@ def written(found: Mapping[str, Any] | None = None) -> str:
     rows = answers(found)
     said = {row["name"]: row for row in rows}
     text = environment.get_template(TEMPLATE).render(
-        claims=rows, said=said, figures=found, mean=mean_of(found)
+        claims=rows, said=said, figures=found, mean=mean_of(found), ten=ten_runs()
     )
     return text.strip() + "\n"
 

@@ -41,6 +41,8 @@ MEASURED = {
     "exceptions": "exceptions",
 }
 """Metric -> what the picture calls it."""
+COLOURS = {"rules": 0, "unseen": 1, "broken": 2, "exceptions": 3}
+"""Kind of input -> its colour, that of its accuracy."""
 
 
 def n_parameters(config: ModelConfig) -> int:
@@ -125,7 +127,7 @@ def picture(rows: Sequence[Row]) -> go.Figure:
     for k, kind in enumerate(kinds):
         places = [arm for arm, own in mixtures.items() for _ in own]
         shares = [float(row["expert_use"]["shares"][-1][k][1]) for own in mixtures.values() for row in own]
-        _add(figure, kind, len(MEASURED) + k, places, shares, row=2)
+        _add(figure, kind, COLOURS[kind], places, shares, row=2)
     figure.update_yaxes(range=[-0.02, 1.02])
     figure.update_xaxes(type="category")
     figure.update_layout(legend={"tracegroupgap": 200})

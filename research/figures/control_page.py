@@ -78,7 +78,11 @@ def written(found: Mapping[str, Any] | None = None) -> str:
     rows = answers(found)
     said = {row["name"]: row for row in rows}
     text = environment.get_template(TEMPLATE).render(
-        claims=rows, said=said, figures=found, mean=mean_of(found), ten=ten_runs()
+        claims=rows,
+        figures=found,
+        mean=mean_of(found),
+        mean_of_claim=lambda name: numerals.number(said[name]["mean"]),
+        ten=ten_runs(),
     )
     return text.strip() + "\n"
 

@@ -71,6 +71,7 @@ def solutions(numbers: Numbers) -> Effect:
             ("at .8", symmetric[1]),
             ("inferential at .5", inferential[0]),
             ("at .8", inferential[1]),
+            ("the smaller change", worse),
         ],
     )
 

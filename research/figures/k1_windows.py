@@ -5,6 +5,11 @@
 The claims are those of the abstract of arXiv 2605.04396, on the two-anchor task; its own task, network and
 sizes are not known to us. Weight decay is 1.0 in the window and 0 outside of it; windows are a quarter of
 the run and begin 100 updates apart.
+
+AdamW takes away the learning rate times the decay, and the rate falls along the run, so that a late window
+takes less. At gamma .5 some windows are therefore asked with equal dose too: their decay is such that the sum
+of rate times decay is that of the first quarter. These arms came after the first picture, and no claim rests
+on them.
 """
 
 from __future__ import annotations
@@ -12,12 +17,24 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from anchorlens import figures
-from control_arms import best_by_others, chosen_by_others, command_line, finish, lines, measured, over_seeds
+from anchorlens import figures, preset
+from anchorlens.runs.schedule import learning_rate
+from control_arms import (
+    SETTING,
+    best_by_others,
+    chosen_by_others,
+    command_line,
+    finish,
+    lines,
+    measured,
+    over_seeds,
+)
 
 GAMMAS, DECAY, STEPS, LENGTH = (0.5, 0.8), 1.0, 1000, 250
 ONSETS = (0, 100, 200, 300, 400, 500, 600, 700, 750)
 MIDDLE = 400
+DOSED = (200, 400, 600, 750)
+"""Onsets that are asked at gamma .5 with the dose of the first quarter too."""
 REASONS = 0.5
 """OOD above which a window led to reasoning."""
 
@@ -27,15 +44,33 @@ def arm(gamma: float, onset: int | str) -> str:
     return f"gamma {gamma:g}, {onset}"
 
 
+def dosed(onset: int) -> str:
+    """The name of an arm with the dose of the first quarter."""
+    return arm(0.5, onset if onset == 0 else f"{onset}, equal dose")
+
+
+def window(onset: int, decay: float = DECAY) -> str:
+    """Weight decay in a quarter of the run, as a schedule."""
+    return f"0 {onset / STEPS:g}:{(onset + LENGTH) / STEPS:g}={decay:g}"
+
+
+def dose(onset: int) -> float:
+    """The sum of learning rate times decay over a window with a decay of 1."""
+    recipe = preset("quick", **SETTING).train_config
+    return DECAY * sum(learning_rate(recipe, step) for step in range(onset, onset + LENGTH))
+
+
 def arms() -> dict[str, dict[str, Any]]:
-    """Of each gamma: no decay, decay throughout, and every window."""
-    found = {}
+    """Of each gamma: no decay, decay throughout, and every window; some with equal dose."""
+    found: dict[str, dict[str, Any]] = {}
     for gamma in GAMMAS:
         found[arm(gamma, "none")] = {"gamma": gamma, "weight_decay": 0.0}
         found[arm(gamma, "throughout")] = {"gamma": gamma, "weight_decay": DECAY}
         for onset in ONSETS:
-            window = f"0 {onset / STEPS:g}:{(onset + LENGTH) / STEPS:g}={DECAY:g}"
-            found[arm(gamma, onset)] = {"gamma": gamma, "weight_decay": window}
+            found[arm(gamma, onset)] = {"gamma": gamma, "weight_decay": window(onset)}
+    for onset in DOSED:
+        decay = round(DECAY * dose(0) / dose(onset), 4)
+        found[dosed(onset)] = {"gamma": 0.5, "weight_decay": window(onset, decay)}
     return found
 
 
@@ -82,6 +117,7 @@ def main() -> None:
     groups: dict[str, dict[int, str]] = {
         f"gamma {g:g}, window": dict(zip(ONSETS, windows[g], strict=True)) for g in GAMMAS
     }
+    groups["gamma 0.5, equal dose"] = {onset: dosed(onset) for onset in (0, *DOSED)}
     picture = lines(
         rows, groups, "Weight decay in one quarter of the run", "first update of the window, of 1,000"
     )

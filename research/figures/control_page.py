@@ -56,9 +56,9 @@ def bound(claim: Mapping[str, Any]) -> str:
     return f"{name.replace('_', ' ')} {numerals.number(claim[name], None)}"
 
 
-def ten_runs(path: Path = TEN_RUNS) -> dict[str, Any] | None:
+def ten_runs() -> dict[str, Any] | None:
     """What `control` made of ten runs; None where they have not been tried."""
-    return json.loads(path.read_text("utf-8")) if path.exists() else None
+    return json.loads(TEN_RUNS.read_text("utf-8")) if TEN_RUNS.exists() else None
 
 
 def written(found: Mapping[str, Any] | None = None) -> str:

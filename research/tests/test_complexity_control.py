@@ -11,9 +11,12 @@ import pytest
 import common
 import control_arms
 import control_page
+import k1_windows
 import k1_windows_tasks
 import k5_mixture
 import k6_retrieval
+from anchorlens import preset
+from anchorlens.runs.schedule import learning_rate, weight_decay
 from control_arms import CLAIMS, SETTING, best_by_others, chosen_by_others, claims_of, judged, over_seeds
 
 FIGURES = ("k1_windows", "k2_rescaling", "k3_parts", "k4_penalty", "k7_optimizers", "k8_condensation")
@@ -187,6 +190,32 @@ def test_a_run_alone_and_with_a_memory(tmp_path):
     assert sum(trace.mode == "lines" for trace in figure.data) == 9
 
 
+def test_windows_of_equal_dose_take_away_what_the_first_does():
+    arms = k1_windows.arms()
+
+    def taken(name):
+        recipe = preset("quick", **{**SETTING, **arms[name]}).train_config
+        return sum(learning_rate(recipe, step) * weight_decay(recipe, step) for step in range(recipe.steps))
+
+    first = taken(k1_windows.dosed(0))
+    for onset in k1_windows.DOSED:
+        assert taken(k1_windows.dosed(onset)) == pytest.approx(first, rel=1e-3)
+        assert taken(k1_windows.arm(0.5, onset)) != pytest.approx(first, rel=0.05)
+
+
+def test_versions_are_those_of_every_machine():
+    def trained_with(torch):
+        return argparse.Namespace(checkpoint=argparse.Namespace(versions={"torch": torch, "numpy": "2"}))
+
+    several = [trained_with(version) for version in ("2.13", "2.11", "2.13")]
+    assert control_arms.versions_of(several) == {"torch": "2.11, 2.13", "numpy": "2"}
+
+
+def test_a_network_has_numbers_before_schedules():
+    wanted = [preset("quick", weight_decay=decay) for decay in ("0 0:0.25=1", 1.0, 0.01)]
+    assert common.network(wanted)["weight_decay"] == [0.01, 1.0, "0 0:0.25=1"]
+
+
 class TestPage:
     def test_it_is_what_its_template_gives(self):
         assert control_page.PAGE.read_text("utf-8") == control_page.written(), (
@@ -202,3 +231,26 @@ class TestPage:
         text = (CLAIMS.parent / template).read_text("utf-8")
         text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|`[^`]*`|\(.*?\)|arXiv [\d.]+|95 %", " ", text, flags=re.DOTALL)
         assert re.findall(r"(?<![Gg]amma )(?<!decay )\.\d+|\d+ of \d+|\d %", text) == []
+
+    def test_of_ten_runs_it_says_what_is_there(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(control_page, "TEN_RUNS", tmp_path / "none.json")
+        assert "*Not tried yet*" in control_page.written({})
+        behaviour = {"label": "Phase 3", "ood": 0.75, "minutes": 2.0}
+        tried = {"best": None, "phase_after": 2, "ood": None, "minutes": 3.0, "attempts": [{"minutes": 1.0}]}
+        content = {
+            "minutes": 20.0,
+            "totals": {
+                **dict.fromkeys(("cases", "controlled", "taken_to_phase_3"), 2),
+                **dict.fromkeys(("of_them_from_the_checkpoint", "anew_in_phase_3"), 1),
+                **{"minutes_of_control": 3.0, "minutes_of_training_anew": 2.0},
+            },
+            "cases": [
+                {"seed": 200, "before": behaviour, "anew": behaviour, "control": tried},
+                {"seed": 201, "before": behaviour, "anew": behaviour},
+            ],
+        }
+        (tmp_path / "ten.json").write_text(json.dumps(content))
+        monkeypatch.setattr(control_page, "TEN_RUNS", tmp_path / "ten.json")
+        page = control_page.written({})
+        assert "| 200 | Phase 3 | .75 | 1 | nothing | Phase 2 | - | 3.0 |" in page
+        assert "| 201 | Phase 3 | .75 | - | - | - | - | - |" in page

@@ -83,6 +83,7 @@ def written(found: Mapping[str, Any] | None = None) -> str:
         mean=mean_of(found),
         mean_of_claim=lambda name: numerals.number(said[name]["mean"]),
         ten=ten_runs(),
+        mean_of_runs=mean_of_runs,
     )
     return text.strip() + "\n"
 
@@ -97,6 +98,13 @@ def mean_of(found: Mapping[str, Any]) -> Any:
         return numerals.number(sum(values) / len(values))
 
     return mean
+
+
+def mean_of_runs(what: str) -> str:
+    """Mean OOD of the runs that `control` tried: `anew` or after `control`."""
+    cases = [case for case in (ten_runs() or {}).get("cases", []) if case.get("control")]
+    values = [case[what]["ood"] for case in cases if case[what]["ood"] is not None]
+    return numerals.number(sum(values) / len(values)) if values else "-"
 
 
 def main() -> None:

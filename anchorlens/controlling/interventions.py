@@ -1,7 +1,7 @@
 """What `control` tries, in this order: cheap and likely ones first, training anew last.
 
 Figures k1 to k4 (docs/complexity_control.md) say why these: decay and rescaling help, early and of all
-weights; W_Q and W_K alone, and penalties on their complexity, do not.
+weights; W_Q and W_K alone, and the penalties on complexity that were tried, do not.
 
 To change what is tried, change this list: a name, why it may help, what it does, where it comes from.
 """

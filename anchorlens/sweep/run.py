@@ -40,7 +40,7 @@ def sweep(
     workers: int | None = None,
     security: Security | None = None,
     retry_failed: bool = False,
-    progress: bool | None = None,
+    progress: bool | float | None = None,
 ) -> SweepResult:
     """Train the cells that are not in the folder yet; the same call again continues.
 
@@ -59,7 +59,7 @@ def sweep(
         security: `distributed.Security` with the TLS files of a cluster that is running, or for `slurm`;
             None for those of Dask's configuration.
         retry_failed: train cells again that failed before.
-        progress: None shows a bar in a terminal or a notebook; False never does.
+        progress: as for `train`.
 
     Returns:
         These cells in order, each finished or failed.

@@ -14,6 +14,7 @@ from anchorlens.show.tables import Table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
 from anchorlens.sweep.folder import SweepFolder
+from anchorlens.training.progress import duration
 
 SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
@@ -31,8 +32,7 @@ def overview(runs: Sequence[RunConfig]) -> str:
 
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     """Print the cells, which are there already, and what the others would take on this machine."""
-    from anchorlens.show.terminal.training import duration  # with torch, which `status` need not wait for
-    from anchorlens.training.jobs import grouped
+    from anchorlens.training.jobs import grouped  # with torch, which `status` need not wait for
     from anchorlens.training.plan import plan
 
     console = Terminal()

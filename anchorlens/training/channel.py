@@ -29,7 +29,9 @@ class Address(NamedTuple):
 
 
 @contextlib.contextmanager
-def listening(take_in: Callable[[list[Any]], bool], put: Callable[[Callable[[], None]], None]) -> Iterator[Address]:
+def listening(
+    take_in: Callable[[list[Any]], bool], put: Callable[[Callable[[], None]], None]
+) -> Iterator[Address]:
     """Listen to what `training_there` says, until the context ends.
 
     Args:

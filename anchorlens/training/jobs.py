@@ -16,7 +16,7 @@ from anchorlens.training.channel import listening, training_there
 from anchorlens.training.child_processes import process_pool
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import members_at_once, processes
-from anchorlens.training.progress import Lines, Update, progress_bar
+from anchorlens.training.progress import Lines, Show, progress_bar
 
 Job = TypeVar("Job")
 Report = Callable[[int, Mapping[str, Any]], None]
@@ -151,7 +151,7 @@ def train_in_jobs(
 class _Course:
     """How far all jobs are; it is told by them, shows it, and passes their log lines on."""
 
-    def __init__(self, runs: Sequence[RunConfig], show: Update, report: Report | None) -> None:
+    def __init__(self, runs: Sequence[RunConfig], show: Show, report: Report | None) -> None:
         self.runs, self.show, self.report = runs, show, report
         self.error: Exception | None = None
         """What stops all jobs that run in other processes."""

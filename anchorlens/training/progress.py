@@ -21,7 +21,7 @@ Lines = Sequence[tuple[int, Mapping[str, Any]]]
 """New lines of logs, each with the place of its run."""
 
 
-class Update(Protocol):
+class Show(Protocol):
     """Takes in how far something is."""
 
     def __call__(self, done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
@@ -49,7 +49,7 @@ class Progress:
         self._skipped: int | None = None
 
     def update(self, done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
-        """Take in how far it is, as `Update` says."""
+        """Take in how far it is, as `Show` says."""
         self._latest = time.monotonic()
         if self._skipped is None:
             self._began, self._skipped = self._latest, done
@@ -80,17 +80,24 @@ class Progress:
 
 @contextlib.contextmanager
 def progress_bar(
-    total: int, *, enabled: bool | float | None = None, what: str = "training", unit: str = "step"
-) -> Iterator[Update]:
+    total: int,
+    *,
+    enabled: bool | float | None = None,
+    what: str = "training",
+    unit: str = "step",
+    ask: Callable[[], int] | None = None,
+) -> Iterator[Show]:
     """Show the progress of a run: on stderr, or in a notebook.
 
     Args:
         total: steps of the whole run.
-        enabled: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 seconds; a
+        enabled: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
             number is the seconds between these lines; True shows a bar also where there is no terminal;
             False shows nothing.
         what: stands before the bar.
         unit: of `total`, one of them.
+        ask: how many steps are done, which is asked before each line by another thread; None where the
+            updates say it often enough.
 
     Yields:
         A function that takes in how far the run is.
@@ -108,7 +115,7 @@ def progress_bar(
     elif enabled is True or (sys.stderr is not None and sys.stderr.isatty()):
         display = _in_a_terminal(progress)
     else:
-        display = _in_lines(progress, enabled or LINE_SECONDS)
+        display = _in_lines(progress, enabled or LINE_SECONDS, ask)
     with display as redraw:
 
         def update(done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
@@ -167,7 +174,9 @@ def _in_a_cell(progress: Progress) -> Iterator[Callable[[], None]]:
 
 
 @contextlib.contextmanager
-def _in_lines(progress: Progress, seconds: float) -> Iterator[Callable[[], None]]:
+def _in_lines(
+    progress: Progress, seconds: float, ask: Callable[[], int] | None
+) -> Iterator[Callable[[], None]]:
     """A line on stderr every so many seconds, whether or not anything has changed, and one at the end."""
     ended, n_lines = threading.Event(), 0
 
@@ -179,6 +188,8 @@ def _in_lines(progress: Progress, seconds: float) -> Iterator[Callable[[], None]
     def tell_regularly() -> None:
         nonlocal n_lines
         while not ended.wait(seconds):
+            if ask is not None:
+                progress.update(ask(), "")
             tell()
             n_lines += 1
 

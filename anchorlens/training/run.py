@@ -33,8 +33,6 @@ from anchorlens.training.result import OnLogError, TrainingDiverged, TrainResult
 Folder = str | os.PathLike[str]
 OnLog = Callable[[dict[str, Any]], object]
 """A function of one log line."""
-Show = Callable[[int, str, Lines], None]
-"""Called with the updates made so far, over all runs, a short text, and new log lines with their runs."""
 
 
 class Logger(Protocol):
@@ -153,11 +151,11 @@ def train_many(
 
     Source: the grids of arXiv 2405.05409 and 2501.08537; the training recipe is theirs.
     """
-    return _train_all(list(runs), outs, resume, workers=workers, progress=progress, on_log=on_log)
+    return _train_all(runs, outs, resume, workers=workers, progress=progress, on_log=on_log)
 
 
 def _train_all(
-    runs: Sequence[RunConfig],
+    runs: Iterable[RunConfig],
     outs: Iterable[Folder | None] | None,
     resume: bool,
     *,
@@ -205,15 +203,13 @@ def _reporter(
         try:
             call({"run": place, **told} if names_run else told)
         except Exception as error:
-            where = f"step {line['step']:,}" + (f" of run {place}" if names_run else "")
-            folder = folders[place]
-            kept = "it has no folder (out), so nothing was saved"
+            what = f"on_log raised {type(error).__name__} at step {line['step']:,}"
+            what += f" of run {place}" if names_run else ""
+            folder, kept = folders[place], "it has no folder (out), so nothing was saved"
             if folder is not None:
-                kept = f"its state is saved in {folder}, and resume (--resume) goes on from there"
-            raise OnLogError(
-                f"on_log raised {type(error).__name__} at {where}: {safe_text(error, 600)}; this is an error of "
-                f"on_log, the training was fine; {kept}"
-            ) from error
+                kept = f"its state is saved in {safe_text(folder)}, and resume (--resume) goes on from there"
+            why = f"{safe_text(error, 600)}; this is an error of on_log, the training was fine"
+            raise OnLogError(f"{what}: {why}; {kept}") from error
 
     return report
 
@@ -235,7 +231,7 @@ def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | N
 def _train_together(
     runs: Sequence[RunConfig],
     paths: Sequence[Path | None],
-    show: Show = lambda done, text, lines: None,
+    show: Callable[[int, str, Lines], object] = lambda done, text, lines: None,
     *,
     resume: bool,
 ) -> list[TrainResult]:
@@ -272,7 +268,7 @@ def _members(
         member = Member(run, sets[source], folder, place=place)
         if folder is not None and folder.finished:
             member.result = _finished(folder, run.task, device)
-            member.step = member.result.checkpoint.step
+            member.step = member.result.checkpoint.step or 0
         else:
             member.start = starting_point(run.train_config)
             if folder is not None:

@@ -132,7 +132,6 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     logs = [(cell, path) for cell, path in logs if path.exists()]
     if not logs:
         return []
-    from anchorlens.training.folder import readable_log  # with torch
+    from anchorlens.training.folder import last_step  # with torch
 
-    steps = [(cell, readable_log(path)) for cell, path in logs]
-    return [(cell, log[-1]["step"] if log else 0) for cell, log in steps]
+    return [(cell, last_step(path)) for cell, path in logs]

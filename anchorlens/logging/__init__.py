@@ -6,6 +6,7 @@ Each has a method `log(line)`; so may your own. The libraries are imported when 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,8 @@ class TensorBoard:
         run, step = line.get("run"), line["step"]
         if run not in self._writers:
             folder = self.folder if run is None else self.folder / f"run_{run}"
-            self._writers[run] = self._open(str(folder), purge_step=step)
+            after = f".{time.time_ns()}"  # two files of one second would have one name
+            self._writers[run] = self._open(str(folder), purge_step=step, filename_suffix=after)
         for name, value in _numbers(line).items():
             self._writers[run].add_scalar(name, value, step)
         self._writers[run].flush()

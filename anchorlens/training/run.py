@@ -167,6 +167,7 @@ def _train_all(
     """What `train_many` does; `names_run` says whether log lines name their run."""
     runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
+    report = None if on_log is None else _reporter(on_log, runs, folders, names_run)
     for run, folder in zip(runs, folders, strict=True):
         if not (resume and folder is not None and has_ended(folder)):
             check_start(run)
@@ -182,7 +183,7 @@ def _train_all(
         folders,
         workers=workers,
         progress=progress,
-        report=None if on_log is None else _reporter(on_log, runs, folders, names_run),
+        report=report,
         advice="; runs with folders continue with resume",
     )
 

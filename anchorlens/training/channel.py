@@ -43,14 +43,16 @@ def listening(
         What `training_there` needs.
     """
     key = os.urandom(32)
-    with Listener(authkey=key) as listener:
+    with Listener(backlog=64, authkey=key) as listener:
         ended = threading.Event()
 
         def accept() -> None:
             while True:
                 try:
                     connection = listener.accept()
-                except (AuthenticationError, EOFError, ConnectionError):
+                except (AuthenticationError, EOFError, OSError):  # killed meanwhile, too many open files, ...
+                    if ended.wait(0.1):
+                        return
                     continue
                 if ended.is_set():
                     connection.close()

@@ -110,6 +110,7 @@ class TestWandB:
             result = train(*RUN, on_log=loggers.WandB(run))
             loggers.WandB().log({"run": 3, "step": 7, "loss": 2.0})  # of train_many, to the run that is open
         assert wandb.run is None
+        wandb.teardown()  # what it has written is on the disk then
         (path,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
         logged, steps_of = [], {}
         for data in records(path):

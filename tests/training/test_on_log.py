@@ -136,8 +136,11 @@ class TestManyRuns:
         ) as at:
             train_many(RUNS, outs=outs, workers=workers, on_log=logger)
         assert isinstance(at.value.__cause__, KeyError)
-        assert (outs[1] / "state.pt").exists() and not (outs[2] / "ckpt.pt").exists()
-        assert (outs[0] / "state.pt").exists() or (outs[0] / "ckpt.pt").exists()
+        assert (outs[1] / "state.pt").exists()
+        for out in outs:  # those beside it may have ended before, or not have begun
+            assert any((out / name).exists() for name in ("state.pt", "ckpt.pt")) or not read_log(
+                out / "log.jsonl"
+            )
         results = train_many(RUNS, outs=outs, workers=1, resume=True, on_log=logger.lines.append)
         for result, alone in zip(results, plain[0], strict=True):
             assert equal(result.checkpoint.weights, alone.checkpoint.weights)

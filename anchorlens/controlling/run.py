@@ -108,7 +108,13 @@ def control(
         )
         if not dry_run:
             runs = [trial.run for trial in trials if trial.run is not None]
-            with progress_bar(round(60 * minutes), enabled=progress, what="trying", unit="second") as show:
+            total = round(60 * minutes)
+
+            def by_now() -> int:
+                return min(total, round(time.monotonic() - began))
+
+            with progress_bar(total, enabled=progress, what="trying", unit="second", ask=by_now) as show:
+                show(by_now(), "")
                 tries.carry_out(processes(runs, workers) if runs else 1, show)
     return tries.result()
 

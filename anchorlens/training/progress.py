@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from anchorlens.configuration import check_number
+from anchorlens.safe import safe_text
 from anchorlens.views import html
 
 LINE_SECONDS, COMMAND_LINE_SECONDS = 5.0, 30.0
@@ -182,7 +183,7 @@ def _in_lines(
 
     def tell() -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads it, or it is closed
-            sys.stderr.write(f"{progress!r}\n")
+            sys.stderr.write(f"{safe_text(repr(progress), None)}\n")
             sys.stderr.flush()
 
     def tell_regularly() -> None:

@@ -143,7 +143,7 @@ class TestLines:
         train(*grid("quick", {"seed": 0}, log_every=1, **TINY)[0], progress=1e-3)
         *lines, last = self.lines(capfd, total=6)
         assert any(re.search(r"[1-5] of 6 steps, \d+ s left; .*loss", line) for line in lines)
-        assert re.match(r"training: 6 of 6 steps in \d+ s; train \S+  id \S+  ood \S+  loss", last)
+        assert re.match(r"training: 6 of 6 steps in \d+ s; train \S+ id \S+ ood \S+ loss", last)
 
     def test_come_from_a_sweep_with_the_steps_of_cells_under_way(self, capfd, tmp_path):
         sweep(grid("quick", {"seed": [0, 1]}, log_every=1, **TINY), tmp_path, engine="serial", progress=1e-3)

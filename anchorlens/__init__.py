@@ -28,14 +28,19 @@ def _light_views() -> None:
     from anchorlens.show.notebook import configuration  # noqa: F401
 
 
+def _training_views() -> None:
+    """Import what shows a training while it goes on, and its result."""
+    from anchorlens.show.notebook import progress, training  # noqa: F401
+
+
 def _all_views() -> None:
     """Import everything that shows a result."""
     from anchorlens.audit import picture  # noqa: F401
     from anchorlens.benchmarking import picture as benchmark_picture  # noqa: F401
     from anchorlens.show import frame  # noqa: F401
     from anchorlens.show.diagram import page  # noqa: F401
-    from anchorlens.show.notebook import audit, benchmark, control, probe, sweep, training, verdict  # noqa: F401
+    from anchorlens.show.notebook import audit, benchmark, control, probe, sweep, verdict  # noqa: F401
     from anchorlens.show.report import page as report_page  # noqa: F401
 
 
-rooms += [_light_views, _all_views]
+rooms += [_light_views, _training_views, _all_views]

@@ -36,6 +36,7 @@ FOLDERS = [
     "files.importers",
     "figures",
     "training",
+    "logging",
     "checkpoints",
     "probes.plots",
     "probes.shared",

@@ -54,7 +54,7 @@ def audit(
     fit: float = FIT,
     out: str | os.PathLike[str] | None = None,
     workers: int | None = None,
-    progress: bool | None = None,
+    progress: bool | float | None = None,
 ) -> Audit:
     """Rank the mappings of a dataset by how late models with a small initialisation fit them.
 
@@ -79,7 +79,7 @@ def audit(
             chain whose mappings all break the rule is late at .2 rather than at .5: see docs/audit.md.
         out: a folder (made where there is none) for `audit.json`, `mappings.csv` and `audit.html`.
         workers: processes on the CPU; None for one per core.
-        progress: None shows a bar in a terminal or a notebook; False never does.
+        progress: as for `train`.
 
     Returns:
         Fit steps, ranks, flags and, where the truth is known, AUC with its standard error.

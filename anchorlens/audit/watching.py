@@ -34,7 +34,7 @@ def watch(
     n_draws: int,
     *,
     workers: int | None = None,
-    progress: bool | None = None,
+    progress: bool | float | None = None,
 ) -> Float[np.ndarray, "run evaluation mapping"]:
     """Train runs of equal shape on the mappings, and ask them every mapping at every evaluation.
 
@@ -48,7 +48,7 @@ def watch(
         evaluation_steps: steps, ascending; after the last of them training ends.
         n_draws: times a mapping is asked at every evaluation.
         workers: processes on the CPU; None for one per core.
-        progress: None shows a bar in a terminal or a notebook; False never does.
+        progress: as for `train`.
 
     Returns:
         Probability of the trained target, 0..1, the mean over the draws.
@@ -80,6 +80,7 @@ def _watch_stack(
     right = np.empty((len(runs), len(evaluation_steps), len(mappings)), dtype=np.float32)
     with numeric_settings(device, train.threads, tf32=train.matmul == "tf32"):
         stack = Stack(runs, data, device)
+        show(0, "")
         for place, evaluation in enumerate(evaluation_steps):
             updates = stack.advance(evaluation)
             for k, (run, update) in enumerate(zip(runs, updates, strict=True)):

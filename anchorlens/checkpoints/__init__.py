@@ -31,15 +31,16 @@ def shipped() -> list[Path]:
     return [folder / f"{name}.pt" for name in MODELS]
 
 
-def trained(out: Path) -> list[Path]:
+def trained(out: Path, progress: bool | float | None = None) -> list[Path]:
     """The same four trained anew (minutes); runs that are in the folder already are continued or read.
 
     Args:
         out: folder of the four runs' folders.
+        progress: as for `train`.
 
     Raises:
         ValueError: a folder holds another run.
     """
     folders = [out / name for name in MODELS]
-    train_many(runs().values(), outs=folders, resume=True)
+    train_many(runs().values(), outs=folders, resume=True, progress=progress)
     return [folder / "ckpt.pt" for folder in folders]

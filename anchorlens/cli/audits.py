@@ -53,6 +53,7 @@ def audit_command(
     from anchorlens.show.terminal.audit import print_audit
     from anchorlens.show.terminal.console import print_json
     from anchorlens.tasks.registry import task_or_default
+    from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
     the_papers: Any = task_or_default()
     choose_device(device)
@@ -74,6 +75,7 @@ def audit_command(
         fit=FIT if fit is None else fit,
         out=out,
         workers=workers,
+        progress=COMMAND_LINE_SECONDS,
     )
     if plot is not None:
         figures.save(result.plot(), plot)

@@ -12,6 +12,7 @@ from anchorlens.cli.errors import one_line_errors, say
 from anchorlens.cli.inputs import reading_checkpoint
 from anchorlens.cli.shared_options import AsJson, NoiseSeed, OwnTasks, path_option
 from anchorlens.configuration import check_number
+from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 
 @one_line_errors
@@ -60,7 +61,15 @@ def control_command(
         if not dry_run and not sys.stderr.isatty():  # a terminal has the bar
             say(f"trying what takes {run} to a later phase, at most {minutes:g} minutes, into {out}")
         found = control(
-            run, out, minutes=minutes, every=every, dry_run=dry_run, workers=workers, device=device, seed=seed
+            run,
+            out,
+            minutes=minutes,
+            every=every,
+            dry_run=dry_run,
+            workers=workers,
+            device=device,
+            seed=seed,
+            progress=COMMAND_LINE_SECONDS,
         )
     if as_json:
         print_json(found.to_dict())

@@ -16,6 +16,7 @@ from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_op
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.safe import safe_repr, safe_text
 from anchorlens.sweep.grids import ALIASES, axis_values, grid
+from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 if TYPE_CHECKING:
     from anchorlens.sweep.cells import SweepResult
@@ -91,6 +92,7 @@ def sweep_command(
 
     print(printing.overview(runs), file=sys.stderr, flush=True)
     options: Any = {"engine": engine, "workers": workers, "security": security}
+    options["progress"] = COMMAND_LINE_SECONDS
     try:
         result = sweep(runs, out, retry_failed=retry_failed, **options)
     except EngineError as error:
@@ -161,7 +163,7 @@ def diagram_command(
         check_can_write(out, "--out", PAGES)
     result = _opened(sweep)
     check_can_write(page, "--out", PAGES)
-    write_diagram(result, page, x=x, y=y, reports=reports)
+    write_diagram(result, page, x=x, y=y, reports=reports, progress=COMMAND_LINE_SECONDS)
     say(f"the diagram is in {page}")
     if table is not None:
         write_table(result.cells, table)

@@ -27,6 +27,9 @@ def train_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out, or begin it there.")
     ] = False,
+    tensorboard: Annotated[
+        Path | None, path_option("Folder to write the log to for TensorBoard too (extra \\[logging]).")
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Train nothing; print parameters, bytes, steps, FLOPs and the time."),
@@ -69,17 +72,26 @@ def train_command(
         return
     from anchorlens.training.folder import has_ended
     from anchorlens.training.plan import check_runs
-    from anchorlens.training.result import TrainingDiverged
+    from anchorlens.training.progress import COMMAND_LINE_SECONDS
+    from anchorlens.training.result import OnLogError, TrainingDiverged
     from anchorlens.training.run import train
 
     check_runs([run], starts=not (resume and has_ended(out)))
+    logger = None
+    if tensorboard is not None:
+        from anchorlens.logging import TensorBoard
+
+        logger = TensorBoard(tensorboard)
     is_allowed = resume or not (out / "config.json").exists()
     if is_allowed and not sys.stderr.isatty():  # a terminal has the bar
         say(f"training {run.overview}, into {out}")
     try:
-        result = train(*run, out=out, resume=resume)
-    except TrainingDiverged as error:
+        result = train(*run, out=out, resume=resume, progress=COMMAND_LINE_SECONDS, on_log=logger)
+    except (TrainingDiverged, OnLogError) as error:
         fail(str(error), EXIT_FAILED)
+    finally:
+        if logger is not None:
+            logger.close()
     path = out / "ckpt.pt"
     say(f"{result.status} at step {result.checkpoint.step}; the model is in {path}")
     print_behaviour(path, result.checkpoint, result.behaviour, as_json)

@@ -13,6 +13,7 @@ from anchorlens.cli.inputs import check_config, moved, training_sets, unreadable
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.devices import is_out_of_memory
+from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 
 @one_line_errors
@@ -114,7 +115,7 @@ def demo_command(
     )
     from anchorlens.checkpoints import MODELS, shipped, trained
 
-    paths = trained(out) if train else shipped()
+    paths = trained(out, COMMAND_LINE_SECONDS) if train else shipped()
     from anchorlens.probes import REPORT_PROBES, with_own
     from anchorlens.show import write_report
     from anchorlens.show.terminal import verdict as printing

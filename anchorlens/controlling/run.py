@@ -41,7 +41,7 @@ def control(
     device: str | None = None,
     workers: int | None = None,
     dry_run: bool = False,
-    progress: bool | None = None,
+    progress: bool | float | None = None,
 ) -> Control:
     """Take a run that ended in Phase 1 or 2 further: try interventions from its checkpoint or its start.
 
@@ -65,7 +65,7 @@ def control(
         device: where attempts are trained: auto, cpu, cuda or cuda:N; None for that of the run's recipe.
         workers: processes on the CPU; None for one per core.
         dry_run: train nothing: which attempts there would be, in which order, and the minutes of each.
-        progress: None shows a bar in a terminal or a notebook; False never does.
+        progress: as for `train`.
 
     Returns:
         Every attempt with its phase, accuracies (0..1) and minutes, and the best as a run's folder.
@@ -108,7 +108,13 @@ def control(
         )
         if not dry_run:
             runs = [trial.run for trial in trials if trial.run is not None]
-            with progress_bar(round(60 * minutes), enabled=progress, what="trying", unit="s") as show:
+            total = round(60 * minutes)
+
+            def by_now() -> int:
+                return min(total, round(time.monotonic() - began))
+
+            with progress_bar(total, enabled=progress, what="trying", unit="second", ask=by_now) as show:
+                show(by_now(), "")
                 tries.carry_out(processes(runs, workers) if runs else 1, show)
     return tries.result()
 

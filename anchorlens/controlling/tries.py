@@ -23,7 +23,7 @@ from anchorlens.training.child_processes import process_pool
 from anchorlens.training.folder import claim, has_ended
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import plan
-from anchorlens.training.progress import Update
+from anchorlens.training.progress import Show
 from anchorlens.training.run import train_many
 
 FILE, FORMAT, VERSION = "control.json", "anchorlens control", 1
@@ -140,7 +140,7 @@ class Tries:
         minutes = (time.monotonic() - self.began) / 60
         return replace(self.found, attempts=tuple(self.attempts), minutes=minutes)
 
-    def carry_out(self, workers: int, show: Update) -> None:
+    def carry_out(self, workers: int, show: Show) -> None:
         """Try what fits into the time, what has ended before first, until one is in Phase 3."""
         self._write()
         order = [place for place, run in enumerate(self.runs) if run is not None]

@@ -16,9 +16,10 @@ from anchorlens.sweep.cells import SweepResult
 from anchorlens.sweep.engines import EngineError, SweepEngine
 from anchorlens.sweep.folder import NamedRun, SweepFolder
 from anchorlens.sweep.work import work
+from anchorlens.training.folder import last_step
 from anchorlens.training.jobs import grouped, submit_all, trained_together
 from anchorlens.training.plan import check_runs, check_start
-from anchorlens.training.progress import Update, progress_bar
+from anchorlens.training.progress import Show, progress_bar
 
 if TYPE_CHECKING:
     from distributed import Security
@@ -40,7 +41,7 @@ def sweep(
     workers: int | None = None,
     security: Security | None = None,
     retry_failed: bool = False,
-    progress: bool | None = None,
+    progress: bool | float | None = None,
 ) -> SweepResult:
     """Train the cells that are not in the folder yet; the same call again continues.
 
@@ -59,7 +60,7 @@ def sweep(
         security: `distributed.Security` with the TLS files of a cluster that is running, or for `slurm`;
             None for those of Dask's configuration.
         retry_failed: train cells again that failed before.
-        progress: None shows a bar in a terminal or a notebook; False never does.
+        progress: as for `train`.
 
     Returns:
         These cells in order, each finished or failed.
@@ -88,8 +89,9 @@ def sweep(
         if retry_failed:
             for name, _ in cells:
                 folder.failure(name).unlink(missing_ok=True)
-        with progress_bar(sum(run.train_config.total_steps for run in runs), enabled=progress) as show:
-            _Driver(cells, folder, chosen, show).train()
+        driver = _Driver(cells, folder, chosen)
+        with progress_bar(driver.total_steps, enabled=progress, ask=driver.steps_by_now) as driver.show:
+            driver.train()
         if not folder.missing(folder.stored()):
             shutil.rmtree(folder.out / "unfinished", ignore_errors=True)
         return folder.read(cells, any_size=True)
@@ -98,8 +100,10 @@ def sweep(
 class _Driver:
     """Submits cells to an engine, collects their results, and counts them."""
 
-    def __init__(self, cells: list[NamedRun], folder: SweepFolder, engine: SweepEngine, show: Update) -> None:
-        self.cells, self.folder, self.engine, self.show = cells, folder, engine, show
+    show: Show
+
+    def __init__(self, cells: list[NamedRun], folder: SweepFolder, engine: SweepEngine) -> None:
+        self.cells, self.folder, self.engine = cells, folder, engine
         self.n_ended = self.steps = 0
         self.killed_before = killed_for_memory()
         self.total_steps = sum(run.train_config.total_steps for _, run in cells)
@@ -127,6 +131,11 @@ class _Driver:
                         "finished is kept, the same command continues"
                     ) from broken
                 time.sleep(PAUSE_SECONDS)
+
+    def steps_by_now(self) -> int:
+        """Updates made, those of cells under way included, by their logs."""
+        logs = self.folder.unfinished("").glob("*/log.jsonl")
+        return min(self.total_steps, self.steps + sum(map(last_step, logs)))
 
     def _missing(self) -> list[NamedRun]:
         """The cells that the folder does not hold yet."""

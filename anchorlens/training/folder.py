@@ -271,6 +271,18 @@ def readable_log(path: Path) -> list[dict[str, Any]]:
         return []
 
 
+def last_step(path: Path) -> int:
+    """The step of the last whole line of a log, by its end alone; 0 where there is none that can be read."""
+    try:
+        with ordinary_file(path) as (file, size):
+            file.seek(max(0, size - _LONGEST_LINE))
+            ends = file.read(_LONGEST_LINE).rpartition(b"\n")[0]
+    except (OSError, ValueError):
+        return 0
+    line = _log_line(ends.rpartition(b"\n")[2])
+    return 0 if line is None else line["step"]
+
+
 def _log_line(text: bytes) -> dict[str, Any] | None:
     """A line of a log, all of whose values are finite numbers or unknown; None for anything else."""
     try:

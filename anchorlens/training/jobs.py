@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import queue
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.training.channel import listening, training_there
 from anchorlens.training.child_processes import process_pool
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import members_at_once, processes
-from anchorlens.training.progress import progress_bar
+from anchorlens.training.progress import Lines, Show, progress_bar
 
 Job = TypeVar("Job")
+Report = Callable[[int, Mapping[str, Any]], None]
+"""Called with the place of a run and a line of its log."""
 
 
 class InThisProcess(Executor):
@@ -56,6 +60,7 @@ def submit_all(
     submit: Callable[[Job], Future[Any]],
     collect: Callable[[Job, Future[Any]], Iterable[Job]],
     at_a_time: int | None = None,
+    inbox: queue.SimpleQueue[Any] | None = None,
 ) -> None:
     """Have jobs done, and take in each when it has ended, at a cost that does not grow with their number.
 
@@ -64,17 +69,21 @@ def submit_all(
         submit: gives one out.
         collect: is handed an ended job and its future; what it returns is given out in its turn.
         at_a_time: jobs that are out at the same time; None for all, where the executor has a queue.
+        inbox: other threads may put functions there, which are called here.
     """
     waiting, n_out = deque(jobs), 0
-    ended: queue.SimpleQueue[tuple[Job, Future[Any]]] = queue.SimpleQueue()
+    arrived: queue.SimpleQueue[Any] = inbox or queue.SimpleQueue()
     while waiting or n_out:
         while waiting and (at_a_time is None or n_out < at_a_time):
             job = waiting.popleft()
-            submit(job).add_done_callback(lambda future, job=job: ended.put((job, future)))
+            submit(job).add_done_callback(lambda future, job=job: arrived.put((job, future)))
             n_out += 1
-        job, future = ended.get()
+        what = arrived.get()
+        if callable(what):
+            what()
+            continue
         n_out -= 1
-        waiting.extend(collect(job, future))
+        waiting.extend(collect(*what))
 
 
 def train_in_jobs(
@@ -82,19 +91,22 @@ def train_in_jobs(
     runs: Sequence[RunConfig],
     *columns: Sequence[Any],
     workers: int | None,
-    progress: bool | None,
+    progress: bool | float | None,
+    report: Report | None = None,
     advice: str = "",
 ) -> list[Any]:
     """Train runs, those together that can be, in this process or in several at a time.
 
     Args:
-        train: a function of a module. It gets the runs of a job, what `columns` hold of each, and in this
-            process `show`, to be called with the updates made in this job and a text; it returns what came
-            of each run.
+        train: a function of a module. It gets the runs of a job, what `columns` hold of each, and `show`, to
+            be called with the updates made in this job, a text, and new log lines with the place of their run
+            in the job; it returns what came of each run. What `show` raises ends it.
         runs: checked ones.
         columns: more arguments, one for each run.
         workers: processes on the CPU; None for one per core.
         progress: as for `progress_bar`.
+        report: is called, in this thread, with the place of a run and each new line of its log. An error of
+            it ends all runs at their next `show`, and is raised when they have ended.
         advice: as for `process_pool`, whose errors this raises beside those of `train`.
 
     Returns:
@@ -103,24 +115,81 @@ def train_in_jobs(
     n_processes = processes(runs, workers)
     here = n_processes == 1
     results: dict[int, Any] = {}
-    done = 0
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     total = sum(run.train_config.total_steps for run in runs)
-    pool = contextlib.nullcontext(InThisProcess()) if here else process_pool(n_processes, advice)
-    with progress_bar(total, enabled=progress) as show, pool as executor:
+    with contextlib.ExitStack() as opened:
+        show = opened.enter_context(progress_bar(total, enabled=progress))
+        course = _Course(runs, show, report)
+        is_told = not here and (report is not None or progress is not False)
+        address = opened.enter_context(listening(course.take_in, inbox.put)) if is_told else None
+        pool = contextlib.nullcontext(InThisProcess()) if here else process_pool(n_processes, advice)
+        executor = opened.enter_context(pool)
 
         def submit(job: list[int]) -> Future[Any]:
             arguments = [[column[place] for place in job] for column in (runs, *columns)]
-            if not here:
-                return executor.submit(train, *arguments)
-            return executor.submit(train, *arguments, show=lambda steps, text: show(done + steps, text))
+            if here:
+                future = executor.submit(train, *arguments, show=functools.partial(course.tell, job))
+            elif address is None:
+                future = executor.submit(train, *arguments)
+            else:
+                future = executor.submit(training_there, train, address, job, *arguments)
+                course.futures.append(future)
+            return future
 
         def collect(job: list[int], future: Future[Any]) -> Iterable[list[int]]:
-            nonlocal done
-            results.update(zip(job, future.result(), strict=True))
-            done += sum(runs[place].train_config.total_steps for place in job)
-            if not here:
-                show(done, f"{len(results)} of {len(runs)} models")
+            if course.error is None:
+                results.update(zip(job, future.result(), strict=True))
+                course.end(job)
             return ()
 
-        submit_all(grouped(runs), submit, collect, at_a_time=1 if here else None)
+        submit_all(grouped(runs), submit, collect, at_a_time=1 if here else None, inbox=inbox)
+        if course.error is not None:
+            raise course.error
     return [results[place] for place in range(len(runs))]
+
+
+class _Course:
+    """How far all jobs are; it is told by them, shows it, and passes their log lines on."""
+
+    def __init__(self, runs: Sequence[RunConfig], show: Show, report: Report | None) -> None:
+        self.runs, self.show, self.report = runs, show, report
+        self.error: Exception | None = None
+        """What stops all jobs that run in other processes."""
+        self.futures: list[Future[Any]] = []
+        self._steps: dict[int, int] = {}
+        self._skipped = self._n_ended = 0
+
+    def tell(self, job: list[int], steps: int, text: str, lines: Lines = ()) -> None:
+        """Take in how far a job is. Raises what `report` does."""
+        if job[0] not in self._steps:
+            self._skipped += steps  # those of a run that goes on
+        self._steps[job[0]] = steps
+        self._show(text if len(self.runs) == 1 else "", lines if len(self.runs) == 1 else ())
+        if self.report is not None:
+            for place, line in lines:
+                self.report(job[place], line)
+
+    def take_in(self, message: list[Any]) -> bool:
+        """The same, of a job in another process; whether it is to go on."""
+        if self.error is None:
+            try:
+                self.tell(*message)
+            except Exception as error:
+                self.error = error
+                for future in self.futures:
+                    future.cancel()
+        return self.error is None
+
+    def end(self, job: list[int]) -> None:
+        """Take in that a job has ended."""
+        steps = sum(self.runs[place].train_config.total_steps for place in job)
+        if job[0] not in self._steps:
+            self._skipped += steps  # it had ended before
+        self._steps[job[0]] = steps
+        self._n_ended += len(job)
+        self._show("")
+
+    def _show(self, text: str, lines: Lines = ()) -> None:
+        if len(self.runs) > 1:
+            text = f"{self._n_ended} of {len(self.runs)} models"
+        self.show(sum(self._steps.values()), text, lines, self._skipped)

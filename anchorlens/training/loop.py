@@ -19,12 +19,13 @@ from anchorlens.runs.schedule import LOSS_LINES, has_converged, loss_reached, tr
 from anchorlens.tasks.shared.base import Batch
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.training.folder import RunFolder, evaluations
+from anchorlens.training.progress import Lines
 from anchorlens.training.result import Status, TrainResult
 
 _SHARED = (*EXECUTION, "early_stop_evaluations", "stop_at_loss")
 
-Show = Callable[[int, str], None]
-"""Called with the updates made so far, over all members, and a short text."""
+Tell = Callable[[str, Lines], None]
+"""Called with a short text, and the new log lines with the places of their runs."""
 
 
 @dataclass
@@ -41,6 +42,8 @@ class Member:
     """What it starts from, where it is not drawn."""
     state: Mapping[str, torch.Tensor] | None = None
     """What it resumes from."""
+    place: int = 0
+    """Its place among the runs that are trained together."""
     step: int = 0
     """Updates made so far."""
     log: list[dict[str, Any]] = field(default_factory=list)
@@ -69,7 +72,7 @@ class Loop:
 
     def __init__(self, members: Sequence[Member], device: torch.device) -> None:
         """Build the stack and restore what the members resume from."""
-        self.members, self.all_members = list(members), tuple(members)
+        self.members = list(members)
         self.device = device
         self.train = members[0].run.train_config
         self.stack = self._stack(self.members, members[0].step, [m.state for m in members])
@@ -87,8 +90,8 @@ class Loop:
             stack.restore(step, states)
         return stack
 
-    def run(self, show: Show) -> None:
-        """Train until every member has its result."""
+    def run(self, tell: Tell) -> None:
+        """Train until every member has its result, or `tell` raises: then the states are saved."""
         trajectory = set(trajectory_steps(self.train))
         if self.stack.step == 0 and 0 in trajectory:
             for k, member in self._running():
@@ -97,14 +100,14 @@ class Loop:
             if self._converged(member):
                 self._end(k, member, "stopped early")
         while any(True for _ in self._running()):
-            self._advance(trajectory, show)
+            self._advance(trajectory, tell)
             self._shrink()
 
     def _running(self) -> Iterator[tuple[int, Member]]:
         """The members that have not ended, with their places in the stack."""
         return ((k, member) for k, member in enumerate(self.members) if member.result is None)
 
-    def _advance(self, trajectory: set[int], show: Show) -> None:
+    def _advance(self, trajectory: set[int], tell: Tell) -> None:
         """Make the updates up to the next step at which something is due, and do what is due."""
         train, before, began = self.train, self.stack.step, time.monotonic()
         step = min([train.total_steps, *(s for s in trajectory if s > before), *self._next_stops(before)])
@@ -114,6 +117,7 @@ class Loop:
         self.seconds_per_update = (time.monotonic() - began) / (step - before)
         last = step == train.total_steps
         log_due, evaluate_due = (last or step % every == 0 for every in (train.log_every, train.eval_every))
+        text, lines = "", []
         for k, member in list(self._running()):
             update, member.step = updates[k], step
             fine = update.failed_at is None or update.failed_at > before
@@ -129,12 +133,19 @@ class Loop:
                 line |= {"loss": update.loss, "lr": update.lr, "grad_norm": update.grad_norm}
                 line["weight_norm"] = norms[k]
                 self._log(k, member, line, evaluate_due)
+                lines.append((member.place, line))
             if step in trajectory:
                 self._save_trajectory(k, member, line)
-            show(self._done(), _summary(member.log, member.run.task.metrics))
+            text = _summary(member.log, member.run.task.metrics)
             if last or self._converged(member):
                 self._end(k, member, "finished" if last else "stopped early")
-        self._save_states()
+        try:
+            tell(text, lines)
+        except BaseException:
+            self._save_states()
+            raise
+        if time.monotonic() - self.state_saved >= train.state_every_seconds:
+            self._save_states()
 
     def _next_stops(self, step: int) -> list[int]:
         """The next log line and evaluation, and where the state is due by the time an update takes."""
@@ -142,9 +153,6 @@ class Loop:
         if any(member.folder is not None for member in self.members):
             stops.append(step + max(1, int(self.train.state_every_seconds / self.seconds_per_update)))
         return stops
-
-    def _done(self) -> int:
-        return sum(member.step for member in self.all_members)
 
     def _problem(self, update: Update, weight_norm: float) -> str | None:
         """What is not finite, and since when; None while all is."""
@@ -182,8 +190,6 @@ class Loop:
             member.folder.save_trajectory(member.checkpoint(self.stack.weights(k), member.step, line))
 
     def _save_states(self) -> None:
-        if time.monotonic() - self.state_saved < self.train.state_every_seconds:
-            return
         for k, member in self._running():
             if member.folder is not None:
                 member.folder.save_state(member.step, torch.get_num_threads(), self.stack.state(k))

@@ -1,61 +1,140 @@
-"""A progress bar that fits where it is shown: rich in a terminal, tqdm in a notebook, else nothing."""
+"""How far a run is: a bar in a terminal, a curve in a notebook, and elsewhere a line now and then."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
-Update = Callable[[int, str], None]
-"""Called with the number of steps done and a short text; an empty one leaves the text as it is."""
+from anchorlens.configuration import check_number
+from anchorlens.safe import safe_text
+from anchorlens.views import html
 
-COLUMNS = 79
-"""Characters of a bar that is text in a notebook, which does not say how wide it is."""
-_FORMAT = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {unit}s, {remaining} left{postfix}"
-_ENDED = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {unit}s in {elapsed}{postfix}"
+LINE_SECONDS, COMMAND_LINE_SECONDS = 5.0, 30.0
+"""Between two lines where there is no terminal: of a call in Python, and of a command."""
+REDRAW_SECONDS = 1.0
+"""At least so much time lies between two drawings in a notebook."""
+
+Lines = Sequence[tuple[int, Mapping[str, Any]]]
+"""New lines of logs, each with the place of its run."""
+
+
+class Show(Protocol):
+    """Takes in how far something is."""
+
+    def __call__(self, done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
+        """Take it in.
+
+        Args:
+            done: steps done.
+            text: a short one; an empty one leaves the text as it is.
+            lines: of the log of the run, where it is one run.
+            skipped: how many of the steps took no time, for they were done before; what the first call
+                names as done if left out.
+        """
+
+
+class Progress:
+    """How far something is, and how long it will take."""
+
+    def __init__(self, total: int, what: str, unit: str) -> None:
+        """Begin with nothing done."""
+        self.total, self.what, self.unit = total, what, unit
+        self.done, self.text = 0, ""
+        self.log: list[Mapping[str, Any]] = []
+        self.has_ended = False
+        self._began = self._latest = time.monotonic()
+        self._skipped: int | None = None
+
+    def update(self, done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
+        """Take in how far it is, as `Show` says."""
+        self._latest = time.monotonic()
+        if self._skipped is None:
+            self._began, self._skipped = self._latest, done
+        self._skipped = self._skipped if skipped is None else skipped
+        self.done, self.text = done, text or self.text
+        self.log += [line for _, line in lines]
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the speed up to now; None before anything is done."""
+        made = self.done - (self._skipped or 0)
+        if made <= 0 or self._latest <= self._began:
+            return None
+        left = (self.total - self.done) * (self._latest - self._began) / made
+        return max(0.0, left - (time.monotonic() - self._latest))
+
+    def __repr__(self) -> str:
+        left = self.seconds_left
+        if self.has_ended:
+            time_words = f" in {duration(self._latest - self._began)}"
+        else:
+            time_words = ", time left not known yet" if left is None else f", {duration(left)} left"
+        text = f"; {self.text}" if self.text else ""
+        return f"{self.what}: {self.done:,} of {self.total:,} {self.unit}s{time_words}{text}"
+
+    _repr_html_ = html
 
 
 @contextlib.contextmanager
 def progress_bar(
-    total: int, *, enabled: bool | None = None, what: str = "training", unit: str = "step"
-) -> Iterator[Update]:
-    """Show the progress of a run on stderr, in one line.
+    total: int,
+    *,
+    enabled: bool | float | None = None,
+    what: str = "training",
+    unit: str = "step",
+    ask: Callable[[], int] | None = None,
+) -> Iterator[Show]:
+    """Show the progress of a run: on stderr, or in a notebook.
 
     Args:
         total: steps of the whole run.
-        enabled: None shows a bar in a notebook or a terminal and nothing elsewhere; False never does.
-        what: stands before the bar in a terminal.
-        unit: of `total`, as a notebook shows it.
+        enabled: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
+            number is the seconds between these lines; True shows a bar also where there is no terminal;
+            False shows nothing.
+        what: stands before the bar.
+        unit: of `total`, one of them.
+        ask: how many steps are done, which is asked before each line by another thread; None where the
+            updates say it often enough.
 
     Yields:
-        A function of (steps done, short text).
+        A function that takes in how far the run is.
+
+    Raises:
+        ValueError: `enabled` is none of these.
     """
-    if enabled is not False and _in_notebook():
-        with _notebook_bar(total, unit) as bar:
-
-            def update(done: int, text: str) -> None:
-                if text:
-                    bar.set_postfix_str(text, refresh=False)
-                bar.update(done - bar.n)
-
-            yield update
-            if bar.bar_format:
-                bar.bar_format = _ENDED
-    elif enabled or (enabled is None and sys.stderr.isatty()):
-        with _terminal_bar(what) as display:
-            shown = display.add_task("", total=total)
-
-            def update(done: int, text: str) -> None:
-                display.update(shown, completed=done, **({"description": text} if text else {}))
-
-            yield update
+    if enabled is not None and not isinstance(enabled, bool):
+        check_number("progress", enabled, above=0)
+    progress = Progress(total, what, unit)
+    if enabled is False:
+        display = contextlib.nullcontext(_do_nothing)
+    elif _in_notebook():
+        display = _in_a_cell(progress)
+    elif enabled is True or (sys.stderr is not None and sys.stderr.isatty()):
+        display = _in_a_terminal(progress)
     else:
-        yield lambda done, text: None
+        display = _in_lines(progress, enabled or LINE_SECONDS, ask)
+    with display as redraw:
+
+        def update(done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
+            progress.update(done, text, lines, skipped)
+            redraw()
+
+        try:
+            yield update
+        finally:
+            progress.has_ended = True
 
 
-def _terminal_bar(what: str) -> Any:
+def _do_nothing() -> None:
+    """There is nobody who looks."""
+
+
+@contextlib.contextmanager
+def _in_a_terminal(shown: Progress) -> Iterator[Callable[[], None]]:
     """A bar that gives way to the text in a narrow terminal; what does not fit then is cut."""
     from rich import progress
     from rich.console import Console
@@ -64,27 +143,80 @@ def _terminal_bar(what: str) -> Any:
     console = Console(stderr=True)
     text = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     columns: list[Any] = [
-        progress.TextColumn(what),
+        progress.TextColumn(shown.what),
         progress.BarColumn(max(4, min(40, console.width - 72))),
         progress.MofNCompleteColumn(),
         progress.TimeRemainingColumn(compact=True),
         progress.TextColumn("{task.description}", table_column=text),
     ]
-    return progress.Progress(*columns, console=console, expand=True)
+    with progress.Progress(*columns, console=console, expand=True) as display:
+        bar = display.add_task("", total=shown.total)
+        yield lambda: display.update(bar, completed=shown.done, description=shown.text)
 
 
-def _notebook_bar(total: int, unit: str) -> Any:
-    """The widget of tqdm where ipywidgets are there; else its text, which needs no more than the notebook.
+@contextlib.contextmanager
+def _in_a_cell(progress: Progress) -> Iterator[Callable[[], None]]:
+    """One output of the notebook's cell, which is replaced as the run goes on."""
+    from IPython.display import display
 
-    `tqdm.auto` chooses likewise, with a warning.
+    shown: Any = display(progress, display_id=True)
+    drawn = time.monotonic()
+
+    def redraw() -> None:
+        nonlocal drawn
+        if time.monotonic() - drawn >= REDRAW_SECONDS:
+            shown.update(progress)
+            drawn = time.monotonic()
+
+    try:
+        yield redraw
+    finally:
+        shown.update(progress)
+
+
+@contextlib.contextmanager
+def _in_lines(
+    progress: Progress, seconds: float, ask: Callable[[], int] | None
+) -> Iterator[Callable[[], None]]:
+    """A line on stderr every so many seconds, whether or not anything has changed, and one at the end."""
+    ended, n_lines = threading.Event(), 0
+
+    def tell() -> None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads it, or it is closed
+            sys.stderr.write(f"{safe_text(repr(progress), None)}\n")
+            sys.stderr.flush()
+
+    def tell_regularly() -> None:
+        nonlocal n_lines
+        while not ended.wait(seconds):
+            if ask is not None:
+                progress.update(ask(), "")
+            tell()
+            n_lines += 1
+
+    teller = threading.Thread(target=tell_regularly, daemon=True)
+    teller.start()
+    try:
+        yield _do_nothing
+    finally:
+        ended.set()
+        teller.join()
+    if n_lines:
+        tell()
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(90), duration(725), duration(12000)
+    ('90 s', '12 min 5 s', '3 h 20 min')
     """
-    if importlib.util.find_spec("ipywidgets") is not None:
-        from tqdm.notebook import tqdm
-
-        return tqdm(total=total, unit=unit)
-    from tqdm.std import tqdm
-
-    return tqdm(total=total, unit=unit, ncols=COLUMNS, bar_format=_FORMAT)
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def _in_notebook() -> bool:

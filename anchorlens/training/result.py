@@ -26,6 +26,10 @@ class TrainingDiverged(RuntimeError):  # noqa: N818 - an outcome of the run, not
     """The loss or its gradient became NaN or infinite; the message says where the last good weights are."""
 
 
+class OnLogError(RuntimeError):
+    """The `on_log` of a training raised an error, which is the cause of this one; the training was fine."""
+
+
 @documented
 @dataclass(frozen=True, eq=False)
 class TrainResult:

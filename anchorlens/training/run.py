@@ -6,9 +6,10 @@ import contextlib
 import functools
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 
@@ -19,16 +20,26 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import safe_repr
+from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.training.folder import RunFolder, has_ended, read_log, stored_run
-from anchorlens.training.jobs import train_in_jobs
-from anchorlens.training.loop import Loop, Member, Show
+from anchorlens.training.jobs import Report, train_in_jobs
+from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
-from anchorlens.training.result import TrainingDiverged, TrainResult
+from anchorlens.training.progress import Lines
+from anchorlens.training.result import OnLogError, TrainingDiverged, TrainResult
 
 Folder = str | os.PathLike[str]
+OnLog = Callable[[dict[str, Any]], object]
+"""A function of one log line."""
+
+
+class Logger(Protocol):
+    """Anything that takes log lines by its method `log`."""
+
+    def log(self, line: dict[str, Any], /) -> object:
+        """Take in a line."""
 
 
 def train(
@@ -38,7 +49,8 @@ def train(
     *,
     out: Folder | None = None,
     resume: bool = False,
-    progress: bool | None = None,
+    progress: bool | float | None = None,
+    on_log: OnLog | Logger | None = None,
 ) -> TrainResult:
     """Train a HookedTransformer on a task and measure what it learnt.
 
@@ -51,7 +63,12 @@ def train(
         resume: continue the run in `out`, where there is one; configurations that are left out are
             taken from it. On CPU with the same number of threads the final weights are bit-equal to
             those of a run that was never interrupted.
-        progress: None shows a bar in a terminal or a notebook; False never does.
+        progress: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
+            number is the seconds between these lines; False shows nothing.
+        on_log: is called with each line of the log, or its method `log` is (`anchorlens.logging` has some): a
+            dict of `step`, `epoch` (passes over the data made so far, a float), and what `TrainResult.log`
+            has. All values are numbers, or None where a task could not measure. A resumed run reports new
+            lines alone; those after its last saved state are made, and reported, again.
 
     Returns:
         The model in evaluation mode, its checkpoint, its behaviour and the log.
@@ -59,6 +76,8 @@ def train(
     Raises:
         ValueError: unusable or contradicting configurations, or an `out` that holds something else.
         TrainingDiverged: the loss became NaN or infinite; `out/ckpt.pt` holds the last good weights.
+        OnLogError: `on_log` raised an error, which is the cause of this one. The state is saved first, and
+            resume goes on from there.
         CheckpointError: the state to resume from is damaged.
 
     Example:
@@ -76,7 +95,7 @@ def train(
     task = task_or_default(task)
     run = RunConfig(task, model_config or task.model_class.for_task(task), train_config or TrainConfig())
     outs = None if out is None else [out]
-    (result,) = train_many([run], outs=outs, resume=resume, progress=progress)
+    (result,) = _train_all([run], outs, resume, progress=progress, on_log=on_log, names_run=False)
     if result.status == "diverged":
         assert result.message is not None
         raise TrainingDiverged(result.message)
@@ -89,7 +108,8 @@ def train_many(
     outs: Iterable[Folder | None] | None = None,
     resume: bool = False,
     workers: int | None = None,
-    progress: bool | None = None,
+    progress: bool | float | None = None,
+    on_log: OnLog | Logger | None = None,
 ) -> list[TrainResult]:
     """Train many models, as many at once as the hardware takes.
 
@@ -104,7 +124,10 @@ def train_many(
         resume: continue the runs that are in their folders; those that have ended are read, not trained.
         workers: processes on the CPU; None for one per core (and `threads` of the runs). 1 trains
             one run after another in this process.
-        progress: None shows a bar in a terminal or a notebook; False never does.
+        progress: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
+            number is the seconds between these lines; False shows nothing.
+        on_log: as for `train`; each dict has also `run`, the place of its run in `runs`, 0 the first. It is
+            called in this process and thread, whichever process trains.
 
     Returns:
         One result for each run, in order. A run whose loss became NaN or infinite has the status
@@ -116,6 +139,8 @@ def train_many(
             another number of folders than of runs.
         CheckpointError: a state to resume from is damaged.
         RuntimeError: a worker process was killed; runs with folders continue with `resume`.
+        OnLogError: `on_log` raised an error. All runs save their states and end, each at its next step at
+            which something is due; resume goes on from there.
 
     Example:
         >>> from anchorlens.runs.presets import preset
@@ -126,8 +151,23 @@ def train_many(
 
     Source: the grids of arXiv 2405.05409 and 2501.08537; the training recipe is theirs.
     """
+    return _train_all(runs, outs, resume, workers=workers, progress=progress, on_log=on_log)
+
+
+def _train_all(
+    runs: Iterable[RunConfig],
+    outs: Iterable[Folder | None] | None,
+    resume: bool,
+    *,
+    progress: bool | float | None,
+    on_log: OnLog | Logger | None,
+    workers: int | None = None,
+    names_run: bool = True,
+) -> list[TrainResult]:
+    """What `train_many` does; `names_run` says whether log lines name their run."""
     runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
+    report = None if on_log is None else _reporter(on_log, runs, folders, names_run)
     for run, folder in zip(runs, folders, strict=True):
         if not (resume and folder is not None and has_ended(folder)):
             check_start(run)
@@ -143,8 +183,36 @@ def train_many(
         folders,
         workers=workers,
         progress=progress,
+        report=report,
         advice="; runs with folders continue with resume",
     )
+
+
+def _reporter(
+    on_log: OnLog | Logger, runs: Sequence[RunConfig], folders: Sequence[Path | None], names_run: bool
+) -> Report:
+    """What hands log lines to `on_log`, and says whose error it was when that raises."""
+    call = on_log if callable(on_log) else getattr(on_log, "log", None)
+    if not callable(call):
+        raise ValueError(
+            f"on_log must be a function of one dict, or have a method log(dict), got {safe_repr(on_log)}"
+        )
+
+    def report(place: int, line: Mapping[str, Any]) -> None:
+        epoch = line["step"] / runs[place].train_config.steps_per_epoch
+        told = {"step": line["step"], "epoch": epoch, **line}
+        try:
+            call({"run": place, **told} if names_run else told)
+        except Exception as error:
+            what = f"on_log raised {type(error).__name__} at step {line['step']:,}"
+            what += f" of run {place}" if names_run else ""
+            folder, kept = folders[place], "it has no folder (out), so nothing was saved"
+            if folder is not None:
+                kept = f"its state is saved in {safe_text(folder)}, and resume (--resume) goes on from there"
+            why = f"{safe_text(error, 600)}; this is an error of on_log, the training was fine"
+            raise OnLogError(f"{what}: {why}; {kept}") from error
+
+    return report
 
 
 def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | None]:
@@ -164,7 +232,7 @@ def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | N
 def _train_together(
     runs: Sequence[RunConfig],
     paths: Sequence[Path | None],
-    show: Show = lambda done, text: None,
+    show: Callable[[int, str, Lines], object] = lambda done, text, lines: None,
     *,
     resume: bool,
 ) -> list[TrainResult]:
@@ -178,8 +246,14 @@ def _train_together(
             folders.append(folder if folder is None else held.enter_context(contextlib.closing(folder)))
         held.enter_context(numeric_settings(device, train.threads, tf32=train.matmul == "tf32"))
         members = list(_members(runs, folders, device))
+
+        def tell(text: str, lines: Lines) -> None:
+            show(sum(member.step for member in members), text, lines)
+
+        if any(member.result is None for member in members):
+            tell("", ())
         for step in sorted({member.step for member in members if member.result is None}):
-            Loop([m for m in members if m.result is None and m.step == step], device).run(show)
+            Loop([m for m in members if m.result is None and m.step == step], device).run(tell)
         return [member.result for member in members if member.result is not None]
 
 
@@ -188,13 +262,14 @@ def _members(
 ) -> Iterator[Member]:
     """The runs as members, where they stand: at the start, at a saved state, or at their end."""
     sets = {}
-    for run, folder in zip(runs, folders, strict=True):
+    for place, (run, folder) in enumerate(zip(runs, folders, strict=True)):
         source = (run.task, run.train_config.seed, run.train_config.n_samples)
         if source not in sets:
             sets[source] = training_set(run.task, run.train_config)
-        member = Member(run, sets[source], folder)
+        member = Member(run, sets[source], folder, place=place)
         if folder is not None and folder.finished:
             member.result = _finished(folder, run.task, device)
+            member.step = member.result.checkpoint.step or 0
         else:
             member.start = starting_point(run.train_config)
             if folder is not None:

@@ -224,7 +224,7 @@ def test_what_a_cell_costs_the_driver_does_not_grow_with_their_number(tmp_path, 
             (out / "cells" / name).mkdir(parents=True)
 
     bar = Progress()
-    monkeypatch.setattr(driver, "progress_bar", lambda total, enabled: bar)
+    monkeypatch.setattr(driver, "progress_bar", lambda total, **options: bar)
     monkeypatch.setattr(driver, "work", finish)
     monkeypatch.setattr(SweepFolder, "read", lambda self, cells, **options: list(cells))
     counting(SweepFolder, "cell", "looks")

@@ -1,7 +1,6 @@
-"""The progress bar in a real terminal (a pseudo-terminal), in a real notebook kernel, and in none."""
+"""Progress in a real terminal (a pseudo-terminal), in a real notebook kernel, and where there is neither."""
 
 import fcntl
-import importlib.util
 import os
 import pty
 import re
@@ -9,11 +8,18 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 import nbformat
 import pytest
+from anchorlens_command import call
 from nbclient import NotebookClient
+
+from anchorlens.sweep import grid, sweep
+from anchorlens.training.folder import last_step
+from anchorlens.training.progress import Progress
+from anchorlens.training.run import train
 
 ROOT = Path(__file__).parents[2]
 TRAIN = ["train", "--n-layers", "1", "--d-model", "16", "--d-head", "8", "--d-mlp", "16", "--steps", "60"]
@@ -63,6 +69,10 @@ from anchorlens.sweep import grid, sweep
 tiny = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "key_max": 40, "n_samples": 600, "steps": 6}
 runs = grid("quick", {"seed": [0, 1]}, eval_every=2, log_every=1, **tiny)
 """
+TINY = {
+    "n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "key_max": 40, "n_samples": 600, "steps": 6,
+    "eval_every": 2, "device": "cpu",
+}  # fmt: skip
 CALLS = {
     "train": "a = train(*runs[0])",
     "train_many": "b = train_many(runs, workers=1)",
@@ -70,40 +80,123 @@ CALLS = {
     "audit": "d = audit(AnchorTask(key_max=40), model_config=runs[0].model_config, "
     "train_config=TrainConfig(steps=4, n_samples=600), seeds=[0], n_evaluations=2)",
 }
-no_widgets = pytest.mark.skipif(importlib.util.find_spec("ipywidgets") is not None, reason="it is here")
 
 
 def outputs_of(sources, folder):
-    """What each cell of a notebook shows that a real kernel runs."""
+    """What each cell of a notebook shows that a real kernel runs, and the sizes of what came on the way."""
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    notebook = nbformat.v4.new_notebook(cells=cells)
-    NotebookClient(notebook, timeout=180, resources={"metadata": {"path": folder}}).execute()
-    return [cell.outputs for cell in notebook.cells]
+    client = NotebookClient(
+        nbformat.v4.new_notebook(cells=cells), timeout=180, resources={"metadata": {"path": folder}}
+    )
+    sizes, process = [], client.process_message
+
+    def noted(message, *others):
+        if message["msg_type"] == "update_display_data":
+            sizes.append(len(message["content"]["data"]["text/html"]))
+        return process(message, *others)
+
+    client.process_message = noted
+    client.execute()
+    return [cell.outputs for cell in client.nb.cells], sizes
 
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    """Call -> the outputs of its cell."""
-    first, *others = outputs_of((SETTINGS, *CALLS.values()), tmp_path_factory.mktemp("notebook"))
+    """Call -> the outputs of its cell; and the sizes of all that came on the way."""
+    (first, *others), sizes = outputs_of((SETTINGS, *CALLS.values()), tmp_path_factory.mktemp("notebook"))
     assert not first
-    return dict(zip(CALLS, others, strict=True))
+    return dict(zip(CALLS, others, strict=True)), sizes
 
 
-@no_widgets
 @pytest.mark.filterwarnings("ignore")  # of the notebook client itself, not of the cells
-@pytest.mark.parametrize("call", CALLS)
-def test_a_notebook_without_widgets_shows_one_line_that_fits(notebook, call):
-    assert {(output.output_type, output.name) for output in notebook[call]} == {("stream", "stderr")}
-    text = "".join(output.text for output in notebook[call])
-    assert text.count("\n") == 1 and text.endswith("\n")  # and no warning above it
-    states = text.strip().split("\r")
-    assert max(map(len, states)) <= 79
-    assert states[0].startswith("0%") and re.match(r"100%\|█+\| (\d+)/\1 steps in 00:\d\d, ", states[-1])
+class TestNotebook:
+    @pytest.mark.parametrize("call", CALLS)
+    def test_one_output_that_is_replaced(self, notebook, call):
+        (output,) = notebook[0][call]  # and no warning above it
+        assert re.match(r"training: (\d+) of \1 steps in \d+ s; ", output.data["text/plain"])
+        assert re.search(r'<progress value="(\d+)" max="\1">', output.data["text/html"])
+
+    def test_a_training_has_its_curve(self, notebook):
+        html = {call: output.data["text/html"] for call, (output,) in notebook[0].items()}
+        assert {call for call in CALLS if "<polyline" in html[call]} == {"train"}
+        assert html["train"].count("<polyline") == 4  # loss, train, ID and OOD accuracy
+        assert "Training from step 1 to 6" in html["train"]
+
+    def test_it_is_small_and_without_a_script(self, notebook):
+        outputs, sizes = notebook
+        assert len(sizes) >= len(CALLS) and max(sizes) < 10_000  # bytes
+        assert not [call for call, (output,) in outputs.items() if "<script" in output.data["text/html"]]
 
 
-@pytest.mark.slow
-@no_widgets
-@pytest.mark.filterwarnings("ignore")
-def test_the_bar_that_tqdm_would_choose_warns(tmp_path):
-    ((warning,),) = outputs_of(["import tqdm.auto"], tmp_path)
-    assert "IProgress not found" in warning.text
+LINE = r"{}: [\d,]+ of {} {}s(, time left not known yet|, .+ left| in .+ s)(; .+)?"
+
+
+class TestLines:
+    """Where there is neither a terminal nor a notebook."""
+
+    def lines(self, capfd, what="training", total=r"\d+", unit="step"):
+        lines = capfd.readouterr().err.splitlines()
+        assert len(lines) > 1 and all(re.fullmatch(LINE.format(what, total, unit), line) for line in lines)
+        return lines
+
+    def test_come_regularly_with_the_time_left_and_one_at_the_end(self, capfd):
+        train(*grid("quick", {"seed": 0}, log_every=1, **TINY)[0], progress=1e-3)
+        *lines, last = self.lines(capfd, total=6)
+        assert any(re.search(r"[1-5] of 6 steps, \d+ s left; .*loss", line) for line in lines)
+        assert re.match(r"training: 6 of 6 steps in \d+ s; train \S+ id \S+ ood \S+ loss", last)
+
+    def test_come_from_a_sweep_with_the_steps_of_cells_under_way(self, capfd, tmp_path):
+        sweep(grid("quick", {"seed": [0, 1]}, log_every=1, **TINY), tmp_path, engine="serial", progress=1e-3)
+        *lines, last = self.lines(capfd, total=12)
+        assert [line for line in lines if re.search(r" [1-5] of 12 steps.*; 0 of 2 cells", line)]
+        assert last.startswith("training: 12 of 12 steps in ") and last.endswith("; 2 of 2 cells")
+
+    def test_come_from_commands(self, capfd, tmp_path, monkeypatch):
+        for where in ("training.progress", "cli.sweeps", "cli.controls"):
+            monkeypatch.setattr(f"anchorlens.{where}.COMMAND_LINE_SECONDS", 1e-3)
+        options = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", value)]
+        few = ["--seeds", 1, "--steps", 4, "--n-samples", 600]
+        for words in (["train", *options], ["sweep", "--engine", "serial", *options], ["audit", *few]):
+            lines = call(*words, "--out", tmp_path / words[0]).stderr.splitlines()
+            told = [line for line in lines if re.fullmatch(LINE.format("training", r"\d+", "step"), line)]
+            assert len(told) > 1, words
+
+    def test_do_not_come_from_what_is_short_or_wants_none(self, capfd):
+        run = grid("quick", {"seed": 0}, **TINY)[0]
+        train(*run, progress=3600)
+        train(*run, progress=False)
+        assert capfd.readouterr().err == ""
+
+    @pytest.mark.parametrize("progress", [0, -1, "often", float("nan")])
+    def test_bad_seconds_are_refused(self, progress):
+        with pytest.raises(ValueError, match="progress must be"):
+            train(*grid("quick", {"seed": 0}, **TINY)[0], progress=progress)
+
+
+def test_the_time_left_is_that_of_steps_that_took_time(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    progress = Progress(1000, "training", "step")
+    progress.update(400, "")  # of a run that goes on
+    assert progress.seconds_left is None
+    now[0] = 110.0
+    progress.update(450, "")  # 50 steps in 10 s
+    assert progress.seconds_left == 110  # (1000 - 450) * 10 / 50
+    now[0] = 130.0
+    assert progress.seconds_left == 90  # nothing was said since
+    progress.update(850, "", skipped=800)  # 400 others were read; 50 in 30 s
+    assert progress.seconds_left == 90  # 150 * 30 / 50
+    assert repr(progress) == "training: 850 of 1,000 steps, 90 s left"
+
+
+@pytest.mark.parametrize(
+    ("log", "step"),
+    [(b"", 0), (b'{"step": 5}\n{"step": 10}\n{"st', 10), (b'{"step": 5', 0), (b"no\n", 0), (None, 0)],
+)
+def test_the_last_step_of_a_log_is_read_from_its_end(tmp_path, log, step):
+    if log is not None:
+        (tmp_path / "log.jsonl").write_bytes(log)
+    assert last_step(tmp_path / "log.jsonl") == step
+    if log:
+        (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n' * 20_000 + log)
+        assert last_step(tmp_path / "log.jsonl") == (step or 1 - (log == b"no\n"))

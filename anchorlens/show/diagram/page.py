@@ -120,7 +120,7 @@ def write_diagram(
     x: str | None = None,
     y: str | None = None,
     reports: bool = False,
-    progress: bool | None = None,
+    progress: bool | float | None = None,
 ) -> None:
     """Write the phase diagram of a sweep: one HTML page that needs no network.
 
@@ -131,7 +131,7 @@ def write_diagram(
         y: another, up.
         reports: also write the whole report of every trained cell, with the pictures of every probe, into
             the folder `<name of the page>-reports` beside it, seconds each; those that are there are kept.
-        progress: of the reports; None shows a bar in a terminal or a notebook, False never does.
+        progress: of the reports, as for `train`.
 
     Raises:
         ValueError: no cell, no such field, another suffix, no such folder, or what is there is no ordinary
@@ -229,7 +229,7 @@ def _versions(cells: Sequence[Cell]) -> dict[str, str]:
     return {library: " and ".join(several) for library, several in versions.items()}
 
 
-def _write_reports(result: SweepResult, path: Path, progress: bool | None) -> dict[str, str]:
+def _write_reports(result: SweepResult, path: Path, progress: bool | float | None) -> dict[str, str]:
     """Write the report of every trained cell that has none yet; id -> address relative to the page."""
     folder = path.with_name(f"{path.stem}-reports")
     folder.mkdir(exist_ok=True)

@@ -14,6 +14,7 @@ from anchorlens.show.tables import Table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
 from anchorlens.sweep.folder import SweepFolder
+from anchorlens.training.progress import duration
 
 SCHEMA_VERSION = 1
 """Of the JSON object; it grows by one when a key changes its meaning or goes."""
@@ -31,8 +32,7 @@ def overview(runs: Sequence[RunConfig]) -> str:
 
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     """Print the cells, which are there already, and what the others would take on this machine."""
-    from anchorlens.show.terminal.training import duration  # with torch, which `status` need not wait for
-    from anchorlens.training.jobs import grouped
+    from anchorlens.training.jobs import grouped  # with torch, which `status` need not wait for
     from anchorlens.training.plan import plan
 
     console = Terminal()
@@ -132,7 +132,6 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     logs = [(cell, path) for cell, path in logs if path.exists()]
     if not logs:
         return []
-    from anchorlens.training.folder import readable_log  # with torch
+    from anchorlens.training.folder import last_step  # with torch
 
-    steps = [(cell, readable_log(path)) for cell, path in logs]
-    return [(cell, log[-1]["step"] if log else 0) for cell, log in steps]
+    return [(cell, last_step(path)) for cell, path in logs]

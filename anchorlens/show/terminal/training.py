@@ -9,6 +9,7 @@ from anchorlens.show.tables import MOST_ANCHORS, Table, accuracy_table, pair_gri
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.training.plan import Plan
+from anchorlens.training.progress import duration
 
 SCHEMA_VERSION = 1
 """Of the JSON objects; it grows by one when a key changes its meaning or goes."""
@@ -74,17 +75,3 @@ def print_plan(plan: Plan, as_json: bool) -> None:
 
 def _megabytes(n_bytes: int) -> str:
     return f"{n_bytes / 1e6:,.0f} MB"
-
-
-def duration(seconds: float) -> str:
-    """A time in words.
-
-    >>> duration(90), duration(725), duration(12000)
-    ('90 s', '12 min 5 s', '3 h 20 min')
-    """
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

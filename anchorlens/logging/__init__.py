@@ -1,0 +1,103 @@
+"""Loggers for `train(..., on_log=...)`: TensorBoard and Weights & Biases.
+
+Each has a method `log(line)`; so may your own. The libraries are imported when a logger is made.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import wandb
+
+__all__ = ["TensorBoard", "WandB"]
+
+
+class TensorBoard:
+    """Writes every number of a log line as a scalar, for `tensorboard --logdir FOLDER`.
+
+    Of `train_many` each run gets a folder of its own, `run_0` the first. What a folder holds from the first
+    new step on is hidden by TensorBoard, so that a resumed run shows no step twice.
+
+    Example:
+        >>> from anchorlens import train
+        >>> train(out="runs/a", on_log=TensorBoard("runs/a/tensorboard"))  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Choose a folder; it is made with the first line.
+
+        Raises:
+            ValueError: it is a file, or tensorboardX is not installed.
+        """
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            raise ValueError("TensorBoard needs tensorboardX: pip install 'anchorlens[logging]'") from None
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"folder must be a folder, got the file {self.folder}; choose another name")
+        self._open = SummaryWriter
+        self._writers: dict[int | None, SummaryWriter] = {}
+
+    def log(self, line: Mapping[str, Any]) -> None:
+        """Write a line; it is on the disk when this returns."""
+        run, step = line.get("run"), line["step"]
+        if run not in self._writers:
+            folder = self.folder if run is None else self.folder / f"run_{run}"
+            after = f".{time.time_ns()}"  # two files of one second would have one name
+            self._writers[run] = self._open(str(folder), purge_step=step, filename_suffix=after)
+        for name, value in _numbers(line).items():
+            self._writers[run].add_scalar(name, value, step)
+        self._writers[run].flush()
+
+    def close(self) -> None:
+        """Close the files; they may be read before, too."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+
+class WandB:
+    """Logs every number of a log line to a run of Weights & Biases that you have begun.
+
+    It begins and ends none. Of `train_many` the numbers of run 3 are called `run_3/loss`, and so on.
+
+    Example:
+        >>> import wandb
+        >>> from anchorlens import train
+        >>> with wandb.init(project="anchors") as run:  # doctest: +SKIP
+        ...     train(on_log=WandB(run))
+    """
+
+    def __init__(self, run: wandb.Run | None = None) -> None:
+        """Choose a run; the one that `wandb.init` has begun last if left out.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if run is None:
+            import wandb
+
+            run = wandb.run
+        if run is None:
+            raise ValueError("WandB needs a run: call wandb.init(...) first, or hand one over: WandB(run)")
+        self.run, self._named = run, set[str]()
+
+    def log(self, line: Mapping[str, Any]) -> None:
+        """Log a line; W&B draws its numbers over its step, whatever else the run logs."""
+        prefix = f"run_{line['run']}/" if "run" in line else ""
+        values = {prefix + name: value for name, value in _numbers(line).items()}
+        for name in values.keys() - self._named:
+            self.run.define_metric(name, step_metric=f"{prefix}step")
+        self._named |= values.keys()
+        self.run.log({**values, f"{prefix}step": line["step"]})
+
+
+def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
+    """What is drawn of a line, over its step."""
+    return {name: value for name, value in line.items() if name not in ("run", "step") and value is not None}

@@ -14,8 +14,11 @@ Points = Sequence[tuple[int, float, float, float, int]]
 """Step, mean, smallest and largest value, number of seeds."""
 MOST_ROWS = 8
 ROW_HEIGHT = 190
+BELOW = 110
+"""Pixels below the last row, for its axis and the legend."""
 _DASHES = {"train": "dot", "id": "dash", "ood": "solid"}
 _LAST_DASH = "dashdot"
+_IN_WORDS = {"dot": "dotted", "dash": "dashed", "solid": "solid", "dashdot": "dash-dotted"}
 
 
 def along_figure(
@@ -48,12 +51,13 @@ def along_figure(
             dash = _DASHES.get(metric, _LAST_DASH)
             _add(figure, points, f"{metric}, {group}", colour_of[group], n_rows, dash=dash)
     if metrics:
-        lines = ", ".join(f"{name} {_DASHES.get(name, _LAST_DASH)}" for name in metrics)
+        lines = ", ".join(f"{name} {_IN_WORDS[_DASHES.get(name, _LAST_DASH)]}" for name in metrics)
         figure.update_yaxes(title=f"answers<br><sup>{lines}</sup>", row=n_rows, col=1)
     figure.update_xaxes(title="optimizer step", row=n_rows, col=1)
     title = "Along training" if len(probes) != 1 else f"{in_words(probes[0])} along training"
-    figure.update_layout(legend={"orientation": "h", "y": -0.14, "yanchor": "top"})
-    return styled(figure, title, height=110 + ROW_HEIGHT * n_rows)
+    rows_height = ROW_HEIGHT * n_rows
+    figure.update_layout(legend={"orientation": "h", "y": -55 / rows_height, "yanchor": "top"})
+    return styled(figure, title, height=50 + rows_height + BELOW).update_layout(margin_b=BELOW)
 
 
 def _add(

@@ -92,7 +92,7 @@ def test_a_task_without_anchors(tmp_path):
     train(task, config, recipe, out=tmp_path / "run", progress=False)
     found = along(tmp_path / "run", stable_rank)
     assert {"train", "id"} <= set(found.metrics)
-    with pytest.raises(ValueError, match=r"step_0+\.pt: mask_key_token needs the two-anchor task"):
+    with pytest.raises(ValueError, match=r"step_0+\.pt: task must be an AnchorTask, got AdditionTask"):
         along(tmp_path / "run", "mask_key_token")
 
 

@@ -106,8 +106,16 @@ def cell(sign=None, *, rank=8.5, path="cells/one", error=None, details=None, ver
 
 def done(run, verdict, *, path="cells/one", status="finished", error=None, probes=None):
     """A cell with this verdict."""
+    passed_at = {"train": 200, "id": 400, "ood": 600 if verdict.phase.number == 3 else None}
     content = CellContent(
-        status=status, error=error, step=1000, seconds=31.5, loss=0.01, probes=probes or {}, verdict=verdict
+        status=status,
+        error=error,
+        step=1000,
+        seconds=31.5,
+        loss=0.01,
+        passed_at=passed_at,
+        probes=probes or {},
+        verdict=verdict,
     )
     return Cell.trained(run, Path(path), json.dumps(content.to_dict()).encode(), content, None)
 

@@ -14,12 +14,14 @@ from anchorlens.cli.errors import one_line_errors, say
 from anchorlens.cli.field_options import read_json
 from anchorlens.cli.inputs import check_config, moved, reading_checkpoint, training_sets
 from anchorlens.configuration import check_number
+from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.files.checkpoint import Checkpoint
     from anchorlens.files.importers.any_hooked import AnyHooked
+    from anchorlens.probes import Along, ProbeResult
 
 
 @one_line_errors
@@ -63,7 +65,7 @@ def evaluate_command(
 @one_line_errors
 def probe_command(
     name: Annotated[str | None, typer.Argument(help="A probe's name; --list prints them.")] = None,
-    checkpoint: shared.CheckpointUnlessList = None,
+    checkpoints: shared.CheckpointsUnlessList = None,
     list_probes: Annotated[
         bool, typer.Option("--list", help="Print the probes and what they measure.")
     ] = False,
@@ -72,6 +74,15 @@ def probe_command(
     ] = "{}",
     as_json: shared.AsJson = False,
     plot: shared.Plot = None,
+    is_along: Annotated[
+        bool,
+        typer.Option(
+            "--along", help="Measure every checkpoint of runs, given as their folders: numbers against steps."
+        ),
+    ] = False,
+    table: Annotated[
+        Path | None, shared.path_option("With --along: write the numbers as .csv or .parquet.")
+    ] = None,
     own: shared.OwnProbes = None,
     tasks: shared.OwnTasks = None,
     config: shared.ConfigOfBare = None,
@@ -97,21 +108,39 @@ def probe_command(
         for probe in with_own(own or []):
             typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
         return
-    if name is None or checkpoint is None:
+    if name is None or not checkpoints:
         raise ValueError("name a probe and a checkpoint, or ask for --list")
+    if len(checkpoints) > 1 and not is_along:
+        raise ValueError(
+            f"probe takes one checkpoint, got {len(checkpoints)}; with --along it takes the folders of runs"
+        )
+    checkpoint = checkpoints[0]
     if plot is not None:
-        check_can_write(plot, "--plot", PICTURES, (checkpoint, initial, config, *(own or ())))
+        check_can_write(plot, "--plot", PICTURES, (*checkpoints, initial, config, *(own or ())))
+    if table is not None:
+        check_can_write(table, "--table", TABLES)
+    if not is_along and table is not None:
+        raise ValueError("--table is for the numbers of --along; ask for that too, or for --json")
+    if is_along and (initial or config):
+        raise ValueError("--along reads the folders of runs, which need no --initial and no --config")
     check_config(config)
     chosen = read_json("options", options)
     if not isinstance(chosen, dict):
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {safe_repr(options)}')
-    from anchorlens import figures, probes
+    from anchorlens import probes
     from anchorlens.models.devices import choose_device
     from anchorlens.probes.from_file import what_went_wrong
 
     probe = probes.probe_named(name, probes.with_own(own or []))
     if initial is not None and not probes.needs_initial(probe):
         raise ValueError(f"--initial is for probes that compare with the start of a run; {name} does not")
+    if is_along:
+        found = probes.along(checkpoints, probe, device=choose_device(device), **chosen)
+        if table is not None:
+            found.table(table)
+            say(f"{len(found.rows)} rows are in {table}")
+        _show(found, as_json, plot)
+        return
     any_task = not probes.needs_task(probe, chosen)
     loaded = _opened(checkpoint, config, any_task)
     start = None if initial is None else _opened(initial, config, any_task)
@@ -128,6 +157,13 @@ def probe_command(
         if probe in probes.PROBES and not isinstance(error, ValueError):
             raise  # an error of ours: all of it
         raise ValueError(what_went_wrong(error, probe)) from error
+    _show(result, as_json, plot)
+
+
+def _show(result: ProbeResult | Along, as_json: bool, plot: Path | None) -> None:
+    """Print a result, and write its picture where one is asked for."""
+    from anchorlens import figures
+
     if plot is not None:
         figures.save(result.plot(), plot)
         say(f"the picture is in {plot}")

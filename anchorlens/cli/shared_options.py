@@ -22,7 +22,13 @@ _CHECKPOINT = typer.Argument(
     help="A checkpoint: a file or folder of any kind that classify reads.", readable=False
 )
 Checkpoint = Annotated[Path, _CHECKPOINT]
-CheckpointUnlessList = Annotated[Path | None, _CHECKPOINT]
+CheckpointsUnlessList = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="A checkpoint: a file or folder of any kind that classify reads. With --along folders of runs.",
+        readable=False,
+    ),
+]
 """Of `probe`, which takes none with --list."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]

@@ -153,12 +153,13 @@ def diagram_command(
     tasks: OwnTasks = None,
 ) -> None:
     """Draw the maps of a sweep: one self-contained page, on which a cell opens its report."""
+    from anchorlens.files.tables import TABLES
     from anchorlens.show.diagram.page import write_diagram
-    from anchorlens.sweep.table import SUFFIXES, write_table
+    from anchorlens.sweep.table import write_table
 
     page = out or sweep / "diagram.html"
     if table is not None:
-        check_can_write(table, "--table", SUFFIXES)
+        check_can_write(table, "--table", TABLES)
     if out is not None:
         check_can_write(out, "--out", PAGES)
     result = _opened(sweep)

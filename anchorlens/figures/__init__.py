@@ -1,4 +1,4 @@
-"""LazyDataset that probes and pages share: colours, scales, figures that notebooks show offline."""
+"""What probes and pages share: colours, scales, figures that notebooks show offline."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""LazyDataset that the pictures of probes share: one style, colour-blind-safe scales, sizes for print."""
+"""What the pictures of probes share: one style, colour-blind-safe scales, sizes for print."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ Python file of yours.
 """
 
 from anchorlens.probes.activation_patching import activation_patching
+from anchorlens.probes.along import Along, along
 from anchorlens.probes.attention_patterns import attention_patterns
 from anchorlens.probes.compare import Comparison, apply_to_checkpoint, compare
 from anchorlens.probes.embedding_pca import embedding_pca
@@ -44,9 +45,11 @@ __all__ = [
     "OF_MIXTURES",
     "PROBES",
     "REPORT_PROBES",
+    "Along",
     "Comparison",
     "ProbeResult",
     "activation_patching",
+    "along",
     "apply",
     "apply_to_checkpoint",
     "attention_patterns",

@@ -128,10 +128,11 @@ class Cell:
     def numbers(self) -> dict[str, Any]:
         """What was measured, flat; empty for a cell that is not done.
 
-        `step`, `seconds`, `loss` (nats, of the last batch); the metrics of the task by name (None: not
-        defined) and their standard errors `<name>_error`; `phase` (1, 2, 3 or None), `commutative` and
-        `label` by behaviour, and by the probes as `by_probes_phase`, `by_probes_commutative`,
-        `by_probes_label` and its `probability <label>`; `by_decoding_label`; the
+        `step`, `seconds`, `loss` (nats, of the last batch); `train_passed_at`, `id_passed_at` and
+        `ood_passed_at`, the step from which on each passes its threshold of the phases (None: it does not);
+        the metrics of the task by name (None: not defined) and their standard errors `<name>_error`; `phase`
+        (1, 2, 3 or None), `commutative` and `label` by behaviour, and by the probes as `by_probes_phase`,
+        `by_probes_commutative`, `by_probes_label` and its `probability <label>`; `by_decoding_label`; the
         `solution` of unseen pairs (None: not defined); `agreement`; every number of the probes of weights as
         `<probe>.<reading>`, among them `stable_rank.w_q`; every reading of the verdict by the probes as
         `reading <name>`.
@@ -166,6 +167,7 @@ def _numbers(run: RunConfig, content: CellContent) -> dict[str, Any]:
     """`Cell.numbers`."""
     verdict, by_probes = content.verdict, content.verdict.by_probes
     numbers: dict[str, Any] = {name: getattr(content, name) for name in ("step", "seconds", "loss")}
+    numbers |= {f"{name}_passed_at": step for name, step in content.passed_at.items()}
     for metric in run.task.metrics:
         measure = verdict.behaviour.measure(metric.name)
         numbers[metric.name] = measure and measure.value

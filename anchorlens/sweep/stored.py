@@ -39,6 +39,9 @@ class CellContent(_File):
     """Of training."""
     loss: float | None
     """Of the last batch that was logged, in nats."""
+    passed_at: Annotated[Mapping[Name, Count | None], Len(0, 10)]
+    """`train`, `id`, `ood` -> the step from which on it passes its threshold of the phases; None where it
+    does not pass at the last evaluation. Empty for a task that has no phases."""
     probes: Annotated[Mapping[ReadingName, float | None], Len(0, 200)]
     """`probe.number` of the probes that need no forward pass -> value, None where it is not defined."""
     verdict: Verdict

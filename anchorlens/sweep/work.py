@@ -110,6 +110,7 @@ def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
         "step": result.checkpoint.step,
         "seconds": last.get("seconds"),
         "loss": last.get("loss"),
+        "passed_at": result.passed_at,
         "probes": _readings_of_weights(model, task),
         "verdict": verdict.to_dict(),
     }

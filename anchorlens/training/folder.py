@@ -208,6 +208,11 @@ class RunFolder:
             file.write(text.encode())
 
 
+def trajectory_files(path: Path) -> list[Path]:
+    """The checkpoints of the trajectory of the run in a folder, oldest first."""
+    return sorted((path / "checkpoints").glob("step_*.pt"))
+
+
 def has_ended(path: Path) -> bool:
     """Whether the run in a folder has ended; where it has, what it started from is needed no more."""
     return (path / "ckpt.pt").exists()

@@ -12,6 +12,7 @@ from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.devices import choose_device
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.phases import passed_at
 from anchorlens.views import html
 
 if TYPE_CHECKING:
@@ -55,6 +56,14 @@ class TrainResult:
         """The HookedTransformer, in evaluation mode, on the device it was trained on."""
         train = self.checkpoint.train_config
         return self.checkpoint.build_model(choose_device("cpu" if train is None else train.device))
+
+    @property
+    def passed_at(self) -> dict[str, int | None]:
+        """`train`, `id`, `ood` -> the step from which on it passes its threshold of the phases.
+
+        None where it does not pass at the last evaluation; empty for a task that has no phases.
+        """
+        return passed_at(self.log, self.checkpoint.task.metrics, self.behaviour.chance)
 
     def plot(self) -> go.Figure:
         """Accuracies and loss against optimizer steps; it computes, shows and saves nothing."""

@@ -9,6 +9,7 @@ from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.training.folder import trajectory_files
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.inside import features, shape_of
 from anchorlens.verdict.questions import answered_now
@@ -22,7 +23,7 @@ def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
     Raises:
         CheckpointError: one of them is damaged.
     """
-    for path in sorted((folder / "checkpoints").glob("step_*.pt")):
+    for path in trajectory_files(folder):
         checkpoint = load_checkpoint(path)
         if not has_phases(checkpoint.task.metrics):
             return

@@ -42,6 +42,7 @@ from anchorlens.configuration import settings
 from anchorlens.figures.training_curve import LOSS, metric_styles
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.unet.config import UNetConfig
+from anchorlens.probes.along import Along
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.registry import OF_DENSE, OF_MIXTURES, apply
 from anchorlens.probes.result import ProbeResult
@@ -123,6 +124,14 @@ def behaviour(train=1.0, held_out=0.98, ood=0.1, commutativity=0.9, *, pairs=Non
         options={},
         best_constant=accuracy(0.0125),
     )
+
+
+def along_of(group):
+    """A run of two checkpoints."""
+    rows = [
+        {"run": group, "group": group, "seed": 0, "step": step, "id": 0.5, "own.n": NAN} for step in (0, 9)
+    ]
+    return Along(tuple(rows), ("id",), ("own.n",), {})
 
 
 def benchmarked(name="mine"):
@@ -243,6 +252,7 @@ def views():
         "OwnProbe": OwnProbe(NAN),
         "Comparison": Comparison(("a", "b"), (OwnProbe(0.5), OwnProbe(NAN))),
         "many": Comparison(tuple(map(str, range(200))), (OwnProbe(0.5),) * 200),
+        "Along": along_of("gamma 0.5"),
         "Benchmark": benchmarked(),
         "Control": result_of_control((IDLE, 2, 2, 1.0), (CURE, 3, 3, 2.0)),
         "AnchorBatch": AnchorTask().sample(1000),
@@ -384,6 +394,7 @@ class TestStringsStayStrings:
             "checkpoint": checkpoint(metrics={HOSTILE: HOSTILE}, versions={HOSTILE: HOSTILE}),
             "probe": probe,
             "comparison": Comparison((HOSTILE,), (probe,)),
+            "along": along_of(HOSTILE),
             "benchmark": benchmarked(HOSTILE),
             "sweep": sweep_of([failed, cell("1", seed=1)], HOSTILE),
             "cell": failed,

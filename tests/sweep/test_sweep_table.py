@@ -104,6 +104,6 @@ def test_a_bad_path_is_refused_and_what_was_there_stays(cells, tmp_path):
     with pytest.raises(ValueError, match="must be in a folder that exists"):
         write_table(cells, tmp_path / "none" / "cells.csv")
     (tmp_path / "cells.csv").write_text("before")
-    with pytest.raises(ValueError, match="at least one cell"):
+    with pytest.raises(ValueError, match="at least one row"):
         write_table([], tmp_path / "cells.csv")
     assert (tmp_path / "cells.csv").read_text() == "before" and len(list(tmp_path.iterdir())) == 1

@@ -30,6 +30,7 @@ from anchorlens.tasks.shared.metric import Metric
 
 SCALE = SHARE["colorscale"]
 RANK = "stable_rank.w_q"
+PASSED = "ood_passed_at"
 LARGEST = 26
 """Pixels across of the bubble of Phase 3, where there is room."""
 IN_LEGEND = 16
@@ -169,25 +170,42 @@ def _map_of_categories(
 
 
 def _groups(
-    layout: Layout, number: str, category_of: Callable[[Cell], Category]
+    layout: Layout,
+    number: str,
+    category_of: Callable[[Cell], Category],
+    without: Category = outcomes.UNMEASURED,
 ) -> dict[Category, list[Band]]:
-    """The bands of each category; a trained cell that has not got the number is `UNMEASURED`."""
+    """The bands of each category; a trained cell that has not got the number is in `without`."""
 
     def of_number(cell: Cell) -> Category:
         category = category_of(cell)
         there = category in (FAILED, MISSING) or measured(cell, number) is not None
-        return category if there else outcomes.UNMEASURED
+        return category if there else without
 
     return layout.by_category(of_number)
 
 
 def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
-    number = metric.name
-    outcomes.check_measured(layout.cells, number, metric.heading, metric.absent)
-    fit = Category("fit", "", "")  # no trouble: it stands in no legend
+    outcomes.check_measured(layout.cells, metric.name, metric.heading, metric.absent)
     low = 0.0 if metric.lowest is None else metric.lowest
     high = 1.0 if metric.highest is None else metric.highest
-    groups = _groups(layout, number, lambda cell: trouble(cell) or fit)
+    return _map_of_numbers(layout, metric.name, metric.heading, (low, high), ".2f", outcomes.UNMEASURED)
+
+
+def _steps(layout: Layout) -> dict[str, Any]:
+    title = "Step at which OOD passes .50"
+    outcomes.check_measured(layout.cells, PASSED, title, "no run passes it")
+    last = max(step for cell in layout.cells if (step := measured(cell, PASSED)) is not None)
+    return _map_of_numbers(layout, PASSED, title, (0.0, float(last)), ",.0f", outcomes.NEVER)
+
+
+def _map_of_numbers(
+    layout: Layout, number: str, title: str, ends: tuple[float, float], spec: str, without: Category
+) -> dict[str, Any]:
+    """A map of a number of each cell, white at the lower end of its scale to dark blue at the upper."""
+    low, high = ends
+    fit = Category("fit", "", "")  # no trouble: it stands in no legend
+    groups = _groups(layout, number, lambda cell: trouble(cell) or fit, without)
     data = []
     for category in (fit, UNDERFIT):
         if bands := groups.get(category):
@@ -198,14 +216,14 @@ def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
             if category is UNDERFIT:  # plotly.js hatches in the bar's own colour where each bar has one
                 marker |= {"color": outcomes.INK, "pattern": drawing.hatch(category, ground=colours)}
             data.append(drawing.bars(layout, bands, marker=marker, showlegend=False))
-    for category in (UNDERFIT, outcomes.UNMEASURED, FAILED, MISSING):
+    for category in (UNDERFIT, without, FAILED, MISSING):
         if bands := groups.get(category):
             data.append(drawing.category_bars(layout, () if category is UNDERFIT else bands, category))
-    texts = drawing.written(layout, lambda square: mean(square.cells, number))
+    texts = drawing.written(layout, lambda square: mean(square.cells, number, spec))
     scale = {"colorscale": get_colorscale(SCALE), "cmin": low, "cmax": high, "color": [low]}
     scale |= {"showscale": True, "colorbar": drawing.scale_bar(layout)}
     data.append(_no_points(marker=scale, showlegend=False))
-    return drawing.figure(layout, metric.heading, data, scale=True, annotations=texts)
+    return drawing.figure(layout, title, data, scale=True, annotations=texts)
 
 
 def _ranks(layout: Layout) -> dict[str, Any]:
@@ -264,7 +282,7 @@ class Map(NamedTuple):
 
 
 def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
-    """Every map of a page about these cells, in order: phase, the metrics of their tasks, and two more."""
+    """Every map of a page about these cells, in order: phase, the metrics of their tasks, and three more."""
 
     def named(name: str, draw: Callable[[Layout], dict[str, Any]]) -> Map:
         return Map(name, draw, MAP_CAPTIONS[name])
@@ -279,5 +297,9 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
         if metric.map_caption
     )
     return (
-        named("phase", _phases), *numbers, named("stable_rank", _ranks), named("agreement", _agreements)
-    )  # fmt: skip
+        named("phase", _phases),
+        *numbers,
+        *([named("ood_passed_at", _steps)] if any(cell.numbers.get(PASSED) for cell in cells) else []),
+        named("stable_rank", _ranks),
+        named("agreement", _agreements),
+    )

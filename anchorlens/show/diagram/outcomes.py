@@ -42,6 +42,7 @@ FAILED = Category("failed or diverged", "×", CLEAR, "x")
 UNDERFIT = Category("underfit: no phase", "?", "#C9CED6", "/")
 UNDECIDED = Category("undecided, though fit", "?", GREY)
 UNMEASURED = Category("not defined for it", "–", CLEAR, ".")
+NEVER = Category("does not pass", "–", CLEAR, ".")
 
 PHASES = tuple(
     Category(label, sign, COLOURS[label]) for label, sign in zip(LABELS, ("1", "2", "2c", "3"), strict=True)

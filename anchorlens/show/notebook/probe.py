@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from anchorlens.configuration import field_docs
+from anchorlens.probes.along import Along
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.formats import number, short, ticks
@@ -16,6 +17,8 @@ from anchorlens.views import html
 
 MOST_CHECKPOINTS = 20
 """Of a comparison; the others are counted."""
+MOST_NUMBERS = 40
+"""Rows of numbers along training; a figure or a table has all."""
 
 
 @html.register
@@ -53,6 +56,24 @@ def comparison_html(comparison: Comparison) -> str:
         name=type(results[0]).__name__ if results else "nothing",
         total=len(results),
         shown=Table(columns, rows, numbers=range(1, len(readings) + 1)),
+    )
+
+
+@html.register
+def along_html(found: Along) -> str:
+    """A row for each number and group: its mean over seeds at the first checkpoint and at the last."""
+    rows = []
+    for name in (*found.readings, *found.metrics):
+        for group, points in found.over_seeds(name).items():
+            first, last = (points[0], points[-1]) if points else (None, None)
+            ends = ("-" if end is None else f"{number(end[1])} at {end[0]:,}" for end in (first, last))
+            rows.append((TableCell(name, code=True), short(group, 80), *ends))
+    columns = ("number", "runs", "at the first step", "at the last step")
+    return view(
+        "along.html",
+        n_runs=len({row["run"] for row in found.rows}),
+        n_rows=len(found.rows),
+        shown=Table(columns, rows[:MOST_NUMBERS], numbers=(2, 3)),
     )
 
 

@@ -105,7 +105,8 @@ def _phase_table(text_map: TextMap) -> Table:
 def _cell_table(result: SweepResult) -> Table:
     metrics = [metric for metric in metrics_of(result) if metric.in_tables]
     titles = (metric.title for metric in metrics)
-    columns = ("cell", *result.axes, *titles, "by behaviour", "by the probes", "step", "seconds")
+    passed = [f"{metric.name}_passed_at" for metric in metrics]
+    columns = ("cell", *result.axes, *titles, "passed at", "by behaviour", "by the probes", "step", "seconds")
     rows = []
     for cell in result:
         numbers = cell.numbers
@@ -117,6 +118,7 @@ def _cell_table(result: SweepResult) -> Table:
                 cell.id,
                 *(value_label(cell.fields[name]) for name in result.axes),
                 *("-" if value is None else number(value, spec) for value, spec in values),
+                " ".join(str(numbers[name] or "-") for name in passed if name in numbers) or "-",
                 *(label.removeprefix("Phase ") for label in labels),
                 *("-" if value is None else number(value, spec) for value, spec in steps),
             )

@@ -6,13 +6,14 @@ Sources: the phases of arXiv 2405.05409 and 2501.08537, with thresholds in numbe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.records import Record, Text
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.metric import Metric, has_phases
 
 FIT_THRESHOLD = 0.90
 """Train accuracy below this: underfit, no phase."""
@@ -30,6 +31,7 @@ _THRESHOLDS = {
     "OOD": OOD_THRESHOLD,
     "commutativity": COMMUTATIVITY_THRESHOLD,
 }
+_TITLES = {"train": "train", "id": "ID"}
 _ROUNDING = 1e-9
 
 TRAINING_SET = "training set"
@@ -208,9 +210,7 @@ def phase_by_definition(
     values = {name: one.value for name, one in measured.items()}
     if not all(map(math.isfinite, values.values())):
         return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
-    thresholds = _THRESHOLDS | {
-        name: chance + (1 - chance) * _THRESHOLDS[name] for name in ("train", "ID", "OOD")
-    }
+    thresholds = _thresholds(chance)
     phase = _phase_of(values, thresholds, train_source, asked)
     if standard_errors is None or phase.cause == "training data unknown":
         return phase
@@ -227,6 +227,48 @@ def phase_by_definition(
     if phase.number == 2 and "commutativity" in near:
         return Phase(2, None, f"{phase.reason}; borderline: {near['commutativity']}")
     return phase
+
+
+def _thresholds(chance: float) -> dict[str, float]:
+    """Of each accuracy, which lie at the same share of the way from chance to 1."""
+    return _THRESHOLDS | {name: chance + (1 - chance) * _THRESHOLDS[name] for name in ("train", "ID", "OOD")}
+
+
+def passed_at(
+    log: Iterable[Mapping[str, Any]], metrics: Iterable[Metric], chance: float = 0.0
+) -> dict[str, int | None]:
+    """When a run passed the thresholds of the phases: train and ID from .90 on, OOD above .50.
+
+    Args:
+        log: lines of a run, oldest first; those that hold no accuracy are skipped.
+        metrics: of its task.
+        chance: accuracy of an answer at random, 0..1, as for `phase_by_definition`.
+
+    Returns:
+        `train`, `id` and `ood` -> the step of the first evaluation from which on the accuracy passes at every
+        one to the end; None where it does not pass at the last. Empty for a task that has no phases.
+
+    >>> from anchorlens import AnchorTask
+    >>> lines = [{"step": n, "ood_accuracy": ood} for n, ood in ((10, 0.6), (20, 0.4), (30, 0.7), (40, 0.8))]
+    >>> passed_at(lines, AnchorTask().metrics)
+    {'train': None, 'id': None, 'ood': 30}
+    """
+    metrics, thresholds = tuple(metrics), _thresholds(chance)
+    if not has_phases(metrics):
+        return {}
+    found: dict[str, int | None] = dict.fromkeys(("train", "id", "ood"))
+    logged_as = {metric.name: metric.logged_as for metric in metrics}
+    for line in log:
+        for name in found:
+            value = line.get(logged_as[name])
+            if value is None:
+                continue
+            passes = value > thresholds["OOD"] if name == "ood" else value >= thresholds[_TITLES[name]]
+            if not passes:
+                found[name] = None
+            elif found[name] is None:
+                found[name] = line["step"]
+    return found
 
 
 def _phase_of(

@@ -1,0 +1,252 @@
+"""Probes along runs: the numbers of each checkpoint on the way, beside what the model answers there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anchorlens.configuration import documented
+from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint
+from anchorlens.files.tables import write_rows
+from anchorlens.probes.compare import apply_to_checkpoint
+from anchorlens.probes.registry import checked_probes
+from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult
+from anchorlens.runs.identity import execution_fields
+from anchorlens.runs.run_config import RunConfig
+from anchorlens.safe import safe_repr, safe_text
+from anchorlens.training.folder import trajectory_files
+from anchorlens.training.progress import progress_bar
+from anchorlens.training.result import TrainResult
+from anchorlens.views import html
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+RunPath = str | os.PathLike[str]
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Along:
+    """The numbers of probes at every checkpoint of some runs."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    """One for each run and checkpoint: `run` (its folder), `group` (what it shares with runs of other seeds),
+    `seed`, `step`, the task's metrics by name (each from a sample of questions), and `<probe>.<reading>` of
+    every probe; None where a number is not defined."""
+    metrics: tuple[str, ...]
+    """Names of the metrics among the columns."""
+    readings: tuple[str, ...]
+    """Names of the readings among them: `<probe>.<reading>`."""
+    options: Mapping[str, Any]
+    """Of the probe, as they were given."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows))
+
+    def table(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows as a table.
+
+        Args:
+            path: `.csv` or `.parquet`; a file that is there is replaced.
+
+        Raises:
+            ValueError: another suffix, no such folder, or what is there is no ordinary file.
+            OSError: the disk refuses; a file that was there before is untouched.
+        """
+        write_rows(self.rows, path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: the rows, the options of the probe, the versions of the libraries."""
+        about = {"schema_version": SCHEMA_VERSION, "options": dict(self.options)}
+        return {**about, "versions": dict(library_versions()), "rows": [dict(row) for row in self.rows]}
+
+    def over_seeds(self, number: str) -> dict[str, list[tuple[int, float, float, float, int]]]:
+        """A number along training, over the seeds of each group.
+
+        Args:
+            number: one of `metrics` or `readings`.
+
+        Returns:
+            Group -> step, mean, smallest and largest value, and how many seeds have one there, by step.
+        """
+        found: dict[str, dict[int, list[float]]] = {}
+        for row in self.rows:
+            steps = found.setdefault(row["group"], {})
+            if row[number] is not None:
+                steps.setdefault(row["step"], []).append(row[number])
+        return {
+            group: [
+                (step, fmean(values), min(values), max(values), len(values))
+                for step, values in sorted(steps.items())
+            ]
+            for group, steps in found.items()
+        }
+
+    def plot(self) -> go.Figure:
+        """A row for each reading, and below what the runs answer; a line is a mean over seeds.
+
+        The band reaches from the smallest seed's value to the largest's. Of several probes the first reading
+        of each is drawn.
+        """
+        from anchorlens.figures.along import along_figure
+
+        return along_figure(self.readings, self.metrics, self.over_seeds)
+
+    _repr_html_ = html
+
+    def __repr__(self) -> str:
+        runs = {row["run"] for row in self.rows}
+        parts = []
+        for reading in self.readings[:3]:
+            for group, points in list(self.over_seeds(reading).items())[:4]:
+                if points:
+                    label = f"{group}: " if group else ""
+                    parts.append(f"{label}{reading} {points[0][1]:.3g} -> {points[-1][1]:.3g}")
+        return f"Along({len(runs)} {'run' if len(runs) == 1 else 'runs'}; {'; '.join(parts)})"
+
+
+def along(
+    runs: RunPath | TrainResult | Sequence[RunPath | TrainResult],
+    probes: Callable[..., ProbeResult] | str | Sequence[Callable[..., ProbeResult] | str],
+    *,
+    device: str | torch.device = "cpu",
+    progress: bool | None = None,
+    **options: Any,
+) -> Along:
+    """Apply probes to every checkpoint of runs, oldest first.
+
+    A run has checkpoints on its way where it was trained with `n_checkpoints` above 0 (8 in the preset
+    `quick`), and its last one. Runs that differ in nothing but the seed are one group.
+
+    Args:
+        runs: folders of runs, or what `train` gave for runs that have a folder.
+        probes: one or several, or their names.
+        device: where the models run.
+        progress: None shows a bar in a terminal or notebook, False never does.
+        **options: of the probe, where it is one.
+
+    Returns:
+        The numbers of every checkpoint, with the accuracies there.
+
+    Raises:
+        ValueError: no run, one without checkpoints or whose checkpoints do not say how they were trained,
+            options for several probes, or what a probe refuses (the message starts with the file).
+        CheckpointError: one of the checkpoints is damaged.
+
+    Example:
+        >>> along("runs/a", "q_condensation").to_frame()  # doctest: +SKIP
+    """
+    chosen = checked_probes([probes] if isinstance(probes, str) or callable(probes) else probes)
+    if not chosen:
+        raise ValueError("probes must be one probe or more, got none")
+    if options and len(chosen) != 1:
+        raise ValueError("options must be those of one probe, got several probes; give one of them")
+    folders = [_folder(run) for run in _listed(runs)]
+    files = [(folder, path) for folder in folders for path in _checkpoints(folder)]
+    rows: list[dict[str, Any]] = []
+    recipes: list[dict[str, Any]] = []
+    with progress_bar(len(files), enabled=progress, what="probing", unit="checkpoint") as update:
+        for done, (folder, path) in enumerate(files, 1):
+            checkpoint = load_checkpoint(path)
+            place = {"run": str(folder), "step": checkpoint.step}
+            if not any(place.items() <= row.items() for row in rows):  # the last may be of the trajectory too
+                recipes.append(_recipe(checkpoint, path))
+                rows.append(place | _numbers(checkpoint, path, chosen, device, options))
+            update(done, folder.name)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    readings = tuple(name for name in columns if "." in name)
+    metrics = tuple(name for name in columns if name not in ("run", "seed", "step", *readings))
+    whole = (
+        {"run": row["run"], "group": group, "seed": row["seed"], "step": row["step"]}
+        | {name: row.get(name) for name in (*metrics, *readings)}
+        for row, group in zip(rows, _groups(recipes), strict=True)
+    )
+    return Along(tuple(whole), metrics, readings, options)
+
+
+def _listed(runs: Any) -> Sequence[Any]:
+    listed = [runs] if isinstance(runs, str | os.PathLike | TrainResult) else runs
+    if not isinstance(listed, Sequence) or not listed:
+        raise ValueError(f"runs must be a folder of a run or a list of one or more, got {safe_repr(runs)}")
+    return listed
+
+
+def _folder(run: Any) -> Path:
+    if isinstance(run, TrainResult):
+        if run.out is None:
+            raise ValueError("a run must have a folder with its checkpoints; train it with out=...")
+        return run.out
+    if not isinstance(run, str | os.PathLike):
+        raise ValueError(f"a run must be its folder or what train gave, got {type(run).__name__}")
+    return Path(run)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first; the last may be of the same step as the one before."""
+    found = [*trajectory_files(folder), *folder.glob("ckpt.pt")]
+    if not found:
+        raise ValueError(
+            f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes; "
+            "there is none in it"
+        )
+    return found
+
+
+def _recipe(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
+    """The fields of its run that decide what it learns, but the seed."""
+    train = checkpoint.train_config
+    if train is None or checkpoint.step is None:
+        raise ValueError(f"{safe_text(path)} must say how it was trained; give the folder of a run")
+    run = RunConfig(checkpoint.task, checkpoint.model_config, train)
+    left_out = {"seed", *execution_fields(train)}
+    parts = run.to_dict().values()
+    return {name: value for part in parts for name, value in part.items() if name not in left_out}
+
+
+def _numbers(
+    checkpoint: Checkpoint,
+    path: Path,
+    probes: Iterable[Callable[..., ProbeResult]],
+    device: str | torch.device,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The seed of one checkpoint, what it answers, and the readings of the probes."""
+    assert checkpoint.train_config is not None
+    numbers: dict[str, Any] = {"seed": checkpoint.train_config.seed}
+    behaviour = checkpoint.evaluate(device=device, **checkpoint.task.sampling)
+    for metric in checkpoint.task.metrics:
+        if metric.logged_as:
+            measure = behaviour.measure(metric.name)
+            numbers[metric.name] = None if measure is None else measure.value
+    for probe in probes:
+        try:
+            result = apply_to_checkpoint(probe, checkpoint, device=device, **options)
+        except ValueError as error:
+            raise ValueError(f"{safe_text(path)}: {error}") from error
+        numbers |= {f"{result.probe}.{name}": value for name, value in result.numbers().items()}
+    return numbers
+
+
+def _groups(fields: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of each row: the fields in which its run differs from others, in words; empty where none does."""
+    names = list(dict.fromkeys(name for of_run in fields for name in of_run))
+    varying = [name for name in names if len({repr(of_run.get(name)) for of_run in fields}) > 1]
+    return [
+        ", ".join(f"{name} {_short(of_run[name])}" for name in varying if of_run.get(name) is not None)
+        for of_run in fields
+    ]
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else safe_text(value, 40)

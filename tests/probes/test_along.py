@@ -1,0 +1,145 @@
+"""Probes along runs: which checkpoints, which groups, and the same numbers as the probe gives alone."""
+
+import json
+
+import anchorlens_command
+import pandas as pd
+import pytest
+
+from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, probes, train
+from anchorlens.probes import along, apply_to_checkpoint, q_condensation, stable_rank
+
+CONFIG = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
+RECIPE = TrainConfig(steps=12, batch_size=16, n_samples=64, n_checkpoints=3, eval_every=6, log_every=6)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Folder of a run -> what train gave: two gammas, two seeds of the first."""
+    folder = tmp_path_factory.mktemp("runs")
+    found = {}
+    for gamma, seed in ((0.5, 0), (0.5, 1), (0.8, 0)):
+        out = folder / f"{gamma}_{seed}"
+        config = ModelConfig(**{**CONFIG.to_dict(), "gamma": gamma})
+        recipe = TrainConfig(**{**RECIPE.to_dict(), "seed": seed})
+        found[out] = train(AnchorTask(), config, recipe, out=out, progress=False)
+    return found
+
+
+def test_every_checkpoint_is_there_once_and_the_last_too(runs):
+    out = next(iter(runs))
+    steps = [row["step"] for row in along(out, stable_rank).rows]
+    on_the_way = [load_checkpoint(path).step for path in sorted((out / "checkpoints").glob("*.pt"))]
+    assert steps == sorted({*on_the_way, 12}) and steps[0] == 0 and len(steps) > 2
+
+
+def test_the_numbers_are_those_of_the_probe_and_of_the_task(runs):
+    out, result = next(iter(runs.items()))
+    last = along([result], "stable_rank").rows[-1]
+    checkpoint = load_checkpoint(out / "ckpt.pt")
+    assert last["stable_rank.w_q"] == apply_to_checkpoint(stable_rank, checkpoint).w_q
+    sampled = checkpoint.evaluate(**checkpoint.task.sampling)
+    assert last["train"] == sampled.measure("train").value and last["ood"] == sampled.measure("ood").value
+
+
+def test_options_reach_the_probe(runs):
+    out = next(iter(runs))
+    plain, second = (along(out, q_condensation, **options) for options in ({}, {"layer": 1}))
+    assert plain.rows != second.rows and second.to_dict()["options"] == {"layer": 1}
+
+
+def test_runs_of_other_seeds_are_one_group(runs):
+    found = along(list(runs), ["stable_rank", q_condensation])
+    assert {row["group"] for row in found.rows} == {"gamma 0.5", "gamma 0.8"}
+    by_group = found.over_seeds("stable_rank.w_q")
+    step, mean, least, most, n_seeds = by_group["gamma 0.5"][-1]
+    values = [
+        row["stable_rank.w_q"] for row in found.rows if row["step"] == 12 and row["group"] == "gamma 0.5"
+    ]
+    assert (step, n_seeds) == (12, 2) and (least, most) == (min(values), max(values))
+    assert mean == pytest.approx(sum(values) / 2) and least < most
+    assert by_group["gamma 0.8"][-1][-1] == 1
+    assert {row["group"] for row in along(list(runs)[:2], stable_rank).rows} == {""}
+
+
+def test_the_picture_has_a_row_for_each_reading_and_one_for_the_answers(runs):
+    one = along(list(runs), stable_rank).plot()
+    assert [axis.title.text for axis in one.select_yaxes()][:2] == ["w_q", "w_q_normalized"]
+    assert len(list(one.select_yaxes())) == 3
+    bands = [trace for trace in one.data if trace.fill == "toself"]
+    assert len(bands) == 2 + 3  # of the group with two seeds: two readings, three accuracies
+    several = along(list(runs), [stable_rank, q_condensation]).plot()
+    assert len(list(several.select_yaxes())) == 3
+
+
+def test_tables(runs, tmp_path):
+    found = along(list(runs), stable_rank)
+    frame = found.to_frame()
+    found.table(tmp_path / "along.csv")
+    pd.testing.assert_frame_equal(
+        pd.read_csv(tmp_path / "along.csv", keep_default_na=False), frame, check_dtype=False
+    )
+    assert frame.columns[:4].tolist() == ["run", "group", "seed", "step"]
+    assert json.loads(json.dumps(found.to_dict()))["rows"] == list(found.rows)
+
+
+def test_a_task_without_anchors(tmp_path):
+    from anchorlens.tasks.addition import AdditionTask
+
+    task = AdditionTask(largest=9, square_min=4, square_max=5, n_held_out=20)
+    config = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, d_vocab=task.d_vocab)
+    recipe = TrainConfig(**{**RECIPE.to_dict(), "n_samples": 32})
+    train(task, config, recipe, out=tmp_path / "run", progress=False)
+    found = along(tmp_path / "run", stable_rank)
+    assert {"train", "id"} <= set(found.metrics)
+    with pytest.raises(ValueError, match=r"step_0+\.pt: task must be an AnchorTask, got AdditionTask"):
+        along(tmp_path / "run", "mask_key_token")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([], "stable_rank"), "runs must be a folder of a run or a list"),
+        ((3, "stable_rank"), "runs must be a folder of a run or a list"),
+        (([3], "stable_rank"), "a run must be its folder or what train gave, got int"),
+        (("nowhere", "stable_rank"), "nowhere must be the folder of a run with checkpoints"),
+        (("nowhere", "stable_rang"), "stable_rang"),
+        (("nowhere", []), "one probe or more"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        along(*arguments)
+
+
+def test_options_of_several_probes_are_refused(runs):
+    with pytest.raises(ValueError, match="options must be those of one probe"):
+        along(list(runs), [stable_rank, q_condensation], layer=1)
+    with pytest.raises(ValueError, match="a run must have a folder"):
+        memory = train(AnchorTask(), CONFIG, RECIPE, progress=False)
+        probes.along(memory, stable_rank)
+
+
+class TestCommand:
+    def test_numbers_picture_and_table(self, runs, tmp_path):
+        folders = list(map(str, runs))
+        table, plot = tmp_path / "along.csv", tmp_path / "along.html"
+        shown = anchorlens_command.call(
+            "probe", "stable_rank", *folders, "--along", "--table", table, "--plot", plot, "--json"
+        )
+        assert json.loads(shown.stdout)["rows"] == list(along(folders, stable_rank).rows)
+        assert (
+            len(pd.read_csv(table)) == len(json.loads(shown.stdout)["rows"]) and plot.stat().st_size > 10_000
+        )
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (("a", "b"), "probe takes one checkpoint, got 2; with --along"),
+            (("a", "--table", "x.csv"), "--table is for the numbers of --along"),
+            (("a", "--along", "--table", "x.txt"), "--table must end in .csv or .parquet"),
+        ],
+    )
+    def test_misuse(self, arguments, words):
+        shown = anchorlens_command.call("probe", "stable_rank", *arguments, code=2)
+        assert words in " ".join(shown.stderr.split())

@@ -13,6 +13,7 @@ from anchorlens.models.hooks import PATTERN, read
 from anchorlens.probes.plots.attention import attention_heatmaps
 from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, check_model, token_rows, two_anchor_task
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -75,6 +76,7 @@ class AttentionPatterns(ProbeResult):
         return self.html()
 
 
+@takes_any
 def attention_patterns(
     model: HookedTransformer, task: AnchorTask | None = None, tokens: Any = None
 ) -> AttentionPatterns:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from anchorlens.configuration import check_choice, check_kind
+from anchorlens.configuration import check_choice, check_kind, checked_arguments
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.models.gamma import initial_weights, is_frozen
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 
+@checked_arguments()
 def build_model(
     config: ModelConfig,
     *,

@@ -37,7 +37,7 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
         >>> write_table(open_sweep("sweeps/a"), "cells.parquet")  # doctest: +SKIP
     """
     path = check_can_write(path, "a table's name", SUFFIXES)
-    table = _table([cell.row() for cell in cells])
+    table = table_of(cells)
     with atomic_write(path) as file:
         if path.suffix == ".csv":
             pyarrow.csv.write_csv(_without_formulas(table), file)
@@ -45,7 +45,13 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
             pyarrow.parquet.write_table(table, file)
 
 
-def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
+def table_of(cells: Iterable[Cell]) -> pyarrow.Table:
+    """The table that `write_table` writes.
+
+    Raises:
+        ValueError: no cell.
+    """
+    rows = [cell.row() for cell in cells]
     if not rows:
         raise ValueError("a table must have at least one cell, got none")
     names = list(dict.fromkeys(name for row in rows for name in row))

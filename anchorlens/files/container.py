@@ -85,7 +85,7 @@ def unpack(
     if not is_ours(content):
         raise CheckpointError(
             path,
-            "not an anchorlens file: it has no anchorlens header; open_checkpoint reads files of other kinds",
+            "not an anchorlens file: it has no anchorlens header; open_checkpoint reads other kinds",
         )
     text, tensors = content[HEADER], content.get("tensors")
     if not isinstance(tensors, dict) or not all(isinstance(key, str) for key in tensors):

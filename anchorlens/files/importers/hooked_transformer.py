@@ -84,7 +84,7 @@ def read(source: Source) -> Imported:
             "HookedTransformerConfig",
         )
     tensors = source.tensors
-    task = source.config.task()
+    task = source.config.task() or source.task
     notes = [PAPERS_TASK] if task is None else []
     train = None
     shapes = _shapes(tensors)

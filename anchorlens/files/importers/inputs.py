@@ -18,7 +18,6 @@ from anchorlens.configuration import article
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.any_hooked import open_any_hooked
 from anchorlens.files.importers.opened import ModelConfiguration, Opened, open_checkpoint
-from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.devices import choose_device
 from anchorlens.models.measuring import device_of
 from anchorlens.safe import CheckpointError, safe_repr, safe_text
@@ -102,7 +101,7 @@ def resolve(
     Args:
         given: a model, or what holds one.
         task: what it was trained on. A checkpoint knows its own; given an equal one whose files lie elsewhere
-            (`data`), or one where the checkpoint does not say, it is taken in its place.
+            (`data`), it is taken in its place. A file of bare weights may not say, and then this is it.
         config: what a bare state dict is, as for `open_checkpoint`.
         device: where a checkpoint's model is built: auto, cpu, cuda, cuda:N or mps; a model stays where it
             is.
@@ -123,7 +122,7 @@ def resolve(
             where, (model, own_task) = choose_device(device), other
             model = model.to(str(where), print_details=False)
             return Input(task or own_task, model, name=name or _name_of(Path(given)))
-        opened = open_checkpoint(given, config=config)
+        opened = open_checkpoint(given, config=config, task=task)
     elif config is not None:
         raise ValueError(
             f"config says what a file of bare weights is, and {article(type(given).__name__)} was given; "
@@ -132,9 +131,7 @@ def resolve(
     checkpoint = given if isinstance(given, Checkpoint) else getattr(opened or given, "checkpoint", None)
     if isinstance(checkpoint, Checkpoint):
         notes = () if opened is None else opened.notes
-        if task is not None and PAPERS_TASK in notes:
-            notes = tuple(note for note in notes if note != PAPERS_TASK)
-        elif task is not None and task != checkpoint.task:
+        if task is not None and task != checkpoint.task:
             raise ValueError(
                 "a checkpoint knows its own task, and it is another than the one given; leave task out, or "
                 "give checkpoint.build_model() with your task"

@@ -13,6 +13,7 @@ from anchorlens.files.importers.registry import IMPORTERS, Kind
 from anchorlens.files.importers.settings import ModelConfiguration, Settings
 from anchorlens.files.importers.source import Source, state_dict
 from anchorlens.safe import CheckpointError, read_tensors, reading, safe_repr
+from anchorlens.tasks.shared.base import Task
 
 
 @documented
@@ -38,7 +39,12 @@ class Opened:
 
 
 @checked_arguments()
-def open_checkpoint(path: str | os.PathLike[str], *, config: ModelConfiguration | None = None) -> Opened:
+def open_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    config: ModelConfiguration | None = None,
+    task: Task | None = None,
+) -> Opened:
     """Open a checkpoint of ours or of others; its kind is recognised by content, and no code ever runs.
 
     Args:
@@ -49,6 +55,8 @@ def open_checkpoint(path: str | os.PathLike[str], *, config: ModelConfiguration 
             and model as `anchorlens train --config` reads, or its HookedTransformerConfig (the object itself
             will do, and a ModelConfig); for a Hugging Face GPT-2 it may give the table task. Shapes that it
             leaves out are taken from the weights.
+        task: what it was trained on, where neither file nor `config` says so; the papers' two-anchor task
+            where nothing does.
 
     Returns:
         The checkpoint, its file and SHA-256, its kind, and notes.
@@ -86,7 +94,7 @@ def open_checkpoint(path: str | os.PathLike[str], *, config: ModelConfiguration 
         if importer is None:
             raise CheckpointError(file, _unknown(content))
         with reading(file, "its weights cannot be read"):
-            checkpoint, notes = importer.read(Source(path, file, content, settings))
+            checkpoint, notes = importer.read(Source(path, file, content, settings, task))
     return Opened(checkpoint, path, file, sha256, importer.KIND, notes)
 
 

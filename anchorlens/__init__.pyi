@@ -25,13 +25,13 @@ from .tasks.scan import ScanTask as ScanTask
 from .tasks.shared.evaluation import Evaluation as Evaluation
 from .tasks.shared.phases import Phase as Phase
 from .tasks.text.task import TextTask as TextTask
-from .tasks.two_anchor.behaviour import evaluate as evaluate
 from .tasks.two_anchor.evaluation import AnchorEvaluation as AnchorEvaluation
 from .tasks.two_anchor.task import AnchorTask as AnchorTask
 from .training.result import TrainResult as TrainResult
 from .training.run import train as train
 from .training.run import train_many as train_many
 from .verdict.classify import classify as classify
+from .verdict.evaluate import evaluate as evaluate
 from .verdict.verdict import Verdict as Verdict
 
 __version__: str

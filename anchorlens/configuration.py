@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -10,18 +11,19 @@ import inspect
 import itertools
 import numbers
 import operator
+import os
 import textwrap
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from types import UnionType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType, UnionType
 from typing import Any, Literal, Self, TypeVar, get_origin
-
-import numpy as np
 
 from anchorlens.safe import safe_repr
 from anchorlens.views import html
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _LONGEST_NAME = 60
 """Characters of a misspelt name that are compared with others."""
@@ -50,20 +52,38 @@ def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
 class Config:
     """Base of the configurations, frozen dataclasses: they check their fields and travel as data."""
 
+    def __new__(cls, *args: Any, **fields: Any) -> Self:
+        """Check the names of the fields.
+
+        Raises:
+            ValueError: there is no such field, or a table of fields stands where the first one should.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
+        if args and isinstance(args[0], Mapping) and get_origin(field_types(cls)[names[0]][0]) is not Mapping:
+            raise ValueError(
+                f"{cls.__name__} takes its fields by name, got {type(args[0]).__name__}; write "
+                f"{cls.__name__}(**fields)"
+            )
+        check_names(cls.__name__, fields, names)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
-        """Check numbers, texts, choices and truth values by type and bounds; NumPy's become Python's own.
+        """Check numbers, texts, choices and truth values by type and bounds, and make them Python's own.
+
+        Numbers of NumPy and torch, numbers in a text and integers that are written as floats become what the
+        field holds, where that is exact.
 
         Raises:
             ValueError: a field is of another type, or out of its bounds.
         """
         for field in dataclasses.fields(self):  # pyright: ignore[reportArgumentType]
-            name, value = field.name, getattr(self, field.name)
-            if isinstance(value, np.generic):
-                value = value.item()
-                object.__setattr__(self, name, value)
+            name, given = field.name, getattr(self, field.name)
             kind, *others = field_types(type(self))[name]
-            if (value is None and type(None) in others) or (isinstance(value, str) and str in others):
+            value = exactly(given, kind)
+            if (value is None and type(None) in others) or (isinstance(given, str) and str in others):
                 continue  # the class itself checks what a text may say
+            if value is not given:
+                object.__setattr__(self, name, value)
             if get_origin(kind) is Literal:
                 check_choice(name, value, typing.get_args(kind))
             elif kind in (int, float):
@@ -86,10 +106,7 @@ class Config:
         Raises:
             ValueError: an unknown field, with the closest known one, or an unusable value.
         """
-        names = list(field_types(cls))
-        for key in values:
-            if key not in names:
-                raise ValueError(f"{cls.__name__} has no field {safe_repr(key)}; {suggestion(key, names)}")
+        check_names(cls.__name__, values, list(field_types(cls)))
         return cls(**values)
 
     _repr_html_ = html
@@ -126,6 +143,116 @@ def suggestion(name: Any, names: Sequence[str]) -> str:
     """Suggest the name that was probably meant by `name`."""
     close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(names)}"
+
+
+def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what: str = "field") -> None:
+    """Check names that a caller gives against those that there are.
+
+    Args:
+        owner: what has them, in words.
+        given: what the caller gives.
+        names: what there is.
+        what: is named so: field, option, argument.
+
+    Raises:
+        ValueError: one is not there; the message suggests the closest.
+    """
+    for name in given:
+        if name not in names:
+            advice = suggestion(name, names) if names else "leave it out"
+            raise ValueError(f"{owner} has no {what} {safe_repr(name)}; {advice}")
+
+
+def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None) -> Callable[[F], F]:
+    """Let a function say what was probably meant by a keyword argument that it does not have.
+
+    Args:
+        elsewhere: where an argument of that name belongs, in words; None where that is not known.
+
+    >>> @checked_arguments()
+    ... def classify(model, *, device="auto"): ...
+    >>> classify("ckpt.pt", devise="cpu")
+    Traceback (most recent call last):
+    ValueError: classify has no argument 'devise'; did you mean 'device'?
+    """
+
+    def checked(function: F) -> F:
+        parameters = inspect.signature(function).parameters.values()
+        names = [one.name for one in parameters if one.kind not in (one.POSITIONAL_ONLY, one.VAR_KEYWORD)]
+
+        @functools.wraps(function)
+        def called(*args: Any, **options: Any) -> Any:
+            for name in options.keys() - names:
+                if advice := elsewhere(name):
+                    raise ValueError(f"{function.__name__} has no argument {safe_repr(name)}: {advice}")
+            check_names(function.__name__, options, names, what="argument")
+            return function(*args, **options)
+
+        return called  # pyright: ignore[reportReturnType]
+
+    return checked
+
+
+def check_kind(
+    name: str, value: Any, kind: type, example: str, *, hints: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Check that an argument is of a class.
+
+    Args:
+        name: of the argument.
+        value: what was given.
+        kind: the class.
+        example: how one is made.
+        hints: name of a class that may stand there by mistake -> what to do then.
+
+    Raises:
+        ValueError: it is of another class.
+    """
+    if not isinstance(value, kind):
+        got = type(value).__name__
+        advice = "; write the table of fields as " + example.replace("()", "(**fields)")
+        advice = hints.get(got, advice if isinstance(value, Mapping) else "")
+        raise ValueError(f"{name} must be {article(kind.__name__)}, {example} for example, got {got}{advice}")
+
+
+def as_path(name: str, value: Any) -> Path:
+    """A path that a caller gives.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(f"{name} must be a path, got {article(type(value).__name__)}")
+    return Path(value)
+
+
+def article(noun: str) -> str:
+    """A noun behind its article.
+
+    >>> article("AnchorTask"), article("ModelConfig")
+    ('an AnchorTask', 'a ModelConfig')
+    """
+    return f"{'an' if noun[0] in 'AEIOUaeiou' else 'a'} {noun}"
+
+
+def exactly(value: Any, kind: Any) -> Any:
+    """A value as what a field of that type holds, where that loses nothing; else as it was given.
+
+    Args:
+        value: anything: a number of NumPy or torch, a number in a text, an integer written as a float.
+        kind: the type of the field.
+
+    >>> exactly("0.5", float), exactly(1e3, int), exactly("12", int), exactly(2.5, int)
+    (0.5, 1000, 12, 2.5)
+    """
+    if getattr(value, "shape", None) == () and callable(getattr(value, "item", None)):
+        value = value.item()
+    if kind in (int, float) and isinstance(value, str) and len(value) <= _LONGEST_NAME:
+        with contextlib.suppress(ValueError):
+            value = int(value) if value.strip("+-").isdecimal() else float(value)
+    if kind is int and isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
+        value = int(value)
+    return value
 
 
 def check_number(
@@ -179,7 +306,9 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         ValueError: it is not.
     """
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {safe_repr(value)}")
+        close = difflib.get_close_matches(str(value)[:_LONGEST_NAME], choices, n=1)
+        advice = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {safe_repr(value)}{advice}")
 
 
 def documented(cls: type[T]) -> type[T]:

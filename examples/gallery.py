@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from anchorlens import checkpoints, figures, load_checkpoint
-from anchorlens.probes import OF_DENSE, compare, probe_named
+from anchorlens.probes import PROBES, compare, probe_named
 
 LABELS = ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3")
 """What the shipped checkpoints are called, in their order."""
@@ -32,7 +32,7 @@ def main() -> None:
     """Read the command line, draw."""
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
-    parser.add_argument("probe", nargs="*", default=[probe.__name__ for probe in OF_DENSE])
+    parser.add_argument("probe", nargs="*", default=[probe.__name__ for probe in PROBES])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--suffix", default=".svg", help=".svg, .png, .pdf or .html")
     given = parser.parse_args()

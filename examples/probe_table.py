@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from anchorlens import Checkpoint, figures, load_checkpoint, preset, train_many
-from anchorlens.probes import OF_DENSE, apply_to_checkpoint, compare, probe_named
+from anchorlens.probes import PROBES, apply, compare, probe_named
 from anchorlens.probes.result import ProbeResult
 from anchorlens.runs.run_config import RunConfig
 
@@ -50,14 +50,14 @@ def runs(seeds: Sequence[int], out: Path) -> dict[str, list[Checkpoint]]:
 
 
 def readings(
-    checkpoints: Mapping[str, Sequence[Checkpoint]], probes: Sequence[Callable[..., ProbeResult]] = OF_DENSE
+    checkpoints: Mapping[str, Sequence[Checkpoint]], probes: Sequence[Callable[..., ProbeResult]] = PROBES
 ) -> dict[str, dict[str, list[float | None]]]:
     """`probe.reading` -> preset -> its value for each seed."""
     found: dict[str, dict[str, list[float | None]]] = {}
     for probe in probes:
         for name, each in checkpoints.items():
             for checkpoint in each:
-                for reading, value in apply_to_checkpoint(probe, checkpoint).numbers().items():
+                for reading, value in apply(probe, checkpoint).numbers().items():
                     found.setdefault(f"{probe.__name__}.{reading}", {}).setdefault(name, []).append(value)
     return found
 
@@ -86,7 +86,7 @@ def draw(
     checkpoints: Mapping[str, Sequence[Checkpoint]],
     folder: Path,
     suffix: str,
-    probes: Sequence[Callable[..., ProbeResult]] = OF_DENSE,
+    probes: Sequence[Callable[..., ProbeResult]] = PROBES,
 ) -> None:
     """Every probe's picture of the first seed of each preset, side by side."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def main() -> None:
     """Read the command line, train what is missing, print, draw."""
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
-    parser.add_argument("probe", nargs="*", default=[probe.__name__ for probe in OF_DENSE])
+    parser.add_argument("probe", nargs="*", default=[probe.__name__ for probe in PROBES])
     parser.add_argument("--seed", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", type=Path, default=Path("runs/presets"))
     parser.add_argument("--pictures", type=Path, help="folder for the pictures")

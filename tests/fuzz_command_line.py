@@ -300,9 +300,9 @@ def command_line(rng: random.Random, files: Files, deep: bool) -> list[str]:
     elif command in ("evaluate", "classify", "probe"):
         good = files.checkpoint if rng.random() < 0.7 else files.path(rng)
         if command == "probe":
-            from anchorlens.probes import PROBES
+            from anchorlens.probes import SHIPPED
 
-            probe = rng.choice(PROBES)
+            probe = rng.choice(SHIPPED)
             arguments = [probe.__name__ if rng.random() < 0.9 else value(rng)]
             if rng.random() < 0.6:
                 option = rng.choice(list(inspect.signature(probe).parameters)[2:] or ["x"])

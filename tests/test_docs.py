@@ -11,7 +11,7 @@ import pytest
 
 import anchorlens
 from anchorlens.cli.commands import COMMANDS
-from anchorlens.probes import OF_DENSE, PROBES
+from anchorlens.probes import PROBES, SHIPPED
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIALS = DOCS.parent / "tutorials"
@@ -53,7 +53,7 @@ def test_every_api_page_is_in_its_index():
 
 def test_the_gallery_has_every_probe_with_its_picture_and_call():
     gallery = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    for probe in PROBES:
+    for probe in SHIPPED:
         name = probe.__name__
         section = gallery.split(f"\n## {name}\n")[1].split("\n## ")[0]
         (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", section)
@@ -62,7 +62,7 @@ def test_the_gallery_has_every_probe_with_its_picture_and_call():
 
 def test_the_science_has_every_probe_as_a_heading():
     headings = re.findall(r"^### (.+)$", (DOCS / "science.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert {probe.__name__ for probe in PROBES} <= set(re.findall(r"\w+", " ".join(headings)))
+    assert {probe.__name__ for probe in SHIPPED} <= set(re.findall(r"\w+", " ".join(headings)))
 
 
 def test_every_script_that_a_page_names_is_there():
@@ -107,8 +107,8 @@ def test_pages_count_as_many_probes_as_there_are():
     }
     for page, number, left_out in counts:
         names = set(re.findall(r"`(\w+)`", left_out))
-        assert names <= {probe.__name__ for probe in PROBES}
-        assert NUMBERS.index(number) + 9 == len(PROBES) - len(names), page
+        assert names <= {probe.__name__ for probe in SHIPPED}
+        assert NUMBERS.index(number) + 9 == len(SHIPPED) - len(names), page
 
 
 def test_the_readme_counts_as_many_tutorials_as_there_are():
@@ -120,8 +120,8 @@ def test_the_probes_page_has_every_probe_and_its_readings():
     rows = table_rows((DOCS / "probes.md").read_text(encoding="utf-8"))
     asked = {row[0].strip("`") for row in rows if len(row) == 3}
     measured = {row[0].split("`")[1] for row in rows if len(row) == 6 and "`" in row[0]}
-    assert {probe.__name__ for probe in PROBES} == asked - {"probe", "---"}
-    assert {probe.__name__ for probe in OF_DENSE} == measured
+    assert {probe.__name__ for probe in SHIPPED} == asked - {"probe", "---"}
+    assert {probe.__name__ for probe in PROBES} == measured
 
 
 def test_tutorial_3_quotes_the_readings_of_the_probes_page():

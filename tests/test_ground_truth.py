@@ -12,8 +12,8 @@ import torch
 import anchorlens
 from anchorlens import AnchorTask, CheckpointError, classify, evaluate, probes
 from anchorlens.models.hooks import last_logits
-from anchorlens.probes import PROBES, apply, needs_task
-from anchorlens.probes.registry import ON_TOKENS
+from anchorlens.probes import SHIPPED, apply, needs_task
+from anchorlens.probes.shared.calling import ON_TOKENS
 
 ROOT = Path(__file__).parents[1]
 KEY, FIRST, SECOND, LAST = 2, 3, 4, 8
@@ -155,7 +155,7 @@ class TestAnotherTask:
 
     @pytest.mark.parametrize(
         "probe",
-        [each for each in PROBES if needs_task(each) or each in ON_TOKENS],
+        [each for each in SHIPPED if needs_task(each) or each.__name__ in ON_TOKENS],
         ids=lambda each: each.__name__,
     )
     def test_is_refused_by_every_probe_that_asks_for_it(self, probe):

@@ -6,7 +6,7 @@ import pytest
 
 from anchorlens import preset, train
 from anchorlens.probes import (
-    apply_to_checkpoint,
+    apply,
     embedding_pca,
     fusion_similarity,
     information_flow,
@@ -42,7 +42,7 @@ def test_a_phase_preset_ends_in_its_phase(name, seed):
 def readings(probe, reading):
     """The reading of every seed, for each preset."""
     return [
-        [apply_to_checkpoint(probe, trained(name, seed).checkpoint).numbers()[reading] for seed in SEEDS]
+        [apply(probe, trained(name, seed).checkpoint).numbers()[reading] for seed in SEEDS]
         for name in EXPECTED
     ]
 

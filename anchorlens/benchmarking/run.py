@@ -14,10 +14,12 @@ from anchorlens.benchmarking.questions import QUESTIONS, BenchmarkQuestion
 from anchorlens.benchmarking.result import Benchmark, BenchmarkModel, QuestionScore, ReadingScore
 from anchorlens.benchmarking.shipped import shipped_models
 from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.devices import choose_device
 from anchorlens.probes.from_file import what_went_wrong, with_own
-from anchorlens.probes.registry import call, probe_named
+from anchorlens.probes.registry import probe_named
 from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.calling import call
 from anchorlens.safe import safe_repr, safe_text
 
 MOST_READINGS = 200
@@ -26,7 +28,7 @@ _LONGEST_NAME = 200
 
 
 def benchmark(
-    probe: Callable[..., Any] | str, *, first: int | None = None, device: str | torch.device = "cpu"
+    probe: Callable[..., Any] | str, *, first: int | None = None, device: str | torch.device = "auto"
 ) -> Benchmark:
     """Score a reading by how well it tells apart 60 small models whose solution is known.
 
@@ -72,7 +74,7 @@ def score_models(
     probe: Callable[..., Any],
     models: Sequence[tuple[BenchmarkModel, Checkpoint]],
     *,
-    device: str | torch.device = "cpu",
+    device: str | torch.device = "auto",
 ) -> Benchmark:
     """Score a reading on models of one's own, as `benchmark` does on those that ship.
 
@@ -87,7 +89,7 @@ def score_models(
     if not models:
         raise ValueError("models must be one or more, got none")
     name = safe_text(getattr(probe, "__name__", type(probe).__name__), _LONGEST_NAME)
-    where = choose_device(str(device))
+    where = choose_device(device)
     found: dict[str, dict[str, float | None]] = {}
     failures: dict[str, str] = {}
     for about, checkpoint in models:
@@ -114,9 +116,7 @@ def score_models(
 
 
 def _measured(probe: Callable[..., Any], checkpoint: Checkpoint, where: torch.device) -> Any:
-    return call(
-        probe, checkpoint.build_model(where), checkpoint.task, lambda: checkpoint.initial_model(where)
-    )
+    return call(probe, resolve(checkpoint, device=where))
 
 
 def _readings(name: str, result: Any) -> dict[str, float | None]:

@@ -36,7 +36,7 @@ def control_command(
     as_json: AsJson = False,
     workers: Annotated[int | None, typer.Option(help="Processes; one per core if left out.")] = None,
     device: Annotated[
-        str | None, typer.Option(help="auto, cpu, cuda or cuda:N; that of the run's recipe if left out.")
+        str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps; that of the run's recipe if left out.")
     ] = None,
     seed: NoiseSeed = 0,
     tasks: OwnTasks = None,

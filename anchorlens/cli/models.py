@@ -19,8 +19,6 @@ from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
-    from anchorlens.files.checkpoint import Checkpoint
-    from anchorlens.files.importers.any_hooked import AnyHooked
     from anchorlens.probes import Along, ProbeResult
 
 
@@ -130,31 +128,31 @@ def probe_command(
     from anchorlens import probes
     from anchorlens.models.devices import choose_device
     from anchorlens.probes.from_file import what_went_wrong
+    from anchorlens.probes.shared.calling import given_for
 
     probe = probes.probe_named(name, probes.with_own(own or []))
     if initial is not None and not probes.needs_initial(probe):
         raise ValueError(f"--initial is for probes that compare with the start of a run; {name} does not")
+    where = choose_device(device)
     if is_along:
-        found = probes.along(checkpoints, probe, device=choose_device(device), **chosen)
+        found = probes.along(checkpoints, probe, device=where, **chosen)
         if table is not None:
             found.table(table)
             say(f"{len(found.rows)} rows are in {table}")
         _show(found, as_json, plot)
         return
-    any_task = not probes.needs_task(probe, chosen)
-    loaded = _opened(checkpoint, config, any_task)
-    start = None if initial is None else _opened(initial, config, any_task)
+    with reading_checkpoint(checkpoint):
+        given = given_for(probe, checkpoint, None, chosen, config=config, device=where)
+    start = {}
+    if initial is not None:
+        with reading_checkpoint(initial):
+            start = {"initial": given_for(probe, initial, None, chosen, config=config, device=where)}
+    for note in given.notes if probes.needs_task(probe, chosen) else ():
+        say(note)
     try:
-        where = choose_device(device)
-        result = probes.apply(
-            probe,
-            loaded.build_model(where),
-            loaded.task,
-            lambda: loaded.initial_model(where) if start is None else start.build_model(where),
-            **chosen,
-        )
+        result = probes.apply(probe, given, **start, **chosen)
     except Exception as error:
-        if probe in probes.PROBES and not isinstance(error, ValueError):
+        if probe in probes.SHIPPED and not isinstance(error, ValueError):
             raise  # an error of ours: all of it
         raise ValueError(what_went_wrong(error, probe)) from error
     _show(result, as_json, plot)
@@ -168,13 +166,3 @@ def _show(result: ProbeResult | Along, as_json: bool, plot: Path | None) -> None
         figures.save(result.plot(), plot)
         say(f"the picture is in {plot}")
     typer.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else repr(result))
-
-
-def _opened(path: Path, config: Path | None, any_task: bool) -> Checkpoint | AnyHooked:
-    """A checkpoint of any kind; where the task does not matter, any HookedTransformer too."""
-    from anchorlens.files.importers import open_checkpoint
-    from anchorlens.files.importers.any_hooked import open_any_hooked
-
-    with reading_checkpoint(path):
-        other = open_any_hooked(path, config) if any_task else None
-        return open_checkpoint(path, config=config).checkpoint if other is None else other

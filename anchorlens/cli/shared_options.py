@@ -31,7 +31,7 @@ CheckpointsUnlessList = Annotated[
 ]
 """Of `probe`, which takes none with --list."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps (which we could not test).")]
 NoiseSeed = Annotated[int, typer.Option(help="Seed of the noise.")]
 Plot = Annotated[Path | None, path_option("Write the picture: .html, .png, .svg or .pdf.")]
 _OF_YOUR_OWN = (

@@ -62,7 +62,7 @@ def control(
         every: whether to try all that fits, also when Phase 3 is reached.
         interventions: what is tried, in order.
         seed: of the evaluations' noise.
-        device: where attempts are trained: auto, cpu, cuda or cuda:N; None for that of the run's recipe.
+        device: where attempts are trained: auto, cpu, cuda, cuda:N or mps; None for that of the run's recipe.
         workers: processes on the CPU; None for one per core.
         dry_run: train nothing: which attempts there would be, in which order, and the minutes of each.
         progress: as for `train`.

@@ -10,16 +10,23 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import (
+    article,
+    as_path,
+    check_kind,
+    check_number,
+    checked_arguments,
+    documented,
+)
 from anchorlens.engine import architecture
 from anchorlens.engine.costs import check_cost
 from anchorlens.files import container
 from anchorlens.runs.start import checkpoint_in, sha256_of
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr, safe_text
-from anchorlens.tasks.registry import read_stored_task
+from anchorlens.tasks.registry import read_stored_task, task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.views import html
@@ -84,6 +91,13 @@ class Checkpoint:
         Raises:
             ValueError: the parameters are not those of `model_config`, or it is too small for `task`.
         """
+        if not isinstance(model, nn.Module):
+            hint = "; it is one already" if isinstance(model, Checkpoint) else ""
+            raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}{hint}")
+        if isinstance(model_config, Task):
+            raise ValueError("model_config comes before task; write from_model(model, model_config, task)")
+        task = task_or_default(task)
+        check_kind("model_config", model_config, task.model_class, f"{task.model_class.__name__}()")
         weights = {
             name: parameter.detach().to("cpu", copy=True) for name, parameter in model.named_parameters()
         }
@@ -215,16 +229,17 @@ def training_set(task: Task, config: TrainConfig) -> Any:
     return task.training_set(config.n_samples, config.seed)
 
 
+@checked_arguments()
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """Write a checkpoint as one file, atomically.
 
     Args:
         path: ends in `.pt` or `.safetensors`, which chooses the format.
-        checkpoint: what to write.
+        checkpoint: what to write: a Checkpoint, or what holds one, as the result of `train` does.
 
     Raises:
-        ValueError: another suffix, weights that do not fit the configuration, or metrics that are
-            not JSON-ready.
+        ValueError: no checkpoint, another suffix, weights that do not fit the configuration, or metrics that
+            are not JSON-ready.
         OSError: the disk refuses; a file that was there before is untouched.
 
     Example:
@@ -236,6 +251,15 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
         >>> load_checkpoint(path)
         Checkpoint(gpt2, 2 layers, gamma 0.5)
     """
+    if isinstance(path, Checkpoint):
+        raise ValueError("path must be a path, got a Checkpoint; the path comes first, then the checkpoint")
+    checkpoint = getattr(checkpoint, "checkpoint", checkpoint)
+    if not isinstance(checkpoint, Checkpoint):
+        raise ValueError(
+            f"checkpoint must be a Checkpoint, got {article(type(checkpoint).__name__)}; make one of a model "
+            "with Checkpoint.from_model(model, model_config, task)"
+        )
+    path = as_path("path", path)
     check_whole(checkpoint)
     header = {
         "format": FORMAT,
@@ -250,11 +274,13 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     container.write(path, header, checkpoint.weights)
 
 
+@checked_arguments()
 def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> Checkpoint:
     """Read a checkpoint; never executes code from the file, and verifies its checksum.
 
     Args:
-        path: a file that `save_checkpoint` wrote; its format is recognised by content.
+        path: a file that `save_checkpoint` wrote; its format is recognised by content. Of the folder of a run
+            its last checkpoint is read.
         any_cost: read it also where asking its model would take far more memory or time than a file of its
             size should: for one that you trust, as `ANCHORLENS_COST_FACTOR` in the environment is.
 
@@ -265,6 +291,12 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
         CheckpointError: missing, truncated, damaged, too new, foreign, unsafe or too costly; one line that
             names the file and the cause.
     """
+    path = as_path("path", path)
+    if path.is_dir() and not checkpoint_in(str(path)).exists():
+        raise CheckpointError(
+            path, "it is a folder without ckpt.pt; open_checkpoint reads folders of other kinds"
+        )
+    path = checkpoint_in(str(path))
     return from_contents(path, read_tensors(path).values, any_cost=any_cost)
 
 

@@ -83,7 +83,10 @@ def unpack(
     from torch import Tensor
 
     if not is_ours(content):
-        raise CheckpointError(path, "not an anchorlens file: it has no anchorlens header")
+        raise CheckpointError(
+            path,
+            "not an anchorlens file: it has no anchorlens header; open_checkpoint reads other kinds",
+        )
     text, tensors = content[HEADER], content.get("tensors")
     if not isinstance(tensors, dict) or not all(isinstance(key, str) for key in tensors):
         raise CheckpointError(path, "not an anchorlens file: it has no table of tensors")

@@ -34,7 +34,7 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) 
         OSError: the disk refuses; a file that was there before is untouched.
     """
     path = check_can_write(path, "a table's name", TABLES)
-    table = _table(rows)
+    table = table_of_rows(rows)
     with atomic_write(path) as file:
         if path.suffix == ".csv":
             pyarrow.csv.write_csv(_without_formulas(table), file)
@@ -42,7 +42,12 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) 
             pyarrow.parquet.write_table(table, file)
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
+def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
+    """The table that `write_rows` writes.
+
+    Raises:
+        ValueError: no row.
+    """
     if not rows:
         raise ValueError("a table must have at least one row, got none")
     names = list(dict.fromkeys(name for row in rows for name in row))

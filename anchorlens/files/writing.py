@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from anchorlens.configuration import as_path
 from anchorlens.safe import safe_repr, safe_text
 
 PAGES, PICTURES = (".html",), (".html", ".png", ".svg", ".pdf")
@@ -23,10 +24,10 @@ def check_suffix(path: str | os.PathLike[str], called: str, suffixes: Sequence[s
     Raises:
         ValueError: another suffix.
     """
-    path = Path(path)
+    path = as_path(called, path)
     if path.suffix not in suffixes:
         several = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
-        raise ValueError(f"{called} must end in {several}, got {safe_repr(path.name)}")
+        raise ValueError(f"{called} must end in {several}, got {safe_repr(path.name or str(path))}")
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,32 +11,41 @@ from anchorlens.safe import safe_repr
 if TYPE_CHECKING:
     import torch
 
+DEVICES = "auto, cpu, cuda, cuda:N or mps"
+"""Names of devices, in words."""
 EVENTS = Path("/proc/vmstat")
 """Linux counts there how many processes it killed for want of memory."""
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str | torch.device) -> torch.device:
     """The device a name stands for; `auto` is CUDA where there is one.
+
+    `mps` is taken where torch has it, with a warning: we could not test on it.
 
     Raises:
         ValueError: no such device here.
     """
     import torch  # want of memory is told without it
 
+    name = str(name)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {safe_repr(name)}") from None
+        raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {safe_repr(name)} is not there: torch sees no CUDA GPU; try auto or cpu")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(
             f"device {safe_repr(name)} is not there: torch sees {torch.cuda.device_count()} CUDA GPUs"
         )
-    if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {safe_repr(name)}")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"device {safe_repr(name)} is not there: torch has no MPS here; try auto or cpu")
+    if device.type == "mps":
+        warnings.warn("device 'mps': anchorlens could not be tested on it; compare with cpu", stacklevel=2)
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}")
     return device
 
 

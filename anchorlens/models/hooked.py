@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from anchorlens.configuration import check_choice
+from anchorlens.configuration import check_choice, check_kind, checked_arguments
 from anchorlens.models.config import ModelConfig
+from anchorlens.models.devices import choose_device
 from anchorlens.models.gamma import initial_weights, is_frozen
 from anchorlens.safe import safe_repr
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 
+@checked_arguments()
 def build_model(
     config: ModelConfig,
     *,
@@ -44,7 +46,7 @@ def build_model(
         TransformerLens 3.9 is installed, and `anchorlens.HookedTransformer` on either line.
 
     Raises:
-        ValueError: an unusable seed or dtype.
+        ValueError: an unusable seed or dtype, something else than a ModelConfig, or no such device.
 
     Example:
         >>> model = build_model(ModelConfig(gamma=0.5), seed=0)
@@ -55,8 +57,18 @@ def build_model(
 
     Source: weight std = d_in^-gamma, the initialization rate of arXiv 2405.05409 and 2501.08537.
     """
+    check_kind("config", config, ModelConfig, "ModelConfig()", hints=_INSTEAD_OF_A_CONFIG)
     check_choice("dtype", dtype, ("float32", "float64"))
+    device = choose_device(device)
     return model_with(config, initial_weights(config, seed, getattr(torch, dtype)), device)
+
+
+_INSTEAD_OF_A_CONFIG = {
+    "str": "; to load a model of the Hugging Face hub: HookedTransformer.from_pretrained(name)",
+    "HookedTransformerConfig": "; write HookedTransformer(config), and gamma_init_ draws its weights",
+    "RunConfig": "; give its model_config",
+}
+"""What else a caller gives for a ModelConfig -> what to do then."""
 
 
 def model_with(

@@ -1,15 +1,16 @@
 """Probes: what a transformer does inside, measured and drawn.
 
-Each probe is a function of a HookedTransformer (and, where it needs one, a task) that returns a frozen
-result with numbers, raw values, `.to_dict()` and `.plot()`. `PROBES` holds them all, `REPORT_PROBES` those
-that take seconds; `compare` puts one probe of several checkpoints side by side; `own_probes` reads those of a
-Python file of yours.
+Each probe is a function of a model (and, where it needs one, a task) that returns a frozen result with
+numbers, raw values, `.to_dict()` and `.plot()`. The model is a HookedTransformer, a Checkpoint, what `train`
+gives, or the path of a checkpoint or run; a checkpoint knows its task. `PROBES` holds the probes of every
+model, `OF_MIXTURES` those of mixtures of experts, `REPORT_PROBES` those that take seconds; `compare` puts one
+probe of several models side by side; `own_probes` reads those of a Python file of yours.
 """
 
 from anchorlens.probes.activation_patching import activation_patching
 from anchorlens.probes.along import Along, along
 from anchorlens.probes.attention_patterns import attention_patterns
-from anchorlens.probes.compare import Comparison, apply_to_checkpoint, compare
+from anchorlens.probes.compare import Comparison, compare
 from anchorlens.probes.embedding_pca import embedding_pca
 from anchorlens.probes.expert_use import expert_use
 from anchorlens.probes.first_layer_tsne import first_layer_tsne
@@ -24,16 +25,15 @@ from anchorlens.probes.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.registry import (
     COSTLY,
-    OF_DENSE,
     OF_MIXTURES,
     PROBES,
     REPORT_PROBES,
+    SHIPPED,
     apply,
-    needs_initial,
-    needs_task,
     probe_named,
 )
 from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.calling import needs_initial, needs_task
 from anchorlens.probes.stable_rank import stable_rank
 from anchorlens.probes.survival import survival
 from anchorlens.probes.training_regime import training_regime
@@ -41,17 +41,16 @@ from anchorlens.probes.v_similarity import v_similarity
 
 __all__ = [
     "COSTLY",
-    "OF_DENSE",
     "OF_MIXTURES",
     "PROBES",
     "REPORT_PROBES",
+    "SHIPPED",
     "Along",
     "Comparison",
     "ProbeResult",
     "activation_patching",
     "along",
     "apply",
-    "apply_to_checkpoint",
     "attention_patterns",
     "compare",
     "embedding_pca",

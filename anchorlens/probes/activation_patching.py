@@ -12,6 +12,7 @@ from anchorlens.models import hooks
 from anchorlens.probes.plots.place_map import place_map
 from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_position
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model
 from anchorlens.probes.shared.patches import (
     clearly_above_zero,
@@ -99,6 +100,7 @@ class ActivationPatching(ProbeResult):
         )
 
 
+@takes_any
 def activation_patching(
     model: HookedTransformer,
     task: AnchorTask | None = None,

@@ -14,9 +14,9 @@ import torch
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint
 from anchorlens.files.tables import write_rows
-from anchorlens.probes.compare import apply_to_checkpoint
-from anchorlens.probes.registry import checked_probes
+from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult
+from anchorlens.probes.shared.calling import given_for
 from anchorlens.runs.identity import execution_fields
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.safe import safe_repr, safe_text
@@ -120,7 +120,7 @@ def along(
     runs: RunPath | TrainResult | Sequence[RunPath | TrainResult],
     probes: Callable[..., ProbeResult] | str | Sequence[Callable[..., ProbeResult] | str],
     *,
-    device: str | torch.device = "cpu",
+    device: str | torch.device = "auto",
     progress: bool | None = None,
     **options: Any,
 ) -> Along:
@@ -132,7 +132,7 @@ def along(
     Args:
         runs: folders of runs, or what `train` gave for runs that have a folder.
         probes: one or several, or their names.
-        device: where the models run.
+        device: where the models run: auto, cpu, cuda, cuda:N or mps.
         progress: None shows a bar in a terminal or notebook, False never does.
         **options: of the probe, where it is one.
 
@@ -231,7 +231,8 @@ def _numbers(
             numbers[metric.name] = None if measure is None else measure.value
     for probe in probes:
         try:
-            result = apply_to_checkpoint(probe, checkpoint, device=device, **options)
+            given = given_for(probe, checkpoint, None, options, device=device)
+            result = apply(probe, given, **options)
         except ValueError as error:
             raise ValueError(f"{safe_text(path)}: {error}") from error
         numbers |= {f"{result.probe}.{name}": value for name, value in result.numbers().items()}

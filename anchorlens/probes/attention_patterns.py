@@ -13,6 +13,7 @@ from anchorlens.models.hooks import PATTERN, read
 from anchorlens.probes.plots.attention import attention_heatmaps
 from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, check_model, token_rows, two_anchor_task
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -75,6 +76,7 @@ class AttentionPatterns(ProbeResult):
         return self.html()
 
 
+@takes_any
 def attention_patterns(
     model: HookedTransformer, task: AnchorTask | None = None, tokens: Any = None
 ) -> AttentionPatterns:
@@ -110,7 +112,7 @@ def attention_patterns(
         check_model(model)
         sequence = token_rows(tokens)[:1]
     else:
-        task = check_inputs(model, task)
+        task = check_inputs(model, task, answers=False)
         sequence, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
     patterns = read(model, sequence[:1], [(layer, PATTERN) for layer in range(model.cfg.n_layers)])
     attention = np.concatenate([pattern.double().cpu().numpy() for pattern in patterns.values()])

@@ -1,36 +1,47 @@
-"""One probe of several checkpoints, side by side on the same scale."""
+"""One probe of several models, side by side on the same scale, and over seeds."""
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import check_number, documented
 from anchorlens.figures import complete, in_words
 from anchorlens.figures.side_by_side import distinct, side_by_side
-from anchorlens.files.checkpoint import Checkpoint, origin
-from anchorlens.models.devices import choose_device
+from anchorlens.files.checkpoint import origin
+from anchorlens.files.importers.inputs import Input, ModelInput
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.calling import given_for, needs_task
+from anchorlens.runs.identity import identity
+from anchorlens.runs.run_config import RunConfig
 from anchorlens.safe import safe_repr
+from anchorlens.tasks.shared.base import Task
 from anchorlens.views import html
 
 if TYPE_CHECKING:
+    import pandas
     import plotly.graph_objects as go
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The same probe of several checkpoints."""
+    """The same probe of several models."""
 
     labels: tuple[str, ...]
-    """The label of each checkpoint, in order."""
+    """The label of each model, in order."""
     results: tuple[ProbeResult, ...]
     """What the probe gave for each."""
+    seeds: tuple[int | None, ...] = ()
+    """The seed of each; None where that is not known."""
+    recipes: tuple[str, ...] = ()
+    """What each is but for its seed, in words; models of one recipe differ in their seed alone."""
 
     def plot(self) -> go.Figure:
         """The pictures side by side; colour scales are the same, and so are axes that can be compared."""
@@ -43,6 +54,44 @@ class Comparison:
         """JSON-ready: each result's content by its label."""
         return dict(zip(self.labels, (result.to_dict() for result in self.results), strict=True))
 
+    def to_frame(self) -> pandas.DataFrame:
+        """A row for each model, by its label: its recipe, its seed, and the readings of the probe."""
+        import pandas
+
+        known = {"recipe": self.recipes, "seed": pandas.array(self.seeds, dtype="Int64")}
+        readings = pandas.DataFrame([result.numbers() for result in self.results], dtype=float)
+        return pandas.concat([pandas.DataFrame(known), readings], axis=1).set_axis(
+            pandas.Index(self.labels, name="model")
+        )
+
+    def over_seeds(self, level: float = 0.95) -> pandas.DataFrame:
+        """The readings over seeds: a row for each recipe and reading, with mean and confidence interval.
+
+        Args:
+            level: of the interval, within 0..1.
+
+        Returns:
+            `n` (values), `mean`, and `low` and `high`, between which the mean of such runs lies with that
+            confidence (Student's t); NaN where there are fewer than two values.
+
+        Raises:
+            ValueError: a level out of range.
+        """
+        import pandas
+        from scipy.stats import t
+
+        check_number("level", level, above=0, maximum=1)
+        rows = {}
+        table = self.to_frame()
+        for recipe, group in table.groupby("recipe", sort=False):
+            for reading in self.results[0].readings:
+                values = group[reading].dropna().to_numpy(dtype=float)
+                n, mean = len(values), float(values.mean()) if len(values) else math.nan
+                error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+                half = float(t.ppf((1 + level) / 2, n - 1)) * error if n > 1 else math.nan
+                rows[recipe, reading] = {"n": n, "mean": mean, "low": mean - half, "high": mean + half}
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis(["recipe", "reading"])
+
     _repr_html_ = html
 
     def __repr__(self) -> str:
@@ -51,28 +100,33 @@ class Comparison:
 
 
 def compare(
-    checkpoints: Sequence[Checkpoint],
+    models: Sequence[ModelInput] | ModelInput,
     probe: Callable[..., ProbeResult] | str,
+    task: Task | None = None,
     *,
     labels: Sequence[str] | None = None,
-    device: str | torch.device = "cpu",
+    device: str | torch.device = "auto",
     **options: Any,
 ) -> Comparison:
-    """Apply one probe to several checkpoints.
+    """Apply one probe to several models.
 
     Args:
-        checkpoints: at least one, as `load_checkpoint` gives them; one model is built at a time.
+        models: at least one: HookedTransformers, Checkpoints, what `train` gives, or paths; one model is
+            built at a time.
         probe: a probe or its name.
-        labels: one for each; its gamma, seed and step where None.
-        device: where the models run.
+        task: what models in memory were trained on; a checkpoint knows its own.
+        labels: one for each; where None its gamma, seed and step, or its name.
+        device: where models of checkpoints run: auto, cpu, cuda, cuda:N or mps.
         options: of the probe.
 
     Returns:
-        The results, their pictures side by side, and their content as JSON data.
+        The results, their pictures side by side, their content as JSON data or as a DataFrame (`to_frame`),
+        and means with intervals over seeds (`over_seeds`).
 
     Raises:
-        ValueError: no checkpoint, as many labels as there are not, or what the probe refuses (the
-            message starts with the label).
+        ValueError: no model, as many labels as there are not, or what the probe refuses (the message starts
+            with the label).
+        CheckpointError: a file that cannot be read.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
@@ -82,48 +136,53 @@ def compare(
         ... ]
         >>> compare(start, "stable_rank").labels
         ('gamma 0.3', 'gamma 0.7')
+        >>> compare(start, "stable_rank").to_frame().round(2)["w_q_normalized"].to_list()
+        [1.01, 1.01]
     """
-    if isinstance(checkpoints, str | Checkpoint) or not isinstance(checkpoints, Sequence) or not checkpoints:
-        raise ValueError(f"checkpoints must be a list of one or more, got {safe_repr(checkpoints)}")
-    for checkpoint in checkpoints:
-        if not isinstance(checkpoint, Checkpoint):
-            raise ValueError(
-                f"a checkpoint must be what load_checkpoint gives, got {type(checkpoint).__name__}"
-            )
     if not isinstance(probe, str) and not callable(probe):
         raise ValueError(f"probe must be a probe or its name, got {safe_repr(probe)}")
-    names = tuple(_label(checkpoint) for checkpoint in checkpoints) if labels is None else tuple(labels)
-    if len(names) != len(checkpoints):
-        raise ValueError(f"labels must be {len(checkpoints)}, one for each checkpoint, got {len(names)}")
-    names = distinct(names)
     chosen = probe_named(probe) if isinstance(probe, str) else probe
-    results = []
-    for name, checkpoint in zip(names, checkpoints, strict=True):
+    several = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
+    if not several:
+        raise ValueError("models must be one or more, got none")
+    if labels is not None and (isinstance(labels, str) or len(labels) != len(several)):
+        got = "a text" if isinstance(labels, str) else len(labels)
+        raise ValueError(f"labels must be {len(several)}, one for each model, got {got}")
+    names, results, seeds, recipes = [], [], [], []
+    for k, model in enumerate(several):
+        given = given_for(chosen, model, task, options, device=device)
+        for note in given.notes if needs_task(chosen, options) else ():
+            warnings.warn(f"{given.name}: {note}", stacklevel=2)
+        names.append(_label(given) if labels is None else str(labels[k]))
+        train = given.checkpoint and given.checkpoint.train_config
+        seeds.append(train and train.seed)
+        recipes.append(_recipe(given))
         try:
-            results.append(apply_to_checkpoint(chosen, checkpoint, device=device, **options))
+            results.append(apply(chosen, given, **options))
         except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-    return Comparison(names, tuple(results))
+            raise ValueError(f"{names[-1]}: {error}") from error
+        del given  # one model at a time
+    kinds = list(dict.fromkeys(recipes))
+    words = dict(zip(kinds, distinct([in_short for in_short, _ in kinds]), strict=True))
+    return Comparison(
+        distinct(tuple(names)), tuple(results), tuple(seeds), tuple(words[recipe] for recipe in recipes)
+    )
 
 
-def apply_to_checkpoint(
-    probe: Callable[..., ProbeResult],
-    checkpoint: Checkpoint,
-    *,
-    device: str | torch.device = "cpu",
-    **options: Any,
-) -> ProbeResult:
-    """Call a probe with a checkpoint's model and task, and with the start of its run where it asks for it.
-
-    Raises:
-        ValueError: the probe has no such option, refuses what it is given, or asks for the start of a run
-            that the checkpoint does not know.
-    """
-    where = choose_device(str(device))
-    model = checkpoint.build_model(where)
-    return apply(probe, model, checkpoint.task, lambda: checkpoint.initial_model(where), **options)
-
-
-def _label(checkpoint: Checkpoint) -> str:
+def _label(given: Input) -> str:
+    checkpoint = given.checkpoint
+    if checkpoint is None:
+        return given.name
     words = ", ".join(origin(checkpoint.model_config.gamma, checkpoint.train_config, checkpoint.step))
     return words or checkpoint.model_config.overview
+
+
+def _recipe(given: Input) -> tuple[str, str]:
+    """What a model is but for its seed: in words, and a text that equal recipes share."""
+    checkpoint = given.checkpoint
+    if checkpoint is None or checkpoint.train_config is None:
+        return _label(given), _label(given)
+    alike = replace(checkpoint.train_config, seed=0)
+    run = RunConfig(checkpoint.task, checkpoint.model_config, alike)
+    words = origin(checkpoint.model_config.gamma, None, checkpoint.step)
+    return ", ".join(words) or checkpoint.model_config.overview, f"{identity(run)} {checkpoint.step}"

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from anchorlens.probes.plots.embedding import embedding_picture
 from anchorlens.probes.result import ProbeResult, probe_result
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
 from anchorlens.randomness import generator
@@ -114,6 +115,7 @@ def rule_lags(task: AnchorTask) -> tuple[int, ...]:
     return tuple(sorted({abs(a - b) for a, b in combinations(shifts, 2)} - {0}))
 
 
+@takes_any
 def embedding_pca(
     model: HookedTransformer, task: AnchorTask | None = None, *, tokens: Sequence[int] | None = None
 ) -> EmbeddingPCA:

@@ -12,6 +12,7 @@ from anchorlens.models.hooks import check_mixture, last_logits, routing, without
 from anchorlens.probes.plots.expert_use import expert_figure
 from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.anchor_sequences import sequences_by_kind
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -76,6 +77,7 @@ class ExpertUse(ProbeResult):
         )
 
 
+@takes_any
 def expert_use(
     model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 512, seed: int = 0
 ) -> ExpertUse:

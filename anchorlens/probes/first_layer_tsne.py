@@ -10,6 +10,7 @@ from anchorlens.configuration import check_number
 from anchorlens.models.hooks import after_attention
 from anchorlens.probes.plots.clusters import cluster_figure
 from anchorlens.probes.result import ProbeResult, probe_result
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.clusters import finite_rows, mirrored_pairs, silhouette, tsne
 from anchorlens.randomness import generator
@@ -63,6 +64,7 @@ class FirstLayerTSNE(ProbeResult):
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 
 
+@takes_any
 def first_layer_tsne(
     model: HookedTransformer,
     task: AnchorTask,

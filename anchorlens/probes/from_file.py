@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from anchorlens.plugins import defined_in, installed, line_in
-from anchorlens.probes.registry import PROBES
+from anchorlens.probes.registry import SHIPPED
 from anchorlens.probes.result import ProbeResult
 from anchorlens.safe import safe_repr
 
@@ -83,7 +83,7 @@ def with_own(
         ValueError: a file that holds no probes, a package whose probe does not load, or a name that another
             probe has.
     """
-    known = {probe.__name__: (probe, "a shipped probe") for probe in PROBES}
+    known = {probe.__name__: (probe, "a shipped probe") for probe in SHIPPED}
     for probe, origin in installed("anchorlens.probes", "probe"):
         if not inspect.isfunction(probe):
             raise ValueError(f"{origin} must be a function, got {safe_repr(probe)}")
@@ -91,7 +91,7 @@ def with_own(
     for path in paths:
         for probe in own_probes(path):
             _add(probe, f"a probe of {path}", str(path), known)
-    left_out = () if shipped is None else [probe for probe in PROBES if probe not in shipped]
+    left_out = () if shipped is None else [probe for probe in SHIPPED if probe not in shipped]
     return tuple(probe for probe, _ in known.values() if probe not in left_out)
 
 
@@ -132,7 +132,7 @@ def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
     text = " ".join(str(error).split())
     if not isinstance(error, ValueError) or not text:
         text = f"{type(error).__name__}: {text}".removesuffix(": ")
-    elif probe in PROBES:
+    elif probe in SHIPPED:
         return text  # a refusal, meant to be read
     code = getattr(inspect.unwrap(probe), "__code__", None)
     place = None if code is None else line_in(error, code.co_filename)

@@ -13,6 +13,7 @@ from anchorlens.models.hooks import after_attention
 from anchorlens.probes.plots.cosines import key_cosines
 from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.clusters import finite_rows
 from anchorlens.probes.shared.linalg import compare_groups
@@ -125,6 +126,7 @@ def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[i
     return tuple((first, second) for first, second in sorted(both))
 
 
+@takes_any
 def fusion_similarity(
     model: HookedTransformer,
     task: AnchorTask,

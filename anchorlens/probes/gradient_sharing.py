@@ -9,6 +9,7 @@ import numpy as np
 from anchorlens.configuration import check_number
 from anchorlens.probes.plots.pair_cosines import pair_cosines
 from anchorlens.probes.result import ProbeResult, number, probe_result
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.pair_gradients import compared_pairs, pair_gradients, weights_of_parts
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -69,6 +70,7 @@ class GradientSharing(ProbeResult):
         return pair_cosines("Do pairs use the same weights?", names, self.parts, self.cosines, self.relations)
 
 
+@takes_any
 def gradient_sharing(
     model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 32, seed: int = 0
 ) -> GradientSharing:

@@ -15,6 +15,7 @@ from anchorlens.models import hooks
 from anchorlens.probes.plots.flow_diagram import flow_diagram
 from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer
 from anchorlens.probes.shared.edge_effects import drops, margin
 from anchorlens.probes.shared.routes import N_ROUTE_SEQUENCES, routes
@@ -132,6 +133,7 @@ class InformationFlow(ProbeResult):
         return "" if self.inferential_route is not None else "no margin to lose: attention only"
 
 
+@takes_any
 def information_flow(
     model: HookedTransformer,
     task: AnchorTask,

@@ -12,6 +12,7 @@ from anchorlens.probes.activation_patching import SITES
 from anchorlens.probes.plots.place_map import place_map
 from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.anchor_sequences import checked_position
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.interchanges import KINDS, best_place, interchanges, patched_answers
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -85,6 +86,7 @@ class Interchange(ProbeResult):
         )
 
 
+@takes_any
 def interchange(
     model: HookedTransformer,
     task: AnchorTask,

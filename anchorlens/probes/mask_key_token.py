@@ -16,6 +16,7 @@ from anchorlens.probes.shared.anchor_sequences import (
     held_out_position,
     random_sequences,
 )
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs
 from anchorlens.probes.shared.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
 from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
@@ -85,6 +86,7 @@ class MaskKeyToken(ProbeResult):
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 
 
+@takes_any
 def mask_key_token(
     model: HookedTransformer,
     task: AnchorTask,

@@ -13,6 +13,7 @@ from anchorlens.configuration import check_choice
 from anchorlens.probes.plots.cosines import ordered_results
 from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
 from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
@@ -128,6 +129,7 @@ def inputs_of_equal_result(
     return [(g, reached[anchor][g], anchor) for g in chosen for anchor in task.anchors]
 
 
+@takes_any
 def mask_second_anchor(
     model: HookedTransformer,
     task: AnchorTask,

@@ -14,6 +14,7 @@ from anchorlens.models import hooks
 from anchorlens.probes.plots.place_map import place_map
 from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -127,6 +128,7 @@ class _Inputs:
         return self.results[result][:, None] == other.results[result][None]
 
 
+@takes_any
 def nearest_neighbours(
     model: HookedTransformer,
     task: AnchorTask,

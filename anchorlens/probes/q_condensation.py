@@ -11,6 +11,7 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.probes.plots.cosines import grouped_neurons
 from anchorlens.probes.result import ProbeResult, probe_result
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_layer, check_model
 from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups
 from anchorlens.probes.shared.weights import merged_heads, single
@@ -73,6 +74,7 @@ def condensation(
     return cosines, greedy_groups(cosines, threshold), mean, parallel
 
 
+@takes_any
 def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float = 0.4) -> QCondensation:
     """Measure how far the neurons of W_Q have condensed into few directions.
 

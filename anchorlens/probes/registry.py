@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_choice
@@ -21,6 +20,7 @@ from anchorlens.probes.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.calling import call
 from anchorlens.probes.stable_rank import stable_rank
 from anchorlens.probes.survival import survival
 from anchorlens.probes.training_regime import training_regime
@@ -28,7 +28,7 @@ from anchorlens.probes.v_similarity import v_similarity
 from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
+    from anchorlens.files.importers.inputs import ModelInput
     from anchorlens.tasks.shared.base import Task
 
 PROBES: tuple[Callable[..., ProbeResult], ...] = (
@@ -44,24 +44,28 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
     first_layer_tsne,
     gradient_sharing,
     survival,
-    expert_use,
     q_condensation,
     embedding_pca,
     stable_rank,
     training_regime,
 )
-"""Every probe, in order."""
+"""The probes of every model, in order: `for probe in PROBES: probe("ckpt.pt")`."""
 
+OF_MIXTURES: tuple[Callable[..., ProbeResult], ...] = (expert_use,)
+"""Those of a mixture of experts; a report shows them where a model is one."""
+
+SHIPPED: tuple[Callable[..., ProbeResult], ...] = (*PROBES, *OF_MIXTURES)
+"""All of them."""
 
 COSTLY: tuple[Callable[..., ProbeResult], ...] = (survival,)
 """Those that train models: half a minute where the others take seconds."""
 
-REPORT_PROBES: tuple[Callable[..., ProbeResult], ...] = tuple(p for p in PROBES if p not in COSTLY)
+REPORT_PROBES: tuple[Callable[..., ProbeResult], ...] = tuple(p for p in SHIPPED if p not in COSTLY)
 """Those that a report shows where nothing else is said: all that are not costly."""
 
 
 def probe_named(
-    name: str, probes: Sequence[Callable[..., ProbeResult]] = PROBES
+    name: str, probes: Sequence[Callable[..., ProbeResult]] = SHIPPED
 ) -> Callable[..., ProbeResult]:
     """The probe of that name.
 
@@ -79,49 +83,6 @@ def probe_named(
 
 OF_ANY_NETWORK: tuple[Callable[..., ProbeResult], ...] = (stable_rank,)
 """Those that open more than HookedTransformers: the U-Net of Concept Graphs too."""
-
-
-OF_MIXTURES: tuple[Callable[..., ProbeResult], ...] = (expert_use,)
-"""Those that ask for a mixture of experts; a report shows them where a model is one."""
-
-OF_DENSE: tuple[Callable[..., ProbeResult], ...] = tuple(p for p in PROBES if p not in OF_MIXTURES)
-"""All others, which take models with one MLP in each block, and mixtures of experts too."""
-
-
-ON_TOKENS: tuple[Callable[..., ProbeResult], ...] = (attention_patterns, activation_patching)
-"""Those that take tokens of any HookedTransformer; a two-anchor task only gives them where none are given."""
-
-
-def needs_task(probe: Callable[..., ProbeResult], options: Iterable[str] = ()) -> bool:
-    """Whether a probe asks for the two-anchor task of a model, given these of its options.
-
-    One that reads weights alone never does, and one of `ON_TOKENS` does not where it gets `tokens`.
-
-    Args:
-        probe: one of `PROBES`, or your own of the same form.
-        options: names of the options it is called with.
-
-    >>> needs_task(stable_rank), needs_task(mask_key_token)
-    (False, True)
-    >>> needs_task(attention_patterns), needs_task(attention_patterns, ["tokens"])
-    (True, False)
-    """
-    if probe in ON_TOKENS:
-        return "tokens" not in options
-    task = inspect.signature(probe).parameters.get("task")
-    return task is not None and task.default is task.empty
-
-
-def needs_initial(probe: Callable[..., ProbeResult]) -> bool:
-    """Whether a probe asks for the model at the start of its run too.
-
-    Args:
-        probe: one of `PROBES`, or your own of the same form.
-
-    >>> [probe.__name__ for probe in PROBES if needs_initial(probe)]
-    ['training_regime']
-    """
-    return "initial" in inspect.signature(probe).parameters
 
 
 def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
@@ -151,20 +112,24 @@ def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
 
 def apply(
     probe: Callable[..., ProbeResult],
-    model: HookedTransformer,
+    model: ModelInput,
     task: Task | None = None,
-    initial: Callable[[], HookedTransformer] | None = None,
     /,
+    *,
+    initial: ModelInput | None = None,
     **options: Any,
 ) -> ProbeResult:
-    """Call a probe with the model and, where it asks for them, the task and the start of the run.
+    """Call a probe with a model, or what holds one, and what it asks for beside.
+
+    A probe of `PROBES` can be called so by itself; a function of your own is.
 
     Args:
         probe: one of `PROBES`, or your own of the same form.
-        model: what it measures.
-        task: what the model was trained on; None where that is not known or no two-anchor task. Probes that
-            read weights alone take any HookedTransformer without one.
-        initial: gives the model at the start of its run; called only where the probe asks for it.
+        model: what it measures: a HookedTransformer, a Checkpoint, what `train` gives, or a path.
+        task: what the model was trained on, where a checkpoint does not know it. Probes that read weights
+            alone take any HookedTransformer without one.
+        initial: the model at the start of its run, for a probe that asks for it; where None a checkpoint
+            draws it again from its seed.
         options: the probe's own.
 
     Raises:
@@ -176,7 +141,7 @@ def apply(
         >>> apply(stable_rank, build_model(ModelConfig(gamma=0.5)))
         StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
     """
-    result = call(probe, model, task, initial, **options)
+    result = call(probe, model, task, initial=initial, **options)
     if not isinstance(result, ProbeResult):
         raise ValueError(
             f"a probe must give a ProbeResult, and {probe.__name__} gave {type(result).__name__}; make its "
@@ -188,49 +153,3 @@ def apply(
             f'"{probe.__name__}" into the class'
         )
     return result
-
-
-def call(
-    probe: Callable[..., Any],
-    model: HookedTransformer,
-    task: Task | None = None,
-    initial: Callable[[], HookedTransformer] | None = None,
-    /,
-    **options: Any,
-) -> Any:
-    """What a function of a model gives, of whatever type, called as `apply` calls a probe.
-
-    Args:
-        probe: a function of that form; the other arguments are those of `apply`.
-        model: what it measures.
-        task: what the model was trained on.
-        initial: gives the model at the start of its run.
-        options: its own.
-
-    Raises:
-        ValueError: it has no such option, or needs a task or the start of the run and there is none; and
-            whatever it raises itself.
-    """
-    parameters = inspect.signature(probe).parameters
-    option_names = tuple(name for name in parameters if name not in ("model", "task", "initial"))
-    for name in options:
-        if not option_names:
-            raise ValueError(f"{probe.__name__} has no options, got {safe_repr(name)}; leave it out")
-        check_choice(f"an option of {probe.__name__}", name, option_names)
-    if task is None and needs_task(probe, options):
-        without = ", ".join(other.__name__ for other in PROBES if not needs_task(other))
-        instead = "give an AnchorTask, or tokens" if probe in ON_TOKENS else "give an AnchorTask"
-        raise ValueError(
-            f"{probe.__name__} needs the two-anchor task of the model, got none; {instead}, or take a probe "
-            f"that reads weights alone ({without})"
-        )
-    if needs_initial(probe):
-        if initial is None:
-            raise ValueError(
-                f"{probe.__name__} needs the model at the start of its run; give initial, or a checkpoint "
-                "that knows its seed"
-            )
-        options["initial"] = initial()
-    by_name = {"model": model, "task": task}
-    arguments = {name: value for name, value in by_name.items() if name in parameters}
-    return probe(*([] if "model" in arguments else [model]), **arguments, **options)

@@ -10,6 +10,7 @@ import numpy as np
 from anchorlens.models.unet.network import UNet
 from anchorlens.probes.plots.weights import rank_bars
 from anchorlens.probes.result import ProbeResult, probe_result
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
 from anchorlens.probes.shared.weights import convolution_matrices, short_name, weight_matrices
@@ -54,6 +55,7 @@ class StableRank(ProbeResult):
         return rank_bars([short_name(name) for name in self.names], self.values, self.gaussian)
 
 
+@takes_any
 def stable_rank(model: HookedTransformer | UNet) -> StableRank:
     """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 

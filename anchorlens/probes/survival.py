@@ -11,6 +11,7 @@ from anchorlens.configuration import check_number
 from anchorlens.figures import BLUE, GREY, ORANGE
 from anchorlens.probes.plots.accuracy_bars import accuracy_bars
 from anchorlens.probes.result import ProbeResult, probe_result
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.left_out import Accuracies, accuracies_without, groups_to_leave_out
 from anchorlens.probes.shared.pair_gradients import weights_of_parts
@@ -78,6 +79,7 @@ class Survival(ProbeResult):
         return accuracy_bars("Do pairs survive without training?", names, bars, "anchors left out")
 
 
+@takes_any
 def survival(
     model: HookedTransformer,
     task: AnchorTask,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from anchorlens.configuration import check_number
 from anchorlens.probes.plots.weights import movement
 from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model, two_anchor_task
 from anchorlens.probes.shared.tangent_kernel import tangent_kernel
 from anchorlens.probes.shared.weights import short_name, weight_matrices
@@ -64,11 +65,12 @@ class TrainingRegime(ProbeResult):
         return movement(names, self.relative_changes, self.relative_change, kernels)
 
 
+@takes_any
 def training_regime(
     model: HookedTransformer,
     task: AnchorTask | None = None,
     *,
-    initial: HookedTransformer,
+    initial: Any = None,
     n_sequences: int = 8,
     seed: int = 0,
 ) -> TrainingRegime:
@@ -80,7 +82,8 @@ def training_regime(
         model: a later moment of a run; it is only read.
         task: gives the sequences of the kernel, of the trained pairs, spread evenly. Without one, or with a
             task of another kind, any HookedTransformer will do and only the weights are compared.
-        initial: the same run at its start (`Checkpoint.initial_model()`).
+        initial: the same run at its start, a model or what holds one; where None a checkpoint draws it again
+            from its seed (`Checkpoint.initial_model()`).
         n_sequences: of the kernel, >= 2.
         seed: of those sequences.
 
@@ -89,8 +92,8 @@ def training_regime(
         little (linear, NTK-like regime), a small one much (condensed regime).
 
     Raises:
-        ValueError: models of different shapes, weights that are not finite, or a model too small for
-            the task.
+        ValueError: models of different shapes, weights that are not finite, a model too small for the task,
+            or a start that is not known.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -13,6 +13,7 @@ from anchorlens.models.hooks import VALUE, read
 from anchorlens.probes.plots.cosines import key_cosines
 from anchorlens.probes.result import ProbeResult, probe_result
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
+from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_numbers
 from anchorlens.probes.shared.linalg import compare_groups
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -75,6 +76,7 @@ class VSimilarity(ProbeResult):
         )
 
 
+@takes_any
 def v_similarity(
     model: HookedTransformer,
     task: AnchorTask,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from anchorlens.configuration import check_choice, field_types, suggestion
+from anchorlens.configuration import check_choice, check_kind, field_types, suggestion
 from anchorlens.runs.interventions import with_base
 from anchorlens.runs.train_config import DURATIONS, SCHEDULED, TrainConfig
 from anchorlens.safe import safe_repr
@@ -17,6 +17,41 @@ PARTS = ("task", "model", "train")
 """The parts of a run, as tables of its JSON and TOML are called."""
 Parts = Mapping[str, Mapping[str, Any]]
 """Part -> the fields that differ from the defaults."""
+
+
+_ORDER = "the order is task, model_config, train_config"
+_HINTS = {
+    "RunConfig": "; unpack it: train(*preset(...))",
+    "ModelConfig": f"; {_ORDER}",
+    "UNetConfig": f"; {_ORDER}",
+    "TrainConfig": f"; {_ORDER}",
+    "str": "; for a run that has a name write train(*preset(name))",
+}
+
+
+def field_advice(name: str) -> str | None:
+    """Where a field of a configuration belongs that stands among the arguments of `train`."""
+    owners = dict.fromkeys(cls.__name__ for _, cls in field_owners(name))
+    if not owners:
+        return None
+    return f"it is a field of {' and '.join(owners)}; write train(*preset({name}=...))"
+
+
+def check_parts(task: Any, model_config: Any, train_config: Any) -> None:
+    """Check that the parts of a run are what they should be.
+
+    Raises:
+        ValueError: one is a table, a text or another configuration; the message says what to write.
+    """
+    kinds = {cls.__name__: f"; {_ORDER}" for cls in (type(task), task.model_class)}
+    check_kind(
+        "model_config",
+        model_config,
+        task.model_class,
+        f"{task.model_class.__name__}()",
+        hints={**_HINTS, **kinds},
+    )
+    check_kind("train_config", train_config, TrainConfig, "TrainConfig()", hints={**_HINTS, **kinds})
 
 
 class RunConfig(NamedTuple):

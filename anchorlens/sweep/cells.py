@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.runs.identity import execution_fields, identity, same_value
@@ -19,6 +19,9 @@ from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import diagram, html
+
+if TYPE_CHECKING:
+    import pandas
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
 """The first three are a run's own; `failed`: it ends in an error each time; `damaged`: what is stored of it
@@ -245,6 +248,16 @@ class SweepResult:
         from anchorlens.sweep import write_table
 
         write_table(self, path)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A row for each cell, by its id, with everything that `Cell.row` gives.
+
+        Raises:
+            ValueError: no cell.
+        """
+        from anchorlens.sweep.table import table_of
+
+        return table_of(self).to_pandas().set_index("cell")
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {status}" for status, n in self.counts.items())

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from anchorlens.configuration import as_path
 from anchorlens.files.container import check_format
 from anchorlens.files.writing import atomic_write
 from anchorlens.runs.identity import same_value
@@ -62,7 +63,7 @@ class SweepFolder:
 
     def __init__(self, out: str | os.PathLike[str]) -> None:
         """Name the folder; nothing is read or written."""
-        self.out = Path(out)
+        self.out = as_path("out", out)
 
     @contextlib.contextmanager
     def held(self, runs: Sequence[RunConfig]) -> Iterator[list[NamedRun]]:

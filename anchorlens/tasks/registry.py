@@ -168,8 +168,24 @@ def task_or_default(task: Any = None) -> Task:
         ValueError: it is no task.
     """
     if task is not None and not isinstance(task, Task):
-        raise ValueError(f"task must be a task, AnchorTask() for example, got {type(task).__name__}")
+        got = type(task).__name__
+        advice = _INSTEAD_OF_A_TASK.get(
+            got, "; write AnchorTask(**fields)" if isinstance(task, Mapping) else ""
+        )
+        raise ValueError(f"task must be a task, AnchorTask() for example, got {got}{advice}")
     return TASKS[0]() if task is None else task
+
+
+_INSTEAD_OF_A_TASK = {
+    "RunConfig": "; unpack it: train(*preset(...))",
+    **dict.fromkeys(
+        ("ModelConfig", "UNetConfig", "TrainConfig"), "; the task comes before the configurations"
+    ),
+    **dict.fromkeys(
+        ("HookedTransformer", "Checkpoint", "TrainResult"), "; the model comes first, then its task"
+    ),
+}
+"""What else a caller gives for a task -> what to do then."""
 
 
 def read_task(values: Mapping[str, Any]) -> Task:

@@ -34,8 +34,9 @@ from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
-from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.run_config import RunConfig, check_parts
 from anchorlens.safe import safe_repr
+from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.batch import on_device
 
@@ -161,12 +162,13 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
         ValueError: something that is no RunConfig, a model too small for its task or without a part that
             the recipe names, a device that is not there, or a precision that it lacks.
     """
-    if isinstance(runs, RunConfig):
+    if isinstance(runs, RunConfig) or not isinstance(runs, Iterable):
         raise ValueError("runs must be a list of runs, got a single one; put it in brackets")
     runs = list(runs)
     for run in runs:
         if not isinstance(run, RunConfig):
             raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {safe_repr(run)}")
+        check_parts(task_or_default(run.task), run.model_config, run.train_config)
         run.model_config.check_task(run.task)
         check_interventions(run)
         if starts:

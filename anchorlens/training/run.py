@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import torch
 
-from anchorlens.configuration import check_number
+from anchorlens.configuration import as_path, check_number, checked_arguments
 from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
-from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.run_config import RunConfig, field_advice
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.registry import task_or_default
@@ -42,6 +42,7 @@ class Logger(Protocol):
         """Take in a line."""
 
 
+@checked_arguments(field_advice)
 def train(
     task: Task | None = None,
     model_config: ModelConfig | None = None,
@@ -87,6 +88,7 @@ def train(
 
     Source: cross-entropy where a target stands, the training recipe of arXiv 2405.05409 and 2501.08537.
     """
+    out = None if out is None else as_path("out", out)
     stored = stored_run(out) if resume and out is not None else None
     if stored is not None:
         task = task or stored.task
@@ -102,6 +104,7 @@ def train(
     return result
 
 
+@checked_arguments(field_advice)
 def train_many(
     runs: Iterable[RunConfig],
     *,
@@ -220,7 +223,7 @@ def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | N
     if outs is None:
         return [None] * n_runs
     listed = [outs] if isinstance(outs, str | os.PathLike) else list(outs)
-    folders = [None if out is None else Path(out) for out in listed]
+    folders = [None if out is None else as_path("outs", out) for out in listed]
     if isinstance(outs, str | os.PathLike) or len(folders) != n_runs:
         raise ValueError(f"outs must be a list of {n_runs} folders, one for each run, got {safe_repr(outs)}")
     places = [folder.resolve() for folder in folders if folder is not None]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.importers import open_checkpoint
-from anchorlens.models.devices import choose_device
+import torch
+
+from anchorlens.configuration import checked_arguments
+from anchorlens.files.importers.inputs import WHAT_HOLDS_A_MODEL, ModelInput, of_several, resolve
+from anchorlens.files.importers.settings import ModelConfiguration
+from anchorlens.models.measuring import device_of
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 
+@of_several
+@checked_arguments()
 def classify(
-    model_or_checkpoint: HookedTransformer | Checkpoint | TrainResult | str | os.PathLike[str],
+    model_or_checkpoint: ModelInput,
     task: Task | None = None,
     *,
-    config: str | os.PathLike[str] | None = None,
+    config: ModelConfiguration | None = None,
     training_set: Any = None,
-    device: str = "cpu",
+    device: str | torch.device = "auto",
     seed: int = 0,
     even_underfit: bool = True,
+    name: str | None = None,
 ) -> Verdict:
     """Say whether a model memorises (1), generalises in distribution (2) or composes rules (3), and why.
 
@@ -45,24 +48,29 @@ def classify(
     Args:
         model_or_checkpoint: a HookedTransformer; a `Checkpoint`; what `train` gives; or the path of a file
             or folder, in any format of `anchorlens.files.importers`. A run's folder is classified with its
-            trajectory.
+            trajectory. A model in half precision is measured as float32, with a warning. Of a list of them
+            each is classified.
         task: what a HookedTransformer was trained on; the papers' two-anchor task if left out. A checkpoint
             knows its own; given an equal one whose files lie elsewhere (`data`), it is taken in its place.
-        config: TOML or JSON file that says what a bare state dict is.
+        config: what a bare state dict is, as for `open_checkpoint`: a TOML or JSON file or its content, a
+            ModelConfig, or a HookedTransformerConfig.
         training_set: the sequences that it was trained on, as `evaluate` takes them: tokens [batch, seq_len]
             and targets [batch], or [batch, seq_len] where more than the last position is asked. A checkpoint
             that says how it was trained knows its own. Where some of them ask what the task holds out there
             is no phase: ID or OOD accuracy is then train accuracy. Without it a warning says what is assumed
             to be held out, and a model that is below .90 on what stands for them (fresh noise, every training
             sum) has no phase by behaviour: it may have memorised.
-        device: where the model is measured: cpu, cuda, cuda:N or auto. A HookedTransformer stays where
+        device: where the model is measured: auto, cpu, cuda, cuda:N or mps. A HookedTransformer stays where
             it is.
         seed: of the noise of the behaviour.
         even_underfit: whether to take the readings of a model that has not fit its training data too: they
             take seconds, and no phase rests on them.
+        name: what the model is called in the verdict and its report; where None, its file's name. Of several
+            models a list of names.
 
     Returns:
-        The verdicts with numbers and reasons, whether probes and behaviour agree and what that means.
+        The verdicts with numbers and reasons, whether probes and behaviour agree and what that means; of a
+        list a list.
 
     Raises:
         ValueError: neither a model nor a checkpoint, or a task or training set that does not fit it.
@@ -75,55 +83,34 @@ def classify(
 
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """
-    checkpoint = behaviour = None
-    asked: Any = task
-    notes, points = (), ()
-    about: dict[str, Any] = {}  # the subject's fields
-    given = model_or_checkpoint
-    if isinstance(given, str | os.PathLike):
-        opened = open_checkpoint(given, config=config)
-        checkpoint, notes, folder = opened.checkpoint, opened.notes, Path(given)
-        about = {
-            "name": folder.name or str(folder),
-            "path": str(given),
-            "sha256": opened.sha256,
-            "kind": opened.kind,
-        }
+    given = resolve(model_or_checkpoint, task, config=config, device=device, name=name)
+    checkpoint, behaviour, notes, points = given.checkpoint, None, given.notes, ()
+    about: dict[str, Any] = {"name": given.name}  # the subject's fields
+    if given.opened is not None:
+        opened = given.opened
+        about |= {"path": str(opened.path), "sha256": opened.sha256, "kind": opened.kind}
         if opened.kind == "anchorlens":
             about["log"] = tuple(read_log(opened.file.parent / "log.jsonl"))
-            points = trajectory(folder) if folder.is_dir() else ()
-    elif isinstance(given, TrainResult):
-        checkpoint, about = given.checkpoint, {"log": tuple(given.log)}
-        behaviour = given.behaviour if given.behaviour.options["seed"] == seed else None
-    elif isinstance(given, Checkpoint):
-        checkpoint = given
+            points = trajectory(opened.path) if opened.path.is_dir() else ()
+    elif isinstance(model_or_checkpoint, TrainResult):
+        result = model_or_checkpoint
+        about["log"] = tuple(result.log)
+        behaviour = result.behaviour if result.behaviour.options["seed"] == seed else None
 
     if checkpoint is None:
-        asked = task_or_default(task)
-        model, shape = _checked_model(given), None
+        asked, model, shape = task_or_default(given.task), _checked_model(given.model), None
         behaviour = asked.evaluate(model, training_set=training_set, seed=seed)
     else:
-        if task is not None and task != checkpoint.task:
-            raise ValueError(
-                "a checkpoint knows its own task, and it is another than the one given; leave task out, or "
-                "give checkpoint.build_model() with your task"
-            )
         if checkpoint.train_config is not None and training_set is not None:
             raise ValueError(
                 "a checkpoint that says how it was trained knows its own training set; leave training_set "
                 "out, or give checkpoint.build_model() with your training set"
             )
-        checkpoint = checkpoint if task is None else replace(checkpoint, task=task)
-        where = choose_device(device)
-        asked, model, shape = (
-            checkpoint.task,
-            checkpoint.build_model(where),
-            shape_of(checkpoint.model_config),
-        )
+        asked, model, shape = checkpoint.task, given.model, shape_of(checkpoint.model_config)
         if behaviour is None:
             if checkpoint.train_config is not None:
                 training_set = checkpoint.lazy_training_set()
-            behaviour = checkpoint.evaluate(device=where, training_set=training_set, seed=seed)
+            behaviour = checkpoint.evaluate(device=device_of(model), training_set=training_set, seed=seed)
     phase = behaviour.phase_if_clear()
     if (assumption := behaviour.assumption) is not None:
         notes = (*notes, assumption)
@@ -131,7 +118,7 @@ def classify(
     inside = read_inside(model, asked, shape, train=train, void=_void(behaviour, even_underfit))
     agreement, explanation = explain(phase, inside.by_probes)
     if checkpoint is None:
-        subject = Subject("model", model=model, task=asked)
+        subject = Subject(given.name, model=model, task=asked)
     else:
         subject = Subject.of(checkpoint, asked, model, **about)
     return Verdict(
@@ -159,8 +146,5 @@ def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
 
 def _checked_model(model: Any) -> HookedTransformer:
     if not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
-        raise ValueError(
-            "what is classified must be a HookedTransformer, a Checkpoint or the path of one, got "
-            f"{type(model).__name__}"
-        )
+        raise ValueError(f"what is classified must be {WHAT_HOLDS_A_MODEL}, got {type(model).__name__}")
     return model

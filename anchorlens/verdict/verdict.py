@@ -18,6 +18,8 @@ from anchorlens.tasks.shared.phases import Phase
 from anchorlens.views import html, report
 
 if TYPE_CHECKING:
+    import pandas
+
     from anchorlens.files.checkpoint import Checkpoint
     from anchorlens.models.library import HookedTransformer
     from anchorlens.probes.result import ProbeResult
@@ -250,6 +252,27 @@ class Verdict(Record):
             OSError: the disk refuses; a file that was there before is untouched.
         """
         report(self, path, **({} if probes is None else {"probes": probes}))
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A row for each reading by the probes, by its name: `by_probes.evidence` as a table.
+
+        Columns: `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats), `odds <label>` (nats), and `low
+        <label>` and `high <label>`, between which the middle 80 % of that phase lie.
+        """
+        import pandas
+
+        rows = []
+        for one in self.by_probes.evidence:
+            ranges = {
+                f"{end} {label}": value
+                for label, both in one.ranges.items()
+                for end, value in zip(("low", "high"), both, strict=True)
+            }
+            odds = {f"odds {label}": value for label, value in one.odds.items()}
+            names = ("reading", "probe", "sees", "meaning", "value", "vote", "weight")
+            rows.append({name: getattr(one, name) for name in names} | odds | ranges)
+        columns = None if rows else ["reading", "value"]
+        return pandas.DataFrame(rows, columns=columns).astype({"value": float}).set_index("reading")
 
     def __repr__(self) -> str:
         agreement = {True: "the same", False: "another", None: "no comparison"}[self.agreement]

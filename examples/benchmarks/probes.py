@@ -62,7 +62,7 @@ def measure(checkpoint: Checkpoint, device: str, *, patches: bool) -> list[dict[
         {"probe": "(before)", "seconds": None, "plot": None, "peak_mib": peak_mib()}
     ]
     for probe in PROBES:
-        took, result = seconds(lambda probe=probe: apply(probe, model, checkpoint.task, lambda: initial))
+        took, result = seconds(lambda probe=probe: apply(probe, model, checkpoint.task, initial=initial))
         drew, _ = seconds(result.plot)
         rows.append({"probe": probe.__name__, "seconds": took, "plot": drew, "peak_mib": peak_mib()})
     if patches:

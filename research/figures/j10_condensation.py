@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from anchorlens.figures import cosine_heatmap, styled
 from anchorlens.files.checkpoint import load_checkpoint
-from anchorlens.probes import apply_to_checkpoint, q_condensation
+from anchorlens.probes import apply, q_condensation
 from anchorlens.show.diagram.outcomes import outcome
 from anchorlens.sweep import Cell
 from common import options, trained, write
@@ -39,7 +39,7 @@ def measure(cells: Sequence[Cell]) -> dict[str, np.ndarray]:
 
 
 def _grouped(cell: Cell) -> Float[np.ndarray, "neuron neuron"]:
-    result: Any = apply_to_checkpoint(q_condensation, load_checkpoint(final(cell)))
+    result: Any = apply(q_condensation, load_checkpoint(final(cell)))
     n = len(result.order)
     shown = result.order[np.linspace(0, n - 1, min(n, SIDE)).round().astype(int)]
     return result.cosines[np.ix_(shown, shown)]

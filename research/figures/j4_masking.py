@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
-from anchorlens.probes import Comparison, apply_to_checkpoint, mask_key_token, mask_second_anchor
+from anchorlens.probes import Comparison, apply, mask_key_token, mask_second_anchor
 from anchorlens.probes.mask_key_token import MaskKeyToken
 from anchorlens.probes.shared.clusters import silhouette
 from common import options, trained, write
@@ -48,7 +48,7 @@ EXPECTED = {
 
 def without_key_token(checkpoint: Checkpoint) -> dict[str, float | None]:
     """The probe's numbers, and how many clusters there are."""
-    result: Any = apply_to_checkpoint(mask_key_token, checkpoint, perplexity=None)
+    result: Any = apply(mask_key_token, checkpoint, perplexity=None)
     return {**result.numbers(), "n_clusters": n_clusters(result)}
 
 
@@ -110,10 +110,7 @@ def measure_second_anchor(groups: Sequence[Group]) -> tuple[dict[str, Any], Comp
     composing = [group for group in groups if group.label == "Phase 3"]
     groups = [*groups, *(group.at_largest_gamma() for group in composing)]
     found = [
-        [
-            apply_to_checkpoint(mask_second_anchor, load_checkpoint(final(cell))).numbers()
-            for cell in group.cells
-        ]
+        [apply(mask_second_anchor, load_checkpoint(final(cell))).numbers() for cell in group.cells]
         for group in groups
     ]
     comparison, shown = compare_typical(groups, "mask_second_anchor", "centred_gap", found)

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 import common
 from anchorlens import load_checkpoint
-from anchorlens.probes import Comparison, ProbeResult, apply_to_checkpoint
+from anchorlens.probes import Comparison, ProbeResult, apply
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
 from readings import MOST
@@ -79,7 +79,7 @@ def probed(cells: Iterable[Cell], probe: Callable[..., ProbeResult], **options: 
     found: dict[str, dict[int, ProbeResult]] = {}
     for cell in sorted(cells, key=lambda cell: cell.run.model_config.gamma):
         assert cell.path is not None
-        result = apply_to_checkpoint(probe, load_checkpoint(cell.path / "ckpt.pt"), **options)
+        result = apply(probe, load_checkpoint(cell.path / "ckpt.pt"), **options)
         found.setdefault(name_of(cell.run.model_config.gamma), {})[cell.run.train_config.seed] = result
     return found
 

@@ -25,7 +25,7 @@ import torch
 import circuits
 from anchorlens import evaluate, probes
 from anchorlens.models.hooks import last_logits
-from anchorlens.probes import OF_DENSE, apply
+from anchorlens.probes import PROBES, apply, needs_initial
 from circuits import Known
 
 HERE = Path(__file__).parent
@@ -61,8 +61,9 @@ def ask(known: Known, probe: Callable[..., Any], **options: Any) -> dict[str, An
     """What a probe reads of a circuit: its readings, its line, and the seconds it takes."""
     began = time.monotonic()
     try:
+        start = {"initial": known.start()} if known.start and needs_initial(probe) else {}
         result: Any = apply(
-            probe, known.model, known.task, known.start, **OPTIONS.get(probe.__name__, {}), **options
+            probe, known.model, known.task, **start, **OPTIONS.get(probe.__name__, {}), **options
         )
     except ValueError as error:
         return {"refused": str(error)}
@@ -125,7 +126,7 @@ def answers_of_program(known: Known, tokens: torch.Tensor) -> torch.Tensor:
 
 def every_probe(known: Known) -> dict[str, Any]:
     """All the probes, and the answers."""
-    return {"answers": answers(known)} | {probe.__name__: ask(known, probe) for probe in OF_DENSE}
+    return {"answers": answers(known)} | {probe.__name__: ask(known, probe) for probe in PROBES}
 
 
 def of_compiled() -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import jinja2
 
-from anchorlens.probes import OF_DENSE
+from anchorlens.probes import PROBES
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "figures"))
@@ -144,7 +144,7 @@ def ranked(found: Mapping[str, Any], own: Mapping[str, str]) -> int:
 def blind_spots() -> list[tuple[str, str]]:
     """Each probe, and what its docstring says it cannot see."""
     found = []
-    for probe in OF_DENSE:
+    for probe in PROBES:
         said = re.search(r"Blind to: (.+?)(?:\n\n|$)", inspect.getdoc(probe) or "", flags=re.DOTALL)
         found.append((probe.__name__, " ".join(said[1].split()) if said else ""))
     return found

@@ -13,7 +13,7 @@ import truth_page
 from anchorlens import AnchorTask, build_model
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooks import last_logits
-from anchorlens.probes import OF_DENSE
+from anchorlens.probes import PROBES
 from sentences import Stale
 
 ALLOWED = (
@@ -47,7 +47,7 @@ def test_no_result_is_written_by_hand():
 
 
 def test_every_probe_is_asked_and_says_what_it_cannot_see():
-    names = [probe.__name__ for probe in OF_DENSE]
+    names = [probe.__name__ for probe in PROBES]
     assert {row["probe"] for row in truth_page.EXPECTED["reading"]} == set(names)
     assert [name for name, text in truth_page.blind_spots() if len(text) < 30] == []
 

@@ -31,7 +31,7 @@ import pair_fit
 import phases_grid
 from anchorlens import classify, load_checkpoint, preset
 from anchorlens.files.checkpoint import training_set
-from anchorlens.probes import apply_to_checkpoint, embedding_pca, mask_key_token, q_condensation, stable_rank
+from anchorlens.probes import apply, embedding_pca, mask_key_token, q_condensation, stable_rank
 from anchorlens.sweep import Cell, sweep
 from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.folder import SweepFolder
@@ -209,7 +209,7 @@ class TestTheGrid:
 
 def test_clusters_are_counted():
     checkpoint = load_checkpoint(ROOT / "anchorlens/checkpoints/phase1.pt")
-    found = apply_to_checkpoint(mask_key_token, checkpoint, perplexity=None, n_sequences=4)
+    found = apply(mask_key_token, checkpoint, perplexity=None, n_sequences=4)
     noise = np.random.default_rng(0).normal(0, 0.01, found.logits.shape)
     corners = np.eye(12, found.logits.shape[1])
     for logits, expected in ((corners[found.labels], 12), (corners[found.labels // 2], 6)):
@@ -297,7 +297,7 @@ def shipped(name):
     probes = {
         f"{probe.__name__}.{reading}": value
         for probe in (stable_rank, q_condensation, embedding_pca)
-        for reading, value in apply_to_checkpoint(probe, checkpoint).numbers().items()
+        for reading, value in apply(probe, checkpoint).numbers().items()
     }
     content = {"status": "finished", "error": None, "step": 1, "seconds": 1.0, "loss": 0.01}
     return {**content, "probes": probes, "verdict": classify(checkpoint).to_dict()}, path

@@ -44,7 +44,7 @@ def test_json_is_one_object_and_the_papers_task_the_default():
         (["--plot", "no/such/folder/x.html"], "--plot must be in a folder that exists"),
         (["--fit", 2], "fit must be"),
         (["--steps", 0], "steps must be an integer >= 1"),
-        (["--device", "tpu"], "device must be auto, cpu, cuda or cuda:N"),
+        (["--device", "tpu"], "device must be auto, cpu, cuda, cuda:N or mps"),
     ],
 )
 def test_errors_are_one_line(arguments, message):

@@ -103,7 +103,7 @@ class TestTrain:
             (["train", "--out", "{new}", "--lr", "-1"], "lr must be a finite number > 0, got -1.0"),
             (["train", "--out", "{new}", "--epochs", "3", "--steps", "3"], "give one of them"),
             (["train", "--out", "{new}", "--config", "/no.toml"], "does not exist"),
-            (["train", "--out", "{new}", "--device", "gpu"], "device must be auto, cpu, cuda or cuda:N"),
+            (["train", "--out", "{new}", "--device", "gpu"], "device must be auto, cpu, cuda, cuda:N or mps"),
             (["evaluate"], "Missing argument"),
             (["compose"], "No such command"),
         ],

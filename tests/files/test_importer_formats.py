@@ -155,7 +155,10 @@ class TestHookedTransformer:
         assert torch.allclose(last_logits(opened).log_softmax(-1), expected, atol=1e-5)
 
     def test_without_a_configuration_it_says_what_is_needed(self, tmp_path):
-        refused(write_bare(tmp_path).path, "give --config, a TOML or JSON file with tables task and model")
+        refused(
+            write_bare(tmp_path).path,
+            r"give config \(--config\), a TOML or JSON file with tables task",
+        )
 
     @pytest.mark.parametrize(
         ("config", "cause"),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, probes, train
-from anchorlens.probes import along, apply_to_checkpoint, q_condensation, stable_rank
+from anchorlens.probes import along, apply, q_condensation, stable_rank
 
 CONFIG = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
 RECIPE = TrainConfig(steps=12, batch_size=16, n_samples=64, n_checkpoints=3, eval_every=6, log_every=6)
@@ -37,7 +37,7 @@ def test_the_numbers_are_those_of_the_probe_and_of_the_task(runs):
     out, result = next(iter(runs.items()))
     last = along([result], "stable_rank").rows[-1]
     checkpoint = load_checkpoint(out / "ckpt.pt")
-    assert last["stable_rank.w_q"] == apply_to_checkpoint(stable_rank, checkpoint).w_q
+    assert last["stable_rank.w_q"] == apply(stable_rank, checkpoint).w_q
     sampled = checkpoint.evaluate(**checkpoint.task.sampling)
     assert last["train"] == sampled.measure("train").value and last["ood"] == sampled.measure("ood").value
 

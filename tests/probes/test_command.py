@@ -21,7 +21,7 @@ from anchorlens import (
     figures,
     save_checkpoint,
 )
-from anchorlens.probes import OF_DENSE, PROBES, embedding_pca, q_condensation, stable_rank, training_regime
+from anchorlens.probes import PROBES, SHIPPED, embedding_pca, q_condensation, stable_rank, training_regime
 from anchorlens.tasks.addition import AdditionTask
 
 CONFIG = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
@@ -66,11 +66,11 @@ call = functools.partial(anchorlens_command.call, "probe", code=None)
 
 def test_the_list_names_every_probe():
     lines = call("--list").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [probe.__name__ for probe in PROBES]
+    assert [line.split()[0] for line in lines] == [probe.__name__ for probe in SHIPPED]
     assert all(len(line.split()) > 5 for line in lines)
 
 
-@pytest.mark.parametrize("name", [probe.__name__ for probe in OF_DENSE])
+@pytest.mark.parametrize("name", [probe.__name__ for probe in PROBES])
 def test_a_probe_prints_one_line_or_one_json_object_and_draws(name, checkpoint, tmp_path):
     few = ("--options", '{"n_steps": 1}') if name == "survival" else ()
     plain = call(name, checkpoint, *few)

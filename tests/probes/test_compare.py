@@ -7,7 +7,7 @@ import pytest
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model
 from anchorlens.figures.side_by_side import side_by_side
-from anchorlens.probes import OF_MIXTURES, PROBES, compare, information_flow, mask_key_token, stable_rank
+from anchorlens.probes import OF_MIXTURES, SHIPPED, compare, information_flow, mask_key_token, stable_rank
 
 OPTIONS = {
     "mask_key_token": {"n_sequences": 4},
@@ -28,7 +28,7 @@ def pair():
     return [checkpoint(0.3), checkpoint(0.8, n_heads=2)]
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
+@pytest.mark.parametrize("probe", SHIPPED, ids=lambda probe: probe.__name__)
 def test_every_probe_stands_side_by_side(probe, pair):
     if probe in OF_MIXTURES:
         pair = [checkpoint(0.3, num_experts=2), checkpoint(0.8, num_experts=3)]
@@ -87,11 +87,14 @@ def test_labels_are_yours_or_told_apart(pair):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([], "stable_rank"), "a list of one or more, got "),
+        (([], "stable_rank"), "models must be one or more, got none"),
         (([0], "stable_ranks"), "probe must be one of"),
-        (([0], information_flow, {"labels": ["a", "b"]}), "labels must be 1, one for each checkpoint, got 2"),
+        (([0], information_flow, {"labels": ["a", "b"]}), "labels must be 1, one for each model, got 2"),
         (([0], information_flow, {"tokens": [1, 2]}), r"^gamma 0.3, seed 1, step 0: tokens must be"),
-        (([0], information_flow, {"token": [1]}), "an option of information_flow"),
+        (
+            ([0], information_flow, {"token": [1]}),
+            "information_flow has no option 'token'; did you mean 'tok",
+        ),
     ],
 )
 def test_bad_input_says_what_is_wrong(arguments, message, pair):

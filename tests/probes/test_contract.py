@@ -10,12 +10,12 @@ import pytest
 import torch
 from known_models import ARCHITECTURES, LINE, as_bridge, user_built
 
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model
+from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.configuration import field_docs
 from anchorlens.models import hooks
 from anchorlens.probes import (
     OF_MIXTURES,
-    PROBES,
+    SHIPPED,
     ProbeResult,
     apply,
     embedding_pca,
@@ -44,7 +44,7 @@ FEW = {
 
 def run(probe, model, initial=None, **options):
     initial = initial or model
-    return apply(probe, model, TASK, lambda: initial, **FEW.get(probe.__name__, {}), **options)
+    return apply(probe, model, TASK, initial=initial, **FEW.get(probe.__name__, {}), **options)
 
 
 def built(probe, *args, **fields):
@@ -66,7 +66,7 @@ def floats(result):
     }
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
+@pytest.mark.parametrize("probe", SHIPPED, ids=lambda probe: probe.__name__)
 class TestEveryProbe:
     def test_gives_a_frozen_documented_result_of_its_name(self, probe):
         result = run(probe, built(probe))
@@ -145,12 +145,9 @@ class TestEveryProbe:
         has_task = "task" in inspect.signature(probe).parameters
         with pytest.raises(ValueError, match="model must be a HookedTransformer, got Linear"):
             run(probe, torch.nn.Linear(2, 2))
-        checkpoint = Checkpoint.from_model(build_model(small(probe)), small(probe), TASK)
-        with pytest.raises(ValueError, match=r"got Checkpoint; try its build_model\(\)"):
-            run(probe, checkpoint)
         if has_task:
-            with pytest.raises(ValueError, match="task must be an AnchorTask, got str"):
-                apply(probe, build_model(small(probe)), "two-anchor", lambda: build_model(small(probe)))
+            with pytest.raises(ValueError, match=r"task must be a task, AnchorTask\(\) for example, got str"):
+                apply(probe, build_model(small(probe)), "two-anchor", initial=build_model(small(probe)))
         model = build_model(small(probe))
         with torch.no_grad():
             model.blocks[0].attn.W_Q[0, 0, 0] = float("nan")
@@ -162,17 +159,16 @@ class TestEveryProbe:
     def test_without_a_two_anchor_task_it_reads_weights_or_says_what_it_needs(self, probe):
         model, initial = built(probe), built(probe, seed=1)
         if not needs_task(probe):
-            result = apply(probe, model, None, lambda: initial)
-            assert apply(probe, model, AdditionTask(), lambda: initial).to_dict() == result.to_dict()
+            result = apply(probe, model, None, initial=initial)
+            assert apply(probe, model, AdditionTask(), initial=initial).to_dict() == result.to_dict()
             return
         with pytest.raises(ValueError) as error:
-            apply(probe, model, None, lambda: initial)
+            apply(probe, model, None, initial=initial)
         message = str(error.value)
         assert message.startswith(f"{probe.__name__} needs the two-anchor task of the model, got none")
-        assert "embedding_pca, stable_rank, training_regime" in message and "\n" not in message
-        for task, name in ((None, "NoneType"), (AdditionTask(), "AdditionTask")):
-            with pytest.raises(ValueError, match=f"task must be an AnchorTask, got {name}"):
-                probe(model, task)
+        assert message.endswith("reads weights alone, stable_rank for example") and "\n" not in message
+        with pytest.raises(ValueError, match="task must be an AnchorTask, got AdditionTask"):
+            probe(model, AdditionTask())
 
     def test_other_tasks(self, probe):
         """Three anchors in a row of other tokens, functions that are no shifts, a short sequence."""
@@ -180,7 +176,7 @@ class TestEveryProbe:
             anchors={3: lambda x: (x + 7) % 60 + 20, 5: 2}, chain_length=3, seq_len=6, key_min=20, key_max=70
         )
         model = build_model(small(probe, d_vocab=task.d_vocab))
-        result = apply(probe, model, task, lambda: model, **FEW.get(probe.__name__, {}))
+        result = apply(probe, model, task, initial=model, **FEW.get(probe.__name__, {}))
         assert result.plot().to_json() and json.dumps(result.to_dict(), allow_nan=False)
 
     def test_on_a_bridge_it_agrees_or_is_refused(self, probe):
@@ -219,7 +215,7 @@ class TestEveryProbe:
             assert np.allclose(values, on[1][name], atol=1e-4, equal_nan=True), name
 
 
-@pytest.mark.parametrize("probe", [p for p in PROBES if not needs_task(p)], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("probe", [p for p in SHIPPED if not needs_task(p)], ids=lambda p: p.__name__)
 @pytest.mark.parametrize("fields", ARCHITECTURES.values(), ids=ARCHITECTURES)
 def test_what_reads_weights_alone_takes_any_hooked_transformer(probe, fields):
     model, initial = (user_built(torch.bfloat16, seed=seed, **fields) for seed in (0, 1))
@@ -227,15 +223,15 @@ def test_what_reads_weights_alone_takes_any_hooked_transformer(probe, fields):
         with pytest.raises(ValueError, match="the model must have more than 0 layer"):
             apply(probe, model)
         return
-    result = apply(probe, model, None, lambda: initial)
-    again = apply(probe, model.float(), None, lambda: initial.float())
+    result = apply(probe, model, None, initial=initial)
+    again = apply(probe, model.float(), None, initial=initial.float())
     assert result.to_dict() == again.to_dict()  # in half precision only the weights are rounded
     assert result.plot().to_json() and json.dumps(result.to_dict(), allow_nan=False)
     assert any(value is not None for value in result.numbers().values()) or probe is embedding_pca
 
 
 def test_the_probes_that_read_weights_alone():
-    without = {probe.__name__ for probe in PROBES if not needs_task(probe)}
+    without = {probe.__name__ for probe in SHIPPED if not needs_task(probe)}
     assert without == {"stable_rank", "q_condensation", "embedding_pca", "training_regime"}
 
 
@@ -247,11 +243,11 @@ def test_information_flow_draws_a_bridge_without_effects():
 
 
 def test_the_registry_has_each_name_once():
-    names = [probe.__name__ for probe in PROBES]
+    names = [probe.__name__ for probe in SHIPPED]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
+@pytest.mark.parametrize("probe", SHIPPED, ids=lambda probe: probe.__name__)
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, RuntimeError])
 def test_hooks_go_when_a_measurement_breaks_off(probe, failure, monkeypatch):
     """Broken off at the third pass through the second block, by an interrupt or an error."""

@@ -9,7 +9,7 @@ from known_models import ARCHITECTURES, KEY, TASK, reasoning, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import hooks
-from anchorlens.probes import PROBES, activation_patching, apply, attention_patterns, needs_task
+from anchorlens.probes import SHIPPED, activation_patching, apply, attention_patterns, needs_task
 from anchorlens.tasks.addition import AdditionTask
 
 WITH_TOKENS = (attention_patterns, activation_patching)
@@ -26,7 +26,7 @@ def told_apart(model):
 
 
 def test_the_probes_that_take_tokens():
-    with_tokens = {probe for probe in PROBES if needs_task(probe) and not needs_task(probe, ["tokens"])}
+    with_tokens = {probe for probe in SHIPPED if needs_task(probe) and not needs_task(probe, ["tokens"])}
     assert with_tokens == set(WITH_TOKENS)
 
 

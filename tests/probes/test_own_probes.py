@@ -30,7 +30,7 @@ from anchorlens.checkpoints import shipped
 from anchorlens.configuration import documented, field_docs
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.probes import (
-    PROBES,
+    SHIPPED,
     ProbeResult,
     apply,
     compare,
@@ -70,7 +70,7 @@ class TestFile:
         """Neither what it imports, nor helpers, nor functions of another kind."""
         (probe,) = own_probes(file)
         assert probe.__name__ == "attention_breadth"
-        assert [p.__name__ for p in with_own([file])] == [p.__name__ for p in (*PROBES, probe)]
+        assert [p.__name__ for p in with_own([file])] == [p.__name__ for p in (*SHIPPED, probe)]
 
     def test_it_measures(self, file):
         """A head that looks at one token alone has breadth 1, one that looks at nine alike 9."""
@@ -270,7 +270,7 @@ class TestSideBySide:
 class TestCommandLine:
     def test_a_probe_of_a_file_is_like_one_of_ours(self, file, checkpoints, tmp_path):
         listed = call("probe", "--list", "--probes", file).stdout.splitlines()
-        assert len(listed) == len(PROBES) + 1
+        assert len(listed) == len(SHIPPED) + 1
         assert listed[-1] == "attention_breadth    Each cell is how many tokens a head looks at."
         name = ("probe", "attention_breadth", checkpoints[0], "--probes", file)
         assert call(*name).stdout.startswith("AttentionBreadth(the last position looks at ")
@@ -282,7 +282,7 @@ class TestCommandLine:
 
     def test_the_report_shows_it_behind_ours(self, file, checkpoints, tmp_path, monkeypatch):
         few = (stable_rank, v_similarity)  # all would take longer
-        monkeypatch.setattr("anchorlens.probes.from_file.PROBES", few)
+        monkeypatch.setattr("anchorlens.probes.from_file.SHIPPED", few)
         out = tmp_path / "report.html"
         done = call("classify", checkpoints[0], "--report", out, "--probes", file)
         assert done.exit_code == 0, done.output
@@ -355,7 +355,7 @@ from typing import ClassVar
 import plotly.graph_objects as go
 from anchorlens import AnchorTask, ModelConfig, build_model, classify
 from anchorlens.configuration import documented
-from anchorlens.probes import PROBES, ProbeResult, apply
+from anchorlens.probes import SHIPPED, ProbeResult, apply
 
 @documented
 @dataclasses.dataclass(frozen=True)

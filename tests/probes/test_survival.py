@@ -17,7 +17,7 @@ from anchorlens import (
     checkpoints,
     load_checkpoint,
 )
-from anchorlens.probes import COSTLY, PROBES, REPORT_PROBES, survival
+from anchorlens.probes import COSTLY, REPORT_PROBES, SHIPPED, survival
 from anchorlens.probes.shared.left_out import LEARNING_RATE, WEIGHT_DECAY, Accuracies, groups_to_leave_out
 from anchorlens.probes.survival import survival_ratios
 
@@ -234,5 +234,5 @@ def test_a_bridge_whose_parameters_are_others_is_refused():
 
 
 def test_it_is_costly_and_in_no_report_by_itself():
-    assert survival in COSTLY and survival in PROBES
-    assert tuple(probe for probe in PROBES if probe not in COSTLY) == REPORT_PROBES
+    assert survival in COSTLY and survival in SHIPPED
+    assert tuple(probe for probe in SHIPPED if probe not in COSTLY) == REPORT_PROBES

@@ -9,7 +9,7 @@ import pytest
 from html_page import Page
 from known_verdicts import EVIDENCE, HOSTILE, by_probes, whole_verdict
 
-from anchorlens.probes import COSTLY, OF_MIXTURES, PROBES, REPORT_PROBES
+from anchorlens.probes import COSTLY, OF_MIXTURES, REPORT_PROBES, SHIPPED
 from anchorlens.show import write_report
 from anchorlens.show.evidence import range_bar
 from anchorlens.show.templating import environment
@@ -63,7 +63,7 @@ class TestEveryPage:
 
 def test_every_probe_has_one_sentence_on_how_to_read_it():
     others = {"training_curve", "training_without_phases", "trajectory"}
-    assert {probe.__name__ for probe in PROBES} | others == set(CAPTIONS)
+    assert {probe.__name__ for probe in SHIPPED} | others == set(CAPTIONS)
     for caption in CAPTIONS.values():
         assert caption.how_to_read.endswith(".") and caption.how_to_read.count(". ") == 0
 

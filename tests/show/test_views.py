@@ -44,7 +44,7 @@ from anchorlens.models.gamma import initial_weights
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.probes.along import Along
 from anchorlens.probes.compare import Comparison
-from anchorlens.probes.registry import OF_DENSE, OF_MIXTURES, apply
+from anchorlens.probes.registry import OF_MIXTURES, PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
@@ -206,7 +206,7 @@ def probe_results():
     model = whole_verdict().subject.model
     mixture = build_model(ModelConfig(d_model=16, d_head=8, d_mlp=16, num_experts=2))
     of_mixtures = [apply(probe, mixture, TASK) for probe in OF_MIXTURES]
-    return [apply(probe, model, TASK, lambda: model) for probe in OF_DENSE] + of_mixtures
+    return [apply(probe, model, TASK, initial=model) for probe in PROBES] + of_mixtures
 
 
 @pytest.fixture(scope="module")

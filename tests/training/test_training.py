@@ -576,9 +576,9 @@ class TestResume:
 
 
 def test_bad_devices_say_what_is_wrong():
-    with pytest.raises(ValueError, match="device must be auto, cpu, cuda or cuda:N, got 'gpu'"):
+    with pytest.raises(ValueError, match="device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'"):
         train(TASK, TINY, config(device="gpu"))
-    with pytest.raises(ValueError, match="device must be auto, cpu, cuda or cuda:N, got 'meta'"):
+    with pytest.raises(ValueError, match="device must be auto, cpu, cuda, cuda:N or mps, got 'meta'"):
         train(TASK, TINY, config(device="meta"))
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="torch sees no CUDA GPU; try auto or cpu"):

@@ -10,17 +10,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.engine.costs import MOST_LAYERS
 from anchorlens.files.importers import hooked_transformer
-from anchorlens.files.importers.settings import Settings
+from anchorlens.files.importers.settings import ModelConfiguration, Settings
 from anchorlens.files.importers.source import state_dict
 from anchorlens.models.hooked import model_of
 from anchorlens.safe import read_tensors, reading, safe_repr
@@ -30,42 +28,25 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 
-@dataclass(frozen=True, eq=False)
-class AnyHooked:
-    """The weights of a HookedTransformer, its configuration, and its task where that is known."""
-
-    model: HookedTransformer
-    """On the CPU, in evaluation mode."""
-    task: Task | None
-    """The task that the configuration gives, None where it gives none."""
-
-    def build_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
-        """The model, there."""
-        return self.model.to(str(device), print_details=False)
-
-    def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
-        """Refused: a state dict does not say where its run started.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError("the start of this run is not known: give the initial model itself")
-
-
-def open_any_hooked(path: str | os.PathLike[str], config: str | os.PathLike[str] | None) -> AnyHooked | None:
+def open_any_hooked(
+    path: str | os.PathLike[str], config: ModelConfiguration | None
+) -> tuple[HookedTransformer, Task | None] | None:
     """Open a bare state dict with its HookedTransformerConfig; None where one of them is of another kind.
 
     Args:
         path: of the state dict, by itself or as `state_dict`, `model_state_dict` or `model` of a dict.
-        config: JSON or TOML with the fields of a HookedTransformerConfig; one that names a variant of ours is
-            for `open_checkpoint`.
+        config: a HookedTransformerConfig, or a JSON or TOML file with its fields; one that names a variant of
+            ours is for `open_checkpoint`.
+
+    Returns:
+        The model on the CPU, in evaluation mode, and the task that the configuration gives, if any.
 
     Raises:
         CheckpointError: one of the files cannot be read, or they contradict each other.
     """
     if config is None or Path(path).is_dir():
         return None
-    settings = Settings.read(Path(config))
+    settings = Settings.of(config)
     if not {"d_model", "n_layers"} <= set(settings.values) or "variant" in settings.values:
         return None
     with reading(path):
@@ -77,7 +58,7 @@ def open_any_hooked(path: str | os.PathLike[str], config: str | os.PathLike[str]
     values = {name: value for name, value in settings.values.items() if name not in ("task", "vocabulary")}
     with reading(settings.path, "it does not describe this model"):
         _check_sizes(values, tensors)
-        return AnyHooked(model_of(values, tensors), task)
+        return model_of(values, tensors), task
 
 
 def _check_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

@@ -79,12 +79,12 @@ def read(source: Source) -> Imported:
     if source.config is None:
         raise CheckpointError(
             source.file,
-            "a bare HookedTransformer state dict does not say what it is: give --config, a TOML or JSON file "
-            "with tables task and model as `anchorlens train --config` reads, or the model's "
-            "HookedTransformerConfig as JSON",
+            "a bare HookedTransformer state dict does not say what it is: give config (--config), a TOML or "
+            "JSON file with tables task and model as `anchorlens train --config` reads, or the model's "
+            "HookedTransformerConfig",
         )
     tensors = source.tensors
-    task = source.config.task()
+    task = source.config.task() or source.task
     notes = [PAPERS_TASK] if task is None else []
     train = None
     shapes = _shapes(tensors)

@@ -69,9 +69,9 @@ def read(source: Source) -> Imported:
     """
     theirs = Settings.beside(source.file, source.file.parent)
     _check_type(theirs)
-    task, vocabulary = None, None
+    task, vocabulary = source.task, None
     if source.config is not None:
-        task, vocabulary = source.config.task(), source.config.vocabulary()
+        task, vocabulary = source.config.task() or task, source.config.vocabulary()
     with reading(theirs.path, "its configuration cannot be read"):
         config = _model(theirs.values)
         tied = theirs.values.get("tie_word_embeddings", True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import as_path, checked_arguments, documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.registry import IMPORTERS, Kind
-from anchorlens.files.importers.settings import Settings
+from anchorlens.files.importers.settings import ModelConfiguration, Settings
 from anchorlens.files.importers.source import Source, state_dict
 from anchorlens.safe import CheckpointError, read_tensors, reading, safe_repr
+from anchorlens.tasks.shared.base import Task
 
 
 @documented
@@ -36,16 +38,25 @@ class Opened:
         return f"Opened({self.kind}: {self.checkpoint!r} from {self.file})"
 
 
-def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[str] | None = None) -> Opened:
+@checked_arguments()
+def open_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    config: ModelConfiguration | None = None,
+    task: Task | None = None,
+) -> Opened:
     """Open a checkpoint of ours or of others; its kind is recognised by content, and no code ever runs.
 
     Args:
         path: a checkpoint of ours or the folder of a run; a folder of the papers' released code or one of
             its model files; a folder of a Hugging Face GPT-2 or its weights; or the state dict of a
             HookedTransformer, by itself or as `state_dict`, `model_state_dict` or `model` of a dict.
-        config: TOML or JSON. A bare state dict needs one: our tables task and model as `anchorlens train
-            --config` reads, or its HookedTransformerConfig; for a Hugging Face GPT-2 it may give the
-            table task. Shapes that it leaves out are taken from the weights.
+        config: a TOML or JSON file, or its content as a dict. A bare state dict needs one: our tables task
+            and model as `anchorlens train --config` reads, or its HookedTransformerConfig (the object itself
+            will do, and a ModelConfig); for a Hugging Face GPT-2 it may give the table task. Shapes that it
+            leaves out are taken from the weights.
+        task: what it was trained on, where neither file nor `config` says so; the papers' two-anchor task
+            where nothing does.
 
     Returns:
         The checkpoint, its file and SHA-256, its kind, and notes.
@@ -68,8 +79,14 @@ def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[s
 
     Source: formats of TransformerLens, Hugging Face and the papers' released code.
     """
-    path = Path(path)
-    settings = None if config is None else Settings.read(Path(config))
+    path = as_path("path", path)
+    settings = None if config is None else Settings.of(config)
+    if _may_be_of_the_hub(path):
+        raise CheckpointError(
+            path,
+            "cannot be read: No such file or directory; a model of the Hugging Face hub is loaded with "
+            f"TransformerLens and handed over: HookedTransformer.from_pretrained({safe_repr(str(path))})",
+        )
     with reading(path):
         file = _weights_file(path) if path.is_dir() else path
         content, sha256 = read_tensors(file)
@@ -77,8 +94,20 @@ def open_checkpoint(path: str | os.PathLike[str], *, config: str | os.PathLike[s
         if importer is None:
             raise CheckpointError(file, _unknown(content))
         with reading(file, "its weights cannot be read"):
-            checkpoint, notes = importer.read(Source(path, file, content, settings))
+            checkpoint, notes = importer.read(Source(path, file, content, settings, task))
     return Opened(checkpoint, path, file, sha256, importer.KIND, notes)
+
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+"""What a model may be called on the Hugging Face hub, and a path too."""
+_WEIGHTS = (".pt", ".pth", ".safetensors", ".bin")
+
+
+def _may_be_of_the_hub(path: Path) -> bool:
+    """Whether a path that is not there looks like the name of a model on the Hugging Face hub."""
+    if not _HUB_NAME.fullmatch(str(path)) or path.suffix in _WEIGHTS or path.exists():
+        return False
+    return path.parent == Path() or not path.parent.exists()
 
 
 def _weights_file(folder: Path) -> Path:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from anchorlens.models.config import ModelConfig
 from anchorlens.safe import CheckpointError, read_bytes, read_json, read_toml, reading, safe_repr
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformerConfig
+
+ModelConfiguration: TypeAlias = (
+    "str | os.PathLike[str] | Mapping[str, Any] | ModelConfig | HookedTransformerConfig"
+)
+"""What says what a bare state dict is: a TOML or JSON file, or its content."""
 
 _LARGEST = 2**20
 """Bytes of a configuration file, and of a vocabulary."""
@@ -23,6 +34,29 @@ class Settings:
     """The configuration file, which errors name."""
     values: dict[str, Any]
     """The top level of the file: names and what they hold."""
+
+    @classmethod
+    def of(cls, config: ModelConfiguration) -> Settings:
+        """The content of a configuration, whether it is a file or in memory.
+
+        Raises:
+            CheckpointError: the file cannot be read.
+            ValueError: it is neither a file nor a configuration.
+        """
+        if isinstance(config, str | os.PathLike):
+            return cls.read(Path(config))
+        content: Any = config
+        if isinstance(config, ModelConfig):
+            content = {"model": config.to_dict()}
+        elif not isinstance(config, Mapping) and callable(getattr(config, "to_dict", None)):
+            content = config.to_dict()
+        if not isinstance(content, Mapping) or isinstance(config, type):
+            raise ValueError(
+                "config must be a TOML or JSON file, a ModelConfig, a HookedTransformerConfig or a dict of "
+                f"their fields, got {type(config).__name__}"
+            )
+        text = json.dumps(dict(content), default=str)
+        return cls(Path("config"), read_json(text.encode()))
 
     @classmethod
     def read(cls, path: Path) -> Settings:

@@ -36,6 +36,8 @@ class Source:
     """What the safe reader found in it: names, plain values and tensors."""
     config: Settings | None
     """The configuration that was given along."""
+    task: Task | None = None
+    """What the caller says that it was trained on, for a file and a configuration that do not."""
 
     @property
     def tensors(self) -> dict[str, Tensor]:

@@ -72,8 +72,10 @@ def two_anchor_task(task: object) -> AnchorTask | None:
     return check_task(task)
 
 
-def check_inputs(model: HookedTransformer, task: object, name: str = "model") -> AnchorTask:
-    """The task, if it is an AnchorTask, and the model is causal and can read and answer it.
+def check_inputs(
+    model: HookedTransformer, task: object, name: str = "model", *, answers: bool = True
+) -> AnchorTask:
+    """The task, if it is an AnchorTask, and the model is causal and can read it and, if asked, answer it.
 
     Raises:
         ValueError: it cannot, or one of them is something else.
@@ -81,9 +83,9 @@ def check_inputs(model: HookedTransformer, task: object, name: str = "model") ->
     check_model(model, name)
     task = check_task(task)
     check_capacity(model, task)
-    answers = getattr(model.cfg, "d_vocab_out", -1)
-    if 0 < answers < task.d_vocab:
-        raise ValueError(f"model must have d_vocab_out >= {task.d_vocab} for this task, got {answers}")
+    d_vocab_out = getattr(model.cfg, "d_vocab_out", -1)
+    if answers and 0 < d_vocab_out < task.d_vocab:
+        raise ValueError(f"model must have d_vocab_out >= {task.d_vocab} for this task, got {d_vocab_out}")
     if getattr(model.cfg, "attention_dir", "causal") != "causal":
         raise ValueError(f"model must attend causally, got attention_dir {model.cfg.attention_dir!r}")
     return task

@@ -13,12 +13,12 @@ from anchorlens.models.config import sizes
 from anchorlens.probes.registry import (
     OF_ANY_NETWORK,
     OF_MIXTURES,
-    PROBES,
     REPORT_PROBES,
+    SHIPPED,
     checked_probes,
-    needs_task,
 )
 from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.calling import needs_task
 from anchorlens.runs.identity import places
 from anchorlens.safe import safe_repr
 from anchorlens.show.frame import framed, write_page
@@ -48,7 +48,7 @@ def write_report(
         path: of the page, .html; a file that is there is replaced.
         probes: whose pictures, in order: functions, or names of shipped ones. `(*REPORT_PROBES, my_probe)`
             adds one of your own; its heading is its name, how it is read its docstring's first sentence.
-            `PROBES` are all, with those that train a model too.
+            `SHIPPED` are all, with those that train a model too.
 
     Raises:
         ValueError: no verdict, something else than verdicts or probes, two probes of one name, a verdict
@@ -87,7 +87,7 @@ def page_html(
     chosen = [
         probe
         for probe in requested
-        if probe not in PROBES
+        if probe not in SHIPPED
         or ((has_anchors or not needs_task(probe)) and (opened or probe in OF_ANY_NETWORK))
     ]
     labels = distinct([verdict.subject.name for verdict in verdicts])

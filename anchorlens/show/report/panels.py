@@ -15,9 +15,10 @@ from anchorlens.figures.from_specs import figure_of
 from anchorlens.figures.picture import plotly_text, script_json
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.figures.training_curve import training_curve
+from anchorlens.files.importers.inputs import Input
 from anchorlens.probes.attention_patterns import AttentionPatterns
 from anchorlens.probes.from_file import first_sentence, what_went_wrong
-from anchorlens.probes.registry import PROBES, REPORT_PROBES, apply
+from anchorlens.probes.registry import REPORT_PROBES, SHIPPED, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
@@ -88,7 +89,7 @@ def probe_figures(
             except Exception as error:
                 failed = "" if isinstance(error, ValueError) else "it failed with "
                 panels.append(Panel(label, failed + what_went_wrong(error, probe)))
-        if probe in PROBES:
+        if probe in SHIPPED:
             yield _figure(probe.__name__, CAPTIONS[probe.__name__], panels, share_axes)
         else:  # one of your own: its name, and its docstring's first sentence
             caption = Caption(in_words(probe.__name__), first_sentence(probe) or NO_DOCSTRING)
@@ -128,10 +129,8 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
 
 
 def _measured(probe: Callable[..., ProbeResult], subject: Subject) -> ProbeResult:
-    checkpoint, (model, task) = subject.checkpoint, subject.model_and_task()
-    if checkpoint is None or checkpoint.train_config is None:
-        return apply(probe, model, task)
-    return apply(probe, model, task, lambda: checkpoint.initial_model(next(model.parameters()).device))
+    model, task = subject.model_and_task()
+    return apply(probe, Input(task, model, subject.checkpoint))
 
 
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from anchorlens.configuration import check_number
+from anchorlens.configuration import check_number, checked_arguments
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel
 from anchorlens.tasks.shared.batch import TokenBatch
@@ -24,7 +24,6 @@ from anchorlens.tasks.two_anchor import by_position
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
 from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
-from anchorlens.tasks.two_anchor.metrics import KIND
 from anchorlens.tasks.two_anchor.overlap import overlap_with_training
 from anchorlens.tasks.two_anchor.questions import Questions
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
@@ -40,6 +39,7 @@ MOST_DRAWS = 10_000
 """Largest `n_noise`."""
 
 
+@checked_arguments()
 def evaluate(
     model: LogitsModel,
     task: Any,
@@ -52,13 +52,12 @@ def evaluate(
     batch_size: int = 1024,
     half: int | None = None,
 ) -> Any:
-    """Measure what a model answers and name its phase by definition.
+    """Measure what a model answers on a two-anchor task, and name its phase by definition.
 
     Args:
         model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
             [batch, pos, d_vocab]. Its training mode and device are left as they are.
-        task: what it was trained on. One of another kind than AnchorTask has its own options, which its
-            `evaluate` takes; here it is given `training_set` and `seed`.
+        task: what it was trained on.
         training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
             targets [batch], integers, as tensors, arrays or lists; a TokenBatch; or what a checkpoint draws
             (`Checkpoint.training_set()`, for a large one `lazy_training_set()`). Without it that is measured
@@ -74,7 +73,7 @@ def evaluate(
 
     Returns:
         An AnchorEvaluation: accuracies (0..1) with standard errors, per pair, deviations, commutativity and
-        the phase; for a task of another kind its `Evaluation`.
+        the phase.
 
     Raises:
         ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
@@ -90,8 +89,6 @@ def evaluate(
     Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
     2501.08537.
     """
-    if getattr(task, "kind", KIND) != KIND:
-        return task.evaluate(model, training_set=training_set, seed=seed)
     check_number("max_train", max_train, minimum=1, limit=MOST_ASKED, integer=True)
     check_number("batch_size", batch_size, minimum=1, limit=MOST_ASKED, integer=True)
     check_number("max_trials", max_trials, minimum=2, limit=MOST_ASKED, integer=True)

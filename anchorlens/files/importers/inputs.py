@@ -1,0 +1,217 @@
+"""`resolve`: a model, a checkpoint, a result or a path -> the model, its task, and what else is known."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+
+import torch
+from torch import nn
+
+from anchorlens.configuration import article
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.importers.any_hooked import open_any_hooked
+from anchorlens.files.importers.opened import ModelConfiguration, Opened, open_checkpoint
+from anchorlens.models.devices import choose_device
+from anchorlens.models.measuring import device_of
+from anchorlens.safe import CheckpointError, safe_repr, safe_text
+from anchorlens.tasks.registry import task_or_default
+from anchorlens.tasks.shared.base import Task
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
+    from anchorlens.models.unet.network import UNet
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class HasCheckpoint(Protocol):
+    """What holds a checkpoint: what `train` gives, and what `open_checkpoint` gives."""
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """A model that is measured, and what is known of it."""
+
+    task: Task | None
+    """What it was trained on; None where that is not known."""
+    in_memory: Any = None
+    """The model, if it was given as such or is built already; else None."""
+    checkpoint: Checkpoint | None = None
+    """Its weights and configurations; None for a model that was given as such."""
+    opened: Opened | None = None
+    """The file that it was read from, if it was."""
+    device: torch.device | None = None
+    """Where a checkpoint's model is built."""
+    notes: tuple[str, ...] = ()
+    """What one should know of it, a line each."""
+    name: str = "model"
+    """What it is called, for people."""
+
+    @cached_property
+    def model(self) -> Any:
+        """The HookedTransformer, or another network."""
+        if self.checkpoint is None or self.in_memory is not None:
+            return self.in_memory
+        return self.checkpoint.build_model(self.device or "cpu")
+
+    def initial_model(self) -> HookedTransformer:
+        """The model at the start of its run.
+
+        Raises:
+            ValueError: it is not known.
+        """
+        if self.checkpoint is None:
+            raise ValueError("the start of this run is not known: give the initial model itself")
+        return self.checkpoint.initial_model(device_of(self.model))
+
+
+ModelInput: TypeAlias = (
+    "HookedTransformer | UNet | Checkpoint | HasCheckpoint | str | os.PathLike[str] | Input"
+)
+"""A model, and whatever holds one: a HookedTransformer (or TransformerBridge), a Checkpoint, what `train` or
+`open_checkpoint` gives, the path of a file or folder in any format of `anchorlens.files.importers`."""
+
+
+def resolve(
+    given: ModelInput,
+    task: Task | None = None,
+    *,
+    config: ModelConfiguration | None = None,
+    device: str | torch.device = "auto",
+    name: str | None = None,
+    any_architecture: bool = False,
+    in_single_precision: bool = True,
+) -> Input:
+    """What is measured, from whatever a caller gives.
+
+    Args:
+        given: a model, or what holds one.
+        task: what it was trained on. A checkpoint knows its own; given an equal one whose files lie elsewhere
+            (`data`), it is taken in its place. A file of bare weights may not say, and then this is it.
+        config: what a bare state dict is, as for `open_checkpoint`.
+        device: where a checkpoint's model is built: auto, cpu, cuda, cuda:N or mps; a model stays where it
+            is.
+        name: what it is called; where None, its file's name, or "model".
+        any_architecture: whether a state dict may be of another architecture than `ModelConfig` has.
+        in_single_precision: whether a model in half precision is copied into float32, with a note.
+
+    Raises:
+        ValueError: there is no model in it, or a task that is none, or that of another checkpoint.
+        CheckpointError: a file that cannot be read safely and whole.
+    """
+    if isinstance(given, Input):
+        return given
+    task = None if task is None else task_or_default(task)
+    opened = given if isinstance(given, Opened) else None
+    if isinstance(given, str | os.PathLike):
+        if any_architecture and (other := open_any_hooked(given, config)):
+            where, (model, own_task) = choose_device(device), other
+            model = model.to(str(where), print_details=False)
+            return Input(task or own_task, model, name=name or _name_of(Path(given)))
+        opened = open_checkpoint(given, config=config, task=task)
+    elif config is not None:
+        raise ValueError(
+            f"config says what a file of bare weights is, and {article(type(given).__name__)} was given; "
+            "leave config out"
+        )
+    checkpoint = given if isinstance(given, Checkpoint) else getattr(opened or given, "checkpoint", None)
+    if isinstance(checkpoint, Checkpoint):
+        notes = () if opened is None else opened.notes
+        if task is not None and task != checkpoint.task:
+            raise ValueError(
+                "a checkpoint knows its own task, and it is another than the one given; leave task out, or "
+                "give checkpoint.build_model() with your task"
+            )
+        checkpoint = checkpoint if task is None else replace(checkpoint, task=task)
+        called = repr(checkpoint) if opened is None else _name_of(opened.path)
+        where = choose_device(device)
+        return Input(checkpoint.task, None, checkpoint, opened, where, notes, name or called)
+    if isinstance(given, type) or given is None or isinstance(given, Task | Mapping | list | tuple | set):
+        raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {type(given).__name__}{_advice(given)}")
+    model, notes = given, ()
+    if in_single_precision and isinstance(given, nn.Module):
+        model, notes = _in_single_precision(given)
+    return Input(task, model, notes=notes, name=name or "model")
+
+
+class _OfSeveral(Protocol[P, R]):
+    """A function of one model, which takes a list of them too."""
+
+    @overload
+    def __call__(self, model: ModelInput, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, model: Sequence[ModelInput], /, *args: P.args, **kwargs: P.kwargs) -> list[R]: ...
+    def __call__(self, model: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives for the model, or a list of what it gives for each."""
+        ...
+
+
+def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
+    """Let a function of a model take a list of models, and give a list; `name` is then a list of names."""
+
+    @functools.wraps(function)
+    def each(model: Any, *args: Any, **options: Any) -> Any:
+        if not isinstance(model, list | tuple):
+            return function(model, *args, **options)
+        names = options.get("name")
+        if not model:
+            raise ValueError(f"{function.__name__} takes one model or more, got an empty list")
+        if names is not None and (isinstance(names, str) or len(names) != len(model)):
+            raise ValueError(f"name must be {len(model)} names, one for each model, got {safe_repr(names)}")
+        results = []
+        for k, one in enumerate(model):
+            named = {} if names is None else {"name": names[k]}
+            try:
+                results.append(function(one, *args, **{**options, **named}))
+            except CheckpointError:  # which names its file
+                raise
+            except ValueError as error:
+                raise ValueError(f"model {k + 1} of {len(model)}: {error}") from error
+        return results
+
+    return each  # pyright: ignore[reportReturnType]
+
+
+WHAT_HOLDS_A_MODEL = "a HookedTransformer, a Checkpoint, what train gives, or the path of a checkpoint or run"
+
+
+def _advice(given: object) -> str:
+    """What to do instead, where the mistake is known."""
+    if isinstance(given, Task):
+        return "; the model comes first, then its task"
+    if isinstance(given, Mapping):
+        return "; load the state dict into its model: model.load_state_dict(...)"
+    if isinstance(given, list | tuple | set):
+        return "; compare, classify and evaluate take several, a probe takes one: compare([...], probe)"
+    return ""
+
+
+def _name_of(path: Path) -> str:
+    return safe_text(path.name or str(path))
+
+
+def _in_single_precision(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
+    """A model that can be measured on every device: one in half precision is copied, and stays as it is."""
+    halves = {parameter.dtype for parameter in model.parameters() if parameter.dtype in _HALF}
+    if not halves:
+        return model, ()
+    dtype = str(min(halves, key=str)).removeprefix("torch.")
+    cast: Any = copy.deepcopy(model)
+    if hasattr(cast, "cfg"):
+        cast.cfg.dtype = torch.float32
+    nn.Module.to(cast, torch.float32)
+    return cast, (f"its weights are {dtype}: they are measured as float32, in a copy of the model",)

@@ -1,0 +1,186 @@
+"""How a probe is called: with whatever holds a model, and its task and the start of its run where it asks."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from anchorlens.configuration import check_names
+from anchorlens.files.importers.inputs import Input, ModelInput, resolve
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
+    from anchorlens.tasks.shared.base import Task
+    from anchorlens.tasks.two_anchor.task import AnchorTask
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+ON_TOKENS = ("attention_patterns", "activation_patching")
+"""Probes that take tokens of any HookedTransformer; a task only gives them where none are given."""
+
+
+class Probe(Protocol[P, R_co]):
+    """A probe as it is called: with a model or what holds one, and a task where that does not know it."""
+
+    __name__: str
+
+    def __call__(
+        self, model: ModelInput, task: Task | None = None, *args: P.args, **kwargs: P.kwargs
+    ) -> R_co:
+        """Measure the model."""
+        ...
+
+
+@overload
+def takes_any(function: Callable[Concatenate[HookedTransformer, AnchorTask, P], R]) -> Probe[P, R]: ...
+@overload
+def takes_any(function: Callable[Concatenate[HookedTransformer, P], R]) -> Probe[P, R]: ...
+def takes_any(function: Callable[..., Any]) -> Any:
+    """Let a probe be called with everything that holds a model (`ModelInput`).
+
+    The task is that of the checkpoint where none is given, and a probe of weights alone passes over one. What
+    one should know of the model is a warning. An option that the probe lacks is an error that suggests one.
+    """
+
+    @functools.wraps(function)
+    def probe(model: ModelInput, task: Task | None = None, *args: Any, **options: Any) -> Any:
+        return call(function, model, task, *args, **options)
+
+    signature = inspect.signature(function)
+    changed = {"model": {"annotation": "ModelInput"}, "task": {"default": None}}
+    parameters = [one.replace(**changed.get(name, {})) for name, one in signature.parameters.items()]
+    vars(probe).update(function=function, __signature__=signature.replace(parameters=parameters))
+    return probe
+
+
+def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
+    """Whether a probe asks for the two-anchor task of a model, given these of its options.
+
+    One that reads weights alone never does, and `attention_patterns` and `activation_patching` do not where
+    they get `tokens`.
+
+    Args:
+        probe: one of `PROBES`, or your own of the same form.
+        options: names of the options it is called with.
+
+    >>> from anchorlens import probes
+    >>> needs_task(probes.stable_rank), needs_task(probes.mask_key_token)
+    (False, True)
+    >>> needs_task(probes.attention_patterns), needs_task(probes.attention_patterns, ["tokens"])
+    (True, False)
+    """
+    if probe.__name__ in ON_TOKENS:
+        return "tokens" not in options
+    task = _parameters(probe).get("task")
+    return task is not None and task.default is task.empty
+
+
+def needs_initial(probe: Callable[..., Any]) -> bool:
+    """Whether a probe asks for the model at the start of its run too.
+
+    Args:
+        probe: one of `PROBES`, or your own of the same form.
+
+    >>> from anchorlens import probes
+    >>> [probe.__name__ for probe in probes.PROBES if needs_initial(probe)]
+    ['training_regime']
+    """
+    return "initial" in _parameters(probe)
+
+
+def _parameters(probe: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(getattr(probe, "function", probe)).parameters)
+
+
+def given_for(
+    probe: Callable[..., Any],
+    model: ModelInput,
+    task: Task | None = None,
+    options: Iterable[str] = (),
+    **how: Any,
+) -> Input:
+    """What a probe measures, from what a caller gives.
+
+    Args:
+        probe: one of `PROBES`, or your own of the same form.
+        model: a model, or what holds one.
+        task: what it was trained on, which a probe of weights alone passes over.
+        options: names of the options that the probe is called with.
+        **how: `config`, `device` and `name` of `resolve`.
+
+    Raises:
+        ValueError: there is no model in it, or a task that is none, or that of another checkpoint.
+        CheckpointError: a file that cannot be read.
+    """
+    reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
+    runs_it = reads_task and (asks or task is not None or "tokens" in options)
+    return resolve(
+        model,
+        task if reads_task else None,
+        any_architecture=not asks,
+        in_single_precision=runs_it,
+        **how,
+    )
+
+
+def call(
+    probe: Callable[..., Any],
+    model: ModelInput,
+    task: Task | None = None,
+    /,
+    *args: Any,
+    initial: ModelInput | None = None,
+    **options: Any,
+) -> Any:
+    """What a function of a model gives, of whatever type, called as `apply` calls a probe.
+
+    Args:
+        probe: a function of that form; the other arguments are those of `apply`.
+        model: what it measures.
+        task: what the model was trained on.
+        *args: options by their place.
+        initial: the model at the start of its run.
+        **options: its own.
+
+    Raises:
+        ValueError: it has no such option, or needs a task or the start of the run and there is none; and
+            whatever it raises itself.
+    """
+    function, parameters = getattr(probe, "function", probe), _parameters(probe)
+    by_place = [
+        name
+        for name, one in parameters.items()
+        if one.kind is one.POSITIONAL_OR_KEYWORD and name not in ("model", "task", "initial")
+    ]
+    if len(args) > len(by_place):
+        raise ValueError(f"{probe.__name__} takes its options by name, got {len(args)} behind model and task")
+    options |= dict(zip(by_place, args, strict=False))
+    names = [name for name in parameters if name not in ("model", "task", "initial")]
+    check_names(probe.__name__, options, names, what="option")
+    given = given_for(probe, model, task, options)
+    if needs_task(probe, options) and given.task is None:
+        instead = "give an AnchorTask, or tokens" if probe.__name__ in ON_TOKENS else "give an AnchorTask"
+        raise ValueError(
+            f"{probe.__name__} needs the two-anchor task of the model, got none; {instead}, or take a probe "
+            "that reads weights alone, stable_rank for example"
+        )
+    if given is not model and "task" in parameters:
+        for note in given.notes:
+            warnings.warn(note, stacklevel=4)
+    if needs_initial(probe):
+        if initial is None and given.checkpoint is None:
+            raise ValueError(
+                f"{probe.__name__} needs the model at the start of its run; give initial, or a checkpoint "
+                "that knows its seed"
+            )
+        options["initial"] = (
+            given.initial_model() if initial is None else resolve(initial, in_single_precision=False).model
+        )
+    by_name = {"model": given.model, "task": given.task}
+    arguments = {name: value for name, value in by_name.items() if name in parameters}
+    return function(*([] if "model" in arguments else [given.model]), **arguments, **options)

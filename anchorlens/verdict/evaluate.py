@@ -1,0 +1,82 @@
+"""`evaluate`: a model or a checkpoint in, what it answers out."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from anchorlens.configuration import article, check_names
+from anchorlens.files.importers.inputs import WHAT_HOLDS_A_MODEL, ModelInput, of_several, resolve
+from anchorlens.models.devices import choose_device
+from anchorlens.tasks.registry import task_or_default
+from anchorlens.tasks.shared.base import LogitsModel, Task
+
+if TYPE_CHECKING:
+    import torch
+
+    from anchorlens.files.importers.settings import ModelConfiguration
+
+
+@of_several
+def evaluate(
+    model: ModelInput | LogitsModel,
+    task: Task | None = None,
+    *,
+    config: ModelConfiguration | None = None,
+    training_set: Any = None,
+    device: str | torch.device = "auto",
+    seed: int = 0,
+    **options: Any,
+) -> Any:
+    """Measure what a model answers and name its phase by definition.
+
+    Args:
+        model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
+            [batch, pos, d_vocab], whose training mode and device are left as they are; a Checkpoint; what
+            `train` gives; or the path of a checkpoint or run. Of a list of them each is measured.
+        task: what it was trained on; the papers' two-anchor task if left out. A checkpoint knows its own.
+        config: what a bare state dict is, as for `open_checkpoint`.
+        training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
+            targets [batch], integers, as tensors, arrays or lists; or what `Checkpoint.training_set()` gives.
+            A checkpoint that says how it was trained knows its own. Without it that is measured on fresh
+            noise, which a model that memorised a small training set gets wrong.
+        device: where a checkpoint is asked: auto, cpu, cuda, cuda:N or mps. A model stays where it is.
+        seed: of what is drawn at random.
+        **options: of the task's own `evaluate`. Of an AnchorTask: `n_noise` (8), noise draws for every
+            held-out and unseen (pair, key, position), >= 2 unless the task has no noise; `max_train` (4096),
+            sequences of the training set asked at most, of a larger one a random choice; `max_trials`
+            (20,000), (pair, key, position) asked at most per split, of a split with more a random choice;
+            `batch_size` (1024), sequences per forward pass at most; `half`, 0 or 1: of the unseen pairs only
+            keys that are even, or odd, are asked.
+
+    Returns:
+        An `Evaluation`; of an AnchorTask an AnchorEvaluation: accuracies (0..1) with standard errors, per
+        pair, deviations, commutativity and the phase. Of a list a list.
+
+    Raises:
+        ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
+            model whose vocabulary or context is too small for the task, or logits of another shape than
+            [batch, pos, d_vocab] with room for every target.
+        CheckpointError: a file that cannot be read safely and whole.
+
+    Example:
+        >>> from anchorlens import AnchorTask, ModelConfig, build_model
+        >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
+        'undecided: training data unknown'
+
+    Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
+    2501.08537.
+    """
+    given: Any = resolve(model, task, config=config, device=device)  # pyright: ignore[reportArgumentType]
+    asked = task_or_default(given.task)
+    parameters = inspect.signature(asked.evaluate).parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        names = [name for name in parameters if name != "model"]
+        check_names(f"evaluate of the task {asked.kind}", options, names, what="argument")
+    if given.checkpoint is None:
+        if not callable(given.model):
+            what = article(type(given.model).__name__)
+            raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {what}")
+        return asked.evaluate(given.model, training_set=training_set, seed=seed, **options)
+    known = {} if training_set is None else {"training_set": training_set}
+    return given.checkpoint.evaluate(device=choose_device(device), seed=seed, **known, **options)

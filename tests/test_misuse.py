@@ -1,0 +1,169 @@
+"""What a user gets wrong, and the words of the one sentence that says so."""
+
+import numpy as np
+import pytest
+import torch
+
+import anchorlens
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, classify, probes
+from anchorlens.sweep import grid, sweep
+
+TASK, SMALL = AnchorTask(), ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
+MODEL = build_model(SMALL)
+CHECKPOINT = Checkpoint.from_model(MODEL, SMALL, TASK)
+RECIPE = TrainConfig(steps=2)
+
+MISUSES = {
+    # configurations
+    "train({'kind': 'two_anchor'})": "task must be a task, .* got dict; write AnchorTask(**fields)",
+    "train('two_anchor')": "task must be a task, AnchorTask() for example, got str",
+    "train(TASK, {'gamma': .5})": "model_config must be a ModelConfig, .* got dict; .* ModelConfig(**fields)",
+    "train(TASK, 'quick')": "model_config must be a ModelConfig, .* got str; .* train(*preset(name))",
+    "train(TASK, SMALL, {'steps': 3})": "train_config must be a TrainConfig, .* TrainConfig(**fields)",
+    "train(SMALL, TASK)": "task must be a task, .* got ModelConfig; the task comes before the configurations",
+    "train(TASK, RECIPE, SMALL)": "model_config must be .* got TrainConfig; the order is task, model_config,",
+    "train(MODEL, TASK)": "task must be a task, .* got HookedTransformer",
+    "train(preset('quick'))": "task must be a task, .* got RunConfig; unpack it: train(*preset(...))",
+    "train(*preset('quick'), steps=2)": "train has no argument 'steps': it is a field of TrainConfig; write",
+    "train(TASK, gamma=.5)": "train has no argument 'gamma': it is a field of ModelConfig and UNetConfig",
+    "train(TASK, resum=True)": "train has no argument 'resum'; did you mean 'resume'?",
+    "train(TASK, SMALL, RECIPE, out=3)": "out must be a path, got an int",
+    "train_many(preset('quick'))": "runs must be a list of runs, got a single one; put it in brackets",
+    "train_many(3)": "runs must be a list of runs",
+    "train_many([TASK])": "runs must be RunConfigs, as preset() gives them",
+    "train_many([RunConfig(TASK, {}, RECIPE)])": "model_config must be a ModelConfig, .* got dict",
+    "sweep([preset('quick')], 3)": "out must be a path, got an int",
+    "ModelConfig(gama=.5)": "ModelConfig has no field 'gama'; did you mean 'gamma'?",
+    "TrainConfig(step=3)": "TrainConfig has no field 'step'; did you mean 'steps'?",
+    "AnchorTask(seqlen=9)": "AnchorTask has no field 'seqlen'; did you mean 'seq_len'?",
+    "ModelConfig({'gamma': .5})": "ModelConfig takes its fields by name, got dict; write ModelConfig(**field",
+    "ModelConfig('gpt3')": "variant must be one of gpt2, .* got 'gpt3'; did you mean 'gpt2'?",
+    "ModelConfig(n_layers=2.5)": "n_layers must be an integer >= 1 .* got 2.5",
+    "ModelConfig(n_layers=True)": "n_layers must be an integer >= 1 .* got True",
+    "ModelConfig(gamma='large')": "gamma must be a finite number .* got 'large'",
+    "ModelConfig(gamma='nan')": "gamma must be a finite number .* got nan",
+    "ModelConfig(gamma=torch.ones(2))": "gamma must be a finite number .* got tensor",
+    "TrainConfig(steps='1.5')": "steps must be an integer >= 1, got 1.5",
+    "TrainConfig(steps=2.0**60)": "steps must be an integer",
+    "preset('quik')": "preset must be one of .* did you mean 'quick'?",
+    "preset('quick', gama=.5)": "no configuration has a field 'gama'; did you mean 'gamma'?",
+    "preset(SMALL)": "preset must be one of .* got ModelConfig",
+    "grid('quick', {'gama': '0.3:0.4:0.1'})": "no configuration has a field 'gama'; did you mean 'gamma'?",
+    # models
+    "build_model({'gamma': .5})": "config must be a ModelConfig, .* got dict; .* ModelConfig(**fields)",
+    "build_model('gpt2')": "config must be a ModelConfig, .* HookedTransformer.from_pretrained(name)",
+    "build_model(MODEL.cfg)": "config must be a ModelConfig, .* got HookedTransformerConfig; .* gamma_init_",
+    "build_model(preset())": "config must be a ModelConfig, .* got RunConfig; give its model_config",
+    "build_model(SMALL, sed=1)": "build_model has no argument 'sed'; did you mean 'seed'?",
+    "build_model(SMALL, device='gpu')": "device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'",
+    # checkpoints
+    "save_checkpoint(CHECKPOINT, 'a.pt')": "path must be a path, got a Checkpoint; the path comes first",
+    "save_checkpoint('a.pt', MODEL)": "checkpoint must be a Checkpoint, .* Checkpoint.from_model(model, mode",
+    "save_checkpoint('a.pt', MODEL.state_dict())": "checkpoint must be a Checkpoint, got an OrderedDict; mak",
+    "save_checkpoint('a.pt', 'b.pt')": "checkpoint must be a Checkpoint, got a str",
+    "save_checkpoint(3, CHECKPOINT)": "path must be a path, got an int",
+    "load_checkpoint('.')": "it is a folder without ckpt.pt; open_checkpoint reads folders of other kinds",
+    "load_checkpoint('theirs.pt')": "it has no anchorlens header; open_checkpoint reads other kinds",
+    "load_checkpoint(MODEL.state_dict())": "path must be a path, got an OrderedDict",
+    "load_checkpoint(None)": "path must be a path, got a NoneType",
+    "open_checkpoint(CHECKPOINT)": "path must be a path, got a Checkpoint",
+    "open_checkpoint('theirs.pt', config=3)": "config must be a TOML or JSON file, a ModelConfig, a Hooked",
+    "open_checkpoint('theirs.pt', confg=SMALL)": "open_checkpoint has no argument 'confg'; did you mean 'con",
+    "open_checkpoint('theirs.pt')": "a bare HookedTransformer state dict does not say what it is: give confi",
+    "Checkpoint.from_model(MODEL, TASK, SMALL)": "model_config comes before task",
+    "Checkpoint.from_model(MODEL, {}, TASK)": "model_config must be a ModelConfig, .* got dict",
+    "Checkpoint.from_model(CHECKPOINT, SMALL, TASK)": "model must be a HookedTransformer, got Checkpoint; it",
+    # what measures
+    "classify('gpt2')": "gpt2: cannot be read: .* HookedTransformer.from_pretrained('gpt2')",
+    "open_checkpoint('EleutherAI/pythia-70m')": "from_pretrained('EleutherAI/pythia-70m')",
+    "probes.stable_rank('gpt2')": "HookedTransformer.from_pretrained('gpt2')",
+    "classify('nothere.pt')": "nothere.pt: cannot be read: No such file or directory",
+    "classify(3)": "what is classified must be a HookedTransformer, a Checkpoint, what train gives, or the p",
+    "classify(None)": "model must be a HookedTransformer, .* got NoneType",
+    "classify(HookedTransformer)": "model must be a HookedTransformer, .* got type",
+    "classify([])": "classify takes one model or more, got an empty list",
+    "classify([CHECKPOINT, 3])": "model 2 of 2: what is classified must be",
+    "classify([CHECKPOINT], name='one')": "name must be 1 names, one for each model, got 'one'",
+    "classify(MODEL.state_dict())": "model must be .* got OrderedDict; load the state dict into its model",
+    "classify(TASK)": "model must be .* got AnchorTask; the model comes first, then its task",
+    "classify(MODEL, SMALL)": "task must be a task, .* got ModelConfig",
+    "classify(CHECKPOINT, AdditionTask())": "a checkpoint knows its own task, and it is another than the one",
+    "classify(CHECKPOINT, config=SMALL)": "config says what a file of bare weights is, and a Checkpoint was",
+    "classify(MODEL, devise='cpu')": "classify has no argument 'devise'; did you mean 'device'?",
+    "classify(CHECKPOINT, device='gpu')": "device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'",
+    "evaluate(TASK, MODEL)": "task must be a task, .* got HookedTransformer; the model comes first, then its",
+    "evaluate(3)": "model must be a HookedTransformer, .* got an int",
+    "evaluate(CHECKPOINT, nnoise=3)": "evaluate has no argument 'nnoise'; did you mean 'n_noise'?",
+    "evaluate(MODEL, AdditionTask(), maxtrain=3)": "evaluate of the task addition has no argument 'maxtrain'",
+    "probes.stable_rank([CHECKPOINT])": "model must be .* got list; .* compare([...], probe)",
+    "probes.stable_rank(CHECKPOINT, layer=1)": "stable_rank has no option 'layer'; leave it out",
+    "probes.q_condensation(MODEL, lyer=0)": "q_condensation has no option 'lyer'; did you mean 'layer'?",
+    "probes.q_condensation(MODEL, TASK, 0)": "q_condensation takes its options by name, got 1",
+    "probes.information_flow(TASK, MODEL)": "task must be a task, .* got HookedTransformer; the model comes",
+    "probes.information_flow(MODEL)": "information_flow needs the two-anchor task of the model, got none",
+    "probes.attention_patterns(MODEL)": "attention_patterns needs .* give an AnchorTask, or tokens",
+    "probes.probe_named('stable_rnk')": "probe must be one of .* did you mean 'stable_rank'?",
+    "probes.compare('stable_rank', [CHECKPOINT])": "probe must be a probe or its name, got [Checkpoint",
+    "probes.compare([], 'stable_rank')": "models must be one or more, got none",
+    "probes.compare([CHECKPOINT], 'stable_rank', labels='one')": "labels must be 1, one for each model, got",
+    "VERDICT.report('.')": "a report's name must end in .html, got '.'",
+    "VERDICT.report('out')": "a report's name must end in .html, got 'out'",
+    "VERDICT.report(3)": "a report's name must be a path, got an int",
+}
+
+
+@pytest.fixture(scope="module")
+def names():
+    verdict = classify(CHECKPOINT, even_underfit=False)
+    public = {name: getattr(anchorlens, name) for name in anchorlens.__all__}
+    own = {"TASK": TASK, "SMALL": SMALL, "MODEL": MODEL, "CHECKPOINT": CHECKPOINT, "RECIPE": RECIPE}
+    return {
+        **public,
+        **own,
+        "VERDICT": verdict,
+        "probes": probes,
+        "sweep": sweep,
+        "grid": grid,
+        "torch": torch,
+    }
+
+
+@pytest.mark.parametrize("call", MISUSES)
+def test_a_misuse_is_said_in_one_sentence_and_leaves_nothing(call, names, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save(MODEL.state_dict(), "theirs.pt")
+    with pytest.raises(ValueError) as error:
+        eval(call, names)
+    message, rest = str(error.value), str(error.value)
+    for part in MISUSES[call].split(" .* "):
+        assert part in rest, message
+        rest = rest.split(part, 1)[1]
+    assert "\n" not in message and len(message) < 700
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs.pt"]
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "value", "held"),
+    [
+        (ModelConfig, "gamma", "0.5", 0.5),
+        (ModelConfig, "gamma", torch.tensor(0.5), 0.5),
+        (ModelConfig, "gamma", np.float32(0.5), 0.5),
+        (ModelConfig, "gamma", np.array(0.5), 0.5),
+        (ModelConfig, "n_layers", np.int64(3), 3),
+        (ModelConfig, "n_layers", torch.tensor(3), 3),
+        (ModelConfig, "n_layers", "3", 3),
+        (ModelConfig, "num_experts", 4.0, 4),
+        (TrainConfig, "steps", 1e3, 1000),
+        (TrainConfig, "steps", "1e3", 1000),
+        (TrainConfig, "seed", "9007199254740993", 9007199254740993),
+        (TrainConfig, "lr", "1e-3", 1e-3),
+        (TrainConfig, "lr", torch.tensor(0.25), 0.25),
+        (AnchorTask, "seq_len", "10", 10),
+        (AnchorTask, "noise_obeys_split", np.bool_(True), True),
+    ],
+)
+def test_a_number_is_taken_in_every_exact_form(config, name, value, held):
+    """One coercion for all configurations: what they hold is plain, and they are equal."""
+    found = getattr(config(**{name: value}), name)
+    assert found == held and type(found) is type(held)
+    assert config(**{name: value}) == config(**{name: held}) == config.from_dict({name: value})

@@ -129,7 +129,7 @@ def probe_command(
             raise  # an error of ours: all of it
         raise ValueError(what_went_wrong(error, probe)) from error
     if plot is not None:
-        figures.save(result.plot(), plot)
+        figures.save(result.plot(), plot, result)
         say(f"the picture is in {plot}")
     typer.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else repr(result))
 

@@ -86,13 +86,16 @@ def side_by_side(
         middle = {"x": place.across(0.5), "y": place.up(1), "xref": "paper", "yref": "paper"}
         label = {"text": f"<b>{labels[i]}</b>", "showarrow": False, "xanchor": "center", "yshift": 42}
         annotations.append(label | middle)
-    total = {"width": total_width, "height": height * n_rows + 60}
+    total = {"width": total_width, "height": height * n_rows + (60 if room is None else 20)}
     joined = styled(joined, first["title"]["text"], **total)
     joined.update_layout(shapes=shapes, annotations=annotations)
     joined.update_layout({key: first[key] for key in first if key.startswith(COMMON)})
     if joined.layout.legend.y is not None:  # below the plot: as many pixels as before
         joined.update_layout(legend_y=joined.layout.legend.y / n_rows)
-    joined.update_layout(margin={"t": 40, "r": 90}, title={"y": 0.99, "yanchor": "top"})
+    if room is not None:
+        joined.update_layout(legend={"tracegroupgap": 0, "font": {"size": 11}})
+    margin = {"t": 40 if room is None else 0, "r": 90}
+    joined.update_layout(margin=margin, title={"y": 0.99, "yanchor": "top"})
     return joined
 
 

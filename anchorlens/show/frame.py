@@ -98,7 +98,7 @@ def _captions(result: Any) -> list[str]:
 
     if not isinstance(result, ProbeResult):
         return []
-    from anchorlens.show.report.seen import seen
+    from anchorlens.show.seen import seen
 
     how = CAPTIONS.get(result.probe)
     return [str(seen(result)), *([how.how_to_read] if how else [])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anchorlens.audit.result import Audit
-from anchorlens.show.audit_tables import audit_tables, fit_in_words, overview, suspects, summary
+from anchorlens.show.audit_tables import audit_tables, fit_in_words, overview, summary, suspects
 from anchorlens.show.templating import view
 from anchorlens.views import html
 

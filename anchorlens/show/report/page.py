@@ -24,7 +24,7 @@ from anchorlens.safe import safe_repr
 from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures
 from anchorlens.show.report.readings import reading_rows
-from anchorlens.show.report.seen import pairs_seen
+from anchorlens.show.seen import pairs_seen
 from anchorlens.show.tables import MOST_ANCHORS, verdict_table
 from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
@@ -195,7 +195,9 @@ def _outline(subject: Subject) -> str:
 def _configurations(subject: Subject) -> dict[str, list[Setting]]:
     """Every field of each configuration, by its name; without a checkpoint what the model itself says."""
     checkpoint = subject.checkpoint
-    made_with = subject.versions and ", ".join(f"{name} {version}" for name, version in subject.versions.items())
+    made_with = subject.versions and ", ".join(
+        f"{name} {version}" for name, version in subject.versions.items()
+    )
     about = {"kind": subject.kind, "path": subject.path, "step": subject.step, "SHA-256": subject.sha256}
     parts = {"Checkpoint": [Setting(name, value, "") for name, value in about.items()]}
     parts["Checkpoint"].append(Setting("made with", made_with or "not known", ""))

@@ -20,7 +20,7 @@ from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import PROBES, REPORT_PROBES, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
-from anchorlens.show.report.seen import seen
+from anchorlens.show.seen import seen
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.metric import has_phases
@@ -36,6 +36,9 @@ CARD = {
     "mask_key_token": Room(1150, 4, 310),
 }
 """The probes whose pictures come first, and the room that those of several models get together."""
+
+ALONE = 410
+"""Pixels that each of them is high at most where there is one model."""
 
 
 @dataclass(eq=False)
@@ -195,8 +198,8 @@ def _figure(
             return PageFigure(identity, caption, panels, None, comes_first=first)
     layout: Any = figure["layout"]
     figure.update_layout(title_text="")  # the heading says it already
-    if len(panels) == 1 and layout.margin.t and layout.margin.t > 40:
-        figure.update_layout(height=layout.height - layout.margin.t + 40, margin_t=40)
+    if len(panels) == 1 and room is not None:
+        figure.update_layout(height=min(layout.height, ALONE), margin_t=40)
     content = Markup(script_json(figure.to_json() or ""))
     return PageFigure(identity, caption, panels, content, layout.height, first)
 

@@ -61,7 +61,11 @@ def phase_metrics(
         ood_absent: why OOD may be defined for no cell of a sweep.
     """
     titles = {"train": "train", "id": "ID", "ood": "OOD"}
-    rules = (": below .90 a run is underfit, and no phase describes it.", f": below {thresholds[0]} it is Phase 1.", f": above {thresholds[1]} it is Phase 3.")
+    rules = (
+        ": below .90 a run is underfit, and no phase describes it.",
+        f": below {thresholds[0]} it is Phase 1.",
+        f": above {thresholds[1]} it is Phase 3.",
+    )
     train, id, ood = (
         Metric(
             name,

@@ -11,6 +11,7 @@ from anchorlens.probes.q_condensation import QCondensation
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.clusters import groups_apart
 from anchorlens.probes.v_similarity import VSimilarity
+from anchorlens.show.formats import number
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
 
 CLEAR, FAINT = 0.3, 0.1
@@ -83,14 +84,14 @@ def _why_not_inferential(result: InformationFlow) -> str:
 
 @seen.register
 def _(result: VSimilarity) -> str:
-    gap = result.centred_gap
-    if gap is None:
+    if result.centred_gap is None:
         return result.headline()
+    gap = round(result.centred_gap, 2) + 0.0  # no -0.00
     if gap >= CLEAR:
         return f"Boxed cells are redder by {gap:.2f}: the values at the first anchor say g(x; a)."
     if gap >= FAINT:
         return f"Boxed cells are redder by {gap:.2f}: the values say g(x; a) in part."
-    return f"Boxed cells are like the others ({gap:+.2f}): the values do not say g(x; a)."
+    return f"Boxed cells are like the others ({number(gap, '.2f')} redder): the values do not say g(x; a)."
 
 
 @seen.register
@@ -110,7 +111,8 @@ def _(result: EmbeddingPCA) -> str:
         return f"Orange bars are higher by {gap}: the embedding has the order of the rules."
     if result.lag_order >= FAINT / 4:
         return f"Orange bars are higher by {gap}: the embedding has a trace of the order of the rules."
-    return f"Orange bars are no higher than grey ones ({result.lag_order:+.2f}): no order of the rules."
+    gap = number(result.lag_order, ".2f")
+    return f"Orange bars are no higher than grey ones ({gap}): the embedding has no order of the rules."
 
 
 def pairs_seen(behaviour: AnchorEvaluation) -> str:

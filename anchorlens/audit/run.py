@@ -137,7 +137,7 @@ def audit(
         with atomic_write(values) as file:
             file.write(json.dumps(result.to_dict(), allow_nan=False).encode())
         result.table(table)
-        figures.save(result.plot(), page)
+        figures.save(result.plot(), page, result)
     return result
 
 

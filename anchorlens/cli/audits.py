@@ -78,6 +78,6 @@ def audit_command(
         progress=COMMAND_LINE_SECONDS,
     )
     if plot is not None:
-        figures.save(result.plot(), plot)
+        figures.save(result.plot(), plot, result)
         say(f"the picture is in {plot}")
     print_json(result.to_dict()) if as_json else print_audit(result, top=top)

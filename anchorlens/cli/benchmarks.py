@@ -57,7 +57,7 @@ def benchmark_command(
         _of_file(Path(probe), name) if is_file else probe, first=first, device=choose_device(device)
     )
     if plot is not None:
-        figures.save(result.plot(), plot)
+        figures.save(result.plot(), plot, result)
         say(f"the picture is in {plot}")
     print_json(result.to_dict()) if as_json else print_benchmark(result, reference())
 

@@ -163,6 +163,6 @@ def _show(result: ProbeResult | Along, as_json: bool, plot: Path | None) -> None
     from anchorlens import figures
 
     if plot is not None:
-        figures.save(result.plot(), plot)
+        figures.save(result.plot(), plot, result)
         say(f"the picture is in {plot}")
     typer.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else repr(result))

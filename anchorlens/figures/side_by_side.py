@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -17,6 +17,8 @@ COMMON = ("legend", "showlegend", "coloraxis", "barmode")
 """Parts of a layout that the whole figure takes from the first one; `coloraxis2` and the like too."""
 _LABEL_HEIGHT = 110
 """Pixels above each figure, for its label and what the figure writes above itself."""
+_LESS_HEIGHT = 64
+"""The same where the room is given."""
 
 
 def distinct(labels: Sequence[str]) -> tuple[str, ...]:
@@ -30,8 +32,19 @@ def distinct(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{i + 1}: {label}" for i, label in enumerate(labels))
 
 
+class Room(NamedTuple):
+    """The room that several figures get together."""
+
+    width: int
+    """Pixels across, of all."""
+    n_columns: int
+    """That stand in a row, at most."""
+    height: int
+    """Pixels of one."""
+
+
 def side_by_side(
-    figures: Sequence[go.Figure], labels: Sequence[str], *, share_axes: bool = True
+    figures: Sequence[go.Figure], labels: Sequence[str], *, share_axes: bool = True, room: Room | None = None
 ) -> go.Figure:
     """One figure of several that are alike, in reading order: one legend, one colour bar.
 
@@ -42,6 +55,7 @@ def side_by_side(
             one for all.
         labels: written above each.
         share_axes: whether a numeric axis gets the same range in every figure.
+        room: how much they get; None for as much as each alone, in the order above.
     """
     contents = [figure.to_dict() for figure in figures]
     colours = _range_of_colours(figures)
@@ -49,7 +63,11 @@ def side_by_side(
     n_columns = 2 if n == 4 else min(n, 3)
     n_rows = -(-n // n_columns)
     width, height = (max(content["layout"][side] for content in contents) for side in ("width", "height"))
-    header = _LABEL_HEIGHT / (height + _LABEL_HEIGHT)
+    total_width = int(width * n_columns * (1 if n_columns < 3 else 0.8))
+    if room is not None:
+        n_columns, total_width, height = min(n, room.n_columns), room.width, room.height
+        n_rows = -(-n // n_columns)
+    header = _LABEL_HEIGHT / (height + _LABEL_HEIGHT) if room is None else _LESS_HEIGHT / height
     joined = go.Figure()
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -68,13 +86,16 @@ def side_by_side(
         middle = {"x": place.across(0.5), "y": place.up(1), "xref": "paper", "yref": "paper"}
         label = {"text": f"<b>{labels[i]}</b>", "showarrow": False, "xanchor": "center", "yshift": 42}
         annotations.append(label | middle)
-    total = {"width": int(width * n_columns * (1 if n_columns < 3 else 0.8)), "height": height * n_rows + 60}
+    total = {"width": total_width, "height": height * n_rows + (60 if room is None else 20)}
     joined = styled(joined, first["title"]["text"], **total)
     joined.update_layout(shapes=shapes, annotations=annotations)
     joined.update_layout({key: first[key] for key in first if key.startswith(COMMON)})
     if joined.layout.legend.y is not None:  # below the plot: as many pixels as before
         joined.update_layout(legend_y=joined.layout.legend.y / n_rows)
-    joined.update_layout(margin={"t": 40, "r": 90}, title={"y": 0.99, "yanchor": "top"})
+    if room is not None:
+        joined.update_layout(legend={"tracegroupgap": 0, "font": {"size": 11}})
+    margin = {"t": 40 if room is None else 0, "r": 90}
+    joined.update_layout(margin=margin, title={"y": 0.99, "yanchor": "top"})
     return joined
 
 

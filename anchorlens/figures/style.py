@@ -110,8 +110,13 @@ def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2,
     return figure.update_layout(shapes=(*shapes, *boxes))  # at once: plotly copies all to add one
 
 
-def save(figure: go.Figure, path: Path) -> None:
+def save(figure: go.Figure, path: Path, result: Any = None) -> None:
     """Write a picture: .html, interactive and self-contained (no network), or .png, .svg or .pdf.
+
+    Args:
+        figure: the picture.
+        path: of the file.
+        result: what it is the picture of; an .html page then says below what is seen.
 
     Raises:
         ValueError: no such folder, another suffix, what is there is no ordinary file, or no kaleido or
@@ -121,7 +126,7 @@ def save(figure: go.Figure, path: Path) -> None:
     path = check_can_write(path, "a picture's name", PICTURES)
     if path.suffix == ".html":
         with atomic_write(path) as file:
-            file.write(page(figure).encode())
+            file.write(page(figure, result).encode(errors="replace"))
         return
     try:
         data = figure.to_image(path.suffix[1:], scale=2)

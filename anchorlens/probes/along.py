@@ -14,6 +14,7 @@ import torch
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint
 from anchorlens.files.tables import write_rows
+from anchorlens.models.devices import choose_device
 from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult
 from anchorlens.probes.shared.calling import given_for
@@ -224,14 +225,15 @@ def _numbers(
     """The seed of one checkpoint, what it answers, and the readings of the probes."""
     assert checkpoint.train_config is not None
     numbers: dict[str, Any] = {"seed": checkpoint.train_config.seed}
-    behaviour = checkpoint.evaluate(device=device, **checkpoint.task.sampling)
+    where = choose_device(device)
+    behaviour = checkpoint.evaluate(device=where, **checkpoint.task.sampling)
     for metric in checkpoint.task.metrics:
         if metric.logged_as:
             measure = behaviour.measure(metric.name)
             numbers[metric.name] = None if measure is None else measure.value
     for probe in probes:
         try:
-            given = given_for(probe, checkpoint, None, options, device=device)
+            given = given_for(probe, checkpoint, None, options, device=where)
             result = apply(probe, given, **options)
         except ValueError as error:
             raise ValueError(f"{safe_text(path)}: {error}") from error

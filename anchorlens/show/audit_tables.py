@@ -14,6 +14,8 @@ from anchorlens.show.tables import Table
 
 MOST_GROUPS = 8
 """Groups that are listed, the latest; --json and --out give all."""
+MOST_SUSPECTS = 20
+"""Flagged mappings that are told in words, the latest."""
 
 
 def overview(audit: Audit) -> str:
@@ -73,6 +75,24 @@ def summary(audit: Audit) -> str:
     return " ".join(sentences)
 
 
+def suspects(audit: Audit) -> list[str]:
+    """The flagged mappings in words, the latest `MOST_SUSPECTS` of them.
+
+    Each says what is asked, what the data answer, when it is fit, and whether its mirror is late too.
+    """
+    flagged = itertools.islice((row for row in audit.rows() if row["flagged"]), MOST_SUSPECTS)
+    return [
+        f"({_anchors(row, ', ')}) with key {row['key']} -> {row['target']}: "
+        f"{'never fit' if row['never_fit'] == len(audit.seeds) else f'fit at step {_steps(row)}'}"
+        + ("; the other order is late too, one of both may be right" if row["mirror_flagged"] else "")
+        for row in flagged
+    ]
+
+
+def _anchors(row: Mapping[str, Any], between: str = " ") -> str:
+    return between.join(str(value) for name, value in row.items() if name[0] == "a" and name[1:].isdigit())
+
+
 def _too_few(audit: Audit) -> str:
     """Why the steps are too few, and how many it takes at least."""
     never, late, n = int((audit.never_fit > 0).sum()), audit.late_fences, len(audit.seeds)
@@ -111,8 +131,7 @@ def _latest_mappings(audit: Audit, top: int) -> Table:
     latest = list(itertools.islice(audit.rows(), top))
     rows = []
     for place, row in enumerate(latest, start=1):
-        anchors = " ".join(str(value) for name, value in row.items() if name[0] == "a" and name[1:].isdigit())
-        numbers = (str(place), anchors, str(row["key"]), str(row["target"]), f"{row['lateness']:.3f}")
+        numbers = (str(place), _anchors(row), str(row["key"]), str(row["target"]), f"{row['lateness']:.3f}")
         answers = ("yes" if row[name] else "" for name in ("flagged", "violates")[: 1 + truth])
         rows.append((*numbers, _steps(row), f"{row['end_loss']:.2f}", *answers))
     columns = ("", "anchors", "key", "target", "late", "fit at step", "loss", "flagged", "violates")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +53,15 @@ def ticks(text: str) -> Markup:
     if len(parts) % 2 == 0:  # a tick without another
         return escape(text)
     return Markup().join(Markup(f"<code>{part}</code>") if i % 2 else part for i, part in enumerate(parts))
+
+
+def parts(name: str) -> list[str]:
+    """A name of a program in parts, between which it may be broken into lines.
+
+    >>> parts("stable_rank.w_q")
+    ['stable_', 'rank.', 'w_', 'q']
+    """
+    return re.findall(r"[^._/]*[._/]|[^._/]+", name)
 
 
 def safe_lines(value: Any) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from anchorlens.figures import complete
 from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
-from anchorlens.views import page
+from anchorlens.show.words import CAPTIONS
+from anchorlens.views import html, page
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,39 @@ def write_page(path: Path, html: str) -> None:
 
 
 @page.register
-def picture_page(figure: go.Figure) -> str:
-    """A picture as a page of its own."""
-    content = {**json.loads(figure.to_json() or ""), "config": QUIET}
-    title = (content["layout"].get("title") or {}).get("text") or "picture"
-    return _page("figure.html", ("figure.js",), title=title, figure=Markup(script_json(json.dumps(content))))
+def picture_page(figure: go.Figure, result: Any = None) -> str:
+    """A picture as a page of its own.
+
+    Args:
+        figure: the picture.
+        result: what it is the picture of: the page says below what is seen, as a notebook would, and of a
+            probe how the picture is read. None for the picture alone.
+    """
+    drawn = complete(figure, "Picture")
+    layout: Any = drawn["layout"]
+    title = unescape(re.sub("<[^>]*>", " ", layout.title.text))
+    drawn.update_layout(title_text="")
+    return framed(
+        "figure.html",
+        scripts=("page.js",),
+        title=title,
+        captions=_captions(result),
+        figure=Markup(script_json(drawn.to_json() or "")),
+        height=layout.height,
+        view=Markup("" if result is None else html(result)),
+    )
+
+
+def _captions(result: Any) -> list[str]:
+    """What a probe's picture shows of this model, and how it is read."""
+    from anchorlens.probes.result import ProbeResult
+
+    if not isinstance(result, ProbeResult):
+        return []
+    from anchorlens.show.seen import seen
+
+    how = CAPTIONS.get(result.probe)
+    return [str(seen(result)), *([how.how_to_read] if how else [])]
 
 
 def _page(template: str, scripts: Sequence[str], heads: bool = False, **content: Any) -> str:

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from anchorlens.show.evidence import odds
 from anchorlens.show.formats import number, short
 from anchorlens.show.words import AGREEMENT
 from anchorlens.tasks.shared.figure_specs import SampleTable
 
 if TYPE_CHECKING:
+    from anchorlens.tasks.shared.accuracy import Accuracy
     from anchorlens.tasks.shared.evaluation import Evaluation
     from anchorlens.tasks.shared.phases import Phase
     from anchorlens.tasks.two_anchor.questions import PairAccuracy
     from anchorlens.verdict.forecast import TrajectoryPoint
-    from anchorlens.verdict.verdict import ByProbes, Verdict
+    from anchorlens.verdict.verdict import Verdict
 
 MOST_ANCHORS = 12
 """Anchors of a task whose pairs fit into a table beside other things."""
@@ -96,19 +96,19 @@ def accuracy_table(behaviour: Evaluation) -> Table:
     return Table(columns, rows, title, (1, 2, 3), meanings=True)
 
 
-def alone_table(by_probes: ByProbes) -> Table:
-    """What every reading says of each question by itself, whether it counts or not."""
-    evidence = [reading for reading in by_probes.evidence if reading.alone]
-    questions = list(dict.fromkeys(question for reading in evidence for question in reading.alone))
+def accuracies_table(behaviours: Sequence[Evaluation], names: Sequence[str]) -> Table:
+    """A row for every metric, a column for each model."""
+    titles = list(dict.fromkeys((title, text) for one in behaviours for title, _, text in one.rows()))
+    found = [{(title, text): value for title, value, text in one.rows()} for one in behaviours]
     rows = [
-        (
-            TableCell(reading.reading, code=True),
-            *(odds(reading.alone[question]) if question in reading.alone else "" for question in questions),
-        )
-        for reading in evidence
+        (title, *(_with_error(known.get((title, text))) for known in found), text) for title, text in titles
     ]
-    columns = ("reading", *(f"{question}?" for question in questions))
-    return Table(columns, rows, "what each reading says by itself, counted or not")
+    title = "what was measured, with standard errors"
+    return Table(("metric", *names, "meaning"), rows, title, range(1, len(names) + 1), meanings=True)
+
+
+def _with_error(value: Accuracy | None) -> str:
+    return "-" if value is None else f"{number(value.value, '.3f')} ± {number(value.standard_error, '.3f')}"
 
 
 def pair_grid(behaviour: Evaluation, most: int | None = None) -> Table | None:

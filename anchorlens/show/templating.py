@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from anchorlens.show import evidence, tables, words
-from anchorlens.show.formats import heading, number, plain, safe_lines, short, ticks
+from anchorlens.show.formats import heading, number, parts, plain, safe_lines, short, ticks
 from anchorlens.show.words import TEMPLATES
 from anchorlens.tasks.shared import phases
 
@@ -33,7 +33,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=safe_lines,
     )
-    made.filters |= {"number": number, "plain": plain, "short": short, "ticks": ticks, "heading": heading}
+    formats = {"number": number, "plain": plain, "short": short, "ticks": ticks}
+    made.filters |= formats | {"heading": heading, "parts": parts}
     made.globals |= {"readings": evidence, "words": words, "phases": phases, "built": tables}
     return made
 

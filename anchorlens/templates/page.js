@@ -5,3 +5,11 @@ for (const view of document.querySelectorAll("[data-heads]")) {
   const heads = () => CircuitsVis.render(view.id, CircuitsVis.AttentionHeads, plots.content(view.dataset.heads));
   plots.whenNear(view, heads);
 }
+
+// What is folded is not printed: this unfolds all of it, and folds it again.
+document.getElementById("unfold")?.addEventListener("click", ({ target }) => {
+  const details = [...document.querySelectorAll("details")];
+  const open = !details.every((one) => one.open);
+  for (const one of details) one.open = open;
+  target.textContent = open ? "Fold again" : "Unfold everything, to print it too";
+});

@@ -85,7 +85,7 @@ const plots = (() => {
     root.dataset.print = "";
     drawAgain();
     for (const place of [...waiting.keys()]) {
-      if (place.dataset.figure && !place.closest("[hidden]")) show(place);
+      if (place.dataset.figure && !place.closest("[hidden], details:not([open])")) show(place);
     }
   });
   addEventListener("afterprint", () => {

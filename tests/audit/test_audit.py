@@ -11,6 +11,7 @@ from anchorlens import AnchorTask, ModelConfig, TrainConfig
 from anchorlens.audit import Audit, audit, corrupted, mappings_of, read_csv, watching
 from anchorlens.audit.lateness import NEVER
 from anchorlens.runs.run_config import RunConfig
+from anchorlens.show.audit_tables import summary, suspects
 from anchorlens.training.result import TrainingDiverged
 
 TASK = AnchorTask(anchors={1: 5, 2: -3, 3: 1}, unseen_pairs=[], key_min=20, key_max=49, seq_len=4)
@@ -155,6 +156,20 @@ class TestByHand:
         assert np.flatnonzero(found.mirror_flagged & found.flagged).tolist() == sorted([here, mirror])
         assert found.to_dict()["n_flagged_with_mirror"] == 2
 
+    def test_suspects_are_told_in_words_the_latest_first(self):
+        mappings = mappings_of(TASK)
+        questions = list(zip(map(tuple, mappings.chains.tolist()), mappings.keys.tolist(), strict=True))
+        steps = BULK.copy()
+        steps[questions.index(((1, 3), 31))] = 70
+        steps[[questions.index(q) for q in (((1, 2), 30), ((2, 1), 30))]] = NEVER
+        mirrored = "; the other order is late too, one of both may be right"
+        assert suspects(by_hand(mappings, steps)) == [
+            f"(1, 2) with key 30 -> 32: never fit{mirrored}",
+            f"(2, 1) with key 30 -> 32: never fit{mirrored}",
+            "(1, 3) with key 31 -> 37: fit at step 70",
+        ]
+        assert suspects(by_hand(mappings, BULK)) == []
+
     def test_a_truth_that_is_unknown_is_not_scored(self):
         found = by_hand(replace(mappings_of(TASK), violates=None), BULK)
         assert found.score is None and found.group_score is None and found.auc_by_seed == (None,)
@@ -217,7 +232,9 @@ class TestTrained:
         assert content == json.loads(json.dumps(found.to_dict()))
         assert content["score"]["auc"] == found.score.auc and len(content["mappings"]) == 270
         assert len((out / "mappings.csv").read_text().splitlines()) == 271
-        assert "plotly" in (out / "audit.html").read_text()
+        page = (out / "audit.html").read_text()
+        assert "plotly" in page and summary(found).split(".")[0] in page
+        assert all(line.replace(">", "&gt;") in page for line in suspects(found))
 
     def test_the_same_call_gives_the_same_bits(self):
         short = replace(RECIPE, steps=20)

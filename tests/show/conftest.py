@@ -55,3 +55,26 @@ def several(tmp_path_factory):
         write_report([hostile_verdict(), bare_verdict()], path)
 
     return written_once(tmp_path_factory, "several", write)
+
+
+@pytest.fixture(scope="session")
+def four(tmp_path_factory):
+    """The page of four with as much to say before anything is unfolded as there can be."""
+    from known_verdicts import EVIDENCE, whole_verdict
+
+    from anchorlens.show import write_report
+    from anchorlens.show.report.panels import CARD
+    from anchorlens.verdict.readings import READINGS
+
+    evidence = tuple(
+        dataclasses.replace(EVIDENCE[0], reading=reading.name, meaning=reading.meaning)
+        for reading in READINGS
+    )
+
+    def write(path):
+        verdicts = [whole_verdict(f"runs/{name}/ckpt.pt") for name in "abcd"]
+        by_probes = dataclasses.replace(verdicts[0].by_probes, evidence=evidence)
+        verdicts = [dataclasses.replace(verdict, by_probes=by_probes) for verdict in verdicts]
+        write_report(verdicts, path, probes=list(CARD))
+
+    return written_once(tmp_path_factory, "four", write)

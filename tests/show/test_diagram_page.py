@@ -137,9 +137,15 @@ class TestContent:
         assert "14 cells: 11 finished, 2 failed, 1 not trained yet" in html
 
     def test_a_map_that_cannot_be_says_why(self, page):
-        assert (
-            "No map: no cell here has the number Symmetric accuracy: it is defined only" in page.read_text()
-        )
+        html = page.read_text()
+        assert "No map of Symmetric accuracy (no cell here has the number Symmetric accuracy: it is" in html
+        assert 'id="map-symmetric"' not in html
+
+    def test_underfit_runs_show_train_accuracy_and_no_empty_map(self):
+        html = diagram_html(sweep_of([cell("underfit", seed=0), cell("underfit", seed=1)], out="sweeps/a"))
+        assert 'id="map-train"' in html and 'id="map-id"' in html
+        assert 'id="map-agreement"' not in html and "in no cell here the probes and behaviour both" in html
+        assert "of 0" not in html and "agree 0" not in html and "agree in 0" not in html
 
     def test_strings_stay_strings(self, page):
         html = page.read_text()

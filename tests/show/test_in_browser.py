@@ -1,17 +1,22 @@
 """The page in a real browser without a network: drawn, alive, and nothing complained of."""
 
 import json
+import re
 
 import pytest
 from browser import Browser, needs_chromium
 
 from anchorlens.probes import OF_MIXTURES, REPORT_PROBES
+from anchorlens.show.report.panels import CARD
 
 pytestmark = needs_chromium
 DRAWN = "[...document.querySelectorAll('[data-figure]')].filter(p => p.querySelector('.main-svg')).length"
-N_PICTURES = len(REPORT_PROBES) - len(OF_MIXTURES) + 3
-"""Of every probe of a report, of the answers, the training curve and the trajectory."""
+N_PICTURES = len(REPORT_PROBES) - len(OF_MIXTURES) - 1 + 3
+"""Of every probe of a report but attention's, of the answers, the training curve and the trajectory."""
+HEIGHT = "document.documentElement.scrollHeight"
+UNFOLD = "document.querySelector('#unfold').click()"
 VISIT = """(async () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
   for (const place of document.querySelectorAll("[data-figure], [data-heads]")) {
     place.scrollIntoView();
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
@@ -35,9 +40,25 @@ def test_every_picture_is_drawn_and_nothing_complains(browser, request, name):
     assert not browser.complaints()
 
 
+@pytest.mark.parametrize(("name", "most"), [("one", 3500), ("four", 6000)])
+def test_a_page_is_short_before_anything_is_unfolded(browser, request, name, most):
+    browser.open(request.getfixturevalue(name))
+    browser.wait(f"{DRAWN} >= 1")
+    height = browser.evaluate(HEIGHT)
+    assert 1500 < height < most
+    cards = "document.querySelector('.pair-map').getBoundingClientRect().bottom"
+    assert browser.evaluate(cards) < 900  # on the first screen
+    browser.evaluate(UNFOLD)
+    assert browser.evaluate(HEIGHT) > height + 1000
+    browser.evaluate(UNFOLD)
+    browser.wait(f"{HEIGHT} === {height}")
+    assert not browser.complaints()
+
+
 @pytest.mark.parametrize("name", ["one", "several"])  # as large as it was made, and scaled
 def test_pictures_answer_to_the_mouse(browser, request, name):
     browser.open(request.getfixturevalue(name))
+    browser.evaluate(UNFOLD)
     browser.evaluate("document.querySelector('#stable_rank .plot').scrollIntoView({block: 'center'})")
     browser.wait("document.querySelector('#stable_rank .nsewdrag')")
     place = browser.evaluate(
@@ -73,10 +94,15 @@ def test_a_phone_needs_no_scrolling_sideways(browser, request, name):
 
 
 @pytest.mark.slow
-def test_print_has_every_picture(browser, one):
+def test_print_leaves_out_what_is_folded(browser, one):
     browser.open(one, dark=True)
-    pdf = browser.printed()
-    assert pdf.startswith(b"%PDF") and browser.evaluate(DRAWN) == N_PICTURES
+    n_sheets = {}
+    for n_pictures in (len(CARD), N_PICTURES):
+        pdf = browser.printed()
+        assert pdf.startswith(b"%PDF") and browser.evaluate(DRAWN) == n_pictures
+        n_sheets[n_pictures] = len(re.findall(rb"/Type\s*/Page\b", pdf))
+        browser.evaluate(UNFOLD)
+    assert n_sheets[len(CARD)] < 8 < n_sheets[N_PICTURES]
     assert browser.evaluate("document.documentElement.dataset.print") is None  # and is the screen's again
     assert not browser.complaints()
 

@@ -12,9 +12,12 @@ from known_verdicts import EVIDENCE, HOSTILE, by_probes, whole_verdict
 from anchorlens.probes import COSTLY, OF_MIXTURES, REPORT_PROBES, SHIPPED
 from anchorlens.show import write_report
 from anchorlens.show.evidence import range_bar
+from anchorlens.show.report.panels import CARD
+from anchorlens.show.report.readings import reading_rows
 from anchorlens.show.templating import environment
 from anchorlens.show.words import CAPTIONS
 from anchorlens.tasks.shared.phases import LABELS
+from anchorlens.verdict.readings import READINGS
 
 SECTIONS = ["verdict", "evidence", "pictures", "behaviour", "training", "configuration"]
 
@@ -58,7 +61,41 @@ class TestEveryPage:
         assert figures >= expected | {"training_curve", "trajectory"}
         assert not figures & {probe.__name__ for probe in (*COSTLY, *OF_MIXTURES)}
         drawn = [attributes for _, attributes in page.elements if "data-figure" in attributes]
-        assert len(drawn) == len(figures) and all(len(a["aria-label"]) > 20 for a in drawn)
+        by_circuitsvis = [attributes for _, attributes in page.elements if "data-heads" in attributes]
+        assert len(drawn) == len(figures) - 1 and all(len(a["aria-label"]) > 20 for a in drawn)
+        assert by_circuitsvis and "figure-attention_patterns" not in page.ids()  # attention is drawn once
+
+
+def test_the_five_of_the_card_come_first_and_nothing_else_is_open(page):
+    at = [(tag, attributes.get("id")) for tag, attributes in page.elements if tag in ("figure", "details")]
+    n_open = [tag for tag, _ in at].index("details", 1)  # behind the other readings
+    first = [identity for tag, identity in at[: n_open + 1] if tag == "figure"]
+    assert first == list(CARD)
+    assert not [a for tag, a in page.elements if tag == "details" and "open" in a]
+
+
+def test_readings_of_several_models_are_rows_of_one_table():
+    """Each model's first reading before any second one; the others in the order of the probes."""
+    names = [reading.name for reading in READINGS[:9]]
+
+    def of_model(order):
+        voting = [replace(EVIDENCE[0], reading=names[k], vote="Phase 3") for k in order]
+        silent = [
+            replace(EVIDENCE[2], reading=name) for name in names if name not in [names[k] for k in order]
+        ]
+        return [*voting, *reversed(silent)]
+
+    moved, others = reading_rows([of_model([8, 1, 2, 3, 4]), of_model([5, 8, 0])])
+    assert [row.reading for row in moved] == [names[k] for k in (8, 5, 1, 2, 0, 3)]
+    assert [row.reading for row in others] == [names[k] for k in (4, 6, 7)]
+    assert [one.reading for one in moved[0].evidence] == [names[8]] * 2
+    assert reading_rows([of_model([]), []])[1][0].evidence[1] is None
+
+
+def test_what_stands_in_each_model_stands_once(several):
+    html = several.read_text()
+    assert html.count("The phases by definition") == 1
+    assert html.count("<caption>Model</caption>") == html.count("<caption>Task</caption>") == 1
 
 
 def test_every_probe_has_one_sentence_on_how_to_read_it():
@@ -79,8 +116,7 @@ def test_strings_stay_strings(several):
 def test_what_is_not_there_is_said(several):
     text = " ".join("".join(Page(several.read_text()).texts).split())
     for words in (
-        "No probabilities: not finite: no reading could be taken",
-        "No reading could be taken.",
+        "a model: no probabilities: not finite: no reading could be taken",
         "the run's log (log.jsonl) is not beside the checkpoint",
         "needs the model at the start of its run",
         "no picture: ",

@@ -48,16 +48,15 @@ def embedding_picture(
     """
     from plotly.subplots import make_subplots
 
-    named = zip(steps, ("orange", "green"), strict=False)
-    arrows = "".join(f", arrows of +{step} {colour}" for step, colour in named)
-    titles = (f"{token_set}, in units of their spread{arrows}", "covariance", "order")
+    arrows = ", ".join(f"+{step} {colour}" for step, colour in zip(steps, ("orange", "green"), strict=False))
+    titles = (f"arrows {arrows}" if arrows else token_set, "covariance", "order")
     figure = make_subplots(
         rows=2,
         cols=2,
-        specs=[[{"colspan": 2}, None], [{}, {}]],
-        row_heights=[0.6, 0.4],
-        horizontal_spacing=0.2,
-        vertical_spacing=0.16,
+        specs=[[{"rowspan": 2}, {}], [None, {}]],
+        column_widths=[0.62, 0.38],
+        horizontal_spacing=0.16,
+        vertical_spacing=0.34,
         subplot_titles=titles,
     )
     for step, colour in zip(steps, ARROWS, strict=False):
@@ -75,17 +74,17 @@ def embedding_picture(
     figure.update_xaxes(title=f"first axis ({explained[0]:.0%})", row=1, col=1)
     figure.update_yaxes(title=f"second axis ({explained[1]:.0%})", row=1, col=1)
     figure.add_scatter(
-        x=np.arange(1, len(spectrum) + 1), y=spectrum / spectrum.sum(), line={"color": BLUE}, row=2, col=1
+        x=np.arange(1, len(spectrum) + 1), y=spectrum / spectrum.sum(), line={"color": BLUE}, row=1, col=2
     )
-    figure.update_xaxes(title="rank", row=2, col=1)
-    figure.update_yaxes(title="share of variance", type="log", exponentformat="power", row=2, col=1)
+    figure.update_xaxes(title="rank", row=1, col=2)
+    figure.update_yaxes(title="variance", type="log", exponentformat="power", row=1, col=2)
     colors = [ORANGE if lag in marked else GREY for lag in lags]
     figure.add_bar(x=lags, y=cosines, marker_color=colors, row=2, col=2)
     figure.update_xaxes(title="difference of two tokens", dtick=2, row=2, col=2)
     figure.update_yaxes(title="mean cosine", row=2, col=2)
     figure.update_layout(showlegend=False)
     figure.update_annotations(font_size=12)  # the subplots' titles
-    return styled(figure, title, height=680)
+    return styled(figure, title)
 
 
 def _arrows(points: Float[np.ndarray, "token 2"], step: int, colour: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -17,6 +18,8 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_CHAINS = 32
 """Anchor pairs (chains) that one picture holds where none are chosen."""
+APART = 0.3
+"""Silhouette of two labels from which their points are seen as two clusters."""
 
 
 def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
@@ -73,6 +76,28 @@ def mirror_merge(
     every = distances[~np.eye(len(mirror), dtype=bool)].mean()
     mirrored = distances[np.arange(len(mirror)), mirror]
     return float(mirrored[mirror != np.arange(len(mirror))].mean() / every) if every > 0 else None
+
+
+def groups_apart(
+    points: Float[np.ndarray, "sequence 2"], labels: Int[np.ndarray, " sequence"]
+) -> list[set[int]]:
+    """The clusters that a picture of points shows, as sets of labels.
+
+    Two labels are in one cluster where the silhouette of their points alone is below .3, or where a chain of
+    such labels joins them; one cluster of all is none.
+
+    >>> points, labels = np.array([[0, 0], [0, 1], [9, 0], [9, 1], [9, 0], [9, 1.0]]), np.arange(6) // 2
+    >>> groups_apart(points, labels)
+    [{0}, {1, 2}]
+    """
+    groups = [{label} for label in np.unique(labels).tolist()]
+    for first, second in itertools.combinations(np.unique(labels).tolist(), 2):
+        here = np.isin(labels, (first, second))
+        apart = silhouette(points[here], labels[here])
+        if apart is None or apart < APART:
+            joined = [group for group in groups if {first, second} & group]
+            groups = [group for group in groups if group not in joined] + [set().union(*joined)]
+    return sorted(groups, key=min)
 
 
 def tsne(

@@ -142,8 +142,9 @@ class Summary:
     def words(self) -> str:
         """The counts in a sentence."""
         counts = ", ".join(f"{n} {category.name}" for category, n in self.outcomes.items())
-        seeds = f"seeds agree in {self.n_unanimous} of {self.n_voting} squares"
-        return f"{counts}; {seeds}; verdicts agree in {self.n_agreeing} of {self.n_compared} cells"
+        seeds = f"; seeds agree in {self.n_unanimous} of {self.n_voting} squares" if self.n_voting else ""
+        compared = f"; verdicts agree in {self.n_agreeing} of {self.n_compared} cells"
+        return f"{counts}{seeds}{compared if self.n_compared else ''}"
 
 
 def summary(layout: Layout) -> Summary:

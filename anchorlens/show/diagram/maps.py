@@ -154,6 +154,13 @@ def _agreements(layout: Layout) -> dict[str, Any]:
     return _map_of_categories(layout, outcomes.agreement, outcomes.AGREEMENTS, title, outcomes.AGREEMENTS[:2])
 
 
+def _compared(layout: Layout) -> dict[str, Any]:
+    """The map of agreement, where there is something to compare."""
+    if not {outcomes.AGREE, outcomes.DISAGREE} & layout.by_category(outcomes.agreement).keys():
+        raise ValueError("in no cell here the probes and behaviour both name a phase")
+    return _agreements(layout)
+
+
 def _map_of_categories(
     layout: Layout,
     category_of: Callable[[Cell], Category],
@@ -282,7 +289,11 @@ class Map(NamedTuple):
 
 
 def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
-    """Every map of a page about these cells, in order: phase, the metrics of their tasks, and three more."""
+    """Every map of a page about these cells, in order: phase, the metrics of their tasks, and three more.
+
+    That of train accuracy is there where a run is underfit.
+    """
+    underfit = any(trouble(cell) is UNDERFIT for cell in cells)
 
     def named(name: str, draw: Callable[[Layout], dict[str, Any]]) -> Map:
         return Map(name, draw, MAP_CAPTIONS[name])
@@ -294,12 +305,12 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
             Caption(metric.heading, f"{metric.map_caption} Written is the mean over the seeds."),
         )
         for metric in metrics_of(cells)
-        if metric.map_caption
+        if metric.map_caption and (underfit or metric.name != "train")
     )
     return (
         named("phase", _phases),
         *numbers,
         *([named("ood_passed_at", _steps)] if any(cell.numbers.get(PASSED) for cell in cells) else []),
         named("stable_rank", _ranks),
-        named("agreement", _agreements),
+        named("agreement", _compared),
     )

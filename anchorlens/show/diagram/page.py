@@ -179,6 +179,8 @@ def diagram_html(
         log, report = cell.log(), links.get(cell.id)
         runs.append(_json(run_content(cell, fields, varying, readings, n_lines=len(log), report=report)))
         curves.append(_json(curve_traces(log)))
+    figures = {map: [part.figures[map.name] for part in slices] for map in maps}
+    absent = [(map, of[0]) for map, of in figures.items() if all(isinstance(one, str) for one in of)]
     return framed(
         "diagram.html",
         scripts=("panel.js", "diagram.js"),
@@ -190,7 +192,8 @@ def diagram_html(
         slices=slices,
         categories=[c for c in OUTCOMES if any(c in part.summary.outcomes for part in slices)],
         signs=SIGNS,
-        maps=maps,
+        maps=[map for map in maps if map not in [other for other, _ in absent]],
+        absent=absent,
         fields=fields,
         shared=Markup(script_json(_json(shared_content(readings)))),
         packed_slices=gzipped(_json([part.content for part in slices])),

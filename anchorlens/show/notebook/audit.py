@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anchorlens.audit.result import Audit
-from anchorlens.show.audit_tables import audit_tables, fit_in_words, overview, summary
+from anchorlens.show.audit_tables import audit_tables, fit_in_words, overview, summary, suspects
 from anchorlens.show.templating import view
 from anchorlens.views import html
 
@@ -18,5 +18,7 @@ def audit_html(audit: Audit) -> str:
         overview=overview(audit),
         summary=summary(audit),
         fit=fit_in_words(audit),
+        suspects=suspects(audit),
+        n_flagged=int(audit.flagged.sum()),
         shown=[table.shortened(60) for table in audit_tables(audit, MOST_MAPPINGS)],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
@@ -22,14 +22,43 @@ from anchorlens.probes.shared.calling import needs_task
 from anchorlens.runs.identity import places
 from anchorlens.safe import safe_repr
 from anchorlens.show.frame import framed, write_page
-from anchorlens.show.report.panels import answer_figures, probe_figures, training_figures
-from anchorlens.show.tables import verdict_table
+from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures
+from anchorlens.show.report.readings import reading_rows
+from anchorlens.show.seen import pairs_seen
+from anchorlens.show.tables import MOST_ANCHORS, verdict_table
 from anchorlens.tasks.shared.metric import has_phases
+from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
 from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report
 
+MOST_IN_MAP = 40
+"""Anchors of a task whose pairs are drawn as a map."""
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
 """Facts of a model that came without a checkpoint."""
+
+
+class PairMap(NamedTuple):
+    """The accuracy of every pair of two anchors, as a table whose cells have colours."""
+
+    anchors: Sequence[int]
+    """Across, and down."""
+    rows: Sequence[tuple[int, Sequence[PairAccuracy | None]]]
+    """First anchor, and with each second one the accuracy; None for a pair that there is not."""
+    written: bool
+    """Whether there is room for the numbers."""
+    seen: str
+    """What it shows, in a sentence."""
+
+
+class SettingRow(NamedTuple):
+    """A field of the configurations of several models."""
+
+    name: str
+    """The name of the field."""
+    meaning: str
+    """Its docstring."""
+    settings: Sequence[Setting | None]
+    """Of each model; None where it has no such field."""
 
 
 def write_report(
@@ -92,23 +121,46 @@ def page_html(
     ]
     labels = distinct([verdict.subject.name for verdict in verdicts])
     figures = list(probe_figures(verdicts, labels, chosen))
+    order = list(CARD)  # and behind them those of your own
+    first = [figure for figure in figures if figure.comes_first] or figures
+    first.sort(key=lambda figure: order.index(figure.id) if figure.id in order else len(order))
+    answers = list(answer_figures(verdicts, labels))
+    if not any(hasattr(verdict.behaviour, "pairs") for verdict in verdicts):
+        first, answers = [*answers[:1], *first], answers[1:]
+    moved, others = reading_rows([verdict.by_probes.evidence for verdict in verdicts])
     return framed(
         "page.html",
         scripts=("page.js",),
         heads=any(panel.heads for figure in figures for panel in figure.panels),
         overview=_outline(verdicts[0].subject),
-        entries=[
-            {"label": label, "verdict": verdict, "settings": _configurations(verdict.subject)}
-            for label, verdict in zip(labels, verdicts, strict=True)
-        ],
+        labels=labels,
+        verdicts=verdicts,
+        maps=[_pair_map(verdict) for verdict in verdicts],
         summary=verdict_table(verdicts, labels),
-        figures=figures,
+        moved=moved,
+        others=others,
+        first=first,
+        more=[figure for figure in figures if figure not in first],
         opened=opened,
         without_anchors=len(chosen) < len(requested),
         has_phases=any(has_phases(verdict.behaviour.metrics) for verdict in verdicts),
-        answers=list(answer_figures(verdicts, labels)),
+        answers=answers,
         training=list(training_figures(verdicts, labels)),
+        configurations=_side_by_side([_configurations(verdict.subject) for verdict in verdicts]),
     )
+
+
+def _pair_map(verdict: Verdict) -> PairMap | None:
+    """Accuracy of every pair; None for longer chains, very many anchors, and other tasks."""
+    behaviour = verdict.behaviour
+    if not isinstance(behaviour, AnchorEvaluation):
+        return None
+    pairs = behaviour.by_pair()
+    anchors = list(dict.fromkeys(pair[0] for pair in pairs))
+    if {len(pair) for pair in pairs} != {2} or len(anchors) > MOST_IN_MAP:
+        return None
+    rows = [(first, [pairs.get((first, second)) for second in anchors]) for first in anchors]
+    return PairMap(anchors, rows, len(anchors) <= MOST_ANCHORS, pairs_seen(behaviour))
 
 
 def _is_mixture(model: Any) -> bool:
@@ -143,10 +195,29 @@ def _outline(subject: Subject) -> str:
 def _configurations(subject: Subject) -> dict[str, list[Setting]]:
     """Every field of each configuration, by its name; without a checkpoint what the model itself says."""
     checkpoint = subject.checkpoint
+    made_with = subject.versions and ", ".join(
+        f"{name} {version}" for name, version in subject.versions.items()
+    )
+    about = {"kind": subject.kind, "path": subject.path, "step": subject.step, "SHA-256": subject.sha256}
+    parts = {"Checkpoint": [Setting(name, value, "") for name, value in about.items()]}
+    parts["Checkpoint"].append(Setting("made with", made_with or "not known", ""))
     if checkpoint is None:
         model, task = subject.model_and_task()
         meaning = "of the HookedTransformer"
         facts = [Setting(name, getattr(model.cfg, name, None), meaning) for name in MODEL_FACTS]
-        return {"Model": facts, "Task": settings(task)}
-    parts = {"Model": checkpoint.model_config, "Task": checkpoint.task, "Training": checkpoint.train_config}
-    return {name: settings(part) for name, part in parts.items() if part is not None}
+        return {**parts, "Model": facts, "Task": settings(task)}
+    configs = {"Model": checkpoint.model_config, "Task": checkpoint.task, "Training": checkpoint.train_config}
+    return parts | {name: settings(config) for name, config in configs.items() if config is not None}
+
+
+def _side_by_side(of_models: Sequence[dict[str, list[Setting]]]) -> dict[str, list[SettingRow]]:
+    """Name of a configuration -> a row for each field that some model has, with its setting in each."""
+    rows = {}
+    for part in dict.fromkeys(part for parts in of_models for part in parts):
+        by_name = [{setting.name: setting for setting in parts.get(part, ())} for parts in of_models]
+        rows[part] = [
+            SettingRow(name, next(known[name].meaning for known in by_name if name in known), found)
+            for name in dict.fromkeys(name for known in by_name for name in known)
+            for found in ([known.get(name) for known in by_name],)
+        ]
+    return rows

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from anchorlens.figures import complete, in_words
 from anchorlens.figures.from_specs import figure_of
 from anchorlens.figures.picture import plotly_text, script_json
-from anchorlens.figures.side_by_side import side_by_side
+from anchorlens.figures.side_by_side import Room, side_by_side
 from anchorlens.figures.training_curve import training_curve
 from anchorlens.files.importers.inputs import Input
 from anchorlens.probes.attention_patterns import AttentionPatterns
@@ -21,6 +21,7 @@ from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED, apply
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
+from anchorlens.show.seen import seen
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.metric import has_phases
@@ -28,6 +29,17 @@ from anchorlens.verdict.verdict import Subject, Verdict
 
 LONGEST_LABEL = 30
 """Characters above a panel that stands beside others."""
+CARD = {
+    "information_flow": Room(1150, 2, 290),
+    "v_similarity": Room(1150, 4, 310),
+    "q_condensation": Room(1150, 4, 310),
+    "embedding_pca": Room(1150, 2, 400),
+    "mask_key_token": Room(1150, 4, 310),
+}
+"""The probes whose pictures come first, and the room that those of several models get together."""
+
+ALONE = 410
+"""Pixels that each of them is high at most where there is one model."""
 
 
 @dataclass(eq=False)
@@ -42,6 +54,11 @@ class Panel:
     """None where there is none."""
     heads: Markup | None = None
     """What circuitsvis shows, as JSON for a script element."""
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is something to see."""
+        return self.picture is not None or self.heads is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +75,13 @@ class PageFigure:
     """The picture for a script element; None where no model has one."""
     height: int = 0
     """Of the picture, in pixels."""
+    comes_first: bool = False
+    """Whether it is shown before anything is unfolded."""
+
+    @property
+    def heads(self) -> bool:
+        """Whether circuitsvis draws it."""
+        return any(panel.heads is not None for panel in self.panels)
 
     @property
     def words(self) -> str:
@@ -89,11 +113,12 @@ def probe_figures(
             except Exception as error:
                 failed = "" if isinstance(error, ValueError) else "it failed with "
                 panels.append(Panel(label, failed + what_went_wrong(error, probe)))
+        name = probe.__name__
         if probe in SHIPPED:
-            yield _figure(probe.__name__, CAPTIONS[probe.__name__], panels, share_axes)
+            yield _figure(name, CAPTIONS[name], panels, share_axes, CARD.get(name), first=name in CARD)
         else:  # one of your own: its name, and its docstring's first sentence
-            caption = Caption(in_words(probe.__name__), first_sentence(probe) or NO_DOCSTRING)
-            yield _figure(f"own-{probe.__name__}", caption, panels, share_axes)
+            caption = Caption(in_words(name), first_sentence(probe) or NO_DOCSTRING)
+            yield _figure(f"own-{name}", caption, panels, share_axes, first=True)
 
 
 def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
@@ -134,6 +159,9 @@ def _measured(probe: Callable[..., ProbeResult], subject: Subject) -> ProbeResul
 
 
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:
+    """What one model shows; an error is the caller's to tell."""
+    if isinstance(result, AttentionPatterns):  # which circuitsvis draws, every head
+        return Panel(label, seen(result), heads=Markup(script_json(result.circuitsvis_json())))
     picture = complete(result.plot(), title)
     heatmaps: Any = picture.select_traces(selector={"type": "heatmap"})
     for trace in heatmaps:  # plotly.js reports errors where it draws one that holds no number
@@ -141,30 +169,38 @@ def _panel(label: str, result: ProbeResult, title: str) -> Panel:
         if not np.isfinite(values).any():
             trace.update(z=np.zeros_like(values), opacity=0, hoverinfo="skip")
     picture.to_json()  # where it cannot be written, this model has no picture, and the others do
-    patterns = isinstance(result, AttentionPatterns)
-    heads = Markup(script_json(result.circuitsvis_json())) if patterns else None
-    return Panel(label, str(result.headline()), picture, heads)
+    return Panel(label, str(seen(result)), picture)
 
 
-def _figure(identity: str, caption: Caption, panels: Sequence[Panel], share_axes: bool = True) -> PageFigure:
+def _figure(
+    identity: str,
+    caption: Caption,
+    panels: Sequence[Panel],
+    share_axes: bool = True,
+    room: Room | None = None,
+    *,
+    first: bool = False,
+) -> PageFigure:
     """All panels as one picture, on the same scales where `share_axes` is true."""
     drawn = [(panel.picture, _short(panel.label)) for panel in panels if panel.picture is not None]
     if not drawn:
-        return PageFigure(identity, caption, panels, None)
+        return PageFigure(identity, caption, panels, None, comes_first=first)
     figure, labels = drawn[0][0], [label for _, label in drawn]
     if len(panels) > 1:
         try:
-            figure = side_by_side([picture for picture, _ in drawn], labels, share_axes=share_axes)
+            pictures = [picture for picture, _ in drawn]
+            figure = side_by_side(pictures, labels, share_axes=share_axes, room=room)
         except ValueError as error:  # plotly's, of pictures that have no axes for example
             why = f"these pictures cannot stand side by side: {str(error).strip().splitlines()[0]}"
             for panel in panels:
                 panel.text, panel.picture = f"{panel.text} ({why})", None
-            return PageFigure(identity, caption, panels, None)
+            return PageFigure(identity, caption, panels, None, comes_first=first)
     layout: Any = figure["layout"]
-    if layout.title.text == caption.title:
-        figure.update_layout(title_text="")  # the heading says it already
+    figure.update_layout(title_text="")  # the heading says it already
+    if len(panels) == 1 and room is not None:
+        figure.update_layout(height=min(layout.height, ALONE), margin_t=40)
     content = Markup(script_json(figure.to_json() or ""))
-    return PageFigure(identity, caption, panels, content, layout.height)
+    return PageFigure(identity, caption, panels, content, layout.height, first)
 
 
 def _short(label: str) -> str:

@@ -61,7 +61,11 @@ def phase_metrics(
         ood_absent: why OOD may be defined for no cell of a sweep.
     """
     titles = {"train": "train", "id": "ID", "ood": "OOD"}
-    rules = ("", f": below {thresholds[0]} it is Phase 1.", f": above {thresholds[1]} it is Phase 3.")
+    rules = (
+        ": below .90 a run is underfit, and no phase describes it.",
+        f": below {thresholds[0]} it is Phase 1.",
+        f": above {thresholds[1]} it is Phase 3.",
+    )
     train, id, ood = (
         Metric(
             name,
@@ -70,7 +74,7 @@ def phase_metrics(
             meaning,
             asked,
             f"{name}_accuracy",
-            map_caption=rule and f"{meaning[0].upper()}{meaning[1:]}{rule}",
+            map_caption=f"{meaning[0].upper()}{meaning[1:]}{rule}",
             absent=ood_absent if name == "ood" else Metric.absent,
         )
         for (name, title), meaning, asked, rule in zip(titles.items(), meanings, asks, rules, strict=True)

@@ -1,0 +1,49 @@
+"""The readings of several models as rows: those that moved the verdicts, and all others."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from anchorlens.verdict.readings import READINGS
+from anchorlens.verdict.verdict import Evidence
+
+MOST_MOVED = 6
+"""Readings that stand before the others."""
+
+
+class ReadingRow(NamedTuple):
+    """One reading of several models."""
+
+    reading: str
+    """`probe.field`."""
+    meaning: str
+    """What it is, in a few words."""
+    evidence: Sequence[Evidence | None]
+    """Of each model; None where it has none."""
+
+
+def reading_rows(of_models: Sequence[Sequence[Evidence]]) -> tuple[list[ReadingRow], list[ReadingRow]]:
+    """The readings of several models: those that moved their verdicts, then all others.
+
+    Args:
+        of_models: of each model its readings, the one that says most first.
+
+    Returns:
+        At most `MOST_MOVED` that raise odds, each model's first one before any second one; and the others,
+        in the order of the probes.
+    """
+    by_name = [{one.reading: one for one in evidence} for evidence in of_models]
+    votes = [[one.reading for one in evidence if one.vote is not None] for evidence in of_models]
+    in_turn = [name for turn in itertools.zip_longest(*votes) for name in turn if name is not None]
+    moved = list(dict.fromkeys(in_turn))[:MOST_MOVED]
+    order = {reading.name: k for k, reading in enumerate(READINGS)}
+    others = [name for name in dict.fromkeys(itertools.chain(*by_name)) if name not in moved]
+    others.sort(key=lambda name: order.get(name, len(order)))
+
+    def row(name: str) -> ReadingRow:
+        evidence = [known.get(name) for known in by_name]
+        return ReadingRow(name, next(one.meaning for one in evidence if one is not None), evidence)
+
+    return list(map(row, moved)), list(map(row, others))

@@ -1,0 +1,126 @@
+"""What a picture shows of this model: one sentence, from its numbers."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from anchorlens.probes.embedding_pca import EmbeddingPCA
+from anchorlens.probes.information_flow import InformationFlow
+from anchorlens.probes.mask_key_token import MaskKeyToken
+from anchorlens.probes.q_condensation import QCondensation
+from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.clusters import groups_apart
+from anchorlens.probes.v_similarity import VSimilarity
+from anchorlens.show.formats import number
+from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
+
+CLEAR, FAINT = 0.3, 0.1
+"""A route, or a gap between cosines, from which it is called clear, and below which none."""
+WAYS = {
+    "inferential": "the key goes to each anchor, and each anchor to the last token",
+    "symmetric": "the anchors go to the last token first, and the key after them",
+    "gathered": "key and anchors are gathered at the last anchor, from which the last token reads the answer",
+}
+"""Route -> what it is."""
+
+
+@singledispatch
+def seen(result: ProbeResult) -> str:
+    """What the picture of a result shows of this model, in a sentence; the headline where there is none."""
+    return result.headline()
+
+
+@seen.register
+def _(result: MaskKeyToken) -> str:
+    if result.points is None:
+        return result.headline()
+    labels, n_pairs = list(range(len(result.pairs))), len(result.pairs) // 2
+    groups = groups_apart(result.points, result.labels)
+    together = sum(any({label, label + 1} <= group for group in groups) for label in labels[::2])
+    if len(groups) == 1:
+        return "No clusters: the answers of all pairs lie among each other."
+    n = f"{len(groups)} clusters of {len(labels)} ordered pairs"
+    if together == n_pairs:
+        return f"{n}: every pair lies with its mirror, so that the order of the anchors makes no difference."
+    if not together:
+        return f"{n}: no pair lies with its mirror, so that the answers tell both orders apart."
+    return f"{n}: {together} of {n_pairs} pairs lie with their mirrors, the others apart from them."
+
+
+@seen.register
+def _(result: InformationFlow) -> str:
+    scores = {
+        "inferential": result.inferential_route,
+        "symmetric": result.symmetric_route,
+        "gathered": result.gathered_route,
+    }
+    known = {name: score for name, score in scores.items() if score is not None}
+    if not known:
+        return f"{result.headline()}; the lines are attention alone."
+    numbers = ", ".join(f"{name} {score:.2f}" for name, score in known.items())
+    best = max(known, key=known.__getitem__)
+    if known[best] < FAINT:
+        return f"No route carries the answer alone ({numbers})."
+    certain = "The" if known[best] >= CLEAR else "Mostly, as far as a route stands out, the"
+    text = f"{certain} {best} route: {WAYS[best]} ({numbers})."
+    if best == "gathered" and (why := _why_not_inferential(result)):
+        return f"{text} {why}"
+    return text
+
+
+def _why_not_inferential(result: InformationFlow) -> str:
+    """Which stage of the inferential route a model that gathers does without."""
+    stages = {name: lost for name, lost in result.stages["inferential"].items() if lost is not None}
+    if not stages:
+        return ""
+    stage = min(stages, key=stages.__getitem__)
+    if stages[stage] >= FAINT:
+        return ""
+    return (
+        f"Inferential {result.inferential_route:.2f} is no contradiction: nothing is lost without {stage}, "
+        "for the last anchor has it all."
+    )
+
+
+@seen.register
+def _(result: VSimilarity) -> str:
+    if result.centred_gap is None:
+        return result.headline()
+    gap = round(result.centred_gap, 2) + 0.0  # no -0.00
+    if gap >= CLEAR:
+        return f"Boxed cells are redder by {gap:.2f}: the values at the first anchor say g(x; a)."
+    if gap >= FAINT:
+        return f"Boxed cells are redder by {gap:.2f}: the values say g(x; a) in part."
+    return f"Boxed cells are like the others ({number(gap, '.2f')} redder): the values do not say g(x; a)."
+
+
+@seen.register
+def _(result: QCondensation) -> str:
+    n = len(result.order)
+    share = result.n_groups / n
+    words = "condensed" if share < 0.5 else "condensed in part" if share < 0.9 else "hardly condensed"
+    return f"{n} neurons in {result.n_groups} groups, mean |cosine| {result.mean_abs_cosine:.2f}: {words}."
+
+
+@seen.register
+def _(result: EmbeddingPCA) -> str:
+    if result.lag_order is None:
+        return f"{result.explained.sum():.0%} of the variance lie along the two axes drawn."
+    gap = f"{abs(result.lag_order):.2f}"
+    if result.lag_order >= FAINT:
+        return f"Orange bars are higher by {gap}: the embedding has the order of the rules."
+    if result.lag_order >= FAINT / 4:
+        return f"Orange bars are higher by {gap}: the embedding has a trace of the order of the rules."
+    gap = number(result.lag_order, ".2f")
+    return f"Orange bars are no higher than grey ones ({gap}): the embedding has no order of the rules."
+
+
+def pairs_seen(behaviour: AnchorEvaluation) -> str:
+    """What the map of pairs shows: the lowest of the trained pairs, and the unseen ones."""
+    parts = []
+    for split, words in (("id", "trained pairs, with held-out keys"), ("ood", "unseen pairs (boxed)")):
+        values = [pair.accuracy.value for pair in behaviour.pairs if pair.split == split]
+        if values:
+            low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+            parts.append(f"{words}: {low if low == high else f'{low} to {high}'}")
+    return f"{'; '.join(parts)}."

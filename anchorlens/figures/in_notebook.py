@@ -1,4 +1,4 @@
-"""What a notebook shows by a script: the library stands in one cell's output, and every picture waits for it."""
+"""What a notebook shows by a script: one cell's output holds the library, and every picture waits for it."""
 
 from __future__ import annotations
 

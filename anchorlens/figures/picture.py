@@ -16,7 +16,6 @@ QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 """No logo, and no button that uploads."""
 
 
-
 def script_json(text: str) -> str:
     r"""JSON text that stays within the script element it stands in.
 

@@ -80,7 +80,6 @@ class AttentionPatterns(ProbeResult):
         return drawn_by("CircuitsVis", call, alone=alone)
 
 
-
 def attention_patterns(
     model: HookedTransformer, task: AnchorTask | None = None, tokens: Any = None
 ) -> AttentionPatterns:

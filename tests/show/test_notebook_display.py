@@ -125,7 +125,9 @@ class TestDisplay:
             assert not browser.complaints()
 
     @needs_chromium
-    def test_without_the_cell_that_holds_the_library_the_page_says_so_and_what_to_do(self, executed, tmp_path):
+    def test_without_the_cell_that_holds_the_library_the_page_says_so_and_what_to_do(
+        self, executed, tmp_path
+    ):
         page = tmp_path / "page.html"
         page.write_text(executed[0].cells[2].outputs[-1]["data"]["text/html"])
         with Browser(tmp_path / "profile") as browser:

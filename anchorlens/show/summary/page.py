@@ -16,7 +16,7 @@ from anchorlens.safe import safe_text
 from anchorlens.show.formats import number
 from anchorlens.show.report.page import check_verdicts, inputs, outline
 from anchorlens.show.summary.panels import PANELS, SMALL, answers
-from anchorlens.show.words import AGREEMENT, CAPTIONS, outside_calibration
+from anchorlens.show.words import AGREEMENT, outside_calibration
 from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import summary
 
@@ -32,7 +32,7 @@ PLACES = [(x, y) for y in (9.1, 6.2, 3.3) for x in (LEFT, 4.45)]
 """The same of the upper left corners of the panels."""
 WIDE, HIGH = 3.3, 2.85
 """Inches of a panel."""
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 7,
     "axes.linewidth": 0.6,
@@ -104,20 +104,23 @@ def _page(verdict: Verdict) -> tuple[str, Figure]:
 
     figure = Figure(figsize=A4, facecolor="white")
     _header(figure, verdict)
-    first, *others = PLACES
-    answers_axes = _axes(figure, first)
-    _words(figure, first, "Answers", answers(answers_axes, verdict.behaviour))
-    for place, (name, draw) in zip(others, PANELS.items(), strict=True):
+    axes = _axes(figure, PLACES[0])
+    _words(figure, PLACES[0], "Answers", answers(axes, verdict.behaviour))
+    drawn, refused = [], []
+    for name, (panel, draw) in PANELS.items():
         probe = probe_named(name)
         try:
             result = verdict.subject.measure(probe)
         except Exception as error:
             failed = "" if isinstance(error, ValueError) else "it failed with "
-            words = f"Not shown: {failed}{what_went_wrong(error, probe)}"
+            refused.append((panel, f"Not shown: {failed}{what_went_wrong(error, probe)}", None))
         else:
+            drawn.append((panel, result.headline(), (draw, result)))
+    for place, (panel, words, picture) in zip(PLACES[1:], drawn + refused, strict=True):
+        if picture is not None:
+            draw, result = picture
             draw(_axes(figure, place), result)
-            words = result.headline()
-        _words(figure, place, CAPTIONS[name].title, words)
+        _words(figure, place, panel, words)
     return f"{safe_text(verdict.subject.name, None)}: {verdict.phase.label}", figure
 
 
@@ -128,7 +131,7 @@ def _header(figure: Figure, verdict: Verdict) -> None:
         f"{title} {number(value.value, '.3f')}" for title, value, _ in verdict.behaviour.rows()
     )
     weights = ", ".join(f"{one.reading} {number(one.value)}" for one in by_probes.evidence)
-    inside = by_probes.in_words() or (f"no phase; {weights}" if weights else by_probes.phase.reason)
+    inside = by_probes.in_words() or weights
     rows = [("By behaviour", verdict.phase, measured), ("By the probes", by_probes.phase, inside)]
     if by_decoding.probabilities is not None:
         rows.append(("By decoding", by_decoding.phase, by_decoding.in_words()))
@@ -139,7 +142,8 @@ def _header(figure: Figure, verdict: Verdict) -> None:
         colour = MUTED if phase.colour == "currentColor" else phase.colour
         _write(figure, LEFT, y, whose, 20, 1, color=MUTED)
         _write(figure, LEFT + 0.95, y, "●", 1, 1, color=colour)
-        _write(figure, LEFT + 1.12, y, phase.label, 40, 1, fontweight="bold")
+        _write(figure, LEFT + 1.12, y, phase.label.partition(":")[0], 40, 1, fontweight="bold")
+        words = "; ".join(filter(None, (phase.cause, words)))
         _write(figure, LEFT + 3.3, y, words, 74, 2, fontsize=7)
     sentence = AGREEMENT[verdict.agreement].sentence
     told = verdict.explanation

@@ -68,6 +68,8 @@ def information_flow(axes: Axes, result: InformationFlow) -> None:
     lost = np.zeros_like(attention)
     known = result.merged_effects is not None and result.inferential_route is not None
     if known:
+        assert result.merged_effects is not None
+        assert result.margin is not None and result.baseline is not None
         lost = np.clip(result.merged_effects / (result.margin - result.baseline), -1, 1)
     colours = _colours(EFFECT)
     for layer, query, key in drawn_edges(attention, lost):
@@ -166,11 +168,14 @@ def mask_key_token(axes: Axes, result: MaskKeyToken) -> None:
     axes.set(xlabel="t-SNE 1", ylabel="t-SNE 2", xticks=[], yticks=[])
 
 
-PANELS: Mapping[str, Callable[[Axes, Any], None]] = {
-    draw.__name__: draw
-    for draw in (information_flow, mask_key_token, v_similarity, q_condensation, embedding_pca)
+PANELS: Mapping[str, tuple[str, Callable[[Axes, Any], None]]] = {
+    "information_flow": ("Information flow", information_flow),
+    "mask_key_token": ("t-SNE of the answers without the key", mask_key_token),
+    "v_similarity": ("Values at the first anchor", v_similarity),
+    "q_condensation": ("Condensation of W_Q", q_condensation),
+    "embedding_pca": ("PCA of the embedding", embedding_pca),
 }
-"""Name of a probe -> what draws its result, in the order of the page, behind the answers."""
+"""Probe -> title of its panel, and what draws its result; in the order of the page, behind the answers."""
 
 
 def _matrix(

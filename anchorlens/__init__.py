@@ -41,6 +41,7 @@ def _all_views() -> None:
     from anchorlens.show.diagram import page  # noqa: F401
     from anchorlens.show.notebook import audit, benchmark, control, probe, sweep, verdict  # noqa: F401
     from anchorlens.show.report import page as report_page  # noqa: F401
+    from anchorlens.show.summary import page as summary_page  # noqa: F401
 
 
 rooms += [_light_views, _training_views, _all_views]

@@ -32,5 +32,7 @@ page = _table("page")
 """A result as an HTML page of its own."""
 report = _table("report")
 """Write the report of a result, at a path."""
+summary = _table("summary")
+"""Write the summary of a result, at a path."""
 diagram = _table("diagram")
 """Write the diagram of a result, at a path."""

@@ -35,7 +35,7 @@ from anchorlens import (
 from anchorlens.audit import audit
 from anchorlens.cli import app
 from anchorlens.files.container import SUFFIXES
-from anchorlens.files.writing import PAGES, PICTURES
+from anchorlens.files.writing import PAGES, PICTURES, SUMMARIES
 from anchorlens.probes import stable_rank
 from anchorlens.show import write_diagram, write_report
 from anchorlens.sweep import write_table
@@ -104,6 +104,7 @@ def make_writers() -> dict[str, Writer]:
             lambda path: write_report([verdict], path, probes=[stable_rank]), PAGES, ("read.html",)
         ),
         "Verdict.report": Writer(lambda path: verdict.report(path, probes=[]), PAGES, ("read.html",)),
+        "Verdict.summary": Writer(verdict.summary, SUMMARIES, ("read.html",)),
         "write_diagram": Writer(lambda path: write_diagram(cells, path, progress=False), PAGES),
         "SweepResult.diagram": Writer(lambda path: cells.diagram(path, progress=False), PAGES),
         "write_table": Writer(lambda path: write_table(cells, path), (".csv", ".parquet")),
@@ -128,7 +129,7 @@ def make_writers() -> dict[str, Writer]:
     }
 
 
-SLOW = ("classify --report", "audit --plot")
+SLOW = ("Verdict.summary", "classify --report", "audit --plot")
 """What takes seconds where it is not refused."""
 
 

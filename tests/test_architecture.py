@@ -49,6 +49,7 @@ FOLDERS = [
     "controlling",
     "show",
     "show.report",
+    "show.summary",
     "show.diagram",
     "show.notebook",
     "show.terminal",

@@ -11,7 +11,7 @@ from anchorlens.cli import shared_options as shared
 from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, MEMORY, complain, one_line_errors, say
 from anchorlens.cli.inputs import check_config, moved, training_sets, unreadable_message
 from anchorlens.configuration import check_number
-from anchorlens.files.writing import PAGES, check_can_write
+from anchorlens.files.writing import PAGES, check_can_write, check_summary
 from anchorlens.models.devices import is_out_of_memory
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
@@ -35,6 +35,13 @@ def classify_command(
     report: Annotated[
         Path | None, shared.path_option("Write one self-contained HTML page about all of them.")
     ] = None,
+    summary: Annotated[
+        Path | None,
+        shared.path_option(
+            "Write one A4 page about each, for print: .pdf, or of one checkpoint .svg or .png. Needs "
+            "matplotlib (the extra export)."
+        ),
+    ] = None,
     own: shared.OwnProbes = None,
     tasks: shared.OwnTasks = None,
     device: shared.Device = "auto",
@@ -48,9 +55,11 @@ def classify_command(
     1 memorises, 2 generalises in distribution, 3 composes rules. One that cannot be read does not stop the
     others; the exit code is then 3.
     """
+    inputs = (*checkpoints, config, train_data, *(own or ()), *(data or ()))
     if report is not None:
-        inputs = (*checkpoints, config, train_data, *(own or ()), *(data or ()))
         check_can_write(report, "--report", PAGES, inputs)
+    if summary is not None:
+        check_summary(summary, "--summary", len(checkpoints), inputs)
     check_config(config)
     check_number("--seed", seed, minimum=0, integer=True)
     if own and report is None:
@@ -92,6 +101,11 @@ def classify_command(
 
         write_report(verdicts, report, probes=probes)
         say(f"the report is in {report}")
+    if verdicts and summary is not None:
+        from anchorlens.show import write_summary
+
+        write_summary(verdicts, summary)
+        say(f"the summary is in {summary}")
     if unreadable:
         raise typer.Exit(EXIT_CHECKPOINT)
     if strict and any(not verdict.phase.is_named for verdict in verdicts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import os
 import secrets
 import stat
@@ -14,7 +15,7 @@ from typing import IO
 from anchorlens.configuration import as_path
 from anchorlens.safe import safe_repr, safe_text
 
-PAGES, PICTURES = (".html",), (".html", ".png", ".svg", ".pdf")
+PAGES, PICTURES, SUMMARIES = (".html",), (".html", ".png", ".svg", ".pdf"), (".pdf", ".svg", ".png")
 """Suffixes."""
 
 
@@ -66,6 +67,34 @@ def check_can_write(
         raise ValueError(
             f"{called} {safe_text(path)} cannot be written: {safe_text(cause)}; give another file"
         )
+    return path
+
+
+def check_summary(
+    path: str | os.PathLike[str],
+    called: str,
+    n_models: int,
+    inputs: Iterable[str | os.PathLike[str] | None] = (),
+) -> Path:
+    """The path of a summary, if one can be written there; asked before anything is computed.
+
+    Args:
+        path: of the file; one that is there will be replaced.
+        called: what an error calls it.
+        n_models: how many it is to show.
+        inputs: files that are read, none of which may be replaced.
+
+    Raises:
+        ValueError: as `check_can_write`; several models for a format of one page; or there is no matplotlib.
+    """
+    path = check_can_write(path, called, SUMMARIES, inputs)
+    if n_models > 1 and path.suffix != ".pdf":
+        raise ValueError(
+            f"{called} must end in .pdf for several models, a page for each, got {safe_repr(path.name)} for "
+            f"{n_models}; give .pdf, or one model"
+        )
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError(f"{called} {safe_text(path)} needs matplotlib: pip install 'anchorlens[export]'")
     return path
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from einops import rearrange
 
+from anchorlens.figures.in_notebook import drawn_by
+from anchorlens.figures.picture import script_json
 from anchorlens.models.hooks import PATTERN, read
 from anchorlens.probes.plots.attention import attention_heatmaps
 from anchorlens.probes.result import ProbeResult, probe_result
@@ -52,9 +54,7 @@ class AttentionPatterns(ProbeResult):
 
     def html(self) -> str:
         """A page fragment by circuitsvis with every head to explore; it needs no network."""
-        from circuitsvis.utils.render import render
-
-        return render("AttentionHeads", **self._shown()).local_src
+        return self._html(alone=True)
 
     def circuitsvis_json(self) -> str:
         """What circuitsvis' `AttentionHeads` shows, as JSON; for pages that hold its bundle already."""
@@ -73,7 +73,12 @@ class AttentionPatterns(ProbeResult):
         }
 
     def _repr_html_(self) -> str:
-        return self.html()
+        return self._html(alone=False)
+
+    def _html(self, *, alone: bool) -> str:
+        heads = script_json(self.circuitsvis_json())
+        call = f"CircuitsVis.render(place.id, CircuitsVis.AttentionHeads, {heads})"
+        return drawn_by("CircuitsVis", call, alone=alone)
 
 
 @takes_any

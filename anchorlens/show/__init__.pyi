@@ -11,4 +11,5 @@ from .notebook.training import train_result_html as train_result_html
 from .notebook.verdict import by_probes_html as by_probes_html
 from .notebook.verdict import verdict_html as verdict_html
 from .report.page import write_report as write_report
+from .summary.page import write_summary as write_summary
 from .templating import view as view

@@ -14,9 +14,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from anchorlens.figures import complete
+from anchorlens.figures.in_notebook import source
 from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write
@@ -106,7 +106,8 @@ def _captions(result: Any) -> list[str]:
 
 def _page(template: str, scripts: Sequence[str], heads: bool = False, **content: Any) -> str:
     """A page that loads nothing, and runs plotly.js, circuitsvis for heads, and `scripts`."""
-    libraries = [Script("plotly.js", _inline(get_plotlyjs())), *([_circuitsvis_js()] if heads else [])]
+    libraries = [Script("plotly.js", Markup(source("Plotly")))]
+    libraries += [Script("circuitsvis", Markup(source("CircuitsVis")))] if heads else []
     everything = [*libraries, Script("page", Markup('"use strict";\n') + sources(scripts))]
     return rendered(
         template,
@@ -116,19 +117,6 @@ def _page(template: str, scripts: Sequence[str], heads: bool = False, **content:
         versions=library_versions(),
         **content,
     )
-
-
-def _circuitsvis_js() -> Script:
-    """The bundle of circuitsvis, once for every view; its own `render` puts one into each."""
-    import circuitsvis
-
-    bundle = Path(circuitsvis.__file__).parent / "dist" / "cdn" / "iife.js"
-    return Script("circuitsvis", _inline(bundle.read_text(encoding="utf-8")))
-
-
-def _inline(text: str) -> Markup:
-    """A library's source as it may stand in a script element; both replacements are within its strings."""
-    return Markup(text.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "\\x3c!--"))
 
 
 def _policy(scripts: Sequence[Script]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase
-from anchorlens.views import html, report
+from anchorlens.views import html, report, summary
 
 if TYPE_CHECKING:
     import pandas
@@ -201,6 +202,24 @@ class Subject(Record):
             )
         return self.model, self.task
 
+    def measure(self, probe: Callable[..., ProbeResult]) -> ProbeResult:
+        """What a probe says of the model, with the probe's own options; it is measured once.
+
+        Raises:
+            ValueError: the probe refuses the model or its task, or the verdict was read back.
+        """
+        if probe not in self._results:
+            from anchorlens.files.importers.inputs import Input
+            from anchorlens.probes.registry import apply
+
+            model, task = self.model_and_task()
+            self._results[probe] = apply(probe, Input(task, model, self.checkpoint))
+        return self._results[probe]
+
+    @functools.cached_property
+    def _results(self) -> dict[Callable[..., ProbeResult], ProbeResult]:
+        return {}
+
 
 @documented
 @dataclass(frozen=True, eq=False)
@@ -273,6 +292,20 @@ class Verdict(Record):
             rows.append({name: getattr(one, name) for name in names} | odds | ranges)
         columns = None if rows else ["reading", "value"]
         return pandas.DataFrame(rows, columns=columns).astype({"value": float}).set_index("reading")
+
+    def summary(self, path: str | os.PathLike[str]) -> None:
+        """Write the summary: one upright A4 page of vectors for a paper's appendix or a slide.
+
+        Args:
+            path: .pdf, .svg or .png; a file that is there is replaced.
+
+        Raises:
+            ValueError: a verdict that was read back, whose model is not there to be drawn, no matplotlib (the
+                extra `export`), or no place for it: another suffix, no such folder, or what is there is no
+                ordinary file or is the checkpoint.
+            OSError: the disk refuses; a file that was there before is untouched.
+        """
+        summary(self, path)
 
     def __repr__(self) -> str:
         agreement = {True: "the same", False: "another", None: "no comparison"}[self.agreement]

@@ -143,7 +143,9 @@ class TestAttentionPatterns:
         page = result.html()
         assert "&lt;img src=x" in page and "<img src=x" not in page
         assert "unpkg.com" not in page and 'src="http' not in page
-        assert page.count("</script>") == 1 and "circuits-vis-" in result._repr_html_()
+        assert (
+            page.count("</script>") == page.count("<script>") == 2 and "CircuitsVis" in result._repr_html_()
+        )
 
     @needs_chromium
     def test_a_browser_without_a_network_shows_it(self, tmp_path):

@@ -1,37 +1,62 @@
 """Pictures in a notebook: executed in a real kernel, shown by a real browser without a network."""
 
+import copy
 import re
 
 import nbformat
 import plotly.io as pio
 import pytest
-from browser import needs_chromium, shown_by_chromium
+from browser import Browser, needs_chromium
 from nbclient import NotebookClient
 
 from anchorlens import ModelConfig, build_model
-from anchorlens.figures import picture
-from anchorlens.probes import stable_rank
+from anchorlens.figures import in_notebook
+from anchorlens.probes import OF_MIXTURES, REPORT_PROBES, stable_rank
 
-CELL = """
-from anchorlens import AnchorTask, ModelConfig, build_model, probes
+START = """
+from sklearn.manifold import TSNE
 
-model, task = build_model(ModelConfig(gamma=0.5)), AnchorTask()
-tokens = [35, 63, 40, 1, 2, 38, 42, 36, 62]
-probes.information_flow(model, task, tokens).plot()
+from anchorlens import load_checkpoint, probes
+from anchorlens.checkpoints import shipped
+
+TSNE.__init__.__kwdefaults__["max_iter"] = 250  # nobody looks at the points
+models = [load_checkpoint(path) for path in shipped()[2:]]
 """
-PATTERNS = "probes.attention_patterns(model, task, tokens)"
+PICTURE = """
+checkpoint = models[{}]
+model = checkpoint.build_model()
+probes.apply(probes.{}, model, checkpoint.task, checkpoint.initial_model).plot()
+"""
+PATTERNS = "probes.attention_patterns(models[{}].build_model(), checkpoint.task)"
+LARGEST = 6_000_000
+"""Bytes of a notebook that shows every probe on two models."""
+
+
+def cells():
+    """Every probe but those of mixtures, on two models, and the page of heads of both."""
+    names = [probe.__name__ for probe in REPORT_PROBES if probe not in OF_MIXTURES]
+    pictures = [PICTURE.format(model, name) for name in names for model in (0, 1)]
+    return [START, *pictures, *map(PATTERNS.format, (0, 1))]
+
+
+def held(cell):
+    """The libraries that a cell's output holds."""
+    html = cell.outputs[-1]["data"]["text/html"]
+    return set(re.findall(r"if \(!window\.(\w+)\) \(async", html))
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory):
-    """What the two cells display, one mime bundle each."""
+def executed(tmp_path_factory):
+    """The notebook, and its cells 1 and 2 when they have run once more."""
     folder = tmp_path_factory.mktemp("notebook")
-    cells = [nbformat.v4.new_code_cell(CELL), nbformat.v4.new_code_cell(PATTERNS)]
-    notebook = nbformat.v4.new_notebook(cells=cells)
-    NotebookClient(notebook, timeout=180, resources={"metadata": {"path": folder}}).execute()
-    bundles = [[out for out in cell.outputs if "data" in out] for cell in notebook.cells]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells()])
+    client = NotebookClient(notebook, timeout=180, resources={"metadata": {"path": folder}})
+    with client.setup_kernel():
+        for index, cell in enumerate(notebook.cells):
+            client.execute_cell(cell, index)
+        again = [client.execute_cell(copy.deepcopy(notebook.cells[index]), index) for index in (1, 2)]
     assert not [out for cell in notebook.cells for out in cell.outputs if out.output_type == "stream"]
-    return [displayed[-1]["data"] for displayed in bundles]
+    return notebook, again
 
 
 def external(html):
@@ -41,21 +66,36 @@ def external(html):
 
 @pytest.mark.filterwarnings("ignore")  # of the notebook client itself, not of the cells
 class TestDisplay:
-    def test_a_figure_is_there_for_vs_code_and_jupyter(self, outputs):
-        figure, _ = outputs
-        assert "application/vnd.plotly.v1+json" in figure  # VS Code, JupyterLab
-        assert "Plotly.newPlot" in figure["text/html"]  # notebooks saved as HTML
-        assert not external(figure["text/html"])
+    def test_a_notebook_of_every_probe_on_two_models_is_small(self, executed):
+        assert len(nbformat.writes(executed[0])) < LARGEST
 
-    def test_plotly_js_is_put_into_one_cell_where_the_front_end_names_cells(self, monkeypatch):
-        monkeypatch.setattr(picture.Picture, "_cell_with_library", None)
+    def test_one_cell_holds_each_library_and_holds_it_again_when_it_runs_again(self, executed):
+        notebook, (first, second) = executed
+        holders = [held(cell) for cell in notebook.cells[1:]]
+        assert holders[0] == {"Plotly"} and holders[-2] == {"CircuitsVis"}
+        assert not any(holders[1:-2]) and not holders[-1]
+        assert held(first) == {"Plotly"} and not held(second)
+
+    def test_a_figure_is_there_for_vs_code_and_jupyter(self, executed):
+        for cell in executed[0].cells[1:]:
+            data = cell.outputs[-1]["data"]
+            if "attention_patterns(" in cell.source:
+                assert "CircuitsVis.render" in data["text/html"]
+            else:
+                assert "application/vnd.plotly.v1+json" in data  # VS Code, JupyterLab
+                assert "Plotly.newPlot" in data["text/html"]  # notebooks saved as HTML
+            assert not external(data["text/html"])
+
+    @pytest.mark.parametrize("library", ["Plotly", "CircuitsVis"])
+    def test_the_cell_is_known_by_its_id_where_the_front_end_tells_it(self, monkeypatch, library):
+        monkeypatch.setattr(in_notebook, "_HOLDERS", {})
         held = []
         for cell in ("a", "b", "a", None):
-            monkeypatch.setattr(picture, "_running_cell", lambda cell=cell: cell)
-            html = stable_rank(build_model(ModelConfig())).plot()._bundle()["text/html"]
-            assert "Plotly.newPlot" in html
-            held.append(len(html) > 1_000_000)
+            monkeypatch.setattr(in_notebook, "_running_cell", lambda cell=cell: cell)
+            held.append(len(in_notebook.drawn_by(library, "draw(place)")) > 400_000)
         assert held == [True, False, True, True]
+        monkeypatch.setattr(in_notebook, "_running_cell", lambda: "b")
+        assert len(in_notebook.drawn_by(library, "draw(place)", alone=True)) > 400_000
 
     def test_a_renderer_of_your_own_choice_is_respected(self, monkeypatch, capsys):
         shown = []
@@ -67,25 +107,30 @@ class TestDisplay:
         figure._ipython_display_()
         assert shown == [((), {}), (("browser",), {}), ((), {})] and not capsys.readouterr().out
 
-    def test_attention_patterns_are_their_page(self, outputs):
-        _, patterns = outputs
-        assert "CircuitsVis.render" in patterns["text/html"] and not external(patterns["text/html"])
+    @needs_chromium
+    @pytest.mark.parametrize("backwards", [False, True], ids=["as it was run", "the other way round"])
+    def test_a_browser_without_a_network_draws_every_picture_of_the_saved_page(
+        self, executed, tmp_path, backwards
+    ):
+        """The other way round every picture waits for a library that stands below it."""
+        pieces = [cell.outputs[-1]["data"]["text/html"] for cell in executed[0].cells[1:]]
+        page = tmp_path / "page.html"
+        page.write_text("<html><body>" + "".join(pieces[::-1] if backwards else pieces) + "</body></html>")
+        with Browser(tmp_path / "profile") as browser:
+            browser.open(page)
+            n_figures = len(pieces) - 2
+            browser.wait(f"document.querySelectorAll('.plot-container').length === {n_figures}")
+            browser.wait("document.querySelectorAll('canvas').length > 1")
+            assert "waits for" not in browser.evaluate("document.body.innerText")
+            assert not browser.complaints()
 
     @needs_chromium
-    def test_a_browser_without_a_network_draws_both(self, outputs, tmp_path):
-        for data, drawn in zip(outputs, ("main-svg", "layer 1, head 0"), strict=True):
-            shown = shown_by_chromium(data["text/html"], tmp_path)
-            assert drawn in re.sub(r"<script.*?</script>", "", shown, flags=re.S)
-
-    @needs_chromium
-    @pytest.mark.slow
-    def test_a_picture_waits_for_plotly_js_that_stands_below_it(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(picture.Picture, "_cell_with_library", None)
-        figure = stable_rank(build_model(ModelConfig())).plot()
-        html = {}
-        for cell in ("below", "above"):  # run in this order
-            monkeypatch.setattr(picture, "_running_cell", lambda cell=cell: cell)
-            html[cell] = figure._bundle()["text/html"]
-        shown = shown_by_chromium(html["above"] + html["below"], tmp_path)
-        body = re.sub(r"<(script|style).*?</\1>", "", shown, flags=re.S)
-        assert len(html["above"]) < 100_000 and body.count('class="plot-container') == 2
+    def test_without_the_cell_that_holds_the_library_the_page_says_so_and_what_to_do(
+        self, executed, tmp_path
+    ):
+        page = tmp_path / "page.html"
+        page.write_text(executed[0].cells[2].outputs[-1]["data"]["text/html"])
+        with Browser(tmp_path / "profile") as browser:
+            browser.open(page)
+            browser.wait("document.body.innerText.includes('waits for Plotly')")
+            assert "restart the kernel and run all cells" in browser.evaluate("document.body.innerText")

@@ -88,8 +88,8 @@ def write_report(
     Example:
         >>> write_report([classify("a.pt"), classify("b.pt")], "report.html")  # doctest: +SKIP
     """
-    _check_verdicts(verdicts)
-    path = check_can_write(path, "a report's name", PAGES, _inputs(verdicts))
+    check_verdicts(verdicts)
+    path = check_can_write(path, "a report's name", PAGES, inputs(verdicts))
     write_page(path, page_html(verdicts, probes))
 
 
@@ -107,7 +107,7 @@ def page_html(
         ValueError: no verdict, something else than verdicts or probes, two probes of one name, or a verdict
             that was read back without its model.
     """
-    _check_verdicts(verdicts)
+    check_verdicts(verdicts)
     requested = checked_probes(probes)
     has_anchors = any(verdict.subject.model_and_task()[1].has_anchors for verdict in verdicts)
     opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
@@ -132,7 +132,7 @@ def page_html(
         "page.html",
         scripts=("page.js",),
         heads=any(panel.heads for figure in figures for panel in figure.panels),
-        overview=_outline(verdicts[0].subject),
+        overview=outline(verdicts[0].subject),
         labels=labels,
         verdicts=verdicts,
         maps=[_pair_map(verdict) for verdict in verdicts],
@@ -167,7 +167,12 @@ def _is_mixture(model: Any) -> bool:
     return getattr(getattr(model, "cfg", None), "num_experts", None) is not None
 
 
-def _check_verdicts(verdicts: Any) -> None:
+def check_verdicts(verdicts: Any) -> None:
+    """Check that these are verdicts, each with its model.
+
+    Raises:
+        ValueError: no verdict, something else, or one that was read back without its model.
+    """
     is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
     if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):
         raise ValueError(
@@ -177,7 +182,7 @@ def _check_verdicts(verdicts: Any) -> None:
         verdict.subject.model_and_task()
 
 
-def _inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """The files from which they came: checkpoints, and what their tasks read."""
     for subject in (verdict.subject for verdict in verdicts):
         if subject.path is not None:
@@ -186,7 +191,7 @@ def _inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
             yield from str(getattr(subject.task, field)).split(os.pathsep)
 
 
-def _outline(subject: Subject) -> str:
+def outline(subject: Subject) -> str:
     """What a model is, in a line."""
     checkpoint = subject.checkpoint
     return sizes(subject.model_and_task()[0].cfg) if checkpoint is None else checkpoint.overview

@@ -15,17 +15,16 @@ from anchorlens.figures.from_specs import figure_of
 from anchorlens.figures.picture import plotly_text, script_json
 from anchorlens.figures.side_by_side import Room, side_by_side
 from anchorlens.figures.training_curve import training_curve
-from anchorlens.files.importers.inputs import Input
 from anchorlens.probes.attention_patterns import AttentionPatterns
 from anchorlens.probes.from_file import first_sentence, what_went_wrong
-from anchorlens.probes.registry import REPORT_PROBES, SHIPPED, apply
+from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.seen import seen
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.metric import has_phases
-from anchorlens.verdict.verdict import Subject, Verdict
+from anchorlens.verdict.verdict import Verdict
 
 LONGEST_LABEL = 30
 """Characters above a panel that stands beside others."""
@@ -107,7 +106,7 @@ def probe_figures(
         panels, share_axes = [], True
         for verdict, label in zip(verdicts, labels, strict=True):
             try:
-                result = _measured(probe, verdict.subject)
+                result = verdict.subject.measure(probe)
                 panels.append(_panel(label, result, in_words(probe.__name__)))
                 share_axes = result.comparable_axes
             except Exception as error:
@@ -151,11 +150,6 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
     yield _figure("training_curve", caption, curves)
     if any(panel.picture is not None for panel in trajectories):
         yield _figure("trajectory", CAPTIONS["trajectory"], trajectories)
-
-
-def _measured(probe: Callable[..., ProbeResult], subject: Subject) -> ProbeResult:
-    model, task = subject.model_and_task()
-    return apply(probe, Input(task, model, subject.checkpoint))
 
 
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:

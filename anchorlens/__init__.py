@@ -34,7 +34,7 @@ def _all_views() -> None:
     from anchorlens.benchmarking import picture as benchmark_picture  # noqa: F401
     from anchorlens.show import frame  # noqa: F401
     from anchorlens.show.diagram import page  # noqa: F401
-    from anchorlens.show.notebook import audit, benchmark, control, probe, sweep, training, verdict  # noqa: F401
+    from anchorlens.show.notebook import audit, benchmark, control, gamma, probe, sweep, training, verdict  # noqa: F401
     from anchorlens.show.report import page as report_page  # noqa: F401
 
 

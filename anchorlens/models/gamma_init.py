@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from torch import nn
@@ -130,12 +130,21 @@ class GammaRow(Record):
     """The gamma that the measured std is: -log(std) / log(fan_in) of a normal. None where std is 0 or fan-in
     1."""
 
+    def texts(self) -> tuple[str, ...]:
+        """What stands in each of `GammaTable.columns`."""
+        stds = ("none" if std is None else f"{std:.3g}" for std in (self.std, self.measured_std))
+        gamma = "none" if self.measured_gamma is None else f"{self.measured_gamma:.3f}"
+        shape = " x ".join(map(str, self.shape))
+        return " = ".join((self.name, *self.tied)), shape, self.part or "none", str(self.fan_in), *stds, gamma
+
 
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class GammaTable(Record):
     """What `gamma_init_` does to a model, or did: `print` shows it as a table."""
 
+    columns: ClassVar[tuple[str, ...]] = ("name", "shape", "part", "fan-in", "std", "measured", "gamma")
+    """Of the table that is shown; the last is the gamma of the measured std."""
     model: str
     """The class of the model."""
     gamma: float | None
@@ -170,7 +179,7 @@ class GammaTable(Record):
         return f"GammaTable({self.model}: {self.headline()})"
 
     def __str__(self) -> str:
-        texts = [_COLUMNS, *map(_texts, self.rows)]
+        texts = [self.columns, *(row.texts() for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
         lines = ("  ".join(f"{text:{w}}" for text, w in zip(row, widths, strict=True)) for row in texts)
         return "\n".join([*map(str.rstrip, lines), self.others()])
@@ -368,18 +377,6 @@ def _row(start: _Start, distribution: Distribution) -> GammaRow:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-_COLUMNS = ("name", "shape", "part", "fan-in", "std", "measured", "gamma")
-
-
-def _texts(row: GammaRow) -> tuple[str, ...]:
-    """A row as `print` shows it."""
-    name = " = ".join((row.name, *row.tied))
-    shape = " x ".join(map(str, row.shape))
-    std, measured = ("none" if std is None else f"{std:.3g}" for std in (row.std, row.measured_std))
-    gamma = "none" if row.measured_gamma is None else f"{row.measured_gamma:.3f}"
-    return name, shape, row.part or "none", str(row.fan_in), std, measured, gamma
 
 
 def _range(values: Sequence[float]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anchorlens.models.gamma_init import GammaTable
-from anchorlens.show.formats import number, short
+from anchorlens.show.formats import short
 from anchorlens.show.tables import Table, TableCell
 from anchorlens.show.templating import view
 from anchorlens.views import html
@@ -16,19 +16,12 @@ MOST_ROWS = 60
 def gamma_table_html(table: GammaTable) -> str:
     """A row for each weight matrix."""
     rows = [
-        (
-            TableCell(short(" = ".join((row.name, *row.tied)), 80), code=True),
-            " × ".join(map(str, row.shape)),
-            row.part or "none",
-            str(row.fan_in),
-            *(number(value) for value in (row.std, row.measured_std, row.measured_gamma)),
-        )
-        for row in table.rows[:MOST_ROWS]
+        (TableCell(short(name, 80), code=True), *others)
+        for name, *others in (row.texts() for row in table.rows[:MOST_ROWS])
     ]
-    columns = ("matrix", "shape", "part", "fan-in", "std", "measured std", "its gamma")
     return view(
         "gamma_table.html",
         table=table,
-        shown=Table(columns, rows, numbers=range(3, len(columns))),
+        shown=Table(table.columns, rows, numbers=range(3, len(table.columns))),
         n_more=len(table.rows[MOST_ROWS:]),
     )

@@ -39,7 +39,7 @@ def _all_views() -> None:
     from anchorlens.benchmarking import picture as benchmark_picture  # noqa: F401
     from anchorlens.show import frame  # noqa: F401
     from anchorlens.show.diagram import page  # noqa: F401
-    from anchorlens.show.notebook import audit, benchmark, control, probe, sweep, verdict  # noqa: F401
+    from anchorlens.show.notebook import audit, benchmark, control, gamma, probe, sweep, verdict  # noqa: F401
     from anchorlens.show.report import page as report_page  # noqa: F401
     from anchorlens.show.summary import page as summary_page  # noqa: F401
 

@@ -5,7 +5,9 @@ from .files.checkpoint import load_checkpoint as load_checkpoint
 from .files.checkpoint import save_checkpoint as save_checkpoint
 from .files.importers.opened import open_checkpoint as open_checkpoint
 from .models.config import ModelConfig as ModelConfig
-from .models.gamma import gamma_init_ as gamma_init_
+from .models.gamma_init import GammaTable as GammaTable
+from .models.gamma_init import gamma_init_ as gamma_init_
+from .models.gamma_init import gamma_table as gamma_table
 from .models.hooked import build_model as build_model
 from .models.library import HookedTransformer as HookedTransformer
 from .models.library import HookedTransformerConfig as HookedTransformerConfig

@@ -177,3 +177,10 @@ def test_the_gallery_draws_the_four_shipped_models(tmp_path):
     gallery.draw(["stable_rank"], tmp_path / "pictures", ".html")
     page = (tmp_path / "pictures/stable_rank.html").read_text(encoding="utf-8")
     assert all(f"\\u003cb>{label}" in page for label in gallery.LABELS)
+
+
+def test_a_gpt_of_ones_own_is_drawn_trained_and_asked(capsys):
+    accuracies = example("your_own_gpt").main([0.3, 0.7], [0], steps=2, batch_size=8)
+    assert list(accuracies) == [0.3, 0.7] and all(len(values) == 1 for values in accuracies.values())
+    printed = capsys.readouterr().out
+    assert "gamma 0.7, seed 0: AnchorEvaluation(undecided: underfit" in printed and "fan-in" in printed

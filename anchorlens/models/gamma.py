@@ -29,18 +29,13 @@ LayerNorms start at weight 1 and bias 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from anchorlens.configuration import check_choice, check_number
 from anchorlens.models.config import ModelConfig, Part
 from anchorlens.randomness import seed_sequence
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 
 @dataclass(frozen=True)
@@ -87,26 +82,20 @@ _BIASES = ("b_Q", "b_K", "_b_K", "b_V", "_b_V", "b_O", "b_in", "b_out", "b_U")
 
 def init_table(config: ModelConfig) -> dict[str, WeightInit]:
     """The gamma table of a config: parameter name -> how it starts, in the order of drawing."""
-    return _table(config, parameter_shapes(config), config.n_layers)
-
-
-def _table(
-    config: ModelConfig, shapes: Mapping[str, tuple[int, ...]], n_layers: int
-) -> dict[str, WeightInit]:
-    """The gamma table of the matrices among these parameters; the config gives gammas and scaling."""
+    shapes = parameter_shapes(config)
     table: dict[str, WeightInit] = {}
-    for name, (part, axes) in _matrices(n_layers, config.num_experts).items():
+    for name, (part, axes) in matrices(config.n_layers, config.num_experts).items():
         if name in shapes:
             fan_in = math.prod(shapes[name][axis] for axis in axes)
             d_in = config.d_model if config.variant == "released" else fan_in
-            scale = float(d_in) ** -config.gamma_of(part, _expert(name))
-            if name.removesuffix(".weight").endswith((".W_O", ".W_out")) and config.scales_residual_writers:
-                scale /= math.sqrt(2 * n_layers)
+            scale = float(d_in) ** -config.gamma_of(part, expert_of(name))
+            if writes_to_residual(name) and config.scales_residual_writers:
+                scale /= math.sqrt(2 * config.n_layers)
             table[name] = WeightInit(part, fan_in, d_in, scale)
     return table
 
 
-def _matrices(n_layers: int, n_experts: int | None = None) -> dict[str, tuple[Part, tuple[int, ...]]]:
+def matrices(n_layers: int, n_experts: int | None = None) -> dict[str, tuple[Part, tuple[int, ...]]]:
     """Every name that a weight matrix can have, in the order of drawing: its part, the axes of its fan-in."""
     block = dict(_IN_A_BLOCK)
     if n_experts is not None:
@@ -116,10 +105,15 @@ def _matrices(n_layers: int, n_experts: int | None = None) -> dict[str, tuple[Pa
     return {**_BEFORE, **blocks, **_BEHIND}
 
 
-def _expert(name: str) -> int | None:
+def writes_to_residual(name: str) -> bool:
+    """Whether a matrix adds to the residual stream: W_O and W_out."""
+    return name.removesuffix(".weight").endswith((".W_O", ".W_out"))
+
+
+def expert_of(name: str) -> int | None:
     """The expert that a matrix belongs to.
 
-    >>> _expert("blocks.0.mlp.experts.1.W_in.weight"), _expert("blocks.0.mlp.W_in")
+    >>> expert_of("blocks.0.mlp.experts.1.W_in.weight"), expert_of("blocks.0.mlp.W_in")
     (1, None)
     """
     _, found, behind = name.partition(".mlp.experts.")
@@ -129,8 +123,8 @@ def _expert(name: str) -> int | None:
 def part_of_matrices(config: ModelConfig) -> dict[str, Part]:
     """The weight matrices of a config, and the part that each belongs to: embedding, qk, vo or mlp."""
     shapes = parameter_shapes(config)
-    matrices = _matrices(config.n_layers, config.num_experts)
-    return {name: part for name, (part, _) in matrices.items() if name in shapes}
+    table = matrices(config.n_layers, config.num_experts)
+    return {name: part for name, (part, _) in table.items() if name in shapes}
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -189,112 +183,15 @@ def initial_weights(
     table = init_table(config)
     shapes = parameter_shapes(config)
     weights = {
-        name: torch.full(shape, _without_a_draw(name), dtype=dtype, device="cpu")
+        name: torch.full(shape, without_a_draw(name), dtype=dtype, device="cpu")
         for name, shape in shapes.items()
     }
     for name, weight in table.items():
-        _draw(weights[name], weight.scale, config.init_distribution, generator)
+        draw(weights[name], weight.scale, config.init_distribution, generator)
     if config.variant == "released":
         for name, fan_in in _biases(table):
-            _draw(weights[name], 1 / math.sqrt(fan_in), "uniform", generator)
+            draw(weights[name], 1 / math.sqrt(fan_in), "uniform", generator)
     return weights
-
-
-def gamma_init_(
-    model: HookedTransformer,
-    gamma: float,
-    *,
-    gamma_embedding: float | None = None,
-    gamma_qk: float | None = None,
-    gamma_vo: float | None = None,
-    gamma_mlp: float | None = None,
-    gamma_experts: Sequence[float] | None = None,
-    distribution: Literal["normal", "uniform"] = "normal",
-    scale_residual_writers: bool = False,
-    seed: int = 0,
-) -> HookedTransformer:
-    """Draw the weights of your own HookedTransformer anew, in place, with std = d_in^-gamma.
-
-    d_in is n_heads * d_head for W_O, d_mlp for W_out, and d_model for every other matrix (heads that share
-    keys and values, gated MLPs and mixtures of experts included). Biases become 0, also that of the
-    unembedding; LayerNorms and RMSNorms get weight 1 and bias 0; no parameter is left as it was. What `cfg`
-    says of the initialisation is not read.
-
-    A model of the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model` with the same
-    gamma and seed, bit for bit; in half precision they are those weights, rounded. Numbers are drawn on the
-    CPU, so they are the same on every device, and global random state is neither read nor changed. Device,
-    dtype, `requires_grad` and training mode stay, and so does what is tied by sharing memory.
-
-    Args:
-        model: with any normalisation, positions, kind of attention and MLP that has the matrices above.
-        gamma: initialization rate, -10..10; larger = smaller weights.
-        gamma_embedding: that of W_E, W_pos and W_U; None for gamma.
-        gamma_qk: that of W_Q and W_K; None for gamma.
-        gamma_vo: that of W_V and W_O; None for gamma.
-        gamma_mlp: that of W_in, W_gate and W_out, and of a mixture's router; None for gamma.
-        gamma_experts: that of each expert of a mixture; None for gamma_mlp.
-        distribution: normal: N(0, std = d_in^-gamma); uniform: U(-d_in^-gamma, +d_in^-gamma).
-        scale_residual_writers: divide W_O and W_out by sqrt(2 n_layers), as GPT-2 does.
-        seed: of the weights, an integer >= 0.
-
-    Returns:
-        The model itself.
-
-    Raises:
-        ValueError: no HookedTransformer, a gamma, distribution or seed out of range, or a parameter that the
-            table does not have (an attention sink, for example); nothing has been drawn then.
-
-    Example:
-        >>> import warnings
-        >>> from anchorlens import HookedTransformer, HookedTransformerConfig
-        >>> warnings.simplefilter("ignore", DeprecationWarning)  # TransformerLens' own
-        >>> cfg = HookedTransformerConfig(
-        ...     n_layers=2, d_model=64, d_head=32, d_mlp=256, n_ctx=16, d_vocab=50, act_fn="silu",
-        ...     normalization_type="RMS", positional_embedding_type="rotary", gated_mlp=True, device="cpu",
-        ... )
-        >>> model = gamma_init_(HookedTransformer(cfg), gamma=0.5, gamma_mlp=0.8)
-        >>> round(model.W_Q.std().item() * 64**0.5, 1), round(model.W_out.std().item() * 256**0.8, 1)
-        (1.0, 1.0)
-
-    Source: the initialization rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
-    """
-    from anchorlens.models.library import HookedTransformer
-
-    if not isinstance(model, HookedTransformer):
-        raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}")
-    check_choice("distribution", distribution, ("normal", "uniform"))
-    check_number("gamma", gamma, minimum=-10, maximum=10)
-    config = ModelConfig(
-        gamma=gamma,
-        gamma_embedding=gamma_embedding,
-        gamma_qk=gamma_qk,
-        gamma_vo=gamma_vo,
-        gamma_mlp=gamma_mlp,
-        num_experts=model.cfg.num_experts,
-        gamma_experts=None if gamma_experts is None else " ".join(map(str, gamma_experts)),
-        init_distribution=distribution,
-        scale_residual_writers=scale_residual_writers,
-    )
-    generator = initial_generator(seed)
-    parameters = dict(model.named_parameters())
-    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
-    table = _table(config, shapes, len(model.blocks))
-    for name, parameter in parameters.items():
-        if not parameter.is_floating_point() or not (name in table or _is_bias_or_norm(name)):
-            raise ValueError(
-                f"every parameter must be a matrix of the gamma table, a bias or a norm, got {name} "
-                f"{list(parameter.shape)} of {parameter.dtype}; draw the weights of such a model yourself"
-            )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            if name not in table:
-                parameter.fill_(_without_a_draw(name))
-        for name, weight in table.items():
-            double = parameters[name].dtype == torch.float64
-            drawn = torch.empty(shapes[name], dtype=torch.float64 if double else torch.float32, device="cpu")
-            _draw(drawn, weight.scale, distribution, generator)
-            parameters[name].copy_(drawn)
-    return model
 
 
 def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
@@ -305,7 +202,7 @@ def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
             yield f"{owner}.{matrix.replace('W_', 'b_')}", weight.fan_in
 
 
-def _is_bias_or_norm(name: str) -> bool:
+def is_bias_or_norm(name: str) -> bool:
     """Whether a parameter is a bias, or the weight or bias of a LayerNorm or RMSNorm (ln1, q_norm, ...)."""
     owner, own = name.rpartition(".")[::2]
     module = owner.rpartition(".")[2]
@@ -313,7 +210,7 @@ def _is_bias_or_norm(name: str) -> bool:
     return own in _BIASES or (own in ("w", "b") and is_norm)
 
 
-def _without_a_draw(name: str) -> float:
+def without_a_draw(name: str) -> float:
     """What a parameter starts at that is not drawn: 1 for the weight of a LayerNorm, else 0."""
     return float(name.endswith(".w"))
 
@@ -328,7 +225,8 @@ def initial_generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(state[0]) >> 1)
 
 
-def _draw(weight: torch.Tensor, scale: float, distribution: str, generator: torch.Generator) -> None:
+def draw(weight: torch.Tensor, scale: float, distribution: str, generator: torch.Generator) -> None:
+    """Fill a tensor on the CPU with N(0, scale^2), or U(-scale, scale) where the distribution is uniform."""
     if distribution == "normal":
         weight.normal_(0.0, scale, generator=generator)
     else:

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from known_models import ARCHITECTURES, as_bridge, only_on_3, user_built
+from known_models import ARCHITECTURES, only_on_3, user_built
 
 from anchorlens import ModelConfig, build_model, gamma_init_
 from anchorlens.models.config import VARIANTS
@@ -163,17 +163,3 @@ def test_a_parameter_that_the_table_has_not_is_named_and_nothing_is_drawn(fields
     with pytest.raises(ValueError) as error:
         gamma_init_(model, 0.5)
     assert name in str(error.value) and "\n" not in str(error.value) and same(bits(model), before)
-
-
-def test_a_module_of_ones_own_is_not_drawn_over():
-    model = user_built()
-    model.blocks[2].own = torch.nn.Linear(2, 2)
-    with pytest.raises(ValueError, match=r"got blocks.2.own.weight \[2, 2\] of torch.float32"):
-        gamma_init_(model, 0.5)
-
-
-def test_what_is_no_hooked_transformer_is_refused():
-    bridge = as_bridge(build_model(ModelConfig(d_model=16, d_head=8, d_mlp=16)))
-    for model, name in ((torch.nn.Linear(2, 2), "Linear"), (bridge, "TransformerBridge"), (None, "NoneType")):
-        with pytest.raises(ValueError, match=f"model must be a HookedTransformer, got {name}"):
-            gamma_init_(model, 0.5)

@@ -24,6 +24,7 @@ from known_cells import cell, sweep_of
 from known_cures import CURE, IDLE
 from known_cures import result as result_of_control
 from known_verdicts import FORECAST, HOSTILE, LOG, TASK, bare_verdict, whole_verdict
+from torch import nn
 
 import anchorlens
 from anchorlens import (
@@ -34,6 +35,7 @@ from anchorlens import (
     TrainResult,
     build_model,
     figures,
+    gamma_table,
     preset,
 )
 from anchorlens.audit import Audit, mappings_of
@@ -254,6 +256,8 @@ def views():
         "many": Comparison(tuple(map(str, range(200))), (OwnProbe(0.5),) * 200),
         "Along": along_of("gamma 0.5"),
         "Benchmark": benchmarked(),
+        "GammaTable": gamma_table(build_model(TINY), 0.7),
+        "a model of many layers": gamma_table(nn.Sequential(*(nn.Linear(8, 8) for _ in range(200)))),
         "Control": result_of_control((IDLE, 2, 2, 1.0), (CURE, 3, 3, 2.0)),
         "AnchorBatch": AnchorTask().sample(1000),
         "a long batch": long_task.sample(2),

@@ -1,0 +1,389 @@
+"""`gamma_init_` draws anybody's model with std = fan_in^-gamma; `gamma_table` says what it does, or did."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
+
+import torch
+from torch import nn
+
+from anchorlens.configuration import check_choice, check_number, documented
+from anchorlens.models.config import PARTS, ModelConfig
+from anchorlens.models.gamma import draw, initial_generator
+from anchorlens.models.parameters import Matrix, Parameters, parameters_of
+from anchorlens.records import Record
+from anchorlens.views import html
+
+M = TypeVar("M", bound=nn.Module)
+Distribution = Literal["normal", "uniform"]
+
+
+def gamma_init_(
+    model: M,
+    gamma: float,
+    *,
+    gamma_embedding: float | None = None,
+    gamma_qk: float | None = None,
+    gamma_vo: float | None = None,
+    gamma_mlp: float | None = None,
+    gamma_experts: Sequence[float] | None = None,
+    distribution: Distribution = "normal",
+    scale_residual_writers: bool = False,
+    fan_in: Mapping[str, int | None] | None = None,
+    seed: int = 0,
+) -> M:
+    """Draw the weights of your own model anew, in place, with std = fan_in^-gamma.
+
+    Larger gamma, smaller weights. The model is a HookedTransformer or a plain torch GPT: Hugging Face's
+    GPT-2, a nanoGPT, anything made of the modules in the table of `anchorlens.models.parameters`. The fan-in
+    of a matrix is how many inputs each of its outputs sums: n_heads * d_head for W_O, d_mlp for W_out, and
+    d_model for every other matrix of a transformer, token and position embeddings included (heads that share
+    keys and values, gated MLPs and mixtures of experts too). A tied matrix is drawn once: as embedding and as
+    unembedding its fan-in is d_model. Biases become 0, also that of the unembedding; LayerNorms and RMSNorms
+    get weight 1 and bias 0; an embedding's row of padding becomes 0. No parameter is left as it was, frozen
+    ones are drawn too, but for those that `fan_in` names with None. What a configuration says of the
+    initialisation is not read.
+
+    A HookedTransformer of the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model`
+    with the same gamma and seed, bit for bit; in half precision they are those weights, rounded. Numbers are
+    drawn on the CPU, so they are the same on every device and in every process, and global random state is
+    neither read nor changed. Device, dtype, `requires_grad` and training mode stay, and so does what is tied.
+
+    Args:
+        model: a HookedTransformer or a torch module, also compiled or in a DataParallel.
+        gamma: initialization rate, -10..10.
+        gamma_embedding: that of the embeddings and the unembedding; None for gamma.
+        gamma_qk: that of queries and keys; None for gamma. GPT-2's c_attn and torch's in_proj hold queries,
+            keys and values, in this order, and are drawn in two parts.
+        gamma_vo: that of values and attention's output; None for gamma.
+        gamma_mlp: that of the MLPs, and of a mixture's router; None for gamma.
+        gamma_experts: that of each expert of a HookedTransformer's mixture; None for gamma_mlp.
+        distribution: normal: N(0, std = fan_in^-gamma); uniform: U(-fan_in^-gamma, +fan_in^-gamma).
+        scale_residual_writers: divide what adds to the residual stream (W_O and W_out, both of GPT-2's
+            c_proj) by the root of how many there are, sqrt(2 n_layers), as GPT-2 does.
+        fan_in: name or pattern of a parameter -> its fan-in, where the module does not tell; None in the
+            number's place leaves that parameter as it is: `{"pos_emb": 128, "*.router.weight": None}`.
+        seed: of the weights, an integer >= 0.
+
+    Returns:
+        The model itself.
+
+    Raises:
+        ValueError: no torch module, a TransformerBridge, weights that are quantised, sharded, or without
+            memory (meta device), a gamma, distribution or seed out of range, a parameter whose fan-in is not
+            certain, or one whose part is not known where parts differ; nothing has been drawn then.
+
+    Example:
+        >>> from torch import nn
+        >>> mlp = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+        >>> mlp = gamma_init_(mlp, gamma=0.5)
+        >>> round(mlp[0].weight.std().item() * 64**0.5, 1), round(mlp[2].weight.std().item() * 256**0.5, 1)
+        (1.0, 1.0)
+
+    Source: the initialization rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
+    """
+    check_number("gamma", gamma, minimum=-10, maximum=10)
+    generator = initial_generator(seed)
+    gammas = {"gamma": gamma, "gamma_embedding": gamma_embedding, "gamma_qk": gamma_qk}
+    gammas |= {"gamma_vo": gamma_vo, "gamma_mlp": gamma_mlp}
+    parameters = parameters_of(model, fan_in)
+    starts = _starts(parameters, gammas, gamma_experts, distribution, scale_residual_writers)
+    _check_memory(parameters)
+    with torch.no_grad():
+        for _, parameter, value in parameters.constants:
+            parameter.fill_(value)
+        for start in starts:
+            values = start.matrix.values
+            precise = torch.float64 if values.dtype == torch.float64 else torch.float32
+            weights = torch.empty(values.shape, dtype=precise, device="cpu")
+            draw(weights, start.scale, distribution, generator)
+            values.copy_(weights)
+            if start.matrix.zero_row is not None:
+                values[start.matrix.zero_row].zero_()
+    return model
+
+
+@documented
+@dataclass(frozen=True)
+class GammaRow(Record):
+    """One weight matrix of a model: its fan-in, the std it starts at, and the std that it has."""
+
+    name: str
+    """Of the parameter; `[q, k]` and `[v]` are parts of one that holds queries, keys and values."""
+    tied: tuple[str, ...]
+    """Its other names, where it is tied."""
+    shape: tuple[int, ...]
+    """As it is stored."""
+    part: str | None
+    """embedding, qk, vo or mlp; None where the model does not tell."""
+    fan_in: int
+    """Inputs that each output sums; d_model of an embedding."""
+    std: float | None
+    """That of the draw, fan_in^-gamma of a normal; None where no gamma is given."""
+    measured_std: float | None
+    """That of the weights as they are; None where they have no memory or are not finite."""
+    measured_gamma: float | None
+    """The gamma that the measured std is: -log(std) / log(fan_in) of a normal. None where std is 0 or fan-in
+    1."""
+
+    def texts(self) -> tuple[str, ...]:
+        """What stands in each of `GammaTable.columns`."""
+        stds = ("none" if std is None else f"{std:.3g}" for std in (self.std, self.measured_std))
+        gamma = "none" if self.measured_gamma is None else f"{self.measured_gamma:.3f}"
+        shape = " x ".join(map(str, self.shape))
+        return " = ".join((self.name, *self.tied)), shape, self.part or "none", str(self.fan_in), *stds, gamma
+
+
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class GammaTable(Record):
+    """What `gamma_init_` does to a model, or did: `print` shows it as a table."""
+
+    columns: ClassVar[tuple[str, ...]] = ("name", "shape", "part", "fan-in", "std", "measured", "gamma")
+    """Of the table that is shown; the last is the gamma of the measured std."""
+    model: str
+    """The class of the model."""
+    gamma: float | None
+    """The initialization rate that `std` is of; None where none is given."""
+    rows: tuple[GammaRow, ...]
+    """A row for each weight matrix, in the order of drawing; pandas.DataFrame(table.rows) has a column for
+    each field."""
+    zeros: tuple[str, ...]
+    """Parameters that start at 0: biases, and the weights of norms that multiply by 1 + weight."""
+    ones: tuple[str, ...]
+    """Parameters that start at 1: weights of norms."""
+    kept: tuple[str, ...]
+    """Parameters that are left as they are."""
+
+    def headline(self) -> str:
+        """How many matrices, the gammas that they have now, and how far they are from what was asked."""
+        found = [row.measured_gamma for row in self.rows if row.measured_gamma is not None]
+        parts = [f"{len(self.rows)} weight matri{'x' if len(self.rows) == 1 else 'ces'}"]
+        if found:
+            parts.append(f"measured gamma {_range(found)}")
+        ratios = [row.measured_std / row.std for row in self.rows if row.std and row.measured_std is not None]
+        if ratios:
+            parts.append(f"std {_range(ratios)} times what {self.asked} asks")
+        return "; ".join(parts)
+
+    @property
+    def asked(self) -> str:
+        """The gamma in words."""
+        return "the gamma of each part" if self.gamma is None else f"gamma {self.gamma:g}"
+
+    def __repr__(self) -> str:
+        return f"GammaTable({self.model}: {self.headline()})"
+
+    def __str__(self) -> str:
+        texts = [self.columns, *(row.texts() for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        lines = ("  ".join(f"{text:{w}}" for text, w in zip(row, widths, strict=True)) for row in texts)
+        return "\n".join([*map(str.rstrip, lines), self.others()])
+
+    def others(self) -> str:
+        """How many parameters start at 0, at 1, and stay."""
+        n_zeros, n_ones, n_kept = map(len, (self.zeros, self.ones, self.kept))
+        return f"other parameters at 0: {n_zeros}; at 1: {n_ones}; left as they are: {n_kept}"
+
+    _repr_html_ = html
+
+
+def gamma_table(
+    model: nn.Module,
+    gamma: float | None = None,
+    *,
+    gamma_embedding: float | None = None,
+    gamma_qk: float | None = None,
+    gamma_vo: float | None = None,
+    gamma_mlp: float | None = None,
+    gamma_experts: Sequence[float] | None = None,
+    distribution: Distribution = "normal",
+    scale_residual_writers: bool = False,
+    fan_in: Mapping[str, int | None] | None = None,
+) -> GammaTable:
+    """Say what `gamma_init_` would do to a model with these arguments, and how large its weights are now.
+
+    Called before, it shows what will be drawn; called after, that it was: the two columns of std are then
+    the same up to the error of a sample, 1 / sqrt(2 n) of n weights. Nothing is changed. Of a trained model
+    the measured gamma says how large the weights have become. It takes models on the meta device too.
+
+    Args:
+        model: as for `gamma_init_`.
+        gamma: initialization rate, -10..10; None to measure only.
+        gamma_embedding: as for `gamma_init_`, as are all that follow.
+        gamma_qk: of queries and keys.
+        gamma_vo: of values and attention's output.
+        gamma_mlp: of the MLPs.
+        gamma_experts: of each expert of a mixture.
+        distribution: normal or uniform; the measured gamma of a uniform is that of its half-width, which is
+            sqrt(3) times its std.
+        scale_residual_writers: the measured gamma of what adds to the residual stream is then that before
+            the division.
+        fan_in: where the module does not tell.
+
+    Returns:
+        A row for each weight matrix, and the names of what starts at 0, at 1, and stays.
+
+    Raises:
+        ValueError: as for `gamma_init_`, but for weights without memory.
+
+    Example:
+        >>> from torch import nn
+        >>> model = gamma_init_(nn.Sequential(nn.Embedding(50, 64), nn.Linear(64, 256)), gamma=0.5)
+        >>> print(gamma_table(model, gamma=0.5))
+        name      shape     part       fan-in  std    measured  gamma
+        0.weight  50 x 64   embedding  64      0.125  0.127     0.496
+        1.weight  256 x 64  none       64      0.125  0.126     0.498
+        other parameters at 0: 1; at 1: 0; left as they are: 0
+
+    Source: the initialization rate of arXiv 2405.05409 and 2501.08537.
+    """
+    parameters = parameters_of(model, fan_in)
+    gammas = {"gamma": gamma, "gamma_embedding": gamma_embedding, "gamma_qk": gamma_qk}
+    gammas |= {"gamma_vo": gamma_vo, "gamma_mlp": gamma_mlp}
+    starts = _starts(parameters, gammas, gamma_experts, distribution, scale_residual_writers)
+    return GammaTable(
+        model=parameters.model,
+        gamma=gamma,
+        rows=tuple(_row(start, distribution) for start in starts),
+        zeros=tuple(name for name, _, value in parameters.constants if value == 0),
+        ones=tuple(name for name, _, value in parameters.constants if value == 1),
+        kept=parameters.kept,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """How a matrix starts."""
+
+    matrix: Matrix
+    gamma: float | None
+    """None where nothing is asked."""
+    divisor: float
+    """sqrt(2 n_layers) of what adds to the residual stream, where that is asked for; else 1."""
+
+    @property
+    def scale(self) -> float:
+        """The std of a normal, the half-width of a uniform; NaN where nothing is asked."""
+        return math.nan if self.gamma is None else float(self.matrix.fan_in) ** -self.gamma / self.divisor
+
+
+def _starts(
+    parameters: Parameters,
+    gammas: Mapping[str, float | None],
+    gamma_experts: Sequence[float] | None,
+    distribution: Distribution,
+    scale_residual_writers: bool,
+) -> list[_Start]:
+    """How each matrix starts, in the order of drawing.
+
+    Raises:
+        ValueError: an option out of range, a part that is asked for and not known, or two matrices in the
+            same memory that are to start differently.
+    """
+    check_choice("distribution", distribution, ("normal", "uniform"))
+    n_experts = max((m.expert + 1 for m in parameters.matrices if m.expert is not None), default=None)
+    if gamma_experts is not None and n_experts is None:
+        raise ValueError(
+            f"gamma_experts is for the mixture of experts of a HookedTransformer, got a {parameters.model} "
+            "without; leave it out"
+        )
+    fields = {"num_experts": n_experts, "scale_residual_writers": scale_residual_writers}
+    if gamma_experts is not None:
+        fields["gamma_experts"] = " ".join(map(str, gamma_experts))
+    config = ModelConfig.from_dict({**gammas, **fields})
+    by_part = [f"gamma_{part}" for part in PARTS if gammas[f"gamma_{part}"] not in (None, config.gamma)]
+    by_part += ["scale_residual_writers"] * config.scales_residual_writers
+    starts = []
+    for matrix in parameters.matrices:
+        if matrix.part is None and by_part:
+            raise ValueError(
+                f"{by_part[0]} asks for the part of every matrix, and that of {matrix.label} "
+                f"{list(matrix.values.shape)} is not known; leave it out, or call gamma_init_ for the "
+                "modules of the model one by one, each with its own gamma"
+            )
+        gamma = config.gamma if matrix.part is None else getattr(config, f"gamma_{matrix.part}")
+        if gamma_experts is not None and matrix.expert is not None:
+            gamma = config.gamma_of("mlp", matrix.expert)
+        gamma = config.gamma if gamma is None else gamma
+        divided = matrix.writes and config.scales_residual_writers
+        starts.append(_Start(matrix, gamma, math.sqrt(parameters.n_writers) if divided else 1.0))
+    _check_shared_memory(starts)
+    return starts
+
+
+def _check_shared_memory(starts: Sequence[_Start]) -> None:
+    """Check that matrices that lie in the same memory start alike: the later would overwrite the earlier.
+
+    Raises:
+        ValueError: they do not.
+    """
+    spans = []
+    for start in starts:
+        values = start.matrix.values
+        if not values.is_meta and start.matrix.within is None:
+            last = sum(
+                (size - 1) * stride for size, stride in zip(values.shape, values.stride(), strict=True)
+            )
+            first = values.data_ptr()
+            spans.append((str(values.device), first, first + last * values.element_size(), start))
+    spans.sort(key=lambda span: span[:3])
+    for (device, _, end, start), (other, first, _, following) in itertools.pairwise(spans):
+        if device == other and first <= end and start.matrix.fan_in != following.matrix.fan_in:
+            raise ValueError(
+                f"matrices in the same memory must have one fan-in, got {start.matrix.label} with "
+                f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}; say "
+                f"which counts, fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}} for example"
+            )
+
+
+def _check_memory(parameters: Parameters) -> None:
+    """Check that there is something to write to.
+
+    Raises:
+        ValueError: a parameter is on the meta device.
+    """
+    every = [(matrix.label, matrix.parameter) for matrix in parameters.matrices]
+    for name, parameter in [*every, *(constant[:2] for constant in parameters.constants)]:
+        if parameter.is_meta:
+            raise ValueError(
+                f"every parameter must have memory, got {name} on the meta device; "
+                "call model.to_empty(device=...) first, and fill the buffers of the model"
+            )
+
+
+def _row(start: _Start, distribution: Distribution) -> GammaRow:
+    matrix, values = start.matrix, start.matrix.values.detach()
+    widths = math.sqrt(3) if distribution == "uniform" else 1.0  # half-width of a uniform over its std
+    std = math.nan if values.is_meta else float(values.double().std(correction=0))
+    measured_gamma = math.nan
+    if std > 0 and matrix.fan_in > 1:
+        measured_gamma = -math.log(std * widths * start.divisor) / math.log(matrix.fan_in)
+    return GammaRow(
+        name=matrix.label,
+        tied=matrix.names[1:],
+        shape=tuple(values.shape),
+        part=matrix.part,
+        fan_in=matrix.fan_in,
+        std=_finite(start.scale / widths),
+        measured_std=_finite(std),
+        measured_gamma=_finite(measured_gamma),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _range(values: Sequence[float]) -> str:
+    """The smallest and the largest of some numbers, or one where they look alike.
+
+    >>> _range([0.701, 0.699]), _range([0.5, 0.71])
+    ('0.70', '0.50 to 0.71')
+    """
+    first, last = f"{min(values):.2f}", f"{max(values):.2f}"
+    return first if first == last else f"{first} to {last}"

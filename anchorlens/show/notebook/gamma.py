@@ -1,0 +1,27 @@
+"""The gamma table of a model, as a notebook shows it."""
+
+from __future__ import annotations
+
+from anchorlens.models.gamma_init import GammaTable
+from anchorlens.show.formats import short
+from anchorlens.show.tables import Table, TableCell
+from anchorlens.show.templating import view
+from anchorlens.views import html
+
+MOST_ROWS = 60
+"""Matrices that are shown; the others are counted."""
+
+
+@html.register
+def gamma_table_html(table: GammaTable) -> str:
+    """A row for each weight matrix."""
+    rows = [
+        (TableCell(short(name, 80), code=True), *others)
+        for name, *others in (row.texts() for row in table.rows[:MOST_ROWS])
+    ]
+    return view(
+        "gamma_table.html",
+        table=table,
+        shown=Table(table.columns, rows, numbers=range(3, len(table.columns))),
+        n_more=len(table.rows[MOST_ROWS:]),
+    )

@@ -20,8 +20,8 @@ def classify_command(
     checkpoints: Annotated[
         list[Path],
         typer.Argument(
-            help="Checkpoints: .pt or .safetensors, the folder of a run, of the released code or of a "
-            "Hugging Face GPT-2, or a bare state dict with --config.",
+            help="Checkpoints: a .pt or .safetensors file; the folder of a run, of the papers' released code or "
+            "of a Hugging Face GPT-2; or a bare state dict with --config.",
             readable=False,  # one that cannot be read does not stop the others
         ),
     ],
@@ -29,23 +29,27 @@ def classify_command(
     train_data: shared.TrainData = None,
     data: shared.TaskFiles = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each checkpoint, a line each.")
+        bool, typer.Option("--json", help="Print one JSON object for each checkpoint, each on its own line.")
     ] = False,
     report: Annotated[
-        Path | None, shared.path_option("Write one self-contained HTML page about all of them.")
+        Path | None, shared.path_option("Write a page about all of them: one HTML file that needs no network.")
     ] = None,
     own: shared.OwnProbes = None,
     tasks: shared.OwnTasks = None,
     device: shared.Device = "auto",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 4 where a phase is undecided.")
+        bool, typer.Option("--strict", help="Exit with code 4 if a phase is undecided.")
     ] = False,
     seed: shared.NoiseSeed = 0,
 ) -> None:
-    """Say which phase a checkpoint is in, by its answers and by its inside, and why.
+    """Say which phase a model is in, by its answers and by its inside, and why.
 
-    1 memorises, 2 generalises in distribution, 3 composes rules. One that cannot be read does not stop the
-    others; the exit code is then 3.
+    In Phase 1 a model memorises, in Phase 2 it generalises in distribution, in Phase 3 it composes rules. If
+    a checkpoint cannot be read, the others are classified all the same, and the exit code is 3.
+
+    Examples:
+        anchorlens classify runs/a --report report.html
+        anchorlens classify runs/a/ckpt.pt --json
     """
     if report is not None:
         inputs = (*checkpoints, config, train_data, *(own or ()), *(data or ()))
@@ -100,11 +104,16 @@ def classify_command(
 @one_line_errors
 def demo_command(
     train: Annotated[
-        bool, typer.Option("--train", help="Train the four models first (minutes), instead of shipped ones.")
+        bool, typer.Option("--train", help="Train the four models first (minutes) instead of taking the shipped ones.")
     ] = False,
-    out: Annotated[Path, shared.path_option("Folder for the report, and the runs.")] = Path("runs/demo"),
+    out: Annotated[Path, shared.path_option("Folder for the report, and for the runs of --train.")] = Path("runs/demo"),
 ) -> None:
-    """Classify four small checkpoints, one of each phase, and write the report about them."""
+    """Classify four shipped models, one of each phase, and write a report.
+
+    Examples:
+        anchorlens demo
+        anchorlens demo --train --out runs/four
+    """
     out.mkdir(parents=True, exist_ok=True)
     page = check_can_write(out / "report.html", "the page", PAGES)
     first = f"training four small models into {out}, then " if train else ""

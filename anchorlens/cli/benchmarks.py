@@ -24,7 +24,8 @@ def benchmark_command(
         ),
     ],
     name: Annotated[
-        str | None, typer.Option("--probe", metavar="NAME", help="Which probe of the file, if it holds several.")
+        str | None,
+        typer.Option("--probe", metavar="NAME", help="Which probe of the file, if it holds several."),
     ] = None,
     first: Annotated[
         int | None, typer.Option(help="Use only so many of the models, of each kind equally many.")

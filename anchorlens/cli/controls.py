@@ -27,7 +27,10 @@ def control_command(
     ] = None,
     minutes: Annotated[float, typer.Option(help="How long it may take altogether.")] = 20.0,
     every: Annotated[
-        bool, typer.Option("--all", help="Try everything that the time allows, even after an attempt reached Phase 3.")
+        bool,
+        typer.Option(
+            "--all", help="Try everything that the time allows, even after an attempt reached Phase 3."
+        ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Train nothing; print what would be tried, in order.")
@@ -35,17 +38,20 @@ def control_command(
     as_json: AsJson = False,
     workers: Annotated[int | None, typer.Option(help="Processes; one for each core if left out.")] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="auto|cpu|cuda|cuda:N", help="Where to train; the device in the run's recipe if left out.")
+        str | None,
+        typer.Option(
+            metavar="auto|cpu|cuda|cuda:N", help="Where to train; the device in the run's recipe if left out."
+        ),
     ] = None,
     seed: NoiseSeed = 0,
     tasks: OwnTasks = None,
 ) -> None:
-    """Take a run from Phase 1 or 2 to Phase 3: try interventions, and say which helped.
+    """Take a run from Phase 1 or 2 to Phase 3: try what might help.
 
-    Some attempts start from the run's checkpoint and rescale, decay or penalise its weights. Others train the
-    run anew with a larger gamma or decay. Cheap and likely ones come first, and the first that reaches Phase 3
-    ends the search. One half of the left-out questions chooses the best attempt, and the other half judges it.
-    Its folder is a run like any other. The same command again continues.
+    It says what helped. Some attempts start from the run's checkpoint and rescale, decay or penalise its
+    weights. Others train the run anew with a larger gamma or decay. Cheap and likely ones come first, and the
+    first that reaches Phase 3 ends the search. One half of the left-out questions chooses the best attempt,
+    and the other half judges it. Its folder is a run like any other. The same command again continues.
 
     Examples:
         anchorlens control runs/a --out runs/controlled

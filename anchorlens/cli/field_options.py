@@ -1,4 +1,4 @@
-"""The options of `train` and `sweep`, one for every field of the configurations; its docstring explains it."""
+"""The options of `train` and `sweep`: one for every field, which the docstring of the field explains."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from anchorlens.configuration import field_docs, field_types
 from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
+    from anchorlens.runs.run_config import Parts
     from anchorlens.tasks.shared.base import Task
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
@@ -24,6 +25,7 @@ _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 _SEVERAL = ("data",)
 """Fields that hold several paths; an option takes one, and may be given more than once."""
 _PATHS = (*_SEVERAL, "start")
+_TITLES = {"task": "Task", "model": "Model", "train": "Training"}
 
 
 def with_field_options(
@@ -61,13 +63,16 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
     """Name -> option, of the task's kind and every field of the tasks, the models and TrainConfig."""
     from anchorlens.runs.run_config import part_classes
 
-    kinds = ", ".join(task.kind for task in tasks)
-    text = f"What is asked: {kinds}. {tasks[0].kind} if left out. --task NAME --help explains its options."
+    first, *others = (task.kind for task in tasks)
+    kinds = ", ".join([f"{first} (if left out)", *others])
+    text = f"What is asked: {kinds}; --task NAME --help shows its options."
     option = typer.Option("--task", metavar="NAME", help=text, show_default=False)
     options: dict[str, Any] = {"kind": Annotated[str | None, option]}
     types: dict[str, tuple[Any, ...]] = {}
     for _, cls in part_classes(tasks):
-        for name, own in field_types(cls).items():  # a field that two kinds of task or model have is one option
+        for name, own in field_types(
+            cls
+        ).items():  # a field that two kinds of task or model have is one option
             types[name] = _either(types[name], own) if name in types else own
     for name, own in types.items():
         flags = [f"--{flag.replace('_', '-')}" for flag in (name, *(s for s in short if short[s] == name))]
@@ -80,22 +85,26 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
     return options
 
 
-def _sections(axes: bool, options: Mapping[str, Any], tasks: Sequence[type[Task]] | None) -> list[Section]:
+def _sections(
+    axes: bool, options: Mapping[str, Any], tasks: Sequence[type[Task]] | None, base: Parts
+) -> list[Section]:
     """What help says of every field of these tasks, their models and TrainConfig; of all tasks for None."""
     from anchorlens.runs.run_config import part_classes
 
     sections = []
     for part, cls in part_classes(tasks):
         kind = f" {getattr(cls, 'kind', '')}" if part == "task" else ""
-        entries = [_entry(axes, cls, options[name]) for name in field_types(cls) if name in options]
-        sections.append(Section(f"{part.capitalize()}{kind} ({cls.__name__})", entries))
+        given = base.get(part, {})
+        entries = [_entry(axes, cls, options[name], given) for name in field_types(cls) if name in options]
+        sections.append(Section(f"{_TITLES[part]}{kind} ({cls.__name__})", entries))
     return sections
 
 
-def _entry(axes: bool, cls: type, option: Any) -> Entry:
+def _entry(axes: bool, cls: type, option: Any, given: Mapping[str, Any]) -> Entry:
     """What help says of a field of one class; others that share the option have sentences of their own."""
     name = option.name
     types, default = field_types(cls)[name], vars(cls)["__dataclass_fields__"][name].default
+    default = given.get(name, default)
     flags, text = (*option.opts, *option.secondary_opts), field_docs(cls).get(name, "")
     value = "PATH" if name in _PATHS else value_name(types)
     if axes and "|" not in value:

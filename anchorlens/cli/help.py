@@ -1,6 +1,6 @@
 """What `--help` prints: two examples, and each option with its meaning below its name.
 
-`--help` shows the options of the chosen task, as many as 60 lines hold; `--help-all` shows every option in full.
+`--help` shows the options of the chosen task, as many as 60 lines hold; `--help-all` shows all, in full.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _WORDS = "anchorlens.words"
 _EXAMPLES = "Examples:"
 _FIRST = ("preset", "out", "resume", "dry_run", "engine", "kind")
 _NEXT = (
-    "gamma seed steps n_samples batch_size lr weight_decay n_layers n_heads d_model config retry_failed workers "
-    "as_json tasks"
-).split()
+    *("gamma", "seed", "steps", "n_samples", "batch_size", "lr", "weight_decay", "n_layers", "n_heads"),
+    *("d_model", "config", "retry_failed", "workers", "as_json", "tasks"),
+)
 """Options that `--help` shows first, and those that follow the options of the task while there is room."""
 
 
@@ -75,12 +75,12 @@ class HelpCommand(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         words = ctx.meta.get(_WORDS, [])
-        tasks = None
+        tasks, base = None, {}
         if hasattr(function_of(self), "field_sections"):
             values, _, _ = self.make_parser(ctx).parse_args(list(words))  # they have been read once already
-            tasks = _chosen_tasks(values, all_unless_chosen=EVERYTHING in words)
+            tasks, base = _chosen(values, all_tasks=EVERYTHING in words)
         lines = _in_full if EVERYTHING in words else _in_short
-        formatter.write("\n".join(lines(self, ctx.command_path, sections(self, tasks), width())) + "\n")
+        formatter.write("\n".join(lines(self, ctx.command_path, sections(self, tasks, base), width())) + "\n")
 
 
 def function_of(command: Any) -> Any:
@@ -88,18 +88,19 @@ def function_of(command: Any) -> Any:
     return getattr(command.callback, "__wrapped__", command.callback)
 
 
-def sections(command: Any, tasks: Sequence[type] | None = None) -> list[Section]:
+def sections(command: Any, tasks: Sequence[type] | None = None, base: Any = None) -> list[Section]:
     """The arguments and options of a command.
 
     Args:
         command: what typer made of it.
-        tasks: those whose fields are shown, for commands that have an option for every field.
+        tasks: those whose fields are shown, for commands that have an option for every field; None for all.
+        base: part of a run -> fields whose default is another than the usual one.
     """
     function, fields, owned = function_of(command), [], set()
     if of_fields := getattr(function, "field_sections", None):
         options = {param.name: param for param in command.params}
-        fields = of_fields(options, tasks)
-        owned = {entry.name for section in of_fields(options, None) for entry in section.entries}
+        fields = of_fields(options, tasks, base or {})
+        owned = {entry.name for section in of_fields(options, None, {}) for entry in section.entries}
     hints = typing.get_type_hints(function)
     own = [param for param in command.params if param.name not in owned]
     arguments = [_entry(param, hints) for param in own if param.param_type_name == "argument"]
@@ -162,10 +163,8 @@ def group_lines(group: Any, path: str, width: int) -> Iterator[str]:
         yield first.replace(name, typer.style(name, bold=True), 1)
         yield from more
     yield ""
-    yield from wrapped(
-        f"{path} COMMAND --help explains a command, with two examples; {path} --version prints the version.",
-        width,
-    )
+    yield from wrapped(f"{path} COMMAND --help explains a command and shows two examples.", width)
+    yield from wrapped(f"{path} --version prints the version.", width)
 
 
 def first_sentence(text: str) -> str:
@@ -191,11 +190,15 @@ def _in_short(command: Any, path: str, parts: Sequence[Section], width: int) -> 
     if len(list(_in_full(command, path, parts, USUAL_WIDTH))) <= MOST_LINES:
         yield from _in_full(command, path, parts, width)
         return
-    paragraphs = description(command)[0][:1]
-    entries = {entry.name: first for section in parts for entry in section.entries for first in [_first(entry)]}
+    paragraphs = description(command)[0][:-1]
+    entries = {
+        entry.name: first for section in parts for entry in section.entries for first in [_first(entry)]
+    }
     places = {entry.name: section.title for section in parts for entry in section.entries}
     of_tasks = [e.name for section in parts if section.title.startswith("Task ") for e in section.entries]
-    room = MOST_LINES - len(list(_head(command, path, paragraphs, USUAL_WIDTH))) - 2  # below: what is left out
+    room = (
+        MOST_LINES - len(list(_head(command, path, paragraphs, USUAL_WIDTH))) - 2
+    )  # below: what is left out
     shown: list[str] = []
     for name in dict.fromkeys([*_FIRST, *of_tasks, *_NEXT]):
         if name not in entries:
@@ -212,7 +215,9 @@ def _in_short(command: Any, path: str, parts: Sequence[Section], width: int) -> 
             for name in chosen:
                 yield from _lines(entries[name], width)
     yield ""
-    yield from wrapped(f"{len(entries) - len(shown)} more options: add {EVERYTHING}", width)
+    yield from wrapped(
+        f"{EVERYTHING} shows {len(entries) - len(shown)} more options, and the details of these.", width
+    )
 
 
 def _head(command: Any, path: str, paragraphs: Sequence[str], width: int) -> Iterator[str]:
@@ -243,30 +248,35 @@ def _entry(param: Any, hints: Mapping[str, Any]) -> Entry:
     hint = hints[param.name]
     is_union = typing.get_origin(hint) in (typing.Union, UnionType)
     value = param.metavar or value_name(typing.get_args(hint) if is_union else (hint,))
-    has_default = param.show_default and param.default not in (None, False, (), [])
-    return Entry(param.name, tuple(param.opts), value, f"{param.default}" if has_default else "", param.help)
+    default = param.default if param.show_default and not isinstance(param.default, bool) else None
+    default = f"{default}" if isinstance(default, str | int | float | Path) else ""
+    return Entry(param.name, tuple(param.opts), value, default, param.help)
 
 
 def _argument(param: Any) -> str:
     return param.name.upper() + ("..." if param.nargs != 1 else "")
 
 
-def _chosen_tasks(values: Mapping[str, Any], *, all_unless_chosen: bool) -> list[type] | None:
-    """The tasks that the words of a command are about; None for all."""
+def _chosen(values: Mapping[str, Any], *, all_tasks: bool) -> tuple[list[type] | None, Mapping[str, Any]]:
+    """The tasks that the words of a command name, and what the run is where no option says otherwise.
+
+    Args:
+        values: option -> its text.
+        all_tasks: whether it is about all tasks where none is named; those are None.
+    """
     from anchorlens.cli.inputs import base_parts, read_toml
     from anchorlens.tasks.registry import task_class
 
-    named = [values.get(name) for name in ("kind", "preset", "config", "start")]
-    if all_unless_chosen and not any(named):
-        return None
-    kind, preset, config, start = named
+    kind, preset, config, start = named = [values.get(name) for name in ("kind", "preset", "config", "start")]
+    if all_tasks and not any(named):
+        return None, {}
     try:
         file: dict[str, Any] = read_toml(Path(config)) if config else {}
-        for table in ("sweep", "task"):
-            kind = kind or (file[table].get("kind") if isinstance(file.get(table), dict) else None)
-        kind = kind or base_parts(preset or file.get("preset"), start).get("task", {}).get("kind")
+        base = base_parts(preset or file.get("preset"), start)
+        for table in (file.get("sweep"), file.get("task"), base.get("task")):
+            kind = kind or (table.get("kind") if isinstance(table, dict) else None)
         kinds = kind.split(",") if isinstance(kind, str) else kind if isinstance(kind, list) else [kind]
-        return [task_class(each) for each in kinds]
+        return [task_class(each) for each in kinds], base
     except ValueError as error:
         fail(str(error), EXIT_USAGE)
 

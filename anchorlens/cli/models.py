@@ -36,7 +36,7 @@ def evaluate_command(
     config: shared.ConfigOfBare = None,
     tasks: shared.OwnTasks = None,
 ) -> None:
-    """Measure how well a checkpoint answers, and name its phase by definition.
+    """Measure how well a model answers, and name its phase.
 
     Examples:
         anchorlens evaluate runs/a/ckpt.pt

@@ -39,8 +39,8 @@ ConfigOfBare = Annotated[Path | None, file_option("A TOML or JSON file that says
 TrainData = Annotated[
     Path | None,
     file_option(
-        "Training data of checkpoints that do not carry their own: tokens and targets in a .pt, .safetensors, "
-        ".npz or .csv file."
+        "Training data of checkpoints that do not carry their own: tokens and targets in a .pt, "
+        ".safetensors, .npz or .csv file."
     ),
 ]
 TaskFiles = Annotated[
@@ -48,7 +48,7 @@ TaskFiles = Annotated[
     typer.Option(
         "--data",
         metavar="PATH",
-        help="Where the files of the task lie now, if they were moved: the files of text, the folder of cogs. "
-        "May be given more than once.",
+        help="Where the files of the task lie now, if they were moved: the files of text, the folder of "
+        "cogs. May be given more than once.",
     ),
 ]

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 @one_line_errors
 def sweep_command(
     preset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The configuration that every run begins with; quick if left out.")
+        str | None,
+        typer.Option(metavar="NAME", help="The configuration that runs begin with; quick if left out."),
     ] = None,
     config: Annotated[
         Path | None,
-        file_option("TOML file with the tables task, model, train and sweep (the axes), and a preset if you like."),
+        file_option(
+            "TOML file with the tables task, model, train and sweep (the axes), and a preset if you like."
+        ),
     ] = None,
     out: Annotated[
         Path | None, path_option("Folder of the sweep. Runs that it holds are not trained again.")
@@ -37,13 +40,15 @@ def sweep_command(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="What trains the runs: serial, local (all cores or GPUs), slurm, or a Dask cluster. Name a "
-            "cluster by tls://HOST:PORT, tcp://HOST:PORT or its scheduler file. If left out: local where Dask is "
-            "installed (extra [cluster]), else serial."
+            metavar="ENGINE",
+            help="What trains the runs: serial, local, slurm, or a Dask cluster. local takes all cores or GPUs. "
+            "Name a cluster by tls://HOST:PORT, tcp://HOST:PORT or its scheduler file. If left out: local if "
+            "Dask is installed (extra [cluster]), else serial.",
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes of local (one for each core or GPU if left out), or jobs of slurm.")
+        int | None,
+        typer.Option(help="Processes of local (one for each core or GPU if left out), or jobs of slurm."),
     ] = None,
     tls_ca_file: Annotated[
         Path | None, path_option("Certificate (PEM) of the authority that signed those of a tls:// cluster.")
@@ -54,15 +59,19 @@ def sweep_command(
         bool, typer.Option("--retry-failed", help="Train runs again that failed before.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Train nothing; list the runs, and print the time and memory they would take.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Train nothing; list the runs, and print the time and memory they would take."
+        ),
     ] = False,
     tasks: OwnTasks = None,
     **fields: Any,
 ) -> None:
-    """Train a model for every combination of values. The same command again continues a sweep that was stopped.
+    """Train a model for every combination of values.
 
     An option takes one value, several (--weight-decay 0,0.01,1), a range with both ends (--gamma
-    0.3:0.8:0.05), or integers without the end (--seed 0:3 is 0, 1, 2).
+    0.3:0.8:0.05), or integers without the end (--seed 0:3 is 0, 1, 2). The same command again continues a
+    sweep that was stopped.
 
     A flag beats the TOML file, and the file beats the preset. The folder of a run appears when the run is
     trained and measured. If a sweep is killed, only the runs under way are lost.
@@ -150,13 +159,26 @@ def diagram_command(
     out: Annotated[
         Path | None, path_option("The page to write; diagram.html in the folder of the sweep if left out.")
     ] = None,
-    x: Annotated[str | None, typer.Option(metavar="FIELD", help="The field on the horizontal axis; gamma if left out and it varies.")] = None,
-    y: Annotated[str | None, typer.Option(metavar="FIELD", help="The field on the vertical axis; weight_decay if left out and it varies.")] = None,
+    x: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD", help="The field on the horizontal axis; gamma if left out and it varies."
+        ),
+    ] = None,
+    y: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD", help="The field on the vertical axis; weight_decay if left out and it varies."
+        ),
+    ] = None,
     table: Annotated[
         Path | None, path_option("Also write a table of all runs and their numbers: .csv or .parquet.")
     ] = None,
     reports: Annotated[
-        bool, typer.Option("--reports", help="Also write the full report of every run (seconds and megabytes each).")
+        bool,
+        typer.Option(
+            "--reports", help="Also write the full report of every run (seconds and megabytes each)."
+        ),
     ] = False,
     tasks: OwnTasks = None,
 ) -> None:

@@ -19,7 +19,12 @@ from anchorlens.runs.presets import PRESETS
 @functools.partial(with_field_options, short={"from": "start"})
 @one_line_errors
 def train_command(
-    preset: Annotated[str | None, typer.Option(metavar="NAME", help=f"The configuration to begin with, quick if left out: {', '.join(PRESETS)}.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help=f"The configuration to begin with, quick if left out: {', '.join(PRESETS)}."
+        ),
+    ] = None,
     config: Annotated[
         Path | None, file_option("TOML file with the tables task, model and train, and a preset if you like.")
     ] = None,

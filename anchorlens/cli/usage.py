@@ -31,6 +31,10 @@ class BoundedGroup(TyperGroup):
         with _bounded():
             return super().invoke(ctx)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before a command; without any word, show the help."""
+        return super().parse_args(ctx, args or ["--help"])
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Say what each command is for."""
         formatter.write("\n".join(group_lines(self, ctx.command_path, width())) + "\n")

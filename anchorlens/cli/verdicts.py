@@ -20,8 +20,8 @@ def classify_command(
     checkpoints: Annotated[
         list[Path],
         typer.Argument(
-            help="Checkpoints: a .pt or .safetensors file; the folder of a run, of the papers' released code or "
-            "of a Hugging Face GPT-2; or a bare state dict with --config.",
+            help="Checkpoints: a .pt or .safetensors file; the folder of a run, of the papers' released code "
+            "or of a Hugging Face GPT-2; or a bare state dict with --config.",
             readable=False,  # one that cannot be read does not stop the others
         ),
     ],
@@ -32,7 +32,8 @@ def classify_command(
         bool, typer.Option("--json", help="Print one JSON object for each checkpoint, each on its own line.")
     ] = False,
     report: Annotated[
-        Path | None, shared.path_option("Write a page about all of them: one HTML file that needs no network.")
+        Path | None,
+        shared.path_option("Write a page about all of them: one HTML file that needs no network."),
     ] = None,
     own: shared.OwnProbes = None,
     tasks: shared.OwnTasks = None,
@@ -42,10 +43,10 @@ def classify_command(
     ] = False,
     seed: shared.NoiseSeed = 0,
 ) -> None:
-    """Say which phase a model is in, by its answers and by its inside, and why.
+    """Say which phase a model is in, by its answers and its inside.
 
-    In Phase 1 a model memorises, in Phase 2 it generalises in distribution, in Phase 3 it composes rules. If
-    a checkpoint cannot be read, the others are classified all the same, and the exit code is 3.
+    Phase 1 memorises, Phase 2 generalises in distribution, Phase 3 composes the rules. If one checkpoint
+    cannot be read, the others are classified all the same, and the exit code is 3.
 
     Examples:
         anchorlens classify runs/a --report report.html
@@ -104,11 +105,18 @@ def classify_command(
 @one_line_errors
 def demo_command(
     train: Annotated[
-        bool, typer.Option("--train", help="Train the four models first (minutes) instead of taking the shipped ones.")
+        bool,
+        typer.Option(
+            "--train", help="Train the four models first (minutes) instead of taking the shipped ones."
+        ),
     ] = False,
-    out: Annotated[Path, shared.path_option("Folder for the report, and for the runs of --train.")] = Path("runs/demo"),
+    out: Annotated[Path, shared.path_option("Folder for the report, and for the runs of --train.")] = Path(
+        "runs/demo"
+    ),
 ) -> None:
-    """Classify four shipped models, one of each phase, and write a report.
+    """Classify four shipped models, one of each phase.
+
+    It prints the verdicts, and writes a report with every picture into --out.
 
     Examples:
         anchorlens demo

@@ -42,8 +42,8 @@ def sweep_command(
         typer.Option(
             metavar="ENGINE",
             help="What trains the runs: serial, local, slurm, or a Dask cluster. local takes all cores or "
-            "GPUs. Name a cluster by tls://HOST:PORT, tcp://HOST:PORT or its scheduler file. If left out: local "
-            "if Dask is installed (extra [cluster]), else serial.",
+            "GPUs. Name a cluster by tls://HOST:PORT, tcp://HOST:PORT or its scheduler file. If left out: "
+            "local if Dask is installed (extra [cluster]), else serial.",
         ),
     ] = None,
     workers: Annotated[

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +12,12 @@ from anchorlens.cli import shared_options as shared
 from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, MEMORY, complain, one_line_errors, say
 from anchorlens.cli.inputs import check_config, moved, training_sets, unreadable_message
 from anchorlens.configuration import check_number
+from anchorlens.files.titles import titles
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.devices import is_out_of_memory
+
+if TYPE_CHECKING:
+    from anchorlens.verdict import Verdict
 
 
 @one_line_errors
@@ -72,7 +77,7 @@ def classify_command(
     from anchorlens.verdict import classify
 
     verdicts, unreadable = [], 0
-    for path in checkpoints:
+    for path, title in zip(checkpoints, titles(checkpoints), strict=True):
         try:
             task = moved(open_checkpoint(path, config=config).checkpoint.task, data) if data else None
             training_set = sets.get(path)
@@ -86,6 +91,7 @@ def classify_command(
             if as_json:
                 printing.print_unreadable_json(str(path), message)
             continue
+        verdict = _titled(verdict, title)
         verdicts.append(verdict)
         if as_json:
             print_json(verdict.to_dict())
@@ -138,10 +144,15 @@ def demo_command(
     from anchorlens.verdict import classify
 
     verdicts = []
-    for number, (name, path) in enumerate(zip(MODELS, paths, strict=True), start=1):
+    for number, (name, path, title) in enumerate(zip(MODELS, paths, titles(paths), strict=True), start=1):
         say(f"{number} of {len(paths)}: {name}")
-        verdicts.append(classify(path, device="auto"))
+        verdicts.append(_titled(classify(path, device="auto"), title))
     printing.print_verdicts(verdicts)
     say("the report: every probe measures and draws each of them")
     write_report(verdicts, page, probes=with_own([], REPORT_PROBES))
     say(f"the report is in {page}")
+
+
+def _titled(verdict: Verdict, title: str) -> Verdict:
+    """A verdict whose title tells it apart from the others."""
+    return dataclasses.replace(verdict, subject=dataclasses.replace(verdict.subject, name=title))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
+from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
@@ -84,7 +85,7 @@ def classify(
         opened = open_checkpoint(given, config=config)
         checkpoint, notes, folder = opened.checkpoint, opened.notes, Path(given)
         about = {
-            "name": folder.name or str(folder),
+            "name": titles([given])[0],
             "path": str(given),
             "sha256": opened.sha256,
             "kind": opened.kind,

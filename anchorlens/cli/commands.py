@@ -18,8 +18,8 @@ from anchorlens.cli.verdicts import classify_command, demo_command
 
 app = typer.Typer(
     cls=BoundedGroup,
-    help="Did a transformer learn the rules, or memorise the answers? A model in Phase 1 memorises, in Phase "
-    "2 it generalises in distribution, and in Phase 3 it composes the rules.",
+    help="Did a transformer learn the rules, or memorise the answers? Phase 1 memorises, Phase 2 generalises "
+    "in distribution, Phase 3 composes the rules.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h", EVERYTHING]},

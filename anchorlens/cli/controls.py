@@ -68,7 +68,7 @@ def control_command(
 
     with reading_checkpoint(run):
         if not dry_run and not sys.stderr.isatty():  # a terminal has the bar
-            say(f"trying what takes {run} to a later phase, at most {minutes:g} minutes, into {out}")
+            say(f"trying to take {run} to a later phase in at most {minutes:g} minutes, into {out}")
         found = control(
             run, out, minutes=minutes, every=every, dry_run=dry_run, workers=workers, device=device, seed=seed
         )

@@ -107,7 +107,7 @@ def probe_command(
             typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
         return
     if name is None or checkpoint is None:
-        raise ValueError("name a probe and a checkpoint, or ask for --list")
+        raise ValueError("name a probe and a checkpoint, or give --list")
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (checkpoint, initial, config, *(own or ())))
     check_config(config)

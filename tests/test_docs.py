@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import anchorlens
-from anchorlens.cli.commands import COMMANDS
+from anchorlens.cli.commands import GROUPS
 from anchorlens.probes import PROBES, SHIPPED
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -207,7 +207,7 @@ class TestExtensions:
         from anchorlens.cli.commands import app
 
         commands = typer.main.get_command(app).commands
-        assert list(commands) == list(COMMANDS)
+        assert list(commands) == [name for group in GROUPS.values() for name in group]
         for name, command in commands.items():
             text = "\n".join(described(name, command))
             for parameter in command.params:

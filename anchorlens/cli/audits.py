@@ -18,31 +18,43 @@ def audit_command(
     dataset: Annotated[
         Path | None,
         typer.Argument(
-            help="A .csv file with columns key, a1, a2, ..., target (and violates, where it is known), or a "
-            ".toml file with a table task. Left out: the papers' task, whose mappings all obey.",
+            help="A .csv file with columns key, a1, a2, ..., target (and violates, if you know it), or a "
+            ".toml file with a table task. If left out: the papers' task, whose mappings are all right.",
             readable=False,
         ),
     ] = None,
     gamma: Annotated[
-        float | None, typer.Option(help="Initialization rate; .8 if left out, small weights.")
+        float | None, typer.Option(help="Initialization rate; 0.8 if left out, which makes small weights.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps; 1000 if left out.")] = None,
-    n_samples: Annotated[int | None, typer.Option(help="Training sequences drawn from the dataset.")] = None,
-    seeds: Annotated[int, typer.Option(help="Models to train, with seeds 0, 1, ...")] = 3,
-    fit: Annotated[
-        float | None, typer.Option(help="Probability from which a mapping counts as fit; .5 if left out.")
+    n_samples: Annotated[
+        int | None, typer.Option(help="Training sequences to draw from the dataset.")
     ] = None,
-    top: Annotated[int, typer.Option(help="Mappings to list, the latest.", min=0)] = 20,
+    seeds: Annotated[int, typer.Option(help="How many models to train, with seeds 0, 1, ...")] = 3,
+    fit: Annotated[
+        float | None,
+        typer.Option(
+            help="A model fits a mapping when it gives the target at least this probability; 0.5 if left out."
+        ),
+    ] = None,
+    top: Annotated[
+        int, typer.Option(help="How many mappings to list; those fit last come first.", min=0)
+    ] = 20,
     out: Annotated[Path | None, path_option("Folder for audit.json, mappings.csv and audit.html.")] = None,
     plot: Plot = None,
     device: Device = "auto",
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if left out.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; one for each core if left out.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rank the mappings of a dataset by how late models with small initial weights fit them.
+    """Find the wrong mappings of a dataset.
 
-    Such models learn what composes first and exceptions last: what is fit late is likely to break the
-    composition rule, or to be noise. Where the truth is known, the ranking is compared with it.
+    Models with small initial weights learn the rule first and exceptions last. A mapping that they fit late
+    is likely to break the rule, or to be noise. If the dataset says which mappings are wrong, the ranking is
+    compared with that.
+
+    Examples:
+        anchorlens audit noisy.csv --out audits/a
+        anchorlens audit noisy.csv --seeds 5 --top 50 --plot audit.html
     """
     from anchorlens import figures
     from anchorlens.audit import audit, mappings_of, open_dataset

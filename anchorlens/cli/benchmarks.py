@@ -20,25 +20,29 @@ def benchmark_command(
     probe: Annotated[
         str,
         typer.Argument(
-            help="A Python file with a probe of your own, which is run, or the name of a shipped probe."
+            help="A Python file with a probe of your own (the file is run), or the name of a shipped probe."
         ),
     ],
     name: Annotated[
-        str | None, typer.Option("--probe", help="Which probe of the file, where it holds several.")
+        str | None,
+        typer.Option("--probe", metavar="NAME", help="Which probe of the file, if it holds several."),
     ] = None,
     first: Annotated[
-        int | None, typer.Option(help="Only so many of the models; the kinds take turns.")
+        int | None, typer.Option(help="Use only so many of the models, of each kind equally many.")
     ] = None,
     as_json: AsJson = False,
     plot: Plot = None,
     device: Device = "auto",
 ) -> None:
-    """Score a probe by how well it tells apart 60 small models whose solution is known.
+    """Score a probe of your own on 60 models whose solution is known.
 
-    A probe of yours is a function (model, task) whose return annotation is float, a mapping from names to
-    numbers, or a ProbeResult. For each of its readings the AUC of three questions is printed beside those of
-    our own readings and of WeightWatcher's alpha. Building the models takes seconds; what the probe takes
-    comes sixty times.
+    A probe is a function (model, task) whose return annotation is float, a mapping from names to numbers, or
+    a ProbeResult. Each of its readings is scored on three questions by the AUC, beside our own readings and
+    WeightWatcher's alpha. Building the models takes seconds; the probe then runs sixty times.
+
+    Examples:
+        anchorlens benchmark my_probe.py
+        anchorlens benchmark stable_rank --first 12
     """
     if first is not None:
         check_number("--first", first, minimum=1, integer=True)

@@ -9,6 +9,7 @@ import typer
 from anchorlens.cli.audits import audit_command
 from anchorlens.cli.benchmarks import benchmark_command
 from anchorlens.cli.controls import control_command
+from anchorlens.cli.help import EVERYTHING, HelpCommand
 from anchorlens.cli.models import evaluate_command, probe_command
 from anchorlens.cli.sweeps import diagram_command, status_command, sweep_command
 from anchorlens.cli.training import train_command
@@ -17,30 +18,33 @@ from anchorlens.cli.verdicts import classify_command, demo_command
 
 app = typer.Typer(
     cls=BoundedGroup,
-    help="Did a transformer learn the rules, or memorise the answers?",
-    no_args_is_help=True,
+    help="Did a transformer learn the rules, or memorise the answers? Phase 1 memorises, Phase 2 generalises "
+    "in distribution, Phase 3 composes the rules.",
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["--help", "-h", EVERYTHING]},
 )
 
-COMMANDS = {
-    "train": train_command,
-    "evaluate": evaluate_command,
-    "probe": probe_command,
-    "classify": classify_command,
-    "sweep": sweep_command,
-    "status": status_command,
-    "diagram": diagram_command,
-    "control": control_command,
-    "audit": audit_command,
-    "benchmark": benchmark_command,
-    "demo": demo_command,
+GROUPS = {
+    "See four models first": {"demo": demo_command},
+    "Train a model and judge it": {
+        "train": train_command,
+        "evaluate": evaluate_command,
+        "classify": classify_command,
+        "probe": probe_command,
+    },
+    "Train many and compare them": {
+        "sweep": sweep_command,
+        "status": status_command,
+        "diagram": diagram_command,
+    },
+    "Go further": {"control": control_command, "audit": audit_command, "benchmark": benchmark_command},
 }
-"""By name, in the order of the help."""
+"""What for -> the commands by name, in the order in which a user meets them."""
 
-for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+for _title, _commands in GROUPS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, cls=HelpCommand, rich_help_panel=_title)(_command)
 
 
 @app.callback(invoke_without_command=True)

@@ -24,29 +24,40 @@ def control_command(
         ),
     ],
     out: Annotated[
-        Path | None, path_option("Folder of the attempts; what has ended in it is not trained again.")
+        Path | None, path_option("Folder of the attempts. Attempts that ended there are not trained again.")
     ] = None,
-    minutes: Annotated[float, typer.Option(help="Time for everything.")] = 20.0,
+    minutes: Annotated[float, typer.Option(help="How long it may take altogether.")] = 20.0,
     every: Annotated[
-        bool, typer.Option("--all", help="Try all that fits, also when Phase 3 is reached.")
+        bool,
+        typer.Option(
+            "--all", help="Try everything that the time allows, even after an attempt reached Phase 3."
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Train nothing; print what would be tried, in which order.")
+        bool, typer.Option("--dry-run", help="Train nothing; print what would be tried, in order.")
     ] = False,
     as_json: AsJson = False,
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core if left out.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; one for each core if left out.")] = None,
     device: Annotated[
-        str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps; that of the run's recipe if left out.")
+        str | None,
+        typer.Option(
+            metavar="auto|cpu|cuda|cuda:N|mps",
+            help="Where to train; the device in the run's recipe if left out.",
+        ),
     ] = None,
     seed: NoiseSeed = 0,
     tasks: OwnTasks = None,
 ) -> None:
-    """Take a run that ended in Phase 1 or 2 further: try interventions, and say which helped.
+    """Take a run from Phase 1 or 2 to Phase 3: try what might help.
 
-    From the run's checkpoint weights are rescaled, decayed or penalised; from its start it is trained anew at
-    a larger gamma or decay. What is cheap and likely comes first, and the first attempt in Phase 3 ends it.
-    The best, chosen by one half of the left-out questions and reported on the other, is a run's folder to go
-    on with. The same command again continues.
+    It says what helped. Some attempts start from the run's checkpoint and rescale, decay or penalise its
+    weights. Others train the run anew with a larger gamma or decay. Cheap and likely ones come first, and the
+    first that reaches Phase 3 ends the search. One half of the left-out questions chooses the best attempt,
+    and the other half judges it. Its folder is a run like any other. The same command again continues.
+
+    Examples:
+        anchorlens control runs/a --out runs/controlled
+        anchorlens control runs/a --dry-run
     """
     check_number("--minutes", minutes, above=0)
     if out is None and not dry_run:
@@ -59,7 +70,7 @@ def control_command(
 
     with reading_checkpoint(run):
         if not dry_run and not sys.stderr.isatty():  # a terminal has the bar
-            say(f"trying what takes {run} to a later phase, at most {minutes:g} minutes, into {out}")
+            say(f"trying to take {run} to a later phase in at most {minutes:g} minutes, into {out}")
         found = control(
             run,
             out,

@@ -16,7 +16,7 @@ from anchorlens.safe import safe_text
 LONGEST = 1200
 """Characters of an error; ours are shorter, what they repeat may be anything."""
 MEMORY = (
-    "the memory does not hold this; take a smaller model or batch, fewer or shorter sequences, fewer workers"
+    "there is not enough memory; take a smaller model or batch, fewer or shorter sequences, or fewer workers"
 )
 EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
 

@@ -1,7 +1,8 @@
-"""The options of `train` and `sweep` for every field of the configurations, explained by its docstring."""
+"""The options of `train` and `sweep`: one for every field, which the docstring of the field explains."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import typing
@@ -11,16 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from anchorlens import safe
+from anchorlens.cli.help import Entry, Section, value_name
 from anchorlens.configuration import field_docs, field_types
 from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
+    from anchorlens.runs.run_config import Parts
     from anchorlens.tasks.shared.base import Task
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 _SEVERAL = ("data",)
 """Fields that hold several paths; an option takes one, and may be given more than once."""
+_PATHS = (*_SEVERAL, "start")
+_TITLES = {"task": "Task", "model": "Model", "train": "Training"}
 
 
 def with_field_options(
@@ -45,6 +50,7 @@ def with_field_options(
 
     offer(TASKS)
     command.offer_fields_of = offer  # pyright: ignore[reportFunctionMemberAccess]
+    command.field_sections = functools.partial(_sections, axes)  # pyright: ignore[reportFunctionMemberAccess]
     del command.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
     return command
 
@@ -57,39 +63,58 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
     """Name -> option, of the task's kind and every field of the tasks, the models and TrainConfig."""
     from anchorlens.runs.run_config import part_classes
 
-    kinds = ", ".join(task.kind for task in tasks)
-    text = f"What is asked: {kinds}. Default {tasks[0].kind}."
-    option = typer.Option("--task", help=text, rich_help_panel="task", show_default=False)
+    first, *others = (task.kind for task in tasks)
+    kinds = ", ".join([f"{first} (if left out)", *others])
+    text = f"What is asked: {kinds}; --task NAME --help shows its options."
+    option = typer.Option("--task", metavar="NAME", help=text, show_default=False)
     options: dict[str, Any] = {"kind": Annotated[str | None, option]}
-    parts = part_classes(tasks)
-    for part, cls in parts:
-        panel = f"{part}{' ' + getattr(cls, 'kind', '') if part == 'task' else ''} ({cls.__name__})"
-        own_types = field_types(cls)
-        for name in (name for name in own_types if name not in options):
-            types, text = own_types[name], _help(cls, name, _is_json(own_types[name]))
-            for _, other in parts:  # a field that two kinds of task or model have is one option
-                if other is not cls and name in field_types(other):
-                    types = _either(types, field_types(other)[name])
-                    text += f" Of {getattr(other, 'kind', '')}: {_help(other, name)}"
-            flags = [
-                f"--{flag.replace('_', '-')}" for flag in (name, *(s for s in short if short[s] == name))
-            ]
-            kind = str if axes else _option_type(types)
-            if types == (bool,) and not axes:
-                flags = []  # with --no-...
-            if name in _SEVERAL and not axes:
-                kind, text = list[str], f"{text} May be given more than once."
-            option = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False)
-            options[name] = Annotated[kind | None, option]
+    types: dict[str, tuple[Any, ...]] = {}
+    for _, cls in part_classes(tasks):
+        for name, own in field_types(
+            cls
+        ).items():  # a field that two kinds of task or model have is one option
+            types[name] = _either(types[name], own) if name in types else own
+    for name, own in types.items():
+        flags = [f"--{flag.replace('_', '-')}" for flag in (name, *(s for s in short if short[s] == name))]
+        kind = str if axes else _option_type(own)
+        if own == (bool,) and not axes:
+            flags = []  # with --no-...
+        if name in _SEVERAL and not axes:
+            kind = list[str]
+        options[name] = Annotated[kind | None, typer.Option(*flags, show_default=False)]
     return options
 
 
-def _help(cls: type, name: str, as_json: bool = False) -> str:
-    """The docstring of a field, and its default where that is a plain value."""
-    default = vars(cls)["__dataclass_fields__"][name].default
-    plain = isinstance(default, int | float | str) and not isinstance(default, bool)
-    text = field_docs(cls).get(name, "") + (" As JSON." if as_json else "")
-    return f"{text} Default {default}." if plain else text
+def _sections(
+    axes: bool, options: Mapping[str, Any], tasks: Sequence[type[Task]] | None, base: Parts
+) -> list[Section]:
+    """What help says of every field of these tasks, their models and TrainConfig; of all tasks for None."""
+    from anchorlens.runs.run_config import part_classes
+
+    sections = []
+    for part, cls in part_classes(tasks):
+        kind = f" {getattr(cls, 'kind', '')}" if part == "task" else ""
+        given = base.get(part, {})
+        entries = [_entry(axes, cls, options[name], given) for name in field_types(cls) if name in options]
+        sections.append(Section(f"{_TITLES[part]}{kind} ({cls.__name__})", entries))
+    return sections
+
+
+def _entry(axes: bool, cls: type, option: Any, given: Mapping[str, Any]) -> Entry:
+    """What help says of a field of one class; others that share the option have sentences of their own."""
+    name = option.name
+    types, default = field_types(cls)[name], vars(cls)["__dataclass_fields__"][name].default
+    default = given.get(name, default)
+    flags, text = (*option.opts, *option.secondary_opts), field_docs(cls).get(name, "")
+    value = "PATH" if name in _PATHS else value_name(types)
+    if axes and "|" not in value:
+        value = "VALUES"
+    elif name in _SEVERAL:
+        text += " May be given more than once."
+    if isinstance(default, bool):
+        default = f"{default}".lower() if axes else flags[not default]
+    is_plain = isinstance(default, int | float | str) and default != ""
+    return Entry(name, flags, value, f"{default}" if is_plain else "", text)
 
 
 def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{safe_text(path)}: not a TOML file: {error}") from None
 
 
-def parts_of_start(start: object) -> dict[str, dict[str, Any]]:
+def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
+    """What a run is where nothing else says otherwise: a preset, or what the checkpoint of `start` says.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be read.
+        ValueError: no such preset or checkpoint.
+    """
+    if preset is None and start is not None:
+        return _parts_of_start(start)
+    from anchorlens.runs.presets import preset_parts
+
+    return preset_parts(preset or "quick")
+
+
+def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
     """Task, model and recipe of the checkpoint that a run starts from, which the new run has too.
 
     What its own recipe changed on the way, and where it started, are left out.

@@ -27,7 +27,7 @@ def evaluate_command(
     checkpoint: shared.Checkpoint,
     as_json: shared.AsJson = False,
     n_noise: Annotated[
-        int | None, typer.Option(help="Noise draws for every (pair, key, position). Default 8.")
+        int | None, typer.Option(help="Noise draws for every pair, key and position; 8 if left out.")
     ] = None,
     seed: shared.NoiseSeed = 0,
     device: shared.Device = "auto",
@@ -36,7 +36,12 @@ def evaluate_command(
     config: shared.ConfigOfBare = None,
     tasks: shared.OwnTasks = None,
 ) -> None:
-    """Measure what a checkpoint answers, and name its phase by definition."""
+    """Measure how well a model answers, and name its phase.
+
+    Examples:
+        anchorlens evaluate runs/a/ckpt.pt
+        anchorlens evaluate runs/a/ckpt.pt --n-noise 2 --json
+    """
     from anchorlens.files.importers import open_checkpoint
 
     check_config(config)
@@ -62,13 +67,13 @@ def evaluate_command(
 
 @one_line_errors
 def probe_command(
-    name: Annotated[str | None, typer.Argument(help="A probe's name; --list prints them.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The name of a probe; --list prints them all.")] = None,
     checkpoints: shared.CheckpointsUnlessList = None,
     list_probes: Annotated[
         bool, typer.Option("--list", help="Print the probes and what they measure.")
     ] = False,
     options: Annotated[
-        str, typer.Option(help='Options of the probe as JSON, {"layer": 1} for example.')
+        str, typer.Option(metavar="JSON", help='Options of the probe, {"layer": 1} for example.')
     ] = "{}",
     as_json: shared.AsJson = False,
     plot: shared.Plot = None,
@@ -87,17 +92,21 @@ def probe_command(
     initial: Annotated[
         Path | None,
         shared.path_option(
-            "For training_regime: the model at the start of its run, a checkpoint of the same kind. "
-            "Drawn again from the seed where none is given."
+            "For training_regime: a checkpoint of the same model at the start of its run. If left out, the "
+            "start is drawn again from the seed."
         ),
     ] = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Measure one thing inside a checkpoint's model.
+    """Measure one thing inside a model, and draw it.
 
-    Probes that read weights alone (q_condensation, embedding_pca, stable_rank, training_regime) take any
-    HookedTransformer, whatever it was trained on: a state dict, with its HookedTransformerConfig as --config.
-    So do attention_patterns and activation_patching where --options gives tokens.
+    Some probes read weights alone: q_condensation, embedding_pca, stable_rank, training_regime. They take any
+    HookedTransformer, whatever it was trained on: give its state dict, and its HookedTransformerConfig as
+    --config. attention_patterns and activation_patching do so too if --options gives tokens.
+
+    Examples:
+        anchorlens probe information_flow runs/a/ckpt.pt --plot flow.html
+        anchorlens probe --list
     """
     if list_probes:
         from anchorlens.probes import with_own
@@ -107,7 +116,7 @@ def probe_command(
             typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
         return
     if name is None or not checkpoints:
-        raise ValueError("name a probe and a checkpoint, or ask for --list")
+        raise ValueError("name a probe and a checkpoint, or give --list")
     if len(checkpoints) > 1 and not is_along:
         raise ValueError(
             f"probe takes one checkpoint, got {len(checkpoints)}; with --along it takes the folders of runs"

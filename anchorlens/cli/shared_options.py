@@ -31,29 +31,33 @@ CheckpointsUnlessList = Annotated[
 ]
 """Of `probe`, which takes none with --list."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps (which we could not test).")]
-NoiseSeed = Annotated[int, typer.Option(help="Seed of the noise.")]
-Plot = Annotated[Path | None, path_option("Write the picture: .html, .png, .svg or .pdf.")]
+Device = Annotated[
+    str,
+    typer.Option(metavar="auto|cpu|cuda|cuda:N|mps", help="Where to compute. We could not test mps."),
+]
+NoiseSeed = Annotated[int, typer.Option(help="Seed of the noise in the questions.")]
+Plot = Annotated[Path | None, path_option("Also write the picture: .html, .png, .svg or .pdf.")]
 _OF_YOUR_OWN = (
-    "A Python file with {} of your own; they join the shipped ones. The file is run. May be given more "
-    "than once."
+    "A Python file with {} of your own, which join the shipped ones. The file is run. May be given more than "
+    "once."
 )
 OwnProbes = Annotated[list[Path] | None, path_option(_OF_YOUR_OWN.format("probes"), "--probes")]
 OwnTasks = Annotated[list[Path] | None, path_option(_OF_YOUR_OWN.format("tasks"), "--tasks")]
 """Read before the command's other options are, which its tasks' fields may be among: see `BoundedGroup`."""
-ConfigOfBare = Annotated[Path | None, file_option("What bare state dicts are: TOML or JSON.")]
+ConfigOfBare = Annotated[Path | None, file_option("A TOML or JSON file that says what a bare state dict is.")]
 TrainData = Annotated[
     Path | None,
     file_option(
-        "What the checkpoints were trained on that do not carry their own training data: tokens and "
-        "targets in a .pt, .safetensors, .npz or CSV file."
+        "Training data of checkpoints that do not carry their own: tokens and targets in a .pt, "
+        ".safetensors, .npz or .csv file."
     ),
 ]
 TaskFiles = Annotated[
     list[str] | None,
     typer.Option(
         "--data",
-        help="Where the files of the checkpoints' task lie now, if they were moved: of text its files, of "
-        "cogs its folder. May be given more than once.",
+        metavar="PATH",
+        help="Where the files of the task lie now, if they were moved: the files of text, the folder of "
+        "cogs. May be given more than once.",
     ),
 ]

@@ -11,7 +11,7 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import with_field_options
-from anchorlens.cli.inputs import parts_of_start, read_toml
+from anchorlens.cli.inputs import base_parts, read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.safe import safe_repr, safe_text
@@ -26,47 +26,61 @@ if TYPE_CHECKING:
 @one_line_errors
 def sweep_command(
     preset: Annotated[
-        str | None, typer.Option(help="What the cells are where no axis says otherwise; quick if left out.")
+        str | None,
+        typer.Option(metavar="NAME", help="The configuration that runs begin with; quick if left out."),
     ] = None,
     config: Annotated[
         Path | None,
-        file_option("TOML file: an optional preset, tables task, model, train, and a table sweep of axes."),
+        file_option(
+            "TOML file with the tables task, model, train and sweep (the axes), and a preset if you like."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, path_option("Folder of the sweep; what is in it is not trained again.")
+        Path | None, path_option("Folder of the sweep. Runs that it holds are not trained again.")
     ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
-            help="serial; local (all cores or GPUs); slurm; tls://HOST:PORT, tcp://... or a scheduler file "
-            "of a Dask cluster. Left out: local where Dask is installed (extra \\[cluster]), else serial."
+            metavar="ENGINE",
+            help="What trains the runs: serial, local, slurm, or a Dask cluster. local takes all cores or "
+            "GPUs. Name a cluster by tls://HOST:PORT, tcp://HOST:PORT or its scheduler file. If left out: "
+            "local if Dask is installed (extra [cluster]), else serial.",
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes of local (one per core or GPU if left out), jobs of slurm.")
+        int | None,
+        typer.Option(help="Processes of local (one for each core or GPU if left out), or jobs of slurm."),
     ] = None,
     tls_ca_file: Annotated[
-        Path | None, path_option("Certificate (PEM) that vouches for a tls:// cluster.")
+        Path | None, path_option("Certificate (PEM) of the authority that signed those of a tls:// cluster.")
     ] = None,
     tls_cert: Annotated[Path | None, path_option("Your certificate for that cluster.")] = None,
     tls_key: Annotated[Path | None, path_option("The key of your certificate.")] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Train cells again that failed before.")
+        bool, typer.Option("--retry-failed", help="Train runs again that failed before.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Train nothing; print the cells and what they would take.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Train nothing; list the runs, and print the time and memory they would take."
+        ),
     ] = False,
     tasks: OwnTasks = None,
     **fields: Any,
 ) -> None:
-    """Train every combination of the values given; the same command again continues.
+    """Train a model for every combination of values.
 
-    A field takes one value, several (--weight-decay 0,0.01,1), a range with both ends (--gamma 0.3:0.8:0.05),
-    or integers up to but without the end (--seed 0:3 is 0, 1, 2). A flag beats the TOML file, which beats the
-    preset. A cell's folder appears when it is trained and measured; killing anything loses at most the cells
-    under way.
+    An option takes one value, several (--weight-decay 0,0.01,1), a range with both ends (--gamma
+    0.3:0.8:0.05), or integers without the end (--seed 0:3 is 0, 1, 2). The same command again continues a
+    sweep that was stopped.
+
+    A flag beats the TOML file, and the file beats the preset. The folder of a run appears when the run is
+    trained and measured. If a sweep is killed, only the runs under way are lost.
+
+    Examples:
+        anchorlens sweep --gamma 0.3:0.8:0.05 --seed 0:3 --out sweeps/a
+        anchorlens sweep --preset phase2 --n-samples 5000,20000 --dry-run
     """
-    from anchorlens.runs.presets import preset_parts
     from anchorlens.runs.run_config import merged
 
     if out is None and not dry_run:
@@ -76,10 +90,8 @@ def sweep_command(
     if not isinstance(axes, dict):
         raise ValueError(f"{config}: sweep must be a table of axes, got {safe_repr(axes)}")
     axes |= {name: value for name, value in fields.items() if value is not None}
-    if preset is None and named is None and "start" in axes:
-        base = parts_of_start(axis_values("start", axes["start"])[0])
-    else:
-        base = preset_parts(preset or named or "quick")
+    start = axis_values("start", axes["start"])[0] if "start" in axes else None
+    base = base_parts(preset or named, start)
     runs = grid(merged(base, file), axes)
     security = _security(tls_ca_file, tls_cert, tls_key)
     from anchorlens.show.terminal import sweep as printing
@@ -125,11 +137,18 @@ Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.", readable=
 @one_line_errors
 def status_command(
     out: Folder,
-    cells: Annotated[bool, typer.Option("--cells", help="Print a row for every cell.")] = False,
+    cells: Annotated[bool, typer.Option("--cells", help="Print a row for every run.")] = False,
     as_json: AsJson = False,
     tasks: OwnTasks = None,
 ) -> None:
-    """Say how far a sweep is and what became of its cells, also while it is being trained."""
+    """Show how far a sweep is, and the phases of its runs.
+
+    It can be called while the sweep is being trained.
+
+    Examples:
+        anchorlens status sweeps/a
+        anchorlens status sweeps/a --cells
+    """
     from anchorlens.show.terminal import sweep as printing
 
     result = _opened(out)
@@ -140,19 +159,37 @@ def status_command(
 def diagram_command(
     sweep: Folder,
     out: Annotated[
-        Path | None, path_option("The page; diagram.html in the sweep's folder if left out.")
+        Path | None, path_option("The page to write; diagram.html in the folder of the sweep if left out.")
     ] = None,
-    x: Annotated[str | None, typer.Option(help="The field across; gamma, if it varies.")] = None,
-    y: Annotated[str | None, typer.Option(help="The field upwards; weight_decay, if it varies.")] = None,
+    x: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD", help="The field on the horizontal axis; gamma if left out and it varies."
+        ),
+    ] = None,
+    y: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD", help="The field on the vertical axis; weight_decay if left out and it varies."
+        ),
+    ] = None,
     table: Annotated[
-        Path | None, path_option("Write every cell with all its numbers too: .csv or .parquet.")
+        Path | None, path_option("Also write a table of all runs and their numbers: .csv or .parquet.")
     ] = None,
     reports: Annotated[
-        bool, typer.Option("--reports", help="Write the full report of every cell too (seconds and MB each).")
+        bool,
+        typer.Option(
+            "--reports", help="Also write the full report of every run (seconds and megabytes each)."
+        ),
     ] = False,
     tasks: OwnTasks = None,
 ) -> None:
-    """Draw the maps of a sweep: one self-contained page, on which a cell opens its report."""
+    """Draw the phase diagram of a sweep: one page that needs no network. A click on a run opens its report.
+
+    Examples:
+        anchorlens diagram sweeps/a
+        anchorlens diagram sweeps/a --x gamma --y weight_decay --table runs.csv
+    """
     from anchorlens.files.tables import TABLES
     from anchorlens.show.diagram.page import write_diagram
     from anchorlens.sweep.table import write_table

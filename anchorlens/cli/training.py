@@ -11,7 +11,7 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import read_fields, with_field_options
-from anchorlens.cli.inputs import parts_of_start, read_toml
+from anchorlens.cli.inputs import base_parts, read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.runs.presets import PRESETS
 
@@ -19,31 +19,39 @@ from anchorlens.runs.presets import PRESETS
 @functools.partial(with_field_options, short={"from": "start"})
 @one_line_errors
 def train_command(
-    preset: Annotated[str | None, typer.Option(help=f"{', '.join(PRESETS)}; quick if left out.")] = None,
-    config: Annotated[
-        Path | None, file_option("TOML file: an optional preset, and tables task, model, train.")
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help=f"The configuration to begin with, quick if left out: {', '.join(PRESETS)}."
+        ),
     ] = None,
-    out: Annotated[Path | None, path_option("Folder of the run: log and checkpoints.")] = None,
+    config: Annotated[
+        Path | None, file_option("TOML file with the tables task, model and train, and a preset if you like.")
+    ] = None,
+    out: Annotated[Path | None, path_option("Folder of the run, for its log and checkpoints.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out, or begin it there.")
+        bool, typer.Option("--resume", help="Continue the run in --out; begin it if there is none yet.")
     ] = False,
     tensorboard: Annotated[
         Path | None, path_option("Folder to write the log to for TensorBoard too (extra \\[logging]).")
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Train nothing; print parameters, bytes, steps, FLOPs and the time."),
+        typer.Option("--dry-run", help="Train nothing; print parameters, bytes, steps, FLOPs and time."),
     ] = False,
     as_json: AsJson = False,
     tasks: OwnTasks = None,
     **fields: Any,
 ) -> None:
-    """Train a HookedTransformer on a task, the two-anchor task unless --task says another, and measure it.
+    """Train a model on a task, and measure what it answers.
 
-    A flag beats the TOML file, which beats the preset. With --from, the task, the model and the recipe are
-    those of that checkpoint, where nothing else says otherwise.
+    A flag beats the TOML file, and the file beats the preset. With --from CHECKPOINT the run takes its task,
+    model and recipe from that checkpoint; flags and the file change single fields of them.
+
+    Examples:
+        anchorlens train --gamma 0.7 --steps 1000 --out runs/a
+        anchorlens train --preset scan --split jump --out runs/scan
     """
-    from anchorlens.runs.presets import preset_parts
     from anchorlens.runs.run_config import RunConfig, merged, sorted_by_part
 
     if out is None and not dry_run:
@@ -58,10 +66,8 @@ def train_command(
         stored = stored_run(out)
     if stored is not None and preset is None and named is None:
         base = stored.to_dict()  # a flag changes that field alone; train says whether it may
-    elif preset is None and named is None and (start := changes.get("train", {}).get("start")) is not None:
-        base = parts_of_start(start)
     else:
-        base = preset_parts(preset or named or "quick")
+        base = base_parts(preset or named, changes.get("train", {}).get("start"))
     run = RunConfig.from_dict(merged(base, changes))
     from anchorlens.show.terminal.training import print_behaviour, print_plan
 

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from anchorlens.cli.errors import EXIT_USAGE, fail
+from anchorlens.cli.help import HelpCommand, group_lines, width
 from anchorlens.safe import safe_text
 
 _LONGEST = 300
@@ -30,6 +31,14 @@ class BoundedGroup(TyperGroup):
         with _bounded():
             return super().invoke(ctx)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before a command; without any word, show the help."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Say what each command is for."""
+        formatter.write("\n".join(group_lines(self, ctx.command_path, width())) + "\n")
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command, and register the tasks of `--tasks`, whose fields are options of it."""
         name, command, rest = super().resolve_command(ctx, args)
@@ -44,7 +53,7 @@ class BoundedGroup(TyperGroup):
                 if (registered := tasks()) != TASKS:
                     offer(registered)
                     alone = typer.Typer(add_completion=False)
-                    alone.command(name)(function)
+                    alone.command(name, cls=HelpCommand)(function)
                     command = typer.main.get_command(alone)
                     offer(TASKS)
         except ValueError as error:

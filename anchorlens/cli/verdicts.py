@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +12,13 @@ from anchorlens.cli import shared_options as shared
 from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, MEMORY, complain, one_line_errors, say
 from anchorlens.cli.inputs import check_config, moved, training_sets, unreadable_message
 from anchorlens.configuration import check_number
+from anchorlens.files.titles import titles
 from anchorlens.files.writing import PAGES, check_can_write, check_summary
 from anchorlens.models.devices import is_out_of_memory
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
+
+if TYPE_CHECKING:
+    from anchorlens.verdict import Verdict
 
 
 @one_line_errors
@@ -21,8 +26,8 @@ def classify_command(
     checkpoints: Annotated[
         list[Path],
         typer.Argument(
-            help="Checkpoints: .pt or .safetensors, the folder of a run, of the released code or of a "
-            "Hugging Face GPT-2, or a bare state dict with --config.",
+            help="Checkpoints: a .pt or .safetensors file; the folder of a run, of the papers' released code "
+            "or of a Hugging Face GPT-2; or a bare state dict with --config.",
             readable=False,  # one that cannot be read does not stop the others
         ),
     ],
@@ -30,10 +35,11 @@ def classify_command(
     train_data: shared.TrainData = None,
     data: shared.TaskFiles = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each checkpoint, a line each.")
+        bool, typer.Option("--json", help="Print one JSON object for each checkpoint, each on its own line.")
     ] = False,
     report: Annotated[
-        Path | None, shared.path_option("Write one self-contained HTML page about all of them.")
+        Path | None,
+        shared.path_option("Write a page about all of them: one HTML file that needs no network."),
     ] = None,
     summary: Annotated[
         Path | None,
@@ -46,14 +52,18 @@ def classify_command(
     tasks: shared.OwnTasks = None,
     device: shared.Device = "auto",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 4 where a phase is undecided.")
+        bool, typer.Option("--strict", help="Exit with code 4 if a phase is undecided.")
     ] = False,
     seed: shared.NoiseSeed = 0,
 ) -> None:
-    """Say which phase a checkpoint is in, by its answers and by its inside, and why.
+    """Say which phase a model is in, by its answers and its inside.
 
-    1 memorises, 2 generalises in distribution, 3 composes rules. One that cannot be read does not stop the
-    others; the exit code is then 3.
+    Phase 1 memorises, Phase 2 generalises in distribution, Phase 3 composes the rules. If one checkpoint
+    cannot be read, the others are classified all the same, and the exit code is 3.
+
+    Examples:
+        anchorlens classify runs/a --report report.html
+        anchorlens classify runs/a/ckpt.pt --json
     """
     inputs = (*checkpoints, config, train_data, *(own or ()), *(data or ()))
     if report is not None:
@@ -77,7 +87,7 @@ def classify_command(
     from anchorlens.verdict import classify
 
     verdicts, unreadable = [], 0
-    for path in checkpoints:
+    for path, title in zip(checkpoints, titles(checkpoints), strict=True):
         try:
             task = moved(open_checkpoint(path, config=config).checkpoint.task, data) if data else None
             training_set = sets.get(path)
@@ -91,6 +101,7 @@ def classify_command(
             if as_json:
                 printing.print_unreadable_json(str(path), message)
             continue
+        verdict = _titled(verdict, title)
         verdicts.append(verdict)
         if as_json:
             print_json(verdict.to_dict())
@@ -115,11 +126,23 @@ def classify_command(
 @one_line_errors
 def demo_command(
     train: Annotated[
-        bool, typer.Option("--train", help="Train the four models first (minutes), instead of shipped ones.")
+        bool,
+        typer.Option(
+            "--train", help="Train the four models first (minutes) instead of taking the shipped ones."
+        ),
     ] = False,
-    out: Annotated[Path, shared.path_option("Folder for the report, and the runs.")] = Path("runs/demo"),
+    out: Annotated[Path, shared.path_option("Folder for the report, and for the runs of --train.")] = Path(
+        "runs/demo"
+    ),
 ) -> None:
-    """Classify four small checkpoints, one of each phase, and write the report about them."""
+    """Classify four shipped models, one of each phase.
+
+    It prints the verdicts, and writes a report with every picture into --out.
+
+    Examples:
+        anchorlens demo
+        anchorlens demo --train --out runs/four
+    """
     out.mkdir(parents=True, exist_ok=True)
     page = check_can_write(out / "report.html", "the page", PAGES)
     first = f"training four small models into {out}, then " if train else ""
@@ -136,10 +159,15 @@ def demo_command(
     from anchorlens.verdict import classify
 
     verdicts = []
-    for number, (name, path) in enumerate(zip(MODELS, paths, strict=True), start=1):
+    for number, (name, path, title) in enumerate(zip(MODELS, paths, titles(paths), strict=True), start=1):
         say(f"{number} of {len(paths)}: {name}")
-        verdicts.append(classify(path, device="auto"))
+        verdicts.append(_titled(classify(path, device="auto"), title))
     printing.print_verdicts(verdicts)
     say("the report: every probe measures and draws each of them")
     write_report(verdicts, page, probes=with_own([], REPORT_PROBES))
     say(f"the report is in {page}")
+
+
+def _titled(verdict: Verdict, title: str) -> Verdict:
+    """A verdict whose title tells it apart from the others."""
+    return dataclasses.replace(verdict, subject=dataclasses.replace(verdict.subject, name=title))

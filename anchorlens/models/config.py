@@ -73,11 +73,11 @@ class ModelConfig(Config):
     """
 
     variant: Variant = "gpt2"
-    """Architecture: gpt2, postnorm or released."""
+    """The architecture."""
     n_layers: int = number(2, minimum=1, maximum=10_000)
-    """Transformer blocks, >= 1."""
+    """Transformer blocks."""
     n_heads: int = number(1, **_SIZE)
-    """Attention heads per block, >= 1."""
+    """Attention heads in a block."""
     d_model: int = number(128, **_SIZE)
     """Width of the residual stream."""
     d_head: int = number(64, **_SIZE)
@@ -89,28 +89,30 @@ class ModelConfig(Config):
     n_ctx: int = number(9, **_SIZE)
     """Longest sequence, in tokens."""
     act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
-    """MLP activation; unset for the variant's own (gelu is the exact one, gelu_new GPT-2's tanh form)."""
+    """Activation of the MLPs. gelu is the exact one, gelu_new the tanh form of GPT-2. Unset: the variant's
+    own."""
     gamma: float | None = number(0.7, **_GAMMA)
-    """Initialization rate: weight std = d_in^-gamma; larger = smaller weights. None of a model from
-    elsewhere whose gamma is not known: it can be measured, and its weights cannot be drawn anew."""
+    """Initialization rate: a larger gamma makes smaller weights. Their std is d_in^-gamma. None for a model
+    from elsewhere whose gamma is not known: it can be measured, but its weights cannot be drawn anew."""
     gamma_embedding: float | None = number(None, **_GAMMA)
-    """Gamma of token, position and unembedding; unset for gamma."""
+    """Gamma of the token and position embedding and of the unembedding. Unset: gamma."""
     gamma_qk: float | None = number(None, **_GAMMA)
-    """Gamma of W_Q and W_K; unset for gamma."""
+    """Gamma of W_Q and W_K. Unset: gamma."""
     gamma_vo: float | None = number(None, **_GAMMA)
-    """Gamma of W_V and W_O; unset for gamma."""
+    """Gamma of W_V and W_O. Unset: gamma."""
     gamma_mlp: float | None = number(None, **_GAMMA)
-    """Gamma of W_in and W_out, and of a mixture's router; unset for gamma."""
+    """Gamma of W_in and W_out, and of the router of a mixture. Unset: gamma."""
     num_experts: int | None = number(None, minimum=2, maximum=_MOST_EXPERTS)
-    """Experts of the MLP of every block, a mixture of experts; unset for an MLP of its own kind."""
+    """Experts in each block, for a mixture of experts. Unset: an ordinary MLP."""
     experts_per_token: int | None = number(None, minimum=1, maximum=2)
-    """Experts that a token is sent to, 1 or 2; unset for 1 in a mixture."""
+    """How many experts read a token, 1 or 2. Unset: 1."""
     gamma_experts: str | None = None
-    """Gamma of each expert, 0.3 0.9 of two for example; unset for gamma_mlp."""
+    """Gamma of each expert, 0.3 0.9 for two of them. Unset: gamma_mlp."""
     init_distribution: Literal["normal", "uniform"] = "normal"
-    """normal: N(0, std = d_in^-gamma); uniform: U(-d_in^-gamma, +d_in^-gamma)."""
+    """How weights are drawn. normal: N(0, std = d_in^-gamma). uniform: U(-d_in^-gamma, +d_in^-gamma)."""
     scale_residual_writers: bool | None = None
-    """Divide W_O and W_out by sqrt(2 n_layers); unset for the variant's own (released only)."""
+    """Whether to divide W_O and W_out by sqrt(2 n_layers). Unset: the variant's own (released alone
+    divides)."""
 
     def __post_init__(self) -> None:
         """Check every field, and the sizes together."""

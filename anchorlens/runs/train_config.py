@@ -51,62 +51,66 @@ class TrainConfig(Config):
     """
 
     seed: int = number(0, minimum=0)
-    """Seed of initial weights, training data, their order and evaluation noise (independent streams)."""
+    """Seed of initial weights, training data, their order and noise. The four are independent streams."""
     n_samples: int = number(100_000, minimum=1, maximum=_MOST_SAMPLES)
-    """Training sequences, drawn once."""
+    """Training sequences. They are drawn once."""
     batch_size: int = number(512, minimum=1, limit=_MOST_SAMPLES)
-    """Sequences per step."""
+    """Sequences in a step."""
     steps: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Optimizer steps; unset for epochs, or 1500 when both are unset."""
+    """Optimizer steps. Unset: epochs decide, or it is 1500 if those are unset too."""
     epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
     """Passes over the training set, instead of steps."""
     lr: float | str = number(1e-3, above=0, limit=1e100)
-    """Peak learning rate; in windows of the run another, 0.001 0.25:0.5=0.002 for example."""
+    """Peak learning rate. It may change in windows of the run: 0.001 0.25:0.5=0.002 is 0.002 in the second
+    quarter."""
     lr_start_factor: float = number(0.0, **_FRACTION)
     """Learning rate before warm-up, as a fraction of the peak."""
     lr_end_factor: float = number(0.05, **_FRACTION)
     """Learning rate at the last step, as a fraction of the peak."""
     lr_decay: Literal["cosine", "linear"] = "cosine"
-    """The way there from the end of the warm-up: half a cosine, or a straight line."""
+    """Shape of the decay after the warm-up: half a cosine, or a straight line."""
     warmup_steps: int | None = number(None, minimum=0, limit=_MOST_STEPS)
-    """Steps of linear warm-up; unset for warmup_epochs, or 100 when both are unset. A run shorter than
-    its warm-up never reaches the peak."""
+    """Steps of linear warm-up. Unset: warmup_epochs decide, or it is 100 if those are unset too. A run
+    shorter than its warm-up never reaches the peak."""
     warmup_epochs: int | None = number(None, minimum=0, limit=_MOST_STEPS)
     """Epochs of linear warm-up, instead of warmup_steps."""
     weight_decay: float | str = number(0.01, minimum=0, limit=1e100)
-    """Weight decay of every parameter, decoupled unless optimizer is adam; in windows of the run another:
-    0.01 0.25:0.5=1.0 is 1.0 in the second quarter, 0 0.5:1=1.0..0.1 goes from 1.0 to .1 in the last half."""
+    """Weight decay of every parameter. It is decoupled unless optimizer is adam. It may change in windows of
+    the run: 0.01 0.25:0.5=1.0 is 1.0 in the second quarter, 0 0.5:1=1.0..0.1 goes from 1.0 to 0.1 in the
+    last half."""
     weight_decay_embedding: float | str | None = number(None, minimum=0, limit=1e100)
-    """Weight decay of W_E, W_pos and W_U; unset for weight_decay."""
+    """Weight decay of W_E, W_pos and W_U. Unset: weight_decay."""
     weight_decay_qk: float | str | None = number(None, minimum=0, limit=1e100)
-    """Weight decay of W_Q and W_K; unset for weight_decay."""
+    """Weight decay of W_Q and W_K. Unset: weight_decay."""
     weight_decay_vo: float | str | None = number(None, minimum=0, limit=1e100)
-    """Weight decay of W_V and W_O; unset for weight_decay."""
+    """Weight decay of W_V and W_O. Unset: weight_decay."""
     weight_decay_mlp: float | str | None = number(None, minimum=0, limit=1e100)
-    """Weight decay of W_in and W_out; unset for weight_decay."""
+    """Weight decay of W_in and W_out. Unset: weight_decay."""
     start: str | None = field(default=None, compare=False)
-    """A checkpoint, of this package, whose weights the run starts from, instead of a draw; a run's folder
-    stands for its last checkpoint. The path becomes an absolute one. Optimizer moments start at zero, and the
-    schedule at its beginning."""
+    """A checkpoint of this package whose weights the run starts from. The folder of a run stands for its
+    last checkpoint, and the path becomes an absolute one. Optimizer moments start at zero, and the schedule
+    at its beginning. Unset: weights are drawn."""
     start_sha256: str | None = None
-    """The SHA-256 of that file, 64 hexadecimal digits; it is filled in. Leave it out with another `start`."""
+    """The SHA-256 of that file, 64 hexadecimal digits. It is filled in; leave it out if you change
+    `start`."""
     rescale: str | None = None
-    """Weight matrices multiplied by a factor before an update: all=0.5@0, or qk=2@300 mlp=0.5@300; parts
-    are embedding, qk, vo, mlp and all. Optimizer moments stay."""
+    """Multiply weight matrices by a factor before an update. all=0.5@0, or qk=2@300 mlp=0.5@300; parts are
+    embedding, qk, vo, mlp and all. Optimizer moments stay."""
     weight_noise: str | None = None
-    """Gaussian noise added to weight matrices before an update: W_Q=0.5@300 has a standard deviation of half
-    the root mean square of the matrix's entries; drawn from the seed."""
+    """Add Gaussian noise to weight matrices before an update. W_Q=0.5@300: its standard deviation is half
+    the root mean square of the matrix's entries. The seed decides it."""
     penalty: str | None = None
-    """Added to the loss: nuclear:qk=0.001 is .001 times the sum of the nuclear norms of all W_Q and W_K (of
-    every head); stable_rank:W_Q=0.01@0.25:0.5 is of the stable rank, in the second quarter of the run."""
+    """Add a penalty to the loss. nuclear:qk=0.001 is 0.001 times the sum of the nuclear norms of all W_Q and
+    W_K (of every head). stable_rank:W_Q=0.01@0.25:0.5 is of the stable rank, in the second quarter of the
+    run."""
     max_rank: str | None = None
-    """Largest rank of weight matrices: W_Q=2@0:0.5 replaces W_Q of every head, after each update of the first
-    half, by the nearest matrix of rank 2 (its largest singular values)."""
+    """Largest rank of weight matrices. W_Q=2@0:0.5: after each update of the first half, W_Q of every head
+    is replaced by the nearest matrix of rank 2 (its largest singular values)."""
     freeze: str | None = None
-    """Weight matrices that no update changes: W_Q, or qk@0.5:1 in the second half alone."""
+    """Weight matrices that no update changes. W_Q, or qk@0.5:1 for the second half alone."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
-    """adamw: weight decay apart from the gradient; adam: added to it (plain L2); muon: the matrices of qk, vo
-    and mlp move along their orthogonalised momentum, all else as by adamw."""
+    """adamw keeps weight decay apart from the gradient. adam adds it to the gradient (plain L2). muon moves
+    the matrices of qk, vo and mlp along their orthogonalised momentum, and everything else as adamw does."""
     beta1: float = number(0.9, **_BETA)
     """Adam's first beta, and Muon's momentum."""
     beta2: float = number(0.999, **_BETA)
@@ -114,31 +118,31 @@ class TrainConfig(Config):
     eps: float = number(1e-8, above=0, limit=1e100)
     """Adam's epsilon."""
     clip_norm: float = number(1.0, minimum=0)
-    """Largest global gradient norm; 0 for no clipping."""
+    """Largest global gradient norm. 0 clips nothing."""
     early_stop_evaluations: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Stop when the training data are fit (train accuracy >= .99) and no accuracy has moved by more
-    than .01 over so many evaluations in a row; unset to train to the end."""
+    """Stop if no accuracy moved in so many evaluations in a row. The training data must be fit (train
+    accuracy >= .99); up to .01 is no move. Unset: train to the end."""
     stop_at_loss: float | None = number(None, above=0)
-    """Stop at the first log line at which the mean loss of the last five of them, in nats, is no larger;
-    unset to train to the end."""
+    """Stop at the first log line whose last five losses have a mean of at most this, in nats. Unset: train
+    to the end."""
     device: str = "auto"
-    """auto (CUDA where there is one), cpu, cuda or cuda:N."""
+    """Where to train: auto (CUDA if there is one), cpu, cuda or cuda:N."""
     dtype: Literal["float32", "float64"] = "float32"
-    """Of weights and arithmetic."""
+    """Precision of weights and arithmetic."""
     matmul: Literal["float32", "tf32", "bf16"] = "float32"
-    """Precision of a float32 run's matrix products: float32; or, where the hardware has them faster and
-    other digits are welcome, tf32 (CUDA alone) or bf16 (operands and results rounded to bfloat16)."""
+    """Precision of the matrix products of a float32 run. tf32 (CUDA alone) and bf16 (operands and results
+    rounded to bfloat16) are faster where the hardware has them, and give other digits."""
     threads: int | None = number(None, minimum=1, maximum=1024)
-    """CPU threads while training; unset for torch's own choice, or 1 where several runs are trained side by
-    side. Bits repeat for one thread count."""
+    """CPU threads while training. Unset: torch's own choice, or 1 if several runs are trained side by side.
+    The same number of threads gives the same bits."""
     log_every: int = number(10, minimum=1, limit=_MOST_STEPS)
     """Steps between log lines."""
     eval_every: int = number(100, minimum=1, limit=_MOST_STEPS)
     """Steps between evaluations."""
     n_checkpoints: int = number(10, minimum=0, limit=10_000)
-    """Checkpoints of the trajectory, log-spaced from step 1 to the last, and step 0; 0 for none."""
+    """Checkpoints along the run: step 0, and this many log-spaced from step 1 to the last. 0 keeps none."""
     state_every_seconds: float = number(30.0, minimum=0, limit=1e9)
-    """Seconds between saves of the state that --resume continues from; 0 for every step."""
+    """Seconds between saves of the state that --resume continues from. 0 saves it at every step."""
 
     def __post_init__(self) -> None:
         """Check every field, and the fields together."""

@@ -70,13 +70,14 @@ class AdditionTask(SplitTask):
     asks_all_of_train: ClassVar[bool] = True
 
     mode: Literal["number", "modular", "digits", "reversed"] = "number"
-    """`number`: a token for each number, `a + b =` and one answer token; `modular`: the same with the sum
-    modulo largest + 1; `digits`: a token for each digit, `42+57=99` and an end mark; `reversed`: the same
-    with the answer's last digit first."""
+    """How a sum is written. `number`: a token for each number, `a + b =` and one answer token. `modular`:
+    the same, with the sum modulo largest + 1. `digits`: a token for each digit, `42+57=99` and an end mark.
+    `reversed`: the same, with the last digit of the answer first."""
     largest: int = number(99, minimum=1, maximum=_LARGEST)
-    """Largest operand; the operands are 0..largest."""
+    """Largest operand; the smallest is 0."""
     split: Literal["square", "random"] = "square"
-    """`square`: the pairs of a square are OOD; `random`: so many pairs at random are, as a control."""
+    """Which pairs are left out of training (OOD). `square`: those of a square. `random`: random ones, as a
+    control."""
     square_min: int = number(40, minimum=0, maximum=lambda task: task._largest_of_square)
     """Smallest operand of the left-out square."""
     square_max: int = number(
@@ -84,11 +85,11 @@ class AdditionTask(SplitTask):
     )
     """Largest operand of the left-out square (inclusive)."""
     random_share: float = number(0.3, above=0, maximum=0.9)
-    """Share of all pairs that the random split leaves out."""
+    """The share of all pairs that the random split leaves out."""
     n_held_out: int = number(400, minimum=1, limit=(_LARGEST + 1) ** 2)
-    """Pairs outside the left-out ones that are held out of training (ID)."""
+    """How many of the other pairs are held out of training too (ID)."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the pairs that are held out, and of the random split."""
+    """Seed of the held-out pairs, and of the random split."""
 
     def __post_init__(self) -> None:
         """Check every field, and that enough is left to train."""

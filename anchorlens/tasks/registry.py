@@ -154,9 +154,8 @@ def task_class(kind: Any = None) -> type[Task]:
     kinds = {task.kind: task for task in tasks()}
     if not isinstance(kind, str) or kind not in kinds:
         raise ValueError(
-            f"there is no task {safe_repr(kind)}; {suggestion(kind, list(kinds))} Of a task of your own give "
-            "the "
-            "file (--tasks FILE, register_task in Python), or install its package"
+            f"there is no task {safe_repr(kind)}; {suggestion(kind, list(kinds))} For a task of your own, "
+            "name its file (--tasks FILE; register_task in Python), or install its package"
         )
     return kinds[kind]
 

@@ -68,15 +68,16 @@ class ScanTask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     split: Literal["turn_left", "jump", "simple"] = "turn_left"
-    """What is left out of training (OOD): `turn_left` and `jump`, every command that holds these words but
-    the bare one, of which a tenth of the training examples are copies; `simple`, a fifth of all commands at
-    random, as a control."""
+    """Which commands are left out of training (OOD). `turn_left` and `jump`: all that hold these words,
+    except the bare command, copies of which are a tenth of the training examples. `simple`: a random fifth
+    of all commands, as a control."""
     n_held_out: int = number(1000, minimum=1, maximum=5000)
-    """Commands of the kinds that are trained which are held out of training (ID)."""
+    """How many of the other commands are held out of training too (ID)."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the commands that are held out, and of the simple split."""
+    """Seed of the held-out commands, and of the simple split."""
     bos: bool = True
-    """Whether every sequence begins with the token `<bos>`; models of others may be trained without."""
+    """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
+    it."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

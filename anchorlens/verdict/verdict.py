@@ -150,7 +150,7 @@ class Subject(Record):
 
     unstored: ClassVar[tuple[str, ...]] = ("model", "task", "checkpoint", "log")
     name: Text
-    """What it is called, for people: the file's or the model's name."""
+    """What it is called, for people: `runs/a` for a folder, the name of a file, or that of the model."""
     kind: Name = "model"
     """Format it was read from: `anchorlens`, `released code`, ..., or `model`."""
     path: Text | None = None

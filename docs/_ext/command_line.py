@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,52 +10,41 @@ from docstrings import with_flags_as_code
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-OWN = "options"
-"""What options are called that belong to no panel."""
+from anchorlens.cli.help import description, sections, usage
 
 
 def described(name: str, command: Any) -> Iterator[str]:
-    """One command in Markdown: usage, what it does, its arguments, its options by panel.
+    """One command in Markdown: usage, what it does, examples, its arguments, its options by section.
 
     Args:
         name: as it is typed.
         command: what typer made of it.
     """
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option"]
-    named = [f"{p.name.upper()}{' ...' if p.nargs != 1 else ''}" for p in arguments]
-    usage = [
-        "anchorlens",
-        name,
-        *(text if p.required else f"[{text}]" for text, p in zip(named, arguments, strict=True)),
-    ]
-    yield from (f"## anchorlens {name}", "", inspect.cleandoc(command.help or ""), "")
-    yield from ("```text", " ".join([*usage, "[OPTIONS]"]), "```", "")
-    if arguments:
-        yield from ("| argument | what |", "|---|---|")
-        yield from (f"| `{text}` | {_plain(p.help)} |" for text, p in zip(named, arguments, strict=True))
-        yield ""
-    panels: dict[str, list[Any]] = {}
-    for option in options:
-        panels.setdefault(getattr(option, "rich_help_panel", None) or OWN, []).append(option)
-    for panel, members in panels.items():
-        yield from (f"| {panel} | what |", "|---|---|")
-        yield from (f"| {_flags(option)} | {_plain(option.help)}{_default(option)} |" for option in members)
+    paragraphs, examples = description(command)
+    yield f"## anchorlens {name}"
+    for paragraph in paragraphs:
+        yield from ("", with_flags_as_code(paragraph))
+    yield from (
+        "",
+        "```console",
+        *(f"$ {line}" for line in (usage(command, f"anchorlens {name}"), *examples)),
+    )
+    yield from ("```", "")
+    for title, entries in sections(command):
+        yield from (f"| {title} | default | what |", "|---|---|---|")
+        for entry in entries:
+            flags = ", ".join(f"`{flag}`" for flag in entry.flags)
+            text = _cell(with_flags_as_code(entry.text))
+            yield f"| {flags} {_cell(entry.value)} | {_code(entry.default)} | {text} |"
         yield ""
 
 
-def _flags(option: Any) -> str:
-    return ", ".join(f"`{flag}`" for flag in [*option.opts, *option.secondary_opts])
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
 
 
-def _default(option: Any) -> str:
-    worth_saying = option.show_default and option.default not in (None, False, (), [])
-    return f" Default `{option.default}`." if worth_saying else ""
-
-
-def _plain(text: str | None) -> str:
-    """Help text in a cell of a table; rich's escapes are none there."""
-    return " ".join(with_flags_as_code(text or "").replace("\\[", "[").replace("|", "\\|").split())
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 class Commands(SphinxDirective):

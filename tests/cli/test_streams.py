@@ -71,8 +71,8 @@ def test_nobody_reads_is_silence_and_exit_141(arguments):
 class TestLetters:
     @pytest.mark.parametrize("encoding", ["ascii", "ascii:strict", "latin-1:strict"])
     def test_boxes_and_ours_are_replaced(self, encoding):
-        code, out, words = shell("run train --help", PYTHONIOENCODING=encoding)
-        assert (code, words) == (0, b"") and b"+- Options ---" in out and b"\\u" not in out
+        code, out, words = shell("run train --gama", PYTHONIOENCODING=encoding)
+        assert (code, out) == (2, b"") and b"+- Error ---" in words and b"\\u" not in words
 
     def test_of_a_table_are_plain_and_those_without_a_plain_form_escaped(self):
         code = (

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import torch
@@ -18,6 +17,7 @@ from anchorlens.configuration import article
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.any_hooked import open_any_hooked
 from anchorlens.files.importers.opened import ModelConfiguration, Opened, open_checkpoint
+from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
 from anchorlens.models.measuring import device_of
 from anchorlens.safe import CheckpointError, safe_repr, safe_text
@@ -121,7 +121,7 @@ def resolve(
         if any_architecture and (other := open_any_hooked(given, config)):
             where, (model, own_task) = choose_device(device), other
             model = model.to(str(where), print_details=False)
-            return Input(task or own_task, model, name=name or _name_of(Path(given)))
+            return Input(task or own_task, model, name=name or safe_text(titles([given])[0]))
         opened = open_checkpoint(given, config=config, task=task)
     elif config is not None:
         raise ValueError(
@@ -137,7 +137,7 @@ def resolve(
                 "give checkpoint.build_model() with your task"
             )
         checkpoint = checkpoint if task is None else replace(checkpoint, task=task)
-        called = repr(checkpoint) if opened is None else _name_of(opened.path)
+        called = repr(checkpoint) if opened is None else safe_text(titles([opened.path])[0])
         where = choose_device(device)
         return Input(checkpoint.task, None, checkpoint, opened, where, notes, name or called)
     if isinstance(given, type) or given is None or isinstance(given, Task | Mapping | list | tuple | set):
@@ -198,10 +198,6 @@ def _advice(given: object) -> str:
     if isinstance(given, list | tuple | set):
         return "; compare, classify and evaluate take several, a probe takes one: compare([...], probe)"
     return ""
-
-
-def _name_of(path: Path) -> str:
-    return safe_text(path.name or str(path))
 
 
 def _in_single_precision(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:

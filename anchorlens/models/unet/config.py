@@ -26,17 +26,18 @@ class UNetConfig(Config):
     """Concept -> the numbers that say it."""
 
     input_side: int = number(32, minimum=8, maximum=128)
-    """Pixels of an image's side, a multiple of 4."""
+    """Width and height of an image in pixels, a multiple of 4."""
     n_channels: int = number(3, minimum=1, maximum=64)
-    """Of an image."""
+    """Channels of an image."""
     n_feat: int = number(16, minimum=8, maximum=4096)
-    """Channels of the finer scale, a multiple of 8; the coarser one has twice as many."""
+    """Channels at the finer scale, a multiple of 8. The coarser scale has twice as many."""
     gamma: float = number(0.5, **_GAMMA)
-    """Initialization rate: weights and biases are U(-b, b), b = fan_in^-gamma; .5 is PyTorch's default."""
+    """Initialization rate: weights and biases are U(-b, b) with b = fan_in^-gamma. PyTorch's default is
+    .5."""
     gamma_scope: Literal["all", "second_layers"] = "all"
-    """What gamma is of: every convolution, transposed convolution and MLP, or the second layer of each MLP
-    alone, the others having gamma .5. A first layer with a single input (size, time) keeps b = 1 at any
-    gamma, so that with `all` its strength beside that of the others changes with gamma."""
+    """Which weights gamma is for. `all`: every convolution, transposed convolution and MLP. `second_layers`:
+    the second layer of each MLP; the others have gamma .5. A first layer with one input (size, time) has b =
+    1 at any gamma, so with `all` its strength beside that of the others changes with gamma."""
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from anchorlens.safe import safe_text
 from anchorlens.show.evidence import lowered, raised
@@ -57,20 +55,14 @@ def print_verdict(verdict: Verdict) -> None:
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print several verdicts, a row for each."""
     console = Terminal()
-    table = verdict_table(verdicts, _paths(verdicts), most=3)
+    labels = [_name(verdict) for verdict in verdicts]
+    table = verdict_table(verdicts, labels, most=3)
     console.print(rich_table(table, [_style(verdict.phase) for verdict in verdicts]))
-    for verdict in verdicts:
+    for label, verdict in zip(labels, verdicts, strict=True):
         if verdict.agreement is not True:
-            console.print(f"{_name(verdict)}: {verdict.explanation}")
+            console.print(f"{label}: {verdict.explanation}")
         for warning in verdict.warnings:
-            console.print(f"{_name(verdict)}: note: {warning}")
-
-
-def _paths(verdicts: Sequence[Verdict]) -> list[str]:
-    """Paths below the folder that all have in common."""
-    paths = [Path(verdict.subject.path or verdict.subject.name) for verdict in verdicts]
-    common = os.path.commonpath([path.absolute().parent for path in paths])
-    return [safe_text(os.path.relpath(path.absolute(), common), None) for path in paths]
+            console.print(f"{label}: note: {warning}")
 
 
 def _name(verdict: Verdict) -> str:

@@ -66,10 +66,11 @@ class CogsTask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     data: str = dataclasses.field(default="", compare=False)
-    """Folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz), kept as an absolute path; empty:
-    they are fetched once into the user's cache."""
+    """Folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz). If empty, they are fetched once
+    into the user's cache. The path becomes an absolute one."""
     bos: bool = True
-    """Whether every sequence begins with the token `<bos>`; models of others may be trained without."""
+    """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
+    it."""
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -66,14 +66,15 @@ class ConceptGraphsTask(TaskConfig):
     n_channels: ClassVar[int] = N_CHANNELS
 
     image_side: int = number(32, minimum=8, maximum=128)
-    """Pixels of an image's side, a multiple of 4. Below 20 the rule on masks takes some small triangles for
-    circles."""
+    """Width and height of an image in pixels, a multiple of 4. Below 20 the masks cannot tell some small
+    triangles from circles."""
     n_diffusion_steps: int = number(100, minimum=10, maximum=1000)
-    """T, steps from an image to noise and back (500 in the released code)."""
+    """T: steps from an image to noise, and back (500 in the released code)."""
     shift: float = number(0.0, minimum=0, maximum=0.3)
-    """The centre is drawn from U(-shift, shift), half the side being 1; 0 as published."""
+    """The centre is drawn from U(-shift, shift), in units of half the side. 0 as published."""
     centred: bool = True
-    """Whether a network sees pixels as -1..1, which it learns sooner, or as 0..1, as published."""
+    """Whether the network sees pixels as -1..1, not as 0..1. It learns -1..1 sooner; 0..1 is as
+    published."""
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -80,27 +80,28 @@ class PrOntoQATask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     ontology: Literal["official", "balanced"] = "balanced"
-    """`official`: a chain of concepts and one more that misleads, as published; `balanced`: two chains that
-    say the opposite at the same height, so that only reachability decides."""
+    """The concepts of a question. `official`: one chain, and a concept that misleads, as published.
+    `balanced`: two chains of the same height that say the opposite, so that only reachability decides."""
     order: Order = "random"
-    """Order of an official ontology's rules: `postorder` from the entity's end of the chain to its root,
-    `preorder` the reverse, or at random; a balanced one has them at random."""
+    """The order of the rules of an official ontology. `postorder`: from the entity to the root. `preorder`:
+    from the root to the entity. Rules of a balanced ontology are always in random order."""
     most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
-    """Most steps of a trained deduction; OOD asks for more, up to 5 (official) or 4 (balanced)."""
+    """Most steps of a trained deduction. OOD asks for more: up to 5 (official) or 4 (balanced)."""
     least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
     """Fewest steps of a trained deduction."""
     loss_on: Literal["label", "sequence"] = "label"
-    """What is scored in training: the answer alone, or every word of the prompt too."""
+    """What training scores: the answer alone, or every word of the prompt too."""
     says: Literal["label", "deduction"] = "label"
-    """What the answer is: `true` or `false`, or the deduction before it, as the chain of thought of the
-    published samples (`rex is a wumpus . each wumpus is shy . rex is shy . true`). It is right if every word
-    is, so that a shortcut to the label is not enough."""
+    """What the model answers. `label`: `true` or `false`. `deduction`: first the deduction, as the chain of
+    thought of the published samples (`rex is a wumpus . each wumpus is shy . rex is shy . true`). It is
+    right only if every word is right, so a shortcut to the label is not enough."""
     n_test: int = number(2000, minimum=10, maximum=20_000)
-    """Fresh questions of each test, in equal parts for each number of steps."""
+    """Fresh questions in each test. Each number of steps has equally many."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the tests; training questions that stand in one are drawn anew."""
+    """Seed of the tests. A training question that stands in a test is drawn again."""
     bos: bool = True
-    """Whether every sequence begins with the token `<bos>`; models of others may be trained without."""
+    """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
+    it."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -94,20 +94,21 @@ class TextTask(TaskConfig):
     d_vocab = 256
 
     corpus: Literal["", "code", "text", "code+text", "files"] = ""
-    """`code`, the standard library of the Python that is running; `text`, English prose: its docstrings and
-    help topics; both; or `files` that `data` names. Empty: `files` where `data` names some, else `code`."""
+    """What is read. `code`: the standard library of the Python that is running. `text`: English prose, its
+    docstrings and help topics. `files`: those that `data` names. If empty: `files` if `data` names some,
+    else `code`."""
     data: str = dataclasses.field(default="", compare=False)
-    """Paths of text files in UTF-8, separated as in PATH (a colon, on Windows a semicolon); a folder stands
-    for every file in it. Kept as absolute paths."""
+    """Paths of text files in UTF-8, separated as in PATH (a colon, on Windows a semicolon). A folder stands
+    for every file in it. The paths become absolute ones."""
     version: str = ""
-    """What decides the content: `Python 3.11.7`, or how many files, their bytes, and a SHA-256 of their names
-    and contents. Set when the task is made."""
+    """What decides the content; it is filled in. `Python 3.11.7`, or the number of files, their bytes, and a
+    SHA-256 of their names and contents."""
     seq_len: int = number(256, minimum=2, maximum=65_536)
-    """Bytes of a sequence."""
+    """Bytes in a sequence."""
     held_out_share: float = number(0.05, minimum=0.001, maximum=0.5)
-    """Share of the bytes that are held out, in whole files."""
+    """The share of the bytes that is held out, in whole files."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the files that are held out."""
+    """Seed of the held-out files."""
 
     def __post_init__(self) -> None:
         """Check every field, and note which content it is."""

@@ -59,7 +59,8 @@ class CompositeFunction(TaskConfig):
     """What is trained of a composite function, and its sequences; `AnchorTask` asks them."""
 
     anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
-    """Anchor token -> its function: an int is a shift, a mapping a table, or a callable of one int."""
+    """The function of each anchor token. An int is a shift, a mapping is a table, and a callable takes one
+    int."""
     chain_length: int = number(2, minimum=2, limit=_LONGEST_CHAIN)
     """Anchors per sequence, >= 2 (2 in the papers)."""
     key_min: int = number(20, minimum=0, limit=_LARGEST_KEY)
@@ -69,23 +70,23 @@ class CompositeFunction(TaskConfig):
     seq_len: int = number(9, minimum=lambda task: task.chain_length + 1, limit=_LONGEST_SEQUENCE)
     """Tokens per sequence, n in the papers."""
     regime: Literal["reasoning", "conflict"] = "reasoning"
-    """`reasoning`: both orders of the two largest anchors unseen (2501.08537); `conflict`: one order is
-    trained on a non-inferential target, the other unseen (2405.05409)."""
+    """Which pairs are never trained. `reasoning`: both orders of the two largest anchors (2501.08537).
+    `conflict`: one order; the other is trained on a target that is not the composition (2405.05409)."""
     complexity: int | None = number(None, minimum=0, maximum=6)
-    """Reasoning complexity 0..6: so many groups get a wrong but symmetric shift, and every pair is
-    trained; unset for the regime's own targets."""
+    """Reasoning complexity, 0..6. So many groups of pairs get a wrong but symmetric shift, and every pair is
+    trained. Unset: the targets of the regime."""
     unseen_pairs: Sequence[Pair] | None = None
-    """Pairs left out of training; unset for the regime's own (`ood_pairs` has them either way)."""
+    """Pairs left out of training. Unset: those of the regime; `ood_pairs` has them either way."""
     overrides: Mapping[Pair, AnchorFunction] | None = None
-    """Pair -> function of the key that is trained on instead of the composition; an int is a total
-    shift. Added to the regime's own (`trained_overrides` has them together)."""
+    """Pairs trained on another function of the key than the composition. An int is a total shift. They are
+    added to those of the regime; `trained_overrides` has all of them."""
     split_modulus: int | None = number(None, minimum=2, limit=_LARGEST_KEY)
-    """m: key x may stand at position i in training iff x mod m != i mod m; unset for seq_len."""
+    """m: training has key x at position i only if x mod m != i mod m. Unset: m is seq_len."""
     noise_obeys_split: bool = False
-    """Whether noise tokens obey the training rule too (2501.08537), or only the key (released code)."""
+    """Whether noise obeys the split too, as in 2501.08537. In the released code only the key does."""
     n_exceptions: int = number(0, minimum=0, limit=_MOST_TARGETS)
-    """So many single (key, pair) of the trained pairs get a random answer, at every position of the key: the
-    same ones in every run, those of a smaller number among those of a larger one."""
+    """How many (key, pair) of the trained pairs get a random answer. They have it at every position of the
+    key. They are the same in every run, and a smaller number takes some of those that a larger one takes."""
 
     def __post_init__(self) -> None:
         """Check every field and what follows from them, and tabulate the callables."""

@@ -1,0 +1,286 @@
+"""What `--help` prints: two examples, and each option with its meaning below its name.
+
+`--help` shows the options of the chosen task, as many as 60 lines hold; `--help-all` shows all, in full.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import textwrap
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand
+
+from anchorlens.cli.errors import EXIT_USAGE, fail
+
+MOST_LINES = 60
+"""Of `--help`, at `USUAL_WIDTH` columns."""
+USUAL_WIDTH = 80
+"""Columns, where the width of the terminal is not known."""
+LEAST_WIDTH = 20
+EVERYTHING = "--help-all"
+_WORDS = "anchorlens.words"
+"""Where a context keeps the words behind the command."""
+_EXAMPLES = "Examples:"
+_FIRST = ("preset", "out", "resume", "dry_run", "engine", "kind")
+_NEXT = (
+    *("gamma", "seed", "steps", "n_samples", "batch_size", "lr", "weight_decay", "n_layers", "n_heads"),
+    *("d_model", "config", "retry_failed", "workers", "as_json", "tasks"),
+)
+"""Options that `--help` shows first, and those that follow the options of the task while there is room."""
+
+
+class Entry(NamedTuple):
+    """One option or argument, as help and the documentation show it."""
+
+    name: str
+    """Of the parameter."""
+    flags: tuple[str, ...]
+    """`--gamma`, or the name of an argument in capitals."""
+    value: str
+    """What stands behind the flag: NUMBER, a|b; empty where nothing does."""
+    default: str
+    """As it is typed; empty where there is none to tell."""
+    text: str
+    """Its meaning, in sentences."""
+
+    def heading(self) -> str:
+        """The line above its meaning."""
+        default = self.default and f"  (default {self.default})"
+        return f"{', '.join(self.flags)} {self.value}".rstrip() + default
+
+
+class Section(NamedTuple):
+    """Options that belong together."""
+
+    title: str
+    entries: list[Entry]
+
+
+class HelpCommand(TyperCommand):
+    """A command with this help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the words, which say what help is about, and read the options."""
+        ctx.meta[_WORDS] = list(args)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        words = ctx.meta.get(_WORDS, [])
+        tasks, base = None, {}
+        if hasattr(function_of(self), "field_sections"):
+            values, _, _ = self.make_parser(ctx).parse_args(list(words))  # they have been read once already
+            tasks, base = _chosen(values, all_tasks=EVERYTHING in words)
+        lines = _in_full if EVERYTHING in words else _in_short
+        formatter.write("\n".join(lines(self, ctx.command_path, sections(self, tasks, base), width())) + "\n")
+
+
+def function_of(command: Any) -> Any:
+    """The function of ours that a command calls."""
+    return getattr(command.callback, "__wrapped__", command.callback)
+
+
+def sections(command: Any, tasks: Sequence[type] | None = None, base: Any = None) -> list[Section]:
+    """The arguments and options of a command.
+
+    Args:
+        command: what typer made of it.
+        tasks: those whose fields are shown, for commands that have an option for every field; None for all.
+        base: part of a run -> fields whose default is another than the usual one.
+    """
+    function, fields, owned = function_of(command), [], set()
+    if of_fields := getattr(function, "field_sections", None):
+        options = {param.name: param for param in command.params}
+        fields = of_fields(options, tasks, base or {})
+        owned = {entry.name for section in of_fields(options, None, {}) for entry in section.entries}
+    hints = typing.get_type_hints(function)
+    own = [param for param in command.params if param.name not in owned]
+    arguments = [_entry(param, hints) for param in own if param.param_type_name == "argument"]
+    options = [_entry(param, hints) for param in own if param.param_type_name == "option"]
+    named = [Section("Arguments", arguments), Section("Options", options), *fields]
+    return [section for section in named if section.entries]
+
+
+def usage(command: Any, path: str) -> str:
+    """How a command is called: its path, its arguments, and that options follow."""
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    texts = [_argument(param) if param.required else f"[{_argument(param)}]" for param in arguments]
+    return " ".join([path, *texts, "[OPTIONS]"])
+
+
+def description(command: Any) -> tuple[list[str], list[str]]:
+    """The paragraphs of a command's docstring, a line each, and its examples."""
+    text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
+    return paragraphs, [line.strip() for line in examples.strip().splitlines()]
+
+
+def value_name(types: Sequence[Any]) -> str:
+    """What stands for a value of these types in help."""
+    kinds = [kind for kind in types if kind is not type(None)]
+    if len(kinds) == 1 and typing.get_origin(kinds[0]) is list:
+        kinds = list(typing.get_args(kinds[0]))
+    if all(typing.get_origin(kind) is typing.Literal for kind in kinds):
+        return "|".join(str(choice) for kind in kinds for choice in typing.get_args(kind) if choice)
+    names = {int: "INTEGER", float: "NUMBER", bool: "", Path: "PATH", str: "TEXT"}
+    return names.get(kinds[0], "JSON") if len(kinds) == 1 else "TEXT" if str in kinds else "JSON"
+
+
+def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
+    """Lines of a text; what is no sentence, a path or a flag, is broken only where a line cannot hold it."""
+    later = indent if hanging is None else hanging
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False
+    ) or [""]
+
+
+def group_lines(group: Any, path: str, width: int) -> Iterator[str]:
+    """What each command is for, in the order of the groups."""
+    yield from wrapped(f"Usage: {path} COMMAND [OPTIONS]", width)
+    yield ""
+    yield from wrapped(group.help, width)
+    yield ""
+    longest = max(map(len, group.commands))
+    title = None
+    for name, command in group.commands.items():
+        if command.rich_help_panel != title:
+            title = command.rich_help_panel
+            yield from (typer.style(line, bold=True) for line in wrapped(f"{title}:", width))
+        first, *more = wrapped(
+            f"{name:{longest}}  {first_sentence(description(command)[0][0])}",
+            width,
+            "  ",
+            " " * min(longest + 4, width // 2),
+        )
+        yield first.replace(name, typer.style(name, bold=True), 1)
+        yield from more
+    yield ""
+    yield from wrapped(f"{path} COMMAND --help explains a command and shows two examples.", width)
+    yield from wrapped(f"{path} --version prints the version.", width)
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a text.
+
+    >>> first_sentence("Anchors per sequence, >= 2 (2 in the papers). One more.")
+    'Anchors per sequence, >= 2 (2 in the papers).'
+    """
+    return re.split(r"(?<=[\w)`][.])\s+(?=\S)", text, maxsplit=1)[0]
+
+
+def _in_full(command: Any, path: str, parts: Sequence[Section], width: int) -> Iterator[str]:
+    """Every sentence."""
+    yield from _head(command, path, description(command)[0], width)
+    for title, entries in parts:
+        yield from ("", typer.style(f"{title}:", bold=True))
+        for entry in entries:
+            yield from _lines(entry, width)
+
+
+def _in_short(command: Any, path: str, parts: Sequence[Section], width: int) -> Iterator[str]:
+    """The same where it fits into `MOST_LINES`; else first sentences, of the options that matter most."""
+    if len(list(_in_full(command, path, parts, USUAL_WIDTH))) <= MOST_LINES:
+        yield from _in_full(command, path, parts, width)
+        return
+    paragraphs = description(command)[0][:-1]
+    entries = {
+        entry.name: first for section in parts for entry in section.entries for first in [_first(entry)]
+    }
+    places = {entry.name: section.title for section in parts for entry in section.entries}
+    of_tasks = [e.name for section in parts if section.title.startswith("Task ") for e in section.entries]
+    room = (
+        MOST_LINES - len(list(_head(command, path, paragraphs, USUAL_WIDTH))) - 2
+    )  # below: what is left out
+    shown: list[str] = []
+    for name in dict.fromkeys([*_FIRST, *of_tasks, *_NEXT]):
+        if name not in entries:
+            continue
+        is_new = places[name] not in {places[other] for other in shown}
+        needed = len(list(_lines(entries[name], USUAL_WIDTH))) + 2 * is_new
+        if needed <= room:
+            shown.append(name)
+            room -= needed
+    yield from _head(command, path, paragraphs, width)
+    for title, section in parts:
+        if chosen := [entry.name for entry in section if entry.name in shown]:
+            yield from ("", typer.style(f"{title}:", bold=True))
+            for name in chosen:
+                yield from _lines(entries[name], width)
+    yield ""
+    yield from wrapped(
+        f"{EVERYTHING} shows {len(entries) - len(shown)} more options, and the details of these.", width
+    )
+
+
+def _head(command: Any, path: str, paragraphs: Sequence[str], width: int) -> Iterator[str]:
+    """How it is called, what it does, examples."""
+    yield from wrapped(f"Usage: {usage(command, path)}", width, hanging="  ")
+    for paragraph in paragraphs:
+        yield ""
+        yield from wrapped(paragraph, width)
+    yield from ("", typer.style(_EXAMPLES, bold=True))
+    for example in description(command)[1]:
+        yield from wrapped(example, width, "  ", "      ")
+
+
+def _lines(entry: Entry, width: int) -> Iterator[str]:
+    for line in wrapped(entry.heading(), width, "  ", "    "):
+        yield typer.style(line, bold=True)
+    yield from wrapped(entry.text, width, "    ")
+
+
+def _first(entry: Entry) -> Entry:
+    return entry._replace(text=first_sentence(entry.text))
+
+
+def _entry(param: Any, hints: Mapping[str, Any]) -> Entry:
+    """An argument or option that is no field."""
+    if param.param_type_name == "argument":
+        return Entry(param.name, (_argument(param),), "", "", param.help or "")
+    hint = hints[param.name]
+    is_union = typing.get_origin(hint) in (typing.Union, UnionType)
+    value = param.metavar or value_name(typing.get_args(hint) if is_union else (hint,))
+    default = param.default if param.show_default and not isinstance(param.default, bool) else None
+    default = f"{default}" if isinstance(default, str | int | float | Path) else ""
+    return Entry(param.name, tuple(param.opts), value, default, param.help)
+
+
+def _argument(param: Any) -> str:
+    return param.name.upper() + ("..." if param.nargs != 1 else "")
+
+
+def _chosen(values: Mapping[str, Any], *, all_tasks: bool) -> tuple[list[type] | None, Mapping[str, Any]]:
+    """The tasks that the words of a command name, and what the run is where no option says otherwise.
+
+    Args:
+        values: option -> its text.
+        all_tasks: whether it is about all tasks where none is named; those are None.
+    """
+    from anchorlens.cli.inputs import base_parts, read_toml
+    from anchorlens.tasks.registry import task_class
+
+    kind, preset, config, start = named = [values.get(name) for name in ("kind", "preset", "config", "start")]
+    if all_tasks and not any(named):
+        return None, {}
+    try:
+        file: dict[str, Any] = read_toml(Path(config)) if config else {}
+        base = base_parts(preset or file.get("preset"), start)
+        for table in (file.get("sweep"), file.get("task"), base.get("task")):
+            kind = kind or (table.get("kind") if isinstance(table, dict) else None)
+        kinds = kind.split(",") if isinstance(kind, str) else kind if isinstance(kind, list) else [kind]
+        return [task_class(each) for each in kinds], base
+    except ValueError as error:
+        fail(str(error), EXIT_USAGE)
+
+
+def width() -> int:
+    """Columns of the terminal."""
+    return max(LEAST_WIDTH, shutil.get_terminal_size((USUAL_WIDTH, 24)).columns)

@@ -1,10 +1,19 @@
-"""The tutorials as they are stored, for who reads them on a page that runs nothing; nbmake runs them."""
+"""The tutorials as they are stored, for who reads them on a page that runs nothing; nbmake runs them.
+
+nbmake also runs what `post_cell_execute` in the metadata of a cell says: it holds the answers of exercises.
+"""
 
 import base64
+import copy
 import importlib.util
 import io
+import os
 import re
 import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import nbformat
@@ -12,7 +21,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "tutorials"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "tutorials"
 TUTORIALS = sorted(FOLDER.glob("[0-9]*.ipynb"), key=lambda path: int(path.name.split("_")[0]))
 PROGRESS = re.compile(r"\s*\d+%\|.*\| \d+/\d+ (\[.*\]|\w+ in .*)")
 
@@ -60,17 +70,24 @@ class TestStored:
         nbformat.validate(notebook)
 
     def test_a_question_stands_at_the_head_and_its_answer_at_the_end(self, path, notebook):
-        first, last = notebook.cells[0], notebook.cells[-1]
-        title, _, question, *_ = first.source.split("\n")
-        assert first.cell_type == last.cell_type == "markdown"
-        assert title.startswith(f"# {path.name.split('_')[0]}. ")
+        first = notebook.cells[0]
+        title, question, *_ = (part for part in first.source.split("\n\n") if not part.startswith("[!["))
+        assert first.cell_type == "markdown" and title.startswith(f"# {path.name.split('_')[0]}. ")
         assert re.match(r"\*\*Question: .*", question) and "?**" in first.source
-        assert "**Answer" in last.source
+        (end,) = [i for i, cell in enumerate(notebook.cells) if "## Predict, then run" in cell.source]
+        assert "**Answer" in notebook.cells[end - 1].source
+
+    def test_it_begins_as_render_writes_it(self, path, notebook):
+        written = copy.deepcopy(notebook)
+        render.open_with(written, path.name)
+        assert [cell.source for cell in written.cells[:2]] == [cell.source for cell in notebook.cells[:2]]
 
     def test_it_was_run_from_top_to_bottom_and_its_outputs_are_kept(self, notebook):
         cells = code_cells(notebook)
         assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-        assert sum(bool(cell.outputs) for cell in cells) > len(cells) / 2
+        assert (
+            sum(bool(cell.outputs) for cell in cells) > (len(cells) - 4) / 2
+        )  # not of the first and exercises
 
     def test_no_cell_failed_and_none_warns(self, notebook):
         assert not [output for output in outputs(notebook) if output.output_type == "error"]
@@ -89,10 +106,11 @@ class TestStored:
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 for address in re.findall(r"!\[[^]]*\]\(([^)]+)\)", cell.source):
-                    assert (FOLDER / address).read_bytes().startswith(b"\x89PNG")
+                    assert (FOLDER / address).read_bytes().startswith((b"\x89PNG", b"<svg"))
 
     def test_nothing_is_loaded_from_a_network(self, notebook):
         loads = r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//|!\[[^]]*\]\(https?:"""
+        notebook.cells.pop(1)  # installs the package where it is not
         for text in texts(notebook):
             assert not re.search(loads, text)
             assert not re.search(r"urlopen|requests\.get|from_pretrained|load_dataset|pip install", text)
@@ -117,11 +135,128 @@ class TestStored:
                     assert "text/html" not in output.data  # it would hold the figure once more
 
 
+def exercises(notebook):
+    """The three of a notebook: (question, code cell, answer)."""
+    cells = notebook.cells
+    found = [i for i, cell in enumerate(cells) if "exercise" in cell.metadata.get("tags", [])]
+    return [(cells[i - 1].source, cells[i], cells[i + 1].source) for i in found]
+
+
+def numbers(text):
+    """Those that a text holds, but of chapters and phases; .5 and 0.5 are one."""
+    text = re.sub(r"\b(?:chapter|tutorial|Phase|layer) \d+", "", text)
+    return {float(number) for number in re.findall(r"(?<![\w.])-?(?:\d+\.\d+|\.\d+|\d+)(?!\w)", text)}
+
+
+class TestExercises:
+    def test_three_stand_at_the_end_with_folded_answers(self, notebook):
+        found = exercises(notebook)
+        last = [cell.cell_type for cell in notebook.cells[-9:]]
+        assert len(found) == 3 and last == ["markdown", "code", "markdown"] * 3
+        for number, (question, cell, answer) in enumerate(found, start=1):
+            assert f"**{number}.** " in question and "?" in question
+            assert answer.startswith("<details><summary>Answer</summary>\n\n```\n")
+            assert answer.endswith("\n\n</details>") and answer.count("```") == 2
+            assert cell.outputs == []  # it would give the answer away
+
+    def test_a_run_fails_where_an_answer_no_longer_fits(self, notebook):
+        for _, cell, _ in exercises(notebook):
+            assert any("assert " in line for line in cell.metadata.nbmake.post_cell_execute)
+
+    def test_numbers_in_an_answer_are_what_the_cell_printed_or_was_asked(self, notebook):
+        for question, cell, answer in exercises(notebook):
+            _, printed, words = answer.split("```")
+            assert numbers(words) <= numbers(printed) | numbers(question) | numbers(cell.source)
+
+
+@pytest.fixture(scope="module")
+def without_anchorlens(tmp_path_factory):
+    """Python of a new environment that has everything the package needs, and not the package."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    here = Path(sysconfig.get_path("purelib"))
+    there = next(folder.glob("lib/python*/site-packages"))
+    (there / "rest.pth").write_text(str(here))  # .pth files in there, such as anchorlens' own, are not read
+    for record in here.glob("*.dist-info"):  # what installers go by; without RECORD they remove nothing
+        if not record.name.startswith("anchorlens"):
+            (there / record.name).mkdir()
+            shutil.copy(record / "METADATA", there / record.name)
+    return folder / "bin/python"
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """The URL of a clone of this repository."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no clone of the repository")
+    folder = tmp_path_factory.mktemp("clone")
+    subprocess.run(["git", "clone", "--quiet", "--shared", "--no-checkout", ROOT, folder], check=True)
+    return folder.as_uri()
+
+
+def run_beginning(path, python, repository, folder, n_cells=1):
+    """Run a tutorial's first code cells as they stand for a repository; what was printed."""
+    notebook = nbformat.read(path, as_version=4)
+    render.open_with(notebook, path.name, repository)
+    sources = [cell.source for cell in code_cells(notebook)[:n_cells]]
+    (folder / "cells.ipy").write_text("\n".join([*sources, "print('at', find_spec('anchorlens').origin)"]))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"PIP_NO_INDEX": "1", "UV_OFFLINE": "1", "UV_NO_BUILD_ISOLATION": "1"}
+    environment |= {"UV_CACHE_DIR": str(folder / "uv"), "IPYTHONDIR": str(folder / "ipython")}
+    command = [str(python), "-m", "IPython", "--colors=NoColor", "cells.ipy"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+class TestFirstCell:
+    def test_it_asks_for_the_url_while_there_is_none(self, without_anchorlens, tmp_path):
+        said = run_beginning(TUTORIALS[0], without_anchorlens, "", tmp_path)
+        assert "ValueError: write the URL that you would `git clone`" in said and "\nat " not in said
+
+    def test_it_installs_from_a_repository_and_then_leaves_it_alone(
+        self, without_anchorlens, clone, tmp_path
+    ):
+        said = run_beginning(TUTORIALS[0], without_anchorlens, clone, tmp_path)
+        assert "+ anchorlens==" in said and f"\nat {without_anchorlens.parents[1]}" in said, said
+        again = run_beginning(TUTORIALS[0], without_anchorlens, "", tmp_path)
+        assert again.startswith("at ") and len(again.splitlines()) == 1
+
+    def test_tutorial_9_fetches_its_networks_where_it_stands_alone(self, clone, tmp_path):
+        said = run_beginning(TUTORIALS[8], sys.executable, clone, tmp_path, n_cells=2)
+        assert said.count("Checkpoint(U-Net") == 3, said
+
+
+class TestBadge:
+    @pytest.mark.parametrize("repository", ["", "https://codes.example/me/anchorlens"])
+    def test_there_is_none_without_a_repository_that_the_host_can_read(self, path, notebook, repository):
+        render.open_with(notebook, path.name, repository)
+        assert "[![" not in notebook.cells[0].source
+
+    def test_it_stands_once_below_the_title_and_leads_to_this_notebook(self, path, notebook):
+        for _ in range(2):
+            render.open_with(notebook, path.name, "https://github.com/me/anchorlens")
+        (line,) = re.findall(
+            r"\A# .*\n\n\[!\[Open in Colab\]\((.*)\)\]\((.*)\)\n\n\*\*Question", notebook.cells[0].source
+        )
+        assert (FOLDER / line[0]).is_file()
+        assert line[1].endswith(f"/github/me/anchorlens/blob/main/tutorials/{path.name}")
+        assert 'REPOSITORY = "https://github.com/me/anchorlens"' in notebook.cells[1].source
+
+
 def stream(text, name="stdout"):
     return nbformat.v4.new_output("stream", name=name, text=text)
 
 
 class TestRender:
+    def test_what_an_exercise_prints_goes_into_its_answer(self):
+        cell = nbformat.v4.new_code_cell("1", metadata={"tags": ["exercise"]}, outputs=[stream("new 2\n")])
+        answer = nbformat.v4.new_markdown_cell("<details>\n\n```\nold 1\n```\n\nWords.")
+        other = nbformat.v4.new_code_cell("2", outputs=[stream("3")])
+        notebook = nbformat.v4.new_notebook(cells=[cell, answer, other])
+        render.fold(notebook)
+        assert answer.source == "<details>\n\n```\nnew 2\n```\n\nWords."
+        assert cell.outputs == [] and other.outputs
+
     def test_pieces_of_a_stream_are_put_together_but_not_two_streams(self):
         said = [stream(text) for text in ("a", "\n", "b\n")]
         pieces = [*said, stream("bar", "stderr"), stream("c"), stream("\n", "stderr")]

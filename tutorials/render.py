@@ -8,6 +8,11 @@ Run line, for all of them or those named (Chrome or Chromium draws the static pi
 A notebook is run from top to bottom in a fresh kernel, in this folder. Of what it displays these stay: text,
 small HTML, and each interactive figure as data with a PNG of it beside, for pages that run no scripts, of
 256 colours: a quarter of the bytes. plotly.js (4.8 MB) goes. A notebook is written only if every cell ran.
+
+The first code cell is written here too: it installs anchorlens where it is not, from the `Repository` of
+`[project.urls]` in pyproject.toml, and says what to fill in while there is none. Where that is on GitHub, a
+badge below the title opens the notebook in Colab. What an exercise prints (a cell with the tag `exercise`)
+goes into the folded answer below it, so that a reader can predict it first.
 """
 
 from __future__ import annotations
@@ -16,7 +21,10 @@ import argparse
 import base64
 import io
 import json
+import re
 import time
+import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +34,27 @@ from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
 PLOTLY = "application/vnd.plotly.v1+json"
+REPOSITORY = (
+    tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    .get("urls", {})
+    .get("Repository", "")
+)
+"""The URL that readers can clone, without .git; empty while pyproject.toml has none."""
+INSTALL = """\
+# On a hosted notebook this installs anchorlens; where it is installed already, it does nothing.
+import sys
+from importlib.util import find_spec
+
+REPOSITORY = "{}"  # the URL of anchorlens' git repository
+if find_spec("anchorlens") is None:
+    if not REPOSITORY:
+        raise ValueError("write the URL that you would `git clone` anchorlens from into REPOSITORY above")
+    python = sys.executable
+    %pip install --quiet uv
+    !"{{python}}" -m uv pip install --python "{{python}}" --torch-backend auto "git+{{REPOSITORY}}"
+"""
+"""uv takes the CPU build of torch where there is no GPU, and leaves a torch that is there as it is."""
+BADGE = "[![Open in Colab](images/open_in_colab.svg)](https://colab.research.google.com/github/{}/blob/main/tutorials/{})"
 SECONDS = 180
 """A tutorial may not take longer."""
 SCALE, WIDE = 1.5, 800
@@ -54,6 +83,32 @@ def number(path: Path) -> int:
     return int(path.name.split("_")[0])
 
 
+def open_with(notebook: Any, name: str, repository: str = REPOSITORY) -> None:
+    """Write what a notebook begins with: the badge below its title, and the cell that installs.
+
+    Args:
+        notebook: its first two cells are the title and that cell.
+        name: of its file.
+        repository: a URL.
+    """
+    title, install = notebook.cells[:2]
+    parts = [part for part in title.source.split("\n\n") if not part.startswith("[![")]
+    if on_github := re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", repository):
+        parts.insert(1, BADGE.format(on_github[1], name))
+    title.source = "\n\n".join(parts)
+    install.source = INSTALL.format(repository).rstrip()
+
+
+def fold(notebook: Any) -> None:
+    """Put what each exercise printed into the folded answer below it, in place of what stands there."""
+    for cell, answer in pairwise(notebook.cells):
+        if "exercise" in cell.metadata.get("tags", []):
+            printed = "".join(output.text for output in cell.outputs).rstrip()
+            before, _, after = answer.source.split("```")
+            answer.source = f"{before}```\n{printed}\n```{after}"
+            cell.outputs = []
+
+
 def run(path: Path) -> Any:
     """The notebook with the outputs of this run.
 
@@ -61,11 +116,13 @@ def run(path: Path) -> Any:
         CellExecutionError: a cell failed.
     """
     notebook = nbformat.read(path, as_version=4)
+    open_with(notebook, path.name)
     NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": path.parent}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times of day
         if cell.cell_type == "code":
             cell.outputs = [kept(output) for output in merged(cell.outputs)]
+    fold(notebook)
     return notebook
 
 

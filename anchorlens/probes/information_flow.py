@@ -91,7 +91,7 @@ class InformationFlow(ProbeResult):
         if not self.stages:
             return f"margin {self.margin:+.2f}; routes were not asked for"
         if self.inferential_route is None:
-            return f"no route: the target's margin is {self.margin:+.2f}, with none to lose"
+            return f"no route: the target's margin is {self.margin:+.2f}, so it has no answer to lose"
         return (
             f"inferential route {self.inferential_route:.2f}, symmetric {self.symmetric_route:.2f}, "
             f"gathered {self.gathered_route:.2f}; margin {self.margin:+.2f}, patterns {self.patterns}"

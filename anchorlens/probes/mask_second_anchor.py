@@ -112,7 +112,7 @@ def inputs_of_equal_result(
     if len(common) < 2:
         raise ValueError(
             f"at least 2 values must be reached by every anchor from the keys {task.key_min}.."
-            f"{task.key_max}, got {len(common)}; this task cannot be asked so"
+            f"{task.key_max}, got {len(common)}; this probe cannot measure this task"
         )
     if results is None:
         start = max(0, (len(common) - MOST_RESULTS) // 2)

@@ -83,15 +83,15 @@ class NearestNeighbours(ProbeResult):
             return "no two trained pairs of this task reach one target"
         unseen = "" if self.unseen_target_at_last is None else f", {self.unseen_target_at_last:.2f} of unseen"
         return (
-            f"most alike has the same target: {self.target_at_last:.2f} of trained pairs{unseen}, before the "
-            "last MLP"
+            f"the most similar input has the same target: {self.target_at_last:.2f} of trained "
+            f"pairs{unseen}, before the last MLP"
         )
 
     def plot(self) -> go.Figure:
         """Shares by place, a panel for each result, and one for the target of unseen pairs."""
         panels = dict(zip(_TITLES, self.trained, strict=True)) | {"target, unseen pair": self.unseen[2]}
         return place_map(
-            "Most alike input has the same result",
+            "Most similar input has the same result",
             panels,
             self.sites,
             key_position=self.key_position,

@@ -64,8 +64,8 @@ class Survival(ProbeResult):
             return "no trained pairs of different anchors can be left out of this task"
         after = f"after {self.n_steps} updates without them, the others at {self.others:.2f}"
         if self.survival is None:
-            return f"nothing known to forget: left-out pairs at {self.left_out:.2f} {after}"
-        return f"{self.survival:.2f}: left-out pairs are answered at {self.left_out:.2f} {after}"
+            return f"knows nothing to forget: left-out pairs at {self.left_out:.2f} {after}"
+        return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"
 
     def plot(self) -> go.Figure:
         """Three bars for each group: before, after training without it, and the other pairs after that."""

@@ -71,7 +71,7 @@ def classify(
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> classify(build_model(ModelConfig(gamma=0.5)))
-        Verdict(model: undecided: training data unknown; by the probes: undecided: at chance, no comparison)
+        Verdict(model: undecided: training data unknown; by the probes: undecided: at chance)
 
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """

@@ -89,7 +89,7 @@ class Posterior(Record):
 class ByProbes(Posterior):
     """The phase, or in conflict the solution, that the probes speak for, by trained pairs and weights alone.
 
-    Nothing of unseen pairs is looked at, neither answers nor activations: it is a witness of its own.
+    It looks at nothing of unseen pairs, neither answers nor activations: it is independent evidence.
     """
 
     evidence: Annotated[tuple[Evidence, ...], Len(0, 200)] = ()
@@ -216,7 +216,7 @@ class Verdict(Record):
     by_probes: ByProbes
     """What trained pairs and weights speak for, without anything of unseen pairs."""
     by_decoding: Posterior
-    """What activations of unseen pairs speak for: a decoder of the answer, and no second witness."""
+    """What activations of unseen pairs speak for: it decodes the answer, and is not independent evidence."""
     behaviour: Annotated[Evaluation, _ByKind()]
     """Everything that was measured on answers: the `Evaluation` of its task."""
     agreement: bool | None
@@ -252,10 +252,10 @@ class Verdict(Record):
         report(self, path, **({} if probes is None else {"probes": probes}))
 
     def __repr__(self) -> str:
-        agreement = {True: "the same", False: "another", None: "no comparison"}[self.agreement]
+        agreement = {True: ", the same", False: ", another", None: ""}[self.agreement]
         return (
             f"Verdict({self.subject.name}: {self.phase.label}; "
-            f"by the probes: {self.by_probes.phase.label}, {agreement})"
+            f"by the probes: {self.by_probes.phase.label}{agreement})"
         )
 
     _repr_html_ = html

@@ -81,7 +81,7 @@ def attention_patterns(
 ) -> AttentionPatterns:
     """Read the attention of every layer and head on one sequence.
 
-    Blind to: whether what is looked at matters: a head that is not used looks somewhere too.
+    Blind to: whether the model uses what it looks at: a head without effect looks somewhere too.
 
     Args:
         model: any HookedTransformer; it is only read.

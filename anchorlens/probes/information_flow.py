@@ -165,7 +165,7 @@ def information_flow(
 
     Blind to: what an edge carries (a table of pairs and a composition over the same edges read alike), a
     route it has no name for (all scores are then 0; `merged_effects` shows the edges), a second anchor at
-    the last position, and, with frozen patterns, whatever only says where to look.
+    the last position, and, with frozen patterns, edges that only say where to look.
 
     Args:
         model: any HookedTransformer of two layers or more whose attention hooks are alive.

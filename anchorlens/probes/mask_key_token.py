@@ -1,4 +1,4 @@
-"""The key token masked: whether what is left tells anchor pairs apart, and a pair from its mirror."""
+"""The key token masked: whether the answers tell anchor pairs apart, and a pair from its mirror."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second anchor masked: whether what is left is g(x; a), whatever x and a."""
+"""The second anchor masked: whether g(x; a) remains, whatever x and a."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def mask_second_anchor(
     Attention to every anchor behind the first is set to zero after the softmax, without renormalising;
     keys and first anchors vary, g(x; a) is reached from each anchor once, the noise is the same.
 
-    Blind to: a circuit that is silent without its second anchor, and where g(x; a) is held: the logits
-    alone are compared.
+    Blind to: a circuit that gives no answer without its second anchor, and where g(x; a) is held, since
+    the probe compares the logits alone.
 
     Args:
         model: any HookedTransformer whose attention hooks are alive.

@@ -240,7 +240,7 @@ class Verdict(Record):
 
         Args:
             path: of the page, .html; a file that is there is replaced.
-            probes: whose pictures it shows; where nothing is said `probes.REPORT_PROBES`, all but those that
+            probes: whose pictures it shows; by default `probes.REPORT_PROBES`, all but those that
                 train a model. `(*REPORT_PROBES, my_probe)` adds one of your own.
 
         Raises:

@@ -61,7 +61,9 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     others = sorted(content.keys() - {"task"})
     if others or not isinstance(content.get("task"), dict):
         got = f"{safe_repr(others[0])} too" if others else "no such table"
-        raise ValueError(f"{path}: must hold the table [task] alone, got {got}; the model is the audit's own")
+        raise ValueError(
+            f"{path}: must hold the table [task] alone, got {got}; the audit brings its own model"
+        )
     try:
         return replace(mappings_of(AnchorTask.from_dict(content["task"]), path.name), file=path)
     except ValueError as error:

@@ -77,7 +77,7 @@ def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int])
 
     Returns:
         A step; None where a quarter of the mappings or more are never fit: then there is no third quartile,
-        the model has not fit its data, and nothing can be told.
+        the model has not fit its data, and the fence says nothing.
 
     Source: J. W. Tukey, Exploratory Data Analysis (1977), outer fences.
     """

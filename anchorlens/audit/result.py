@@ -263,7 +263,7 @@ class Audit:
     def __repr__(self) -> str:
         n, n_flagged = len(self.mappings), int(self.flagged.sum())
         if all(limit is None for limit in self.fences):
-            return f"Audit({self.mappings.name}: nothing can be told, the models have not fit their data)"
+            return f"Audit({self.mappings.name}: no answer, the models have not fit their data)"
         words = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
         words = f"too few steps; {words}" if self.too_few_steps else words
         if self.score is not None and self.score.auc is not None:

@@ -95,7 +95,7 @@ def audit(
         >>> tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.8)
         >>> recipe = TrainConfig(steps=2, n_samples=512)
         >>> audit(AnchorTask(), model_config=tiny, train_config=recipe, seeds=[0], n_evaluations=2)
-        Audit(task: nothing can be told, the models have not fit their data)
+        Audit(task: no answer, the models have not fit their data)
 
     Source: small initialisation as a noise finder, the closing remarks of arXiv 2405.05409 and 2501.08537.
     """
@@ -114,7 +114,7 @@ def audit(
     train_config = replace(train_config or TrainConfig(steps=STEPS), seed=seeds[0])
     if train_config.stop_at_loss is not None or train_config.early_stop_evaluations is not None:
         raise ValueError(
-            "stop_at_loss and early_stop_evaluations must be unset for an audit, which is about a whole run; "
+            "stop_at_loss and early_stop_evaluations must be unset for an audit, which needs the whole run; "
             "take fewer steps"
         )
     last = train_config.total_steps

@@ -93,7 +93,7 @@ class Intervention:
         if unknown:
             raise ValueError(f"{self.name} changes {unknown[0]}, which this model does not have")
         if model and not self.anew:
-            raise ValueError(f"{self.name} changes the model ({', '.join(model)}), so it must be made anew")
+            raise ValueError(f"{self.name} changes the model ({', '.join(model)}), so anew must be True")
         return run._replace(
             model_config=replace(run.model_config, **model), train_config=replace(plain, **train)
         )
@@ -107,7 +107,7 @@ def _sum(run: RunConfig, name: str, more: float) -> float:
     if value is None and part in PARTS:
         value = values.get(whole)
     if value is None:
-        raise ValueError(f"{name} is not known of this run, so nothing can be added to it")
+        raise ValueError(f"this run does not record {name}, so nothing can be added to it")
     return round(value + more, 6)
 
 
@@ -124,28 +124,28 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     ),
     Intervention(
         "quarter",
-        "With a quarter of every weight a model is near the small ones from which training composes.",
+        "A quarter of every weight brings a model near the small weights from which training composes.",
         _SMALL,
         {"rescale": "all=0.25@0"},
         steps=SHORT,
     ),
     Intervention(
         "halve",
-        "Half of every weight forgets less than a quarter does, and keeps more of what is right.",
+        "With half of every weight it forgets less than with a quarter, and keeps more of what is right.",
         _SMALL,
         {"rescale": "all=0.5@0"},
         steps=SHORT,
     ),
     Intervention(
         "eighth",
-        "An eighth of every weight forgets nearly all, and needs longer to fit again.",
+        "With an eighth of every weight it forgets nearly all, and needs longer to fit again.",
         _SMALL,
         {"rescale": "all=0.125@0"},
         steps=LONGER,
     ),
     Intervention(
         "quarter_values_mlp",
-        "What maps a pair as a whole stands in W_V, W_O and the MLPs; embedding and attention stay.",
+        "W_V, W_O and the MLPs map a pair as a whole, so only they shrink; embedding and attention stay.",
         f"{_SMALL}, by part",
         {"rescale": "vo=0.25@0 mlp=0.25@0"},
         steps=SHORT,
@@ -173,7 +173,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     ),
     Intervention(
         "anew",
-        "Smaller weights at the start: the papers' own way to Phase 3, and what all else is compared with.",
+        "Smaller weights at the start: the papers' own way to Phase 3, and the baseline for all others.",
         "gamma, arXiv 2405.05409 and 2501.08537",
         added={"gamma": 0.2},
         at_least={"gamma": 0.7},

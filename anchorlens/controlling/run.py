@@ -154,8 +154,8 @@ def _opened(path: str | os.PathLike[str], device: str | None) -> _Origin:
         )
     if not has_phases(checkpoint.task.metrics):
         raise ValueError(
-            f"{safe_text(path)}: the task {checkpoint.task.kind} has no phases, so that nothing says what "
-            "helps; give a run of a task that measures train, ID and OOD accuracy"
+            f"{safe_text(path)}: the task {checkpoint.task.kind} has no phases, so control cannot tell "
+            "what helps; give a run of a task that measures train, ID and OOD accuracy"
         )
     if device is not None:
         train = replace(train, device=device)
@@ -177,10 +177,10 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
     if phase.number == 3:
         raise ValueError(f"{name}: it is in Phase 3 already ({phase.reason}); nothing is left to try")
     if phase.number is None:
-        advice = "; control begins from Phase 1 or 2"
+        advice = "; control starts from Phase 1 or 2"
         if phase.cause == "underfit":
             advice = ", with train --from for example, then control it"
-        raise ValueError(f"{name}: it is in no phase: {phase.label}: {phase.reason}{advice}")
+        raise ValueError(f"{name}: it has no phase: {phase.label}: {phase.reason}{advice}")
     return before
 
 

@@ -59,7 +59,7 @@ def held(out: Path, sha256: str) -> Iterator[None]:
     try:
         path = out / FILE
         if path.exists():
-            with reading(path, "is no result of control"):
+            with reading(path, "is not a result of control"):
                 content = read_json(read_bytes(path))
                 if not isinstance(content, dict):
                     raise ValueError("it holds no JSON object")
@@ -146,7 +146,7 @@ class Tries:
         order = [place for place, run in enumerate(self.runs) if run is not None]
         waiting = deque(sorted(order, key=lambda place: not has_ended(self._folder(place))))
         running: dict[Future[_Outcome], tuple[int, float]] = {}
-        advice = "; what has ended is kept, the same call goes on"
+        advice = "; finished attempts are kept, and the same call continues"
         pool = contextlib.nullcontext(InThisProcess()) if workers == 1 else process_pool(workers, advice)
         with pool as executor:
             while (waiting or running) and not self._is_over():
@@ -162,12 +162,10 @@ class Tries:
                 show(round(time.monotonic() - self.began), f"{names} ({len(self.result().tried)} tried)")
         over = "Phase 3 was reached" if self._is_enough() else "the time was up"
         for place, _ in running.values():
-            self._note(
-                place, outcome="cut off", note=f"{over} before it ended; the same call goes on with it"
-            )
+            self._note(place, outcome="cut off", note=f"{over} before it ended; the same call continues it")
         for place in waiting:
             estimate = self.clock.minutes(self.attempts[place].steps)  # by what was learnt since
-            self._note(place, outcome="skipped", estimate=estimate, note=f"{over} before it was begun")
+            self._note(place, outcome="skipped", estimate=estimate, note=f"{over} before it began")
         self._write()
 
     def _folder(self, place: int) -> Path:

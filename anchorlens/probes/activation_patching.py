@@ -78,9 +78,9 @@ class ActivationPatching(ProbeResult):
         if self.carried_by_first_anchor is None:
             return "nothing to bring back: the model does not tell the two targets apart"
         return (
-            f"before the last layer, a change of the first anchor is undone at the first anchor "
-            f"{self.carried_by_first_anchor:.2f}, the second {self.carried_by_second_anchor:.2f}, the last "
-            f"position {self.carried_by_last:.2f}"
+            "before the last layer, patching undoes a change of the first anchor by "
+            f"{self.carried_by_first_anchor:.2f} at the first anchor, {self.carried_by_second_anchor:.2f} at "
+            f"the second, {self.carried_by_last:.2f} at the last position"
         )
 
     def plot(self) -> go.Figure:

@@ -46,7 +46,8 @@ class AttentionPatterns(ProbeResult):
         if self.to_key_and_anchors is None:
             seen = self.attention[-1, :, -1].mean(axis=0)  # [key_pos]
             return f"last layer: the last position looks most at position {seen.argmax()}, {seen.max():.0%}"
-        return f"last layer: the last position gives key and anchors {self.to_key_and_anchors:.0%}"
+        share = f"{self.to_key_and_anchors:.0%}"
+        return f"last layer: the last position pays {share} of its attention to key and anchors"
 
     def plot(self) -> go.Figure:
         """A heatmap for each layer and head."""
@@ -87,7 +88,7 @@ def attention_patterns(
 ) -> AttentionPatterns:
     """Read the attention of every layer and head on one sequence.
 
-    Blind to: whether what is looked at matters: a head that is not used looks somewhere too.
+    Blind to: whether the model uses what it looks at: a head without effect looks somewhere too.
 
     Args:
         model: any HookedTransformer; it is only read.

@@ -121,8 +121,8 @@ def embedding_pca(
 ) -> EmbeddingPCA:
     """Measure where tokens' embeddings lie and, of a two-anchor task, whether they carry the rules' order.
 
-    Blind to: routes and answers: the embedding alone is read, and one-hot numbers have no order whatever is
-    made of them.
+    Blind to: routes and answers: the probe reads the embedding alone, and one-hot numbers have no order
+    whatever the model makes of them.
 
     Args:
         model: any HookedTransformer with these tokens in its vocabulary; it is only read.

@@ -1,4 +1,4 @@
-"""Fusion similarity: whether inputs of equal targets look alike at the last position."""
+"""Fusion similarity: whether inputs with equal targets look alike at the last position."""
 
 from __future__ import annotations
 
@@ -135,13 +135,13 @@ def fusion_similarity(
     keys: Sequence[int] | None = None,
     key_position: int | None = None,
 ) -> FusionSimilarity:
-    """Measure whether inputs of equal targets look alike at the last position, once attention is done.
+    """Measure whether inputs with equal targets look alike at the last position, once attention is done.
 
     The vector is the residual stream of the last position after the last attention layer (after its
     LayerNorm in `postnorm`), before the last MLP.
 
-    Blind to: targets whose parts are held in codes of their own, one-hot ones above all: nothing is alike
-    before the last MLP puts them together. Nothing is cut, so likeness is not use.
+    Blind to: targets whose parts have codes of their own, above all one-hot ones: nothing looks alike
+    before the last MLP combines them. The probe cuts nothing, so similarity is not use.
 
     Args:
         model: any HookedTransformer; it is only read.

@@ -1,4 +1,4 @@
-"""Gradient sharing: whether trained pairs that share no anchor are answered by the same weights."""
+"""Gradient sharing: whether the same weights answer trained pairs that share no anchor."""
 
 from __future__ import annotations
 
@@ -74,18 +74,18 @@ class GradientSharing(ProbeResult):
 def gradient_sharing(
     model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 32, seed: int = 0
 ) -> GradientSharing:
-    """Measure whether trained pairs that share no anchor are answered by the same weights.
+    """Measure whether the same weights answer trained pairs that share no anchor.
 
     G(p) is the gradient of log p(target - 1) - log p(target), the mean over trained inputs of the pair p:
-    what would have to change for p to be answered by the number below. Every pair is asked with the same
-    keys, positions and noise, so that only the anchors differ. A model that composes decodes the target of
+    what would have to change for the model to answer p with the number below. Every pair has the same keys,
+    positions and noise, so that only the anchors differ. A model that composes decodes the target of
     all pairs by one set of weights, and the gradients of pairs without a common anchor point the same way;
     one that has learnt each pair as a whole has weights of its own for each, and they are orthogonal.
 
-    Unseen pairs are not asked.
+    The probe does not use unseen pairs.
 
-    Blind to: a decoder with neurons of its own for each (g, anchor), which no two such pairs share, so that a
-    compiled composer reads 0; and how the target is come by where what decodes it is shared.
+    Blind to: a decoder with neurons of its own for each (g, anchor), which no two such pairs share: a
+    compiled composer reads 0. And how the model computes the target, if pairs share what decodes it.
 
     Args:
         model: any HookedTransformer; it is only read, and its gradients are left as they are.

@@ -92,7 +92,7 @@ class InformationFlow(ProbeResult):
         if not self.stages:
             return f"margin {self.margin:+.2f}; routes were not asked for"
         if self.inferential_route is None:
-            return f"no route: the target's margin is {self.margin:+.2f}, with none to lose"
+            return f"no route: the target's margin is {self.margin:+.2f}, so it has no answer to lose"
         return (
             f"inferential route {self.inferential_route:.2f}, symmetric {self.symmetric_route:.2f}, "
             f"gathered {self.gathered_route:.2f}; margin {self.margin:+.2f}, patterns {self.patterns}"
@@ -167,7 +167,7 @@ def information_flow(
 
     Blind to: what an edge carries (a table of pairs and a composition over the same edges read alike), a
     route it has no name for (all scores are then 0; `merged_effects` shows the edges), a second anchor at
-    the last position, and, with frozen patterns, whatever only says where to look.
+    the last position, and, with frozen patterns, edges that only say where to look.
 
     Args:
         model: any HookedTransformer of two layers or more whose attention hooks are alive.

@@ -95,7 +95,7 @@ def interchange(
     key_position: int | None = None,
     seed: int = 0,
 ) -> Interchange:
-    """Swap the activation of one place between two inputs; does the answer go by the composed rule?
+    """Swap the activation of one place between two inputs; does the answer follow the composed rule?
 
     The rule as a causal model: g = g(x; a1), and the answer is what the other anchors make of g. Where a
     place holds g, putting the activation of a source input there into the run of a base input must give the
@@ -106,8 +106,8 @@ def interchange(
     trained, that the rest of the model goes by the rule.
 
     Blind to: g(x; a) that is spread over several places, and the form in which a place holds it: a table of
-    (key, first anchor) has accuracy 1 too, and only `unseen_accuracy` tells the two apart. Other positions
-    of the key than the one that is asked.
+    (key, first anchor) has accuracy 1 too, and only `unseen_accuracy` tells the two apart. Positions of
+    the key other than the one measured.
 
     Args:
         model: any HookedTransformer whose residual hooks are alive.

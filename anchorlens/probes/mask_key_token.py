@@ -1,4 +1,4 @@
-"""The key token masked: whether what is left tells anchor pairs apart, and a pair from its mirror."""
+"""The key token masked: whether the answers tell anchor pairs apart, and a pair from its mirror."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MaskKeyToken(ProbeResult):
         """The joint t-SNE, a pair and its mirror in one colour."""
         title = f"Logits, {describe('key token', self.queries, self.edge)}"
         if self.points is None:
-            raise ValueError("the picture is the t-SNE, which was not asked for; give a perplexity")
+            raise ValueError("the picture needs the t-SNE, which this result lacks; give a perplexity")
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 
 
@@ -143,7 +143,7 @@ def mask_key_token(
     single = checked_edge(edge)
     pairs = mirrored_pairs(task, seen=seen)
     if not pairs:
-        raise ValueError("no two orders of a pair are trained in this task; leave seen out")
+        raise ValueError("this task trains no pair in both orders; leave seen out")
     position = held_out_position(task) if key_position is None else checked_position(task, key_position)
     drawn: dict[str, Any] = {"key_position": position, "keys": "held out", "noise": noise, "seed": seed}
     batch = random_sequences(task, pairs, n_sequences, **drawn)

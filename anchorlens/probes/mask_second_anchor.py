@@ -1,4 +1,4 @@
-"""The second anchor masked: whether what is left is g(x; a), whatever x and a."""
+"""The second anchor masked: whether g(x; a) remains, whatever x and a."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def inputs_of_equal_result(
     if len(common) < 2:
         raise ValueError(
             f"at least 2 values must be reached by every anchor from the keys {task.key_min}.."
-            f"{task.key_max}, got {len(common)}; this task cannot be asked so"
+            f"{task.key_max}, got {len(common)}; this probe cannot measure this task"
         )
     if results is None:
         start = max(0, (len(common) - MOST_RESULTS) // 2)
@@ -145,8 +145,8 @@ def mask_second_anchor(
     Attention to every anchor behind the first is set to zero after the softmax, without renormalising;
     keys and first anchors vary, g(x; a) is reached from each anchor once, the noise is the same.
 
-    Blind to: a circuit that is silent without its second anchor, and where g(x; a) is held: the logits
-    alone are compared.
+    Blind to: a circuit that gives no answer without its second anchor, and where g(x; a) is held, since
+    the probe compares the logits alone.
 
     Args:
         model: any HookedTransformer whose attention hooks are alive.

@@ -84,15 +84,15 @@ class NearestNeighbours(ProbeResult):
             return "no two trained pairs of this task reach one target"
         unseen = "" if self.unseen_target_at_last is None else f", {self.unseen_target_at_last:.2f} of unseen"
         return (
-            f"most alike has the same target: {self.target_at_last:.2f} of trained pairs{unseen}, before the "
-            "last MLP"
+            f"the most similar input has the same target: {self.target_at_last:.2f} of trained "
+            f"pairs{unseen}, before the last MLP"
         )
 
     def plot(self) -> go.Figure:
         """Shares by place, a panel for each result, and one for the target of unseen pairs."""
         panels = dict(zip(_TITLES, self.trained, strict=True)) | {"target, unseen pair": self.unseen[2]}
         return place_map(
-            "Most alike input has the same result",
+            "Most similar input has the same result",
             panels,
             self.sites,
             key_position=self.key_position,
@@ -136,15 +136,15 @@ def nearest_neighbours(
     keys: Sequence[int] | None = None,
     key_position: int | None = None,
 ) -> NearestNeighbours:
-    """Ask at every place whether the inputs that look most alike have the same intermediate result.
+    """Measure at every place whether the most similar inputs have the same intermediate result.
 
     Likeness is the cosine of residual streams after the mean over inputs of trained pairs is taken away.
     Where a place holds a result in a form of its own, whatever key and anchors it comes from, the most alike
     input has the same one. For the target at the last position, trained pairs among themselves say whether
     pairs are brought to one form, unseen pairs whether that holds beyond training; no answer is looked at.
 
-    Blind to: whether the model uses the likeness, as nothing is cut; and codes, such as one-hot ones, in
-    which unlike parts are equally far and chance decides who is nearest.
+    Blind to: whether the model uses the similarity, since the probe cuts nothing; and codes, such as one-
+    hot ones, in which unlike parts are equally far, so that chance decides who is nearest.
 
     Args:
         model: any HookedTransformer whose residual hooks are alive; it is only read.

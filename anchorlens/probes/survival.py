@@ -65,8 +65,8 @@ class Survival(ProbeResult):
             return "no trained pairs of different anchors can be left out of this task"
         after = f"after {self.n_steps} updates without them, the others at {self.others:.2f}"
         if self.survival is None:
-            return f"nothing known to forget: left-out pairs at {self.left_out:.2f} {after}"
-        return f"{self.survival:.2f}: left-out pairs are answered at {self.left_out:.2f} {after}"
+            return f"knows nothing to forget: left-out pairs at {self.left_out:.2f} {after}"
+        return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"
 
     def plot(self) -> go.Figure:
         """Three bars for each group: before, after training without it, and the other pairs after that."""
@@ -90,7 +90,7 @@ def survival(
     n_sequences: int = 512,
     seed: int = 0,
 ) -> Survival:
-    """Measure whether pairs that are left out of further training are still answered after it.
+    """Measure whether a model still answers pairs that are left out of further training.
 
     For each group of trained pairs, {a, b} in both orders as far as they are trained, a copy of the model is
     trained on by AdamW (learning rate 2e-3, decay 5) with fresh trained sequences of all other pairs. The
@@ -100,9 +100,9 @@ def survival(
     Unseen pairs are not asked. The model is only read: copies of its weights are trained, half a minute on
     one core for a model of `quick` size.
 
-    Blind to: by which rule a pair is answered, and a table whose entries share no weight with others, which
-    decay makes smaller and not wrong. A pair trained on another target than its composition (`conflict`,
-    `overrides`) is forgotten by a model that composes too.
+    Blind to: the rule by which the model answers a pair, and a table whose entries share no weight with
+    others: decay makes these smaller and not wrong. A model that composes also forgets a pair trained on
+    another target than its composition (`conflict`, `overrides`).
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.

@@ -76,7 +76,8 @@ def training_regime(
 ) -> TrainingRegime:
     """Measure how far a run has moved from its start: every weight matrix, and the tangent kernel.
 
-    Blind to: what was learnt: it says how far weights moved, and means nothing without the run's own start.
+    Blind to: what the model learnt: the probe says how far weights moved, and means nothing without the
+    run's own start.
 
     Args:
         model: a later moment of a run; it is only read.

@@ -1,4 +1,4 @@
-"""V-matrix single-anchor similarity: whether the values at the first anchor say g(x; a), whatever x and a."""
+"""V-matrix single-anchor similarity: whether values at the first anchor encode g(x; a), for any x and a."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class VSimilarity(ProbeResult):
     gap: float | None
     """Mean of `gaps`; None where no two anchors reach an equal g."""
     centred_gap: float | None
-    """Mean of `centred_gaps`: above 0 where the values say g(x; a)."""
+    """Mean of `centred_gaps`: above 0 where the values encode g(x; a)."""
     layer: int
     """Layer of the values, from 0."""
 

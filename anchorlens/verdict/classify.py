@@ -40,10 +40,11 @@ def classify(
 ) -> Verdict:
     """Say whether a model memorises (1), generalises in distribution (2) or composes rules (3), and why.
 
-    By the probes: what trained pairs and weights speak for, calibrated on a zoo of trained models of a family
-    of tasks, without anything of unseen pairs. By behaviour: what it answers, which is the definition. By
-    decoding: what activations of unseen pairs hold, which is all but their answers. Where the training data
-    conflict with the composition, a solution takes the place of the phase.
+    The verdict by the probes uses trained pairs and weights, and nothing of unseen pairs; it is calibrated on
+    a zoo of trained models of a family of tasks. The verdict by behaviour uses the answers, and is the
+    definition. The verdict by decoding uses activations of unseen pairs, in which their answers are almost
+    computed. Where the training data conflict with the composition, all three name a solution instead of a
+    phase.
 
     Args:
         model_or_checkpoint: a HookedTransformer; a `Checkpoint`; what `train` gives; or the path of a file
@@ -79,7 +80,7 @@ def classify(
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> classify(build_model(ModelConfig(gamma=0.5)))
-        Verdict(model: undecided: training data unknown; by the probes: undecided: at chance, no comparison)
+        Verdict(model: undecided: training data unknown; by the probes: undecided: at chance)
 
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """

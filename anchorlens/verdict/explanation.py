@@ -1,4 +1,4 @@
-"""What it means that behaviour and the probes agree, or do not, in a sentence."""
+"""One sentence on what it means that behaviour and the probes agree or disagree."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from anchorlens.tasks.shared.phases import SOLUTION_GLOSS, Phase
 from anchorlens.verdict.verdict import ByProbes
 
 _INSIDE = {
-    1: "models that do not reach held-out keys",
-    2: "models that generalise to held-out keys alone",
+    1: "models that fail on held-out keys",
+    2: "models that answer held-out keys and fail on unseen pairs",
     3: "models that compose the rules",
 }
 _OUTSIDE = {
-    1: "It answers what it was trained on and does not reach held-out keys",
+    1: "It answers what it was trained on and fails on held-out keys",
     2: "It answers held-out keys and fails on unseen pairs",
     3: "It answers unseen pairs",
 }
 _BECAUSE = {
-    (1, 2): "the general solution is there in part: more steps or more data may bring held-out keys right",
-    (1, 3): "parts of the rules are there, but its answers do not rest on them for held-out keys",
-    (2, 1): "held-out keys may be right by likeness to trained ones rather than by a general solution",
-    (2, 3): "the single-anchor results are there, but are not put together for pairs it never saw",
-    (3, 1): "it reaches the right answers by a way that the calibrated models do not take",
-    (3, 2): "it reaches the right answers by a way that the calibrated models do not take, or composes "
-    "for most keys only",
+    (1, 2): "it has the general solution in part; more steps or more data may help on held-out keys",
+    (1, 3): "it has parts of the rules, but does not use them for held-out keys",
+    (2, 1): "it may answer held-out keys by their similarity to trained ones, not by a general solution",
+    (2, 3): "it computes the single-anchor results, but does not combine them for pairs it never saw",
+    (3, 1): "it finds the right answers in another way than the calibrated models",
+    (3, 2): "it finds the right answers in another way than the calibrated models, or only for most keys",
 }
 """(behaviour, probes) -> what may be behind it."""
 
@@ -47,10 +46,11 @@ def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
             )
             if not there
         ]
-        text = f"No comparison: {' and '.join(which)}."
+        text = f"{' and '.join(which)}."
+        text = text[0].upper() + text[1:]
         if behaviour.cause == "training data unknown" and inside.number is not None:
-            likeness = f"Its inside looks like that of {_INSIDE[inside.number]}"
-            text = f"{text} {likeness}, if it has fit its training data; only they can tell."
+            likeness = f"its inside looks like that of {_INSIDE[inside.number]}"
+            text = f"{text} If it has fit its training data, {likeness}; only these data can tell."
         return None, text
     if behaviour.solution is not None or inside.solution is not None:
         return _of_solutions(behaviour, inside)
@@ -74,13 +74,13 @@ def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
 
 def _of_solutions(behaviour: Phase, inside: Phase) -> tuple[bool | None, str]:
     if behaviour.solution is None or inside.solution is None:
-        return None, "No comparison: one names a phase and the other a solution."
+        return None, "Behaviour and probes cannot be compared: one names a phase and the other a solution."
     acts = f"It {SOLUTION_GLOSS[behaviour.solution]}"
     if behaviour.solution == inside.solution:
         return True, f"{acts}, and its inside looks like that of models that do."
     return False, (
-        f"{acts}, yet its inside looks like that of a model that {SOLUTION_GLOSS[inside.solution]}: it comes "
-        "to its answers by a way that the calibrated models do not take."
+        f"{acts}, yet its inside looks like that of a model that {SOLUTION_GLOSS[inside.solution]}: it finds "
+        "its answers in another way than the calibrated models."
     )
 
 

@@ -37,7 +37,9 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
         ValueError: it does not say how it was trained, so that the length of the run is not known.
     """
     if checkpoint.train_config is None or checkpoint.step is None:
-        raise ValueError("a forecast needs a step of a run, but the checkpoint has no train config or step")
+        raise ValueError(
+            "a forecast needs the train config and the step of a run, and this checkpoint lacks one of them"
+        )
     behaviour = sampled_behaviour(checkpoint)
     train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
     assert train is not None and id is not None

@@ -1,13 +1,15 @@
 """What the inside of a model says: a phase with probabilities by the probes, and one by decoding.
 
 *By the probes*: from activations of trained pairs and from weights alone; it knows nothing of unseen pairs.
-*By decoding*: from activations of unseen pairs, in which the answer is all but there; a decoder of the
-answer, and no second witness. Where the training data conflict with the composition both name a solution.
-Whether the training data are fit is asked of training sequences; answers on unseen pairs are never looked at.
+*By decoding*: from activations of unseen pairs, in which the answer is almost computed. It decodes the
+answer, and is not independent evidence. Where the training data conflict with the composition both name a
+solution. Training sequences say whether the model fits its training data; neither verdict looks at answers on
+unseen pairs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -17,7 +19,7 @@ from anchorlens import probes
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, Phase
+from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, SOLUTION_LABELS, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.questions import SOLUTIONS, QuestionModel, Values
@@ -66,7 +68,7 @@ def read_inside(
         calibration makes the probabilities less sure.
     """
     if not task.has_anchors:
-        why = f"the verdicts by the inside are the two-anchor task's own, and this one is {task.kind}"
+        why = f"the verdicts by the probes and by decoding work on two-anchor tasks only, not on {task.kind}"
         return _nothing(Phase.undecided("outside the calibration", why), tuple(_of_weights(model, task)))
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
@@ -177,8 +179,9 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
         phases[phase] = phases.get(phase, 0.0) + probability
     best = max(phases, key=phases.__getitem__)
     if phases[best] < least:
-        what = "solution" if best in SOLUTIONS else "phase"
-        return Phase.undecided("ambiguous", f"no {what} has a probability of {least:.0%} or more: {words}")
+        what = SOLUTION_LABELS[best] if best in SOLUTIONS else f"Phase {best}"
+        percent = math.floor(100 * phases[best])  # rounded, it could read as if it were enough
+        return Phase.undecided("ambiguous", f"{what} at {percent} %, needs {100 * least:g} % ({words})")
     if best in SOLUTIONS:
         return Phase(None, None, words, solution=best)
     if best != 2 or "Phase 2" in probabilities:

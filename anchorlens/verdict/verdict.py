@@ -92,7 +92,7 @@ class Posterior(Record):
 class ByProbes(Posterior):
     """The phase, or in conflict the solution, that the probes speak for, by trained pairs and weights alone.
 
-    Nothing of unseen pairs is looked at, neither answers nor activations: it is a witness of its own.
+    It looks at nothing of unseen pairs, neither answers nor activations: it is independent evidence.
     """
 
     evidence: Annotated[tuple[Evidence, ...], Len(0, 200)] = ()
@@ -237,7 +237,7 @@ class Verdict(Record):
     by_probes: ByProbes
     """What trained pairs and weights speak for, without anything of unseen pairs."""
     by_decoding: Posterior
-    """What activations of unseen pairs speak for: a decoder of the answer, and no second witness."""
+    """What activations of unseen pairs speak for: it decodes the answer, and is not independent evidence."""
     behaviour: Annotated[Evaluation, _ByKind()]
     """Everything that was measured on answers: the `Evaluation` of its task."""
     agreement: bool | None
@@ -261,7 +261,7 @@ class Verdict(Record):
 
         Args:
             path: of the page, .html; a file that is there is replaced.
-            probes: whose pictures it shows; where nothing is said `probes.REPORT_PROBES`, all but those that
+            probes: whose pictures it shows; by default `probes.REPORT_PROBES`, all but those that
                 train a model. `(*REPORT_PROBES, my_probe)` adds one of your own.
 
         Raises:
@@ -308,10 +308,10 @@ class Verdict(Record):
         summary(self, path)
 
     def __repr__(self) -> str:
-        agreement = {True: "the same", False: "another", None: "no comparison"}[self.agreement]
+        agreement = {True: ", the same", False: ", another", None: ""}[self.agreement]
         return (
             f"Verdict({self.subject.name}: {self.phase.label}; "
-            f"by the probes: {self.by_probes.phase.label}, {agreement})"
+            f"by the probes: {self.by_probes.phase.label}{agreement})"
         )
 
     _repr_html_ = html

@@ -18,7 +18,7 @@ Numbers = Mapping[str, Any]
 ID, OOD = 0.9, 0.5
 """Accuracy from which on held-out keys, and above which unseen pairs, count as answered: the phases'."""
 IN_ORDER = 0.75
-"""Share of the pairs of runs from which an order counts as one: half way from chance (.5) to always."""
+"""We call an order confirmed when it holds in at least this share of the pairs of runs (.5 is chance)."""
 TAU = 2 * IN_ORDER - 1
 """The same for Kendall's tau: pairs in order minus those that are not."""
 MOST = 0.5

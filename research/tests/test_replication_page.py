@@ -28,6 +28,7 @@ ALLOWED = (
     r"[Ww]eight decay (0 and \.1|0, \.01 and \.1|\.01|\.1)\b",
     r"ID >= \.90|OOD > \.50|train accuracy below \.90|above \.9\b|above \.3\b",  # thresholds
     r"p stays below \.05",
+    r"at least 75 % of pairs \(50 % is chance\)",
     r"train(ed)? (first )?reaches \.999",
     r"\(3,? 4\)|\(4,? 3\)|\([xy]; [^)]+\)",
     r"90 % of the embedding's variance|95 % interval",

@@ -140,7 +140,7 @@ class TestByHand:
     def test_models_that_have_not_fit_their_data_tell_nothing(self):
         found = by_hand(with_bad(3), np.where(np.arange(270) < 200, 30, NEVER))
         assert found.fences == (None,) and not found.flagged.any()
-        assert "nothing can be told" in repr(found)
+        assert "no answer, the models have not fit" in repr(found)
         assert found.to_dict()["fences"] == [None]
 
     def test_mirrors_of_flagged_mappings_are_named(self):

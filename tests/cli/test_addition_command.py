@@ -96,7 +96,7 @@ def test_it_is_swept_listed_and_drawn(tmp_path):
 @pytest.mark.slow
 def test_the_report_has_the_plane_of_sums_in_a_browser(run, tmp_path):
     stdout = call("classify", run, "--report", tmp_path / "report.html").stdout
-    assert "the verdicts by the inside are the two-anchor task's own, and this one is addition" in " ".join(
+    assert "by the probes and by decoding work on two-anchor tasks only, not on addition" in " ".join(
         stdout.replace("│", " ").split()
     )
     with Browser(tmp_path / "profile") as browser:

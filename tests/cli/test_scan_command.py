@@ -43,7 +43,7 @@ def test_classify_has_no_verdict_by_the_probes_and_a_report_with_answers(run, tm
     done = call("classify", run / "ckpt.pt", "--report", page, "--json")
     verdict = json.loads(done.stdout)
     assert verdict["phase"]["label"] == "undecided: underfit"
-    assert "the two-anchor task's own, and this one is scan" in verdict["by_probes"]["phase"]["reason"]
+    assert "work on two-anchor tasks only, not on scan" in verdict["by_probes"]["phase"]["reason"]
     weights = {one["reading"]: one for one in verdict["by_probes"]["evidence"]}
     assert set(weights) == {
         "q_condensation.mean_abs_cosine",

@@ -42,7 +42,7 @@ def test_the_cure_is_found_and_is_a_run_to_go_on_with(cured, start):
     assert found.before.phase.number == 2 and found.goal == 3
     assert [one.outcome for one in found.attempts] == ["finished", "finished", "finished", "skipped"]
     assert found.helped == ["cure"] and found.best == str(out / "cure") and found.reached == 3
-    assert found.attempts[3].note == "Phase 3 was reached before it was begun"
+    assert found.attempts[3].note == "Phase 3 was reached before it began"
     whole = load_checkpoint(shipped("phase3")).weights
     best = load_checkpoint(Path(found.best) / "ckpt.pt")
     assert all(torch.allclose(weight, whole[name]) for name, weight in best.weights.items())
@@ -114,7 +114,7 @@ def test_a_dry_run_trains_nothing(start):
     found = control(start, dry_run=True, interventions=[HURT, CURE, replace(ANEW, added={"gamma_x": 1})])
     assert [one.outcome for one in found.attempts] == ["planned", "planned", "skipped"]
     assert [round(one.estimate, 6) for one in found.attempts[:2]] == [round(0.2 / 60, 6), round(0.4 / 60, 6)]
-    assert "gamma_x is not known of this run" in found.attempts[2].note
+    assert "this run does not record gamma_x" in found.attempts[2].note
     assert repr(found) == "Control(Phase 2 without commutativity; 2 of 3 to try)"
 
 
@@ -189,7 +189,7 @@ class TestErrors:
         run = preset("text", **small)
         checkpoint = Checkpoint(run.model_config, run.task, initial_weights(run.model_config, 0), run[2])
         save_checkpoint(tmp_path / "text.pt", checkpoint)
-        with pytest.raises(ValueError, match="the task text has no phases, so that nothing says what helps"):
+        with pytest.raises(ValueError, match="text has no phases, so control cannot tell what helps"):
             control(tmp_path / "text.pt", tmp_path / "out")
 
     @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ class TestTheList:
             Intervention(**{"name": "a", "why": "a", "source": "b", **fields})
 
     def test_a_model_is_changed_anew_alone(self, start):
-        with pytest.raises(ValueError, match="changes the model .gamma., so it must be made anew"):
+        with pytest.raises(ValueError, match="changes the model .gamma., so anew must be True"):
             Intervention("a", "a", "b", {"gamma": 0.7}).applied(RunConfig(*preset()), str(start))
 
 

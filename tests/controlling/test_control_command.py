@@ -42,7 +42,7 @@ def test_it_says_what_helped_and_where_to_go_on(start, tmp_path):
         ["cure", "its end", "Phase 3"],
     ]
     assert "Training anew (gamma 0.8) was not tried to its end; it takes about" in done.stdout
-    assert "anew: Phase 3 was reached before it was begun." in done.stdout
+    assert "anew: Phase 3 was reached before it began." in done.stdout
     assert "chosen by one half of the left-out questions and is reported on the other" in done.stdout
     assert done.stderr == (f"trying to take {start} to a later phase in at most 20 minutes, into {out}\n")
     again = json.loads(call("control", start, "--out", out, "--workers", 1, "--json").stdout)

@@ -93,7 +93,7 @@ class TestKnownAnswers:
     def test_a_random_start_has_nothing_to_forget(self):
         found = survival(build_model(CONFIG), TASK)
         assert found.survival is None and np.isnan(found.ratios).all() and found.others < 0.5
-        assert "nothing known to forget" in found.headline()
+        assert "knows nothing to forget" in found.headline()
         found.plot()
 
 

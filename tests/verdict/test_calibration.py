@@ -119,9 +119,7 @@ class TestNamed:
         phase = named(dict(zip(LABELS, probabilities, strict=True)), least)
         assert (phase.number, phase.commutative) == expected
         if phase.number is None:
-            assert (
-                phase.label == "undecided: ambiguous" and "no phase has a probability of 50%" in phase.reason
-            )
+            assert phase.label == "undecided: ambiguous" and "needs 50 %" in phase.reason
 
     def test_in_words(self):
         probabilities = dict(zip(LABELS, (0.0, 0.05, 0.4, 0.55), strict=True))

@@ -213,7 +213,7 @@ class TestExplanation:
 
     def test_undecided_is_no_comparison(self):
         agreement, text = explain(Phase(None, None, "underfit: x"), self.BY_PROBES)
-        assert agreement is None and text == "No comparison: behaviour is undecided (underfit: x)."
+        assert agreement is None and text == "Behaviour is undecided (underfit: x)."
 
 
 def test_a_verdict_prints_one_line_and_has_html(shipped):

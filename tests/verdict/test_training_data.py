@@ -72,7 +72,7 @@ class TestInMemory:
         assert verdict.by_probes.phase.label == "Phase 1"
         words = " ".join((verdict.explanation, verdict.phase.reason, *verdict.warnings))
         assert "train longer" not in words and "--train-data FILE" in words
-        assert "models that do not reach held-out keys, if it has fit its training data" in words
+        assert "If it has fit its training data, its inside looks like that of models that fail" in words
         assert words.count("the verdict assumes that it was never trained on the pairs (3, 4)") == 1
 
 

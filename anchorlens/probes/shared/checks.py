@@ -56,7 +56,8 @@ def check_task(task: Any) -> AnchorTask:
     """
     if getattr(task, "has_anchors", False) is not True:
         raise ValueError(
-            f"task must be an AnchorTask, got {type(task).__name__}; this probe needs two anchors"
+            f"task must be an AnchorTask, got {type(task).__name__}; this probe works on two-anchor tasks "
+            "only"
         )
     return task
 

@@ -112,8 +112,8 @@ def sequences_that_differ(
     if len(rows) < n_sequences:
         what = "key" if change == 0 else f"anchor {change}"
         raise ValueError(
-            f"the task must have pairs in which another {what} gives another target, and hardly any was "
-            "found; this task cannot be asked so"
+            f"the task must have pairs in which another {what} gives another target, got hardly any; "
+            "this probe cannot measure this task"
         )
     pairs, others, keys, seconds = (np.array(column) for column in zip(*rows, strict=True))
     places = np.full(n_sequences, position)

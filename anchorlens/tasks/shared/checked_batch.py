@@ -70,7 +70,9 @@ def token_batch(
             raise ValueError(f"{name} of the training data must be integers, got {array.dtype}")
         scored = np.asarray(array != IGNORE if every_position and name == "targets" else True)
         if not scored.any():
-            raise ValueError("targets of the training data must ask for something, got -100 everywhere")
+            raise ValueError(
+                "targets of the training data must have at least one answer, got -100 everywhere"
+            )
         low = int(array.min(where=scored, initial=array.max()))
         high = int(array.max(where=scored, initial=array.min()))
         if low < 0 or high > limit:

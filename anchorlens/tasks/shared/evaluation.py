@@ -81,7 +81,7 @@ class Evaluation(Record):
             return None
         return (
             "its training data are not known: the verdict assumes that it was never trained on "
-            f"{self.held_out}, and train accuracy is asked on {self.train_source}"
+            f"{self.held_out}, and measures train accuracy on {self.train_source}"
         )
 
     @property

@@ -74,7 +74,7 @@ COLOURS: Mapping[str, str] = dict(zip(LABELS, ("#C8553D", "#A87B00", "#3A7BC8", 
 beside the label."""
 
 GLOSS: Mapping[int | None, str] = {
-    1: "fits its training data, held-out data not reached",
+    1: "fits its training data, fails on held-out data",
     2: "generalises in distribution, not beyond",
     3: "composes the rules",
     None: "no phase",
@@ -281,25 +281,27 @@ def _phase_of(
     if train < fit_from and train_source != TRAINING_SET:
         return Phase.undecided(
             "training data unknown",
-            f"train accuracy {train:.3f} on {train_source} is below {fit_from:.2f}, as it is too for a "
-            "model that memorised its training data; give them: training_set=(tokens, targets) in Python, "
-            "--train-data FILE on the command line",
+            f"train accuracy {train:.3f} on {train_source} is below {fit_from:.2f}, and a model that "
+            "memorised its training data has that too; give these data: training_set=(tokens, targets) in "
+            "Python, --train-data FILE on the command line",
         )
     if train < fit_from:
         return Phase.undecided(
             "underfit", f"train accuracy {train:.3f} is below {fit_from:.2f}; train longer"
         )
     if ood is None:
-        return Phase.undecided("no unseen pair", "nothing is left out of training for an OOD test")
+        return Phase.undecided(
+            "no unseen pair", "the task leaves nothing out of training, so there is no OOD test"
+        )
     numbers = f"train {train:.3f}, ID {id:.3f}, OOD {ood:.3f}"
     if id < id_from:
         if ood > ood_above:
-            return Phase.undecided("inconsistent", f"{numbers}; no phase of the papers has these")
-        return Phase(1, None, f"{numbers}: the training data are fit, {asked[0]} not reached")
+            return Phase.undecided("inconsistent", f"{numbers}; the papers define no phase for these")
+        return Phase(1, None, f"{numbers}: it fits its training data and fails on {asked[0]}")
     if ood > ood_above:
-        return Phase(3, None, f"{numbers}: {asked[1]} are composed")
+        return Phase(3, None, f"{numbers}: it composes {asked[1]}")
     commutative = None
     if commutativity is not None:
         commutative = commutativity >= commutative_from
         numbers = f"{numbers}, commutativity {commutativity:.3f}"
-    return Phase(2, commutative, f"{numbers}: {asked[0]} are answered, {asked[1]} are not")
+    return Phase(2, commutative, f"{numbers}: it answers {asked[0]} and fails on {asked[1]}")

@@ -255,9 +255,9 @@ class SweepResult:
         Raises:
             ValueError: no cell.
         """
-        from anchorlens.sweep.table import table_of
+        from anchorlens.files.tables import table_of_rows  # with pyarrow, which `status` need not wait for
 
-        return table_of(self).to_pandas().set_index("cell")
+        return table_of_rows([cell.row() for cell in self]).to_pandas().set_index("cell")
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {status}" for status, n in self.counts.items())

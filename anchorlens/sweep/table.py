@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-import pyarrow
-
-from anchorlens.files.tables import table_of_rows, write_rows
+from anchorlens.files.tables import write_rows
 from anchorlens.sweep.cells import Cell
 
 
@@ -26,12 +24,3 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
         >>> write_table(open_sweep("sweeps/a"), "cells.parquet")  # doctest: +SKIP
     """
     write_rows([cell.row() for cell in cells], path)
-
-
-def table_of(cells: Iterable[Cell]) -> pyarrow.Table:
-    """The table that `write_table` writes.
-
-    Raises:
-        ValueError: no cell.
-    """
-    return table_of_rows([cell.row() for cell in cells])

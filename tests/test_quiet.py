@@ -27,7 +27,7 @@ from sklearn.manifold import TSNE
 TSNE.__init__.__kwdefaults__["max_iter"] = 250  # nobody looks at the pictures
 for variant in VARIANTS:
     build_model(ModelConfig(variant=variant))(torch.zeros(1, 9, dtype=torch.long))
-result = train(*preset("quick", **TINY), out="run")
+result = train(*preset("quick", **TINY), out="run", progress=False)
 result._repr_html_()
 figures.save(result.plot(), Path("curve.html"))
 verdict = classify("run")
@@ -37,14 +37,15 @@ for name in ("a.pt", "a.safetensors"):
     save_checkpoint(name, result.checkpoint)
     load_checkpoint(name).build_model()
 probes.compare([result.checkpoint] * 2, "stable_rank").plot().to_json()
-cells = sweep(grid("quick", {"seed": [1]}, **TINY), "sweep", engine="serial")
+cells = sweep(grid("quick", {"seed": [1]}, **TINY), "sweep", engine="serial", progress=False)
 cells._repr_html_()
 cells.diagram("diagram.html")
 for name in ("cells.csv", "cells.parquet"):
     cells.table(name)
 recipe = TrainConfig(steps=2, n_samples=600)
 small = result.checkpoint.model_config
-audit(AnchorTask(key_max=40), model_config=small, train_config=recipe, seeds=[0], n_evaluations=2).plot()
+few = {"seeds": [0], "n_evaluations": 2, "progress": False}
+audit(AnchorTask(key_max=40), model_config=small, train_config=recipe, **few).plot()
 for path, config in FOREIGN:
     open_checkpoint(path, config=config).checkpoint.build_model()
 """

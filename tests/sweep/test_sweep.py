@@ -262,7 +262,9 @@ def test_cells_that_fit_on_one_gpu_are_shared_by_all_processes(
     engine.n_processes = n_processes
     folder = SweepFolder(tmp_path)
     cells = folder.named([*tiny({"seed": "0:7"}), *tiny({"seed": [0]}, d_mlp=24)])
-    driver._Driver(cells, folder, engine, lambda steps, text: None)._give_out(InThisProcess(), cells)
+    one = driver._Driver(cells, folder, engine)
+    one.show = lambda steps, text: None
+    one._give_out(InThisProcess(), cells)
     assert jobs == sizes
 
 

@@ -395,7 +395,7 @@ from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, tr
 import json
 spec = json.loads(sys.argv[2])
 run = AnchorTask(**spec["task"]), ModelConfig(**spec["model"]), TrainConfig(**spec["train"])
-result = train(*run, out=sys.argv[1], resume=True)
+result = train(*run, out=sys.argv[1], resume=True, progress=False)
 assert load_checkpoint(sys.argv[1] + "/ckpt.pt").step == result.checkpoint.step
 assert "transformer_lens" not in sys.modules, "training or loading has imported it, which takes seconds"
 """

@@ -4,7 +4,7 @@
     python examples/report_picture.py --page tutorials/out/disagreement/report.html --width 1000 --height 1278
         --out tutorials/images/4_report.png
 
-It shows the verdicts, the probability of each phase, and the three readings that weigh most. Chrome or
+It shows the verdicts, the map of pairs, the probability of each phase, and the readings that moved the verdict. Chrome or
 Chromium takes the picture; half a minute. The page of the second comes of `python tutorials/render.py 4`.
 """
 
@@ -20,8 +20,8 @@ from anchorlens import classify
 from anchorlens.checkpoints import shipped
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-WIDTH, HEIGHT = 1200, 1197
-"""Pixels: the page down to the third of its readings."""
+WIDTH, HEIGHT = 1280, 1215
+"""Pixels: the page down to the last of the readings that it shows first."""
 
 
 def photographed(page: Path, picture: Path, width: int, height: int) -> None:

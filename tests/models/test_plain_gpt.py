@@ -317,6 +317,15 @@ def tied_to_its_transpose():
     return model
 
 
+def tied_with_two_fan_ins():
+    """[20, 8]: a Linear has 8 inputs, a Conv1D 20."""
+    from transformers.pytorch_utils import Conv1D
+
+    model = nn.Sequential(nn.Linear(8, 20, bias=False), Conv1D(8, 20))
+    model[1].weight = model[0].weight
+    return model
+
+
 def quantised():
     model = nn.Sequential(nn.Linear(8, 8))
     model[0].weight = nn.Parameter(torch.zeros(8, 8, dtype=torch.int8), requires_grad=False)
@@ -351,6 +360,11 @@ REFUSED = {
         lambda: nn.Linear(8, 8, device="meta"),
         {},
         "every parameter must have memory, got weight on the meta device; call model.to_empty(device=...)",
+    ),
+    "tied, two fan-ins": (
+        tied_with_two_fan_ins,
+        {},
+        "tied matrices must have one fan-in, got 8 and 20 of 0.weight and 1.weight; say which counts",
     ),
     "one memory, two fan-ins": (
         tied_to_its_transpose,

@@ -26,7 +26,7 @@ from anchorlens.files import container
 from anchorlens.runs.start import checkpoint_in, sha256_of
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr, safe_text
-from anchorlens.tasks.registry import read_stored_task, task_or_default
+from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.views import html
@@ -94,7 +94,7 @@ class Checkpoint:
         if not isinstance(model, nn.Module):
             hint = "; it is one already" if isinstance(model, Checkpoint) else ""
             raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}{hint}")
-        if isinstance(model_config, Task):
+        if is_task(model_config):
             raise ValueError("model_config comes before task; write from_model(model, model_config, task)")
         task = task_or_default(task)
         check_kind("model_config", model_config, task.model_class, f"{task.model_class.__name__}()")

@@ -253,7 +253,7 @@ class SweepResult:
         Raises:
             ValueError: no cell.
         """
-        from anchorlens.sweep.table import table_of
+        from anchorlens.sweep import table_of
 
         return table_of(self).to_pandas().set_index("cell")
 

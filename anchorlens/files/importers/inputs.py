@@ -21,7 +21,7 @@ from anchorlens.files.importers.opened import ModelConfiguration, Opened, open_c
 from anchorlens.models.devices import choose_device
 from anchorlens.models.measuring import device_of
 from anchorlens.safe import CheckpointError, safe_repr, safe_text
-from anchorlens.tasks.registry import task_or_default
+from anchorlens.tasks.registry import is_task, task_or_default
 from anchorlens.tasks.shared.base import Task
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def resolve(
         called = repr(checkpoint) if opened is None else _name_of(opened.path)
         where = choose_device(device)
         return Input(checkpoint.task, None, checkpoint, opened, where, notes, name or called)
-    if isinstance(given, type) or given is None or isinstance(given, Task | Mapping | list | tuple | set):
+    if given is None or is_task(given) or isinstance(given, type | Mapping | list | tuple | set):
         raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {type(given).__name__}{_advice(given)}")
     model, notes = given, ()
     if in_single_precision and isinstance(given, nn.Module):
@@ -191,7 +191,7 @@ WHAT_HOLDS_A_MODEL = "a HookedTransformer, a Checkpoint, what train gives, or th
 
 def _advice(given: object) -> str:
     """What to do instead, where the mistake is known."""
-    if isinstance(given, Task):
+    if is_task(given):
         return "; the model comes first, then its task"
     if isinstance(given, Mapping):
         return "; load the state dict into its model: model.load_state_dict(...)"

@@ -16,7 +16,7 @@ from anchorlens.cli.inputs import check_config, moved, reading_checkpoint, train
 from anchorlens.configuration import check_number
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.safe import safe_repr
+from anchorlens.safe import safe_repr, safe_text
 
 if TYPE_CHECKING:
     from anchorlens.probes import Along, ProbeResult
@@ -134,6 +134,8 @@ def probe_command(
     chosen = read_json("options", options)
     if not isinstance(chosen, dict):
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {safe_repr(options)}')
+    if "initial" in chosen:
+        raise ValueError(f"{safe_text(name)} has no option 'initial'; a probe that takes one has --initial")
     from anchorlens import probes
     from anchorlens.models.devices import choose_device
     from anchorlens.probes.from_file import what_went_wrong

@@ -26,8 +26,8 @@ from anchorlens.files import container
 from anchorlens.runs.start import checkpoint_in, sha256_of
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr, safe_text
-from anchorlens.tasks.registry import read_stored_task, task_or_default
-from anchorlens.tasks.shared.base import Batch, Task, is_task
+from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
+from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.views import html
 

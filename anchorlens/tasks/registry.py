@@ -160,6 +160,11 @@ def task_class(kind: Any = None) -> type[Task]:
     return kinds[kind]
 
 
+def is_task(value: object) -> bool:
+    """Whether something is a task, of whatever kind."""
+    return isinstance(value, Task)
+
+
 def task_or_default(task: Any = None) -> Task:
     """A task; where it is None the two-anchor task with the papers' values.
 

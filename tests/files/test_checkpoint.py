@@ -166,7 +166,7 @@ class TestBadFiles:
         refused(tmp_path / "no.pt", "cannot be read: No such file")
 
     def test_a_folder(self, tmp_path):
-        refused(tmp_path, "cannot be read: Is a directory")
+        refused(tmp_path, "it is a folder without ckpt.pt")
 
     def test_empty(self, tmp_path):
         (tmp_path / "a.pt").touch()

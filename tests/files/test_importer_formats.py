@@ -157,7 +157,7 @@ class TestHookedTransformer:
     def test_without_a_configuration_it_says_what_is_needed(self, tmp_path):
         refused(
             write_bare(tmp_path).path,
-            r"give config \(--config\), a TOML or JSON file with tables task",
+            "give config (--config), a TOML or JSON file with tables task",
         )
 
     @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_sequences_of_the_task_give_what_the_task_gives():
             {"tokens": [[1] * 99], "corrupted": [[1] * 99], "targets": [1, 2]},
             r"1..9 \(n_ctx\) in a sequence, got 99",
         ),
-        ({}, "task must be an AnchorTask, got NoneType"),
+        ({}, "activation_patching needs the two-anchor task of the model, got none"),
     ],
 )
 def test_what_does_not_fit_together(options, message):

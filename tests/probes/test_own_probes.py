@@ -300,7 +300,7 @@ class TestCommandLine:
             (("probe", "attention_breadth", "CKPT"), "probe must be one of"),
             (
                 ("probe", "attention_bread", "CKPT", "--probes", "FILE"),
-                "training_regime, attention_breadth, got",
+                "expert_use, attention_breadth, got",
             ),
             (("classify", "CKPT", "--probes", "FILE"), "--probes adds pictures to the report; give --report"),
             (("classify", "CKPT", "--report", "OUT", "--probes", "no.py"), "no.py, which is not there"),

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 from known_cells import cell, square
 
-from anchorlens.sweep.table import write_table
+from anchorlens.sweep import SweepResult, write_table
 
 HOSTILE = 'a "quoted", text\nof two lines; <b>=1+1</b> \ud800'
 
@@ -107,3 +107,12 @@ def test_a_bad_path_is_refused_and_what_was_there_stays(cells, tmp_path):
     with pytest.raises(ValueError, match="at least one row"):
         write_table([], tmp_path / "cells.csv")
     assert (tmp_path / "cells.csv").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_frame_has_the_rows_of_the_table(cells, tmp_path):
+    frame = SweepResult(tmp_path, tuple(cells)).to_frame()
+    assert frame.index.tolist() == [one.id for one in cells] and frame.index.name == "cell"
+    assert frame["gamma"].tolist() == [one.fields["gamma"] for one in cells]
+    assert frame["status"].tolist() == [one.status for one in cells]
+    with pytest.raises(ValueError, match="a table must have at least one cell, got none"):
+        SweepResult(tmp_path, ()).to_frame()

@@ -21,8 +21,8 @@ from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
 from anchorlens.models.measuring import device_of
 from anchorlens.safe import CheckpointError, safe_repr, safe_text
-from anchorlens.tasks.registry import task_or_default
-from anchorlens.tasks.shared.base import Task, is_task
+from anchorlens.tasks.registry import is_task, task_or_default
+from anchorlens.tasks.shared.base import Task
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -140,7 +140,7 @@ def resolve(
         called = repr(checkpoint) if opened is None else safe_text(titles([opened.path])[0])
         where = choose_device(device)
         return Input(checkpoint.task, None, checkpoint, opened, where, notes, name or called)
-    if isinstance(given, type | None | Mapping | list | tuple | set) or is_task(given):
+    if given is None or is_task(given) or isinstance(given, type | Mapping | list | tuple | set):
         raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {type(given).__name__}{_advice(given)}")
     model, notes = given, ()
     if in_single_precision and isinstance(given, nn.Module):

@@ -175,8 +175,8 @@ def call(
     if needs_initial(probe):
         if initial is None and given.checkpoint is None:
             raise ValueError(
-                f"{probe.__name__} needs the model at the start of its run; give initial, or a checkpoint "
-                "that knows its seed"
+                f"{probe.__name__} needs the model at the start of its run, and the start of this run is not "
+                "known; give initial, or a checkpoint that knows its seed"
             )
         options["initial"] = (
             given.initial_model() if initial is None else resolve(initial, in_single_precision=False).model

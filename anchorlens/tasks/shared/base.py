@@ -183,8 +183,3 @@ class TaskConfig(Config):
 
 Task = TaskConfig
 """Any task, in annotations."""
-
-
-def is_task(value: object) -> bool:
-    """Whether a value is a task, for who was given one where something else belongs."""
-    return isinstance(value, TaskConfig)

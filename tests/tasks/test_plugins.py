@@ -138,7 +138,7 @@ class TestFile:
         assert json.loads(called.stdout)
         assert load_checkpoint(out / "ckpt.pt").task.modulus == 7
         assert axis_values("modulus", "5:8") == (5, 6, 7)
-        assert "--modulus" in call("sweep", f"--tasks={FILE}", "--help").stdout
+        assert "--modulus" in call("sweep", f"--tasks={FILE}", OF_TASK[0], "--help").stdout
         assert call("train", "--task", "two_anchor", "--modulus=7", "--dry-run", code=2)
 
     def test_what_is_no_task_is_said(self, tmp_path):

@@ -26,7 +26,6 @@ from anchorlens.tasks.shared.base import Task
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
-    from anchorlens.models.unet.network import UNet
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -79,9 +78,7 @@ class Input:
         return self.checkpoint.initial_model(device_of(self.model))
 
 
-ModelInput: TypeAlias = (
-    "HookedTransformer | UNet | Checkpoint | HasCheckpoint | str | os.PathLike[str] | Input"
-)
+ModelInput: TypeAlias = "nn.Module | Checkpoint | HasCheckpoint | str | os.PathLike[str] | Input"
 """A model, and whatever holds one: a HookedTransformer (or TransformerBridge), a Checkpoint, what `train` or
 `open_checkpoint` gives, the path of a file or folder in any format of `anchorlens.files.importers`."""
 

@@ -5,7 +5,8 @@
         --out tutorials/images/4_report.png
 
 It shows the verdicts, the map of pairs, the probability of each phase, and the readings that moved the
-verdict. Chrome or Chromium takes the picture; half a minute. The page of the second comes of `python tutorials/render.py 4`.
+verdict. Chrome or Chromium takes the picture; half a minute. `python tutorials/render.py 4` makes the page
+of the second command.
 """
 
 from __future__ import annotations

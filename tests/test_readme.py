@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import typer.main
 from test_architecture import FOLDERS
 
-from anchorlens import AnchorTask, classify
+from anchorlens import AnchorTask, checkpoints, classify
 from anchorlens.cli.commands import app
 
 ROOT = Path(__file__).parents[1]
@@ -66,6 +67,23 @@ def test_contributing_is_short():
 
 def test_the_readme_is_short():
     assert len(README.encode()) < 9_000
+
+
+def test_the_badges_say_what_the_project_says():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    badges = dict(re.findall(r"img.shields.io/badge/(\w+)-(\S+)-blue", README))
+    assert badges["python"].removesuffix("+") == project["requires-python"].removeprefix(">=")
+    assert badges["licence"] == project["license"]
+    (line,) = (one for one in project["dependencies"] if one.startswith("transformer-lens"))
+    lines = badges["TransformerLens"].split("_and_")
+    assert line == f"transformer-lens>={lines[0]},<{int(lines[1]) + 1}"
+
+
+def test_the_picture_of_the_demo_shows_the_shipped_models_and_their_phases():
+    text = (ROOT / "docs/images/demo.svg").read_text(encoding="utf-8").replace("&#160;", " ")
+    assert "font-face" not in text and "$ anchorlens demo" in text
+    names = [path.name for path in checkpoints.shipped()]
+    assert all(name in text for name in names) and "Phase 3 (0.82)" in text
 
 
 def test_the_sequence_of_the_readme_is_one_of_the_task():

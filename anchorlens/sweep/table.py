@@ -46,7 +46,10 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
 
 
 def table_of(cells: Iterable[Cell]) -> pyarrow.Table:
-    """The table that `write_table` writes.
+    """The table that `write_table` writes, as a pyarrow table: a row for each cell.
+
+    Args:
+        cells: of a sweep; a `SweepResult` will do.
 
     Raises:
         ValueError: no cell.

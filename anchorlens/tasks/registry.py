@@ -37,7 +37,7 @@ TASKS: tuple[type[Task], ...] = (
 """The kinds of task that are shipped; data that name no kind are of the first."""
 
 _OF_COMMANDS = """
-help version preset config out resume dry_run json engine workers tls_ca_file tls_cert tls_key
+help help_all version preset config out resume dry_run json engine workers tls_ca_file tls_cert tls_key
 retry_failed kind task tasks probes layers heads from
 """
 _OF_MODELS = """

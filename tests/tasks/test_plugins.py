@@ -252,5 +252,5 @@ class TestRegistering:
         }
         assert field_types(UNetConfig).keys() <= models_and_training
         assert options - of_tasks | models_and_training | ALIASES.keys() <= registry.OPTIONS
-        elsewhere = {"help", "version", "kind", "probes"}
+        elsewhere = {"help", "help_all", "version", "kind", "probes"}
         assert not registry.OPTIONS - options - models_and_training - ALIASES.keys() - elsewhere

@@ -133,7 +133,7 @@ def _latest_mappings(audit: Audit, top: int) -> Table:
     for place, row in enumerate(latest, start=1):
         numbers = (str(place), _anchors(row), str(row["key"]), str(row["target"]), f"{row['lateness']:.3f}")
         answers = ("yes" if row[name] else "" for name in ("flagged", "violates")[: 1 + truth])
-        rows.append((*numbers, _steps(row), f"{row['end_loss']:.2f}", *answers))
+        rows.append((*numbers, _steps(row), f"{row['end_loss'] + 0.0:.2f}", *answers))
     columns = ("", "anchors", "key", "target", "late", "fit at step", "loss", "flagged", "violates")
     title = f"the latest {len(rows):,} of {len(audit.mappings):,} mappings"
     tied = [row["tied"] for row in latest]

@@ -93,7 +93,7 @@ class Html(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.elements.append((tag, dict(attributes)))
-        if tag != "br":
+        if tag not in ("br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):

@@ -1,6 +1,6 @@
 """The initialization rate in a GPT of your own: a nanoGPT in plain torch, its own loop, several gammas.
 
-    python examples/your_own_gpt.py [--gamma 0.3 0.7] [--seed 0 1 2] [--steps 500]
+    python examples/your_own_gpt.py [--gamma 0.5 0.7] [--seed 0 1 2] [--steps 500]
 
 The model is nn.Linear, nn.Embedding and a LayerNorm of its own, with names as in nanoGPT; nothing of it is
 anchorlens'. `gamma_init_` draws its weights, and `evaluate` says whether it composes (about five minutes on a
@@ -169,7 +169,7 @@ def main(
 if __name__ == "__main__":
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
-    parser.add_argument("--gamma", type=float, nargs="+", default=[0.3, 0.7])
+    parser.add_argument("--gamma", type=float, nargs="+", default=[0.5, 0.7])
     parser.add_argument("--seed", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=500)
     given = parser.parse_args()

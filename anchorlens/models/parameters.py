@@ -192,7 +192,8 @@ def _check_tensor(name: str, parameter: Tensor) -> None:
     """
     if isinstance(parameter, nn.UninitializedParameter):
         raise ValueError(f"every parameter must have a shape, got {name} of a lazy module; run a batch first")
-    ordinary = type(parameter.data) is Tensor and parameter.layout == torch.strided
+    wraps_others = hasattr(parameter, "__tensor_flatten__")  # a DTensor, or one of torchao
+    ordinary = parameter.layout == torch.strided and not wraps_others
     if not ordinary or parameter.dtype not in _DTYPES:
         what = "" if ordinary else f" ({type(parameter.data).__name__}, {parameter.layout})"
         raise ValueError(

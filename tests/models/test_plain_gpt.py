@@ -326,6 +326,15 @@ def tied_with_two_fan_ins():
     return model
 
 
+def wrapping_other_tensors():
+    """As a sharded DTensor does, and torchao's quantised tensors."""
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    model = nn.Linear(8, 8)
+    model.weight = nn.Parameter(TwoTensor(torch.zeros(8, 8), torch.zeros(8, 8)))
+    return model
+
+
 def quantised():
     model = nn.Sequential(nn.Linear(8, 8))
     model[0].weight = nn.Parameter(torch.zeros(8, 8, dtype=torch.int8), requires_grad=False)
@@ -351,6 +360,7 @@ REFUSED = {
         {},
         "got weight of torch.float8_e4m3fn; draw its weights before",
     ),
+    "sharded": (wrapping_other_tensors, {}, "got weight of torch.float32 (TwoTensor, torch.strided); draw"),
     "sparse": (
         lambda: nn.ParameterList([nn.Parameter(torch.zeros(2, 2).to_sparse(), requires_grad=False)]),
         {},

@@ -1,6 +1,6 @@
 """The strip of pictures in the README: five probes of the shipped Phase 3 model, side by side.
 
-    python examples/gallery_strip.py --out docs/images/strip.png    # extra [tutorials]: kaleido and pillow
+python examples/gallery_strip.py --out docs/images/strip.png    # extra [tutorials]: kaleido and pillow
 """
 
 from __future__ import annotations

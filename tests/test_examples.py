@@ -11,7 +11,7 @@ from browser import needs_chromium
 from quick_tsne import quick_tsne
 
 from anchorlens import Checkpoint, build_model, checkpoints, load_checkpoint, preset, train_many
-from anchorlens.probes import OF_MIXTURES, REPORT_PROBES, SHIPPED
+from anchorlens.probes import OF_MIXTURES, REPORT_PROBES
 from anchorlens.sweep import grid
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -66,7 +66,7 @@ def test_probe_table_reads_trained_runs_and_trains_the_missing(tmp_path, monkeyp
     monkeypatch.setattr(table, "train_many", partial(train_many, workers=1))
     monkeypatch.setattr(table, "COLUMNS", {"phase3-gamma0.8": "Phase 3, gamma .8"})
     monkeypatch.setattr(table, "preset", lambda name, **fields: preset("quick", steps=1, **TINY, **fields))
-    few = SHIPPED[-4:]  # all would take half a minute
+    few = PROBES[-4:]  # all would take half a minute
     first = table.runs([0, 1], tmp_path)
     assert [c.model_config.gamma for c in first["phase3-gamma0.8"]] == [0.8, 0.8]
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("ckpt.pt")}

@@ -19,7 +19,7 @@ def titles(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """
     whole = [Path(os.path.abspath(path)).parts for path in paths]
     lengths = dict.fromkeys(whole, 1) | {
-        parts: 2 for path, parts in zip(paths, whole, strict=True) if Path(path).is_dir()
+        parts: 2 for path, parts in zip(paths, whole, strict=True) if os.path.isdir(path)
     }
     while True:
         called = {parts: str(Path(*parts[-length:])) for parts, length in lengths.items()}

@@ -129,7 +129,7 @@ def compare(
         CheckpointError: a file that cannot be read.
 
     Example:
-        >>> from anchorlens import AnchorTask, ModelConfig, build_model
+        >>> from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model
         >>> start = [
         ...     Checkpoint.from_model(build_model(config), config, AnchorTask())
         ...     for config in (ModelConfig(gamma=0.3), ModelConfig(gamma=0.7))

@@ -38,7 +38,7 @@ TASKS: tuple[type[Task], ...] = (
 
 _OF_COMMANDS = """
 help help_all version preset config out resume dry_run json engine workers tls_ca_file tls_cert tls_key
-retry_failed kind task tasks probes layers heads from
+retry_failed kind task tasks probes layers heads from tensorboard
 """
 _OF_MODELS = """
 variant n_layers n_heads d_model d_head d_mlp d_vocab n_ctx act_fn gamma gamma_embedding gamma_qk

@@ -227,7 +227,9 @@ def test_classify_and_evaluate_on_the_command_line(ours, tmp_path):
     assert json.loads(done.stdout)["behaviour"]["measures"]["ood"]["value"] == 0
     done = CliRunner().invoke(app, ["classify", str(path), "--config", str(config)])
     assert done.exit_code == 0, done.output
-    assert "undecided" in done.stdout and "this one is scan" in " ".join(done.stdout.split())
+    assert "undecided" in done.stdout and "work on two-anchor tasks only, not on scan" in " ".join(
+        done.stdout.split()
+    )
 
 
 def test_classify_takes_the_file(ours, tmp_path):

@@ -78,7 +78,7 @@ def test_a_probe_prints_one_line_or_one_json_object_and_draws(name, checkpoint, 
     drawn = call(name, checkpoint, *few, "--json", "--plot", str(tmp_path / "p.html"))
     assert json.loads(drawn.stdout)["probe"] == name
     page = (tmp_path / "p.html").read_text()
-    assert "Plotly.newPlot" in page and 'src="http' not in page
+    assert 'data-figure="figure"' in page and 'src="http' not in page
 
 
 def test_a_checkpoint_of_another_task(tmp_path):

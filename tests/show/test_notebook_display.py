@@ -25,7 +25,7 @@ models = [load_checkpoint(path) for path in shipped()[:2]]
 PICTURE = """
 checkpoint = models[{}]
 model = checkpoint.build_model()
-probes.apply(probes.{}, model, checkpoint.task, checkpoint.initial_model).plot()
+probes.{}(checkpoint).plot()
 """
 PATTERNS = "probes.attention_patterns(models[{}].build_model(), checkpoint.task)"
 LARGEST = 6_000_000

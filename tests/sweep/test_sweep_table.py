@@ -114,5 +114,5 @@ def test_a_frame_has_the_rows_of_the_table(cells, tmp_path):
     assert frame.index.tolist() == [one.id for one in cells] and frame.index.name == "cell"
     assert frame["gamma"].tolist() == [one.fields["gamma"] for one in cells]
     assert frame["status"].tolist() == [one.status for one in cells]
-    with pytest.raises(ValueError, match="a table must have at least one cell, got none"):
+    with pytest.raises(ValueError, match="a table must have at least one row, got none"):
         SweepResult(tmp_path, ()).to_frame()

@@ -88,7 +88,7 @@ class TestOnTheCommandLine:
         without = call(*command, "--strict")
         text = " ".join(without.stdout.split())
         assert without.exit_code == 4 and "undecided: training data unknown" in text
-        assert "train longer" not in text and text.count("give them: training_set") == 1
+        assert "train longer" not in text and text.count("give these data: training_set") == 1
         assert "not known: train accuracy" not in text
 
     @pytest.mark.slow
@@ -213,4 +213,8 @@ def test_the_inside_is_shown_only_where_it_names_a_phase():
     agreement, text = explain(unknown, ByProbes(Phase.undecided("ambiguous", "y"), {}, ()))
     assert agreement is None and "looks like" not in text and "ambiguous: y" in text
     agreement, text = explain(unknown, ByProbes(Phase(3, None, ""), {}, ()))
-    assert agreement is None and "models that compose the rules, if it has fit its training data" in text
+    assert (
+        agreement is None
+        and "If it has fit its training data, its inside looks like that of models that compose the rules"
+        in text
+    )

@@ -11,7 +11,7 @@ from browser import needs_chromium
 from quick_tsne import quick_tsne
 
 from anchorlens import Checkpoint, build_model, checkpoints, load_checkpoint, preset, train_many
-from anchorlens.probes import OF_MIXTURES, REPORT_PROBES
+from anchorlens.probes import OF_MIXTURES, PROBES, REPORT_PROBES
 from anchorlens.sweep import grid
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -176,7 +176,7 @@ def test_the_gallery_draws_the_four_shipped_models(tmp_path):
     gallery = example("gallery")
     gallery.draw(["stable_rank"], tmp_path / "pictures", ".html")
     page = (tmp_path / "pictures/stable_rank.html").read_text(encoding="utf-8")
-    assert all(f"\\u003cb>{label}" in page for label in gallery.LABELS)
+    assert all(f"\\u003cb\\u003e{label}" in page for label in gallery.LABELS)
 
 
 def test_a_gpt_of_ones_own_is_drawn_trained_and_asked(capsys):

@@ -180,7 +180,7 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
         advice = "; control starts from Phase 1 or 2"
         if phase.cause == "underfit":
             advice = ", with train --from for example, then control it"
-        raise ValueError(f"{name}: it has no phase: {phase.label}: {phase.reason}{advice}")
+        raise ValueError(f"{name}: it has no phase: {phase.reason}{advice}")
     return before
 
 

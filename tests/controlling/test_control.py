@@ -172,7 +172,7 @@ class TestErrors:
         [
             (lambda _: shipped("phase3"), "it is in Phase 3 already .* nothing is left to try"),
             (lambda path: _changed(path, train_config=None), "does not say how it was trained .* train$"),
-            (lambda path: _changed(path, weights=_zero), "in no phase: undecided: underfit.*train --from"),
+            (lambda path: _changed(path, weights=_zero), "it has no phase: underfit: .*train --from"),
         ],
     )
     def test_what_cannot_be_helped_is_one_error(self, make, says, tmp_path):

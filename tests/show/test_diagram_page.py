@@ -253,7 +253,7 @@ class TestInBrowser:
     def test_every_map_is_drawn_and_nothing_complains(self, browser, page):
         browser.open(page)
         browser.evaluate(VISIT)
-        browser.wait(f"{DRAWN} === 7")  # of eight: no symmetric accuracy here
+        browser.wait(f"{DRAWN} === 8")  # of nine: no symmetric accuracy here
         assert (
             browser.evaluate("document.title")
             == "Phase diagram: " + HOSTILE.replace("/", "") + " – anchorlens"
@@ -350,7 +350,7 @@ class TestInBrowser:
     def test_print_has_every_map_of_the_slice(self, browser, page):
         browser.open(page)
         browser.wait("'ready' in document.documentElement.dataset")  # the maps are unpacked
-        assert browser.printed().startswith(b"%PDF") and browser.evaluate(DRAWN) == 7
+        assert browser.printed().startswith(b"%PDF") and browser.evaluate(DRAWN) == 8
         assert not browser.complaints()
 
     def test_a_foreign_script_does_not_run(self, browser, page, tmp_path):

@@ -61,6 +61,7 @@ def test_a_cell_whose_processes_were_killed(tmp_path, monkeypatch, n_killed, rec
     engine = SweepEngine("serial")
     engine.name = "local"  # whose processes are on this machine
     taking = driver._Driver(cells, SweepFolder(tmp_path), engine)
+    taking.show = lambda steps, text: None
     monkeypatch.setattr(driver, "killed_for_memory", lambda: n_killed)
     future = Future()
     future.set_exception(KilledWorker("3 times"))

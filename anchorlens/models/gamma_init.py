@@ -325,15 +325,14 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
     spans = []
     for start in starts:
         values = start.matrix.values
-        if not values.is_meta and start.matrix.within is None:
-            last = sum(
-                (size - 1) * stride for size, stride in zip(values.shape, values.stride(), strict=True)
-            )
-            first = values.data_ptr()
-            spans.append((str(values.device), first, first + last * values.element_size(), start))
+        first = values.data_ptr()  # 0 where there is no memory
+        if first and start.matrix.within is None:
+            steps = zip(values.shape, values.stride(), strict=True)
+            last = first + sum((size - 1) * stride for size, stride in steps) * values.element_size()
+            spans.append((str(values.device), first, last, start))
     spans.sort(key=lambda span: span[:3])
-    for (device, _, end, start), (other, first, _, following) in itertools.pairwise(spans):
-        if device == other and first <= end and start.matrix.fan_in != following.matrix.fan_in:
+    for (device, _, last, start), (other, first, _, following) in itertools.pairwise(spans):
+        if device == other and first <= last and start.matrix.fan_in != following.matrix.fan_in:
             raise ValueError(
                 f"matrices in the same memory must have one fan-in, got {start.matrix.label} with "
                 f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}; say "

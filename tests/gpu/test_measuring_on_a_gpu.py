@@ -12,7 +12,7 @@ from foreign_checkpoints import write_bare, write_hugging_face, write_released
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, classify, train
 from anchorlens.audit import audit
 from anchorlens.engine.architectures import architecture
-from anchorlens.files.importers.any_hooked import AnyHooked
+from anchorlens.files.importers.inputs import resolve
 from anchorlens.files.importers.opened import open_checkpoint
 
 pytestmark = pytest.mark.gpu
@@ -53,11 +53,17 @@ def test_models_of_others(write, tmp_path):
     on_both(logits, devices=DEVICES)
 
 
-def test_any_hooked_transformer():
-    opened = AnyHooked(build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)), None)
+def test_any_hooked_transformer(tmp_path):
+    model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16))
+    torch.save(model.state_dict(), tmp_path / "bare.pt")
+
+    def opened(device):
+        how = {"config": model.cfg, "device": device, "any_architecture": True}
+        return resolve(tmp_path / "bare.pt", **how).model
+
     tokens = torch.arange(8)[None]
-    on_both(lambda device: opened.build_model(device)(tokens).tolist(), devices=DEVICES)
-    assert opened.build_model("cpu").cfg.device == "cpu"
+    on_both(lambda device: opened(device)(tokens).tolist(), devices=DEVICES)
+    assert opened("cpu").cfg.device == "cpu"
 
 
 def test_an_audit():

@@ -13,6 +13,7 @@ from anchorlens.benchmarking.auc import auc_with_interval
 from anchorlens.benchmarking.questions import QUESTIONS, BenchmarkQuestion
 from anchorlens.benchmarking.result import Benchmark, BenchmarkModel, QuestionScore, ReadingScore
 from anchorlens.benchmarking.shipped import shipped_models
+from anchorlens.configuration import checked_arguments
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.devices import choose_device
@@ -27,6 +28,7 @@ MOST_READINGS = 200
 _LONGEST_NAME = 200
 
 
+@checked_arguments()
 def benchmark(
     probe: Callable[..., Any] | str, *, first: int | None = None, device: str | torch.device = "auto"
 ) -> Benchmark:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.configuration import check_number
+from anchorlens.configuration import check_number, checked_arguments
 from anchorlens.controlling.interventions import INTERVENTIONS, Intervention
 from anchorlens.controlling.result import Attempt, Control, PhaseAnswers
 from anchorlens.controlling.tries import Trial, Tries, held
@@ -30,6 +30,7 @@ MOST_INTERVENTIONS = 100
 _MOST_MINUTES = 10**6
 
 
+@checked_arguments()
 def control(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,

@@ -34,7 +34,7 @@ def field_advice(name: str) -> str | None:
     owners = dict.fromkeys(cls.__name__ for _, cls in field_owners(name))
     if not owners:
         return None
-    return f"it is a field of {' and '.join(owners)}; write train(*preset({name}=...))"
+    return f"it is a field of {' and '.join(owners)}; write preset({name}=...)"
 
 
 def check_parts(task: Any, model_config: Any, train_config: Any) -> None:

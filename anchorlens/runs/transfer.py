@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from anchorlens.configuration import check_number
+from anchorlens.configuration import check_number, checked_arguments
 
 _MOST = 1_000_000
 
@@ -19,6 +19,7 @@ class Transferred(NamedTuple):
     """Peak of the learning rate."""
 
 
+@checked_arguments()
 def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> Transferred:
     """Carry gamma and learning rate from a model of one width over to another.
 

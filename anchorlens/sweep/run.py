@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from typing import TYPE_CHECKING
 
+from anchorlens.configuration import checked_arguments
 from anchorlens.models.devices import killed_for_memory
-from anchorlens.runs.run_config import RunConfig
+from anchorlens.runs.run_config import RunConfig, field_advice
 from anchorlens.sweep.cells import SweepResult
 from anchorlens.sweep.engines import EngineError, SweepEngine
 from anchorlens.sweep.folder import NamedRun, SweepFolder
@@ -33,6 +34,7 @@ Job = list[NamedRun]
 """Cells of equal shape that one process gets together."""
 
 
+@checked_arguments(field_advice)
 def sweep(
     runs: Iterable[RunConfig],
     out: str | os.PathLike[str],

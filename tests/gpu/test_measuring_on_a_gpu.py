@@ -55,15 +55,15 @@ def test_models_of_others(write, tmp_path):
 
 def test_any_hooked_transformer(tmp_path):
     model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16))
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    torch.save(model.state_dict(), tmp_path / "bare.pt")
+
+    def opened(device):
+        how = {"config": model.cfg, "device": device, "any_architecture": True}
+        return resolve(tmp_path / "bare.pt", **how).model
+
     tokens = torch.arange(8)[None]
-
-    def logits(device):
-        given = resolve(tmp_path / "weights.pt", config=model.cfg, device=device, any_architecture=True)
-        assert given.model.cfg.device == device
-        return given.model(tokens).tolist()
-
-    on_both(logits, devices=DEVICES)
+    on_both(lambda device: opened(device)(tokens).tolist(), devices=DEVICES)
+    assert opened("cpu").cfg.device == "cpu"
 
 
 def test_an_audit():

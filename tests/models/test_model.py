@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from anchorlens import HookedTransformer
 from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.config import PARTS, VARIANTS, ModelConfig
 from anchorlens.models.gamma import init_table, parameter_shapes
 from anchorlens.models.hooked import build_model
@@ -261,9 +262,12 @@ def test_gamma_of_a_part():
 
 
 @pytest.mark.parametrize("device", [torch.device("cpu", 0), "cpu:0"])
-def test_the_index_of_a_device_is_kept(device):
+def test_the_index_of_a_device_is_kept(device, tmp_path):
     """Of "cuda:1" HookedTransformer moves tokens to where `cfg.device` says, which must not be "cuda"."""
     config, task = ModelConfig(n_layers=1, **SMALL), AnchorTask()
     model = build_model(config, device=device)
     again = Checkpoint.from_model(model, config, task).build_model(device)
-    assert [made.cfg.device for made in (model, again)] == ["cpu:0"] * 2
+    torch.save(model.state_dict(), tmp_path / "bare.pt")
+    how = {"config": model.cfg, "device": device, "any_architecture": True}
+    foreign = resolve(tmp_path / "bare.pt", **how).model
+    assert [made.cfg.device for made in (model, again, foreign)] == ["cpu:0"] * 3

@@ -180,7 +180,7 @@ class TestEveryWay:
         result = train(*run_of(task), progress=False)
         verdict = classify(result)
         assert verdict.by_probes.phase.cause == "outside the calibration"
-        assert f"and this one is {task.kind}" in verdict.explanation
+        assert f"two-anchor tasks only, not on {task.kind}" in verdict.explanation
         verdict.report(tmp_path / "report.html")
         page = (tmp_path / "report.html").read_text()
         assert "Say one of 8 tokens twice" in page and "copied" in page

@@ -199,7 +199,7 @@ class TestExplanation:
         agreement, text = explain(Phase(2, False, ""), self.BY_PROBES)
         assert agreement is False
         assert text.startswith("It answers held-out keys and fails on unseen pairs, yet its inside")
-        assert "not put together for pairs it never saw" in text and text.endswith(".")
+        assert "does not combine them for pairs it never saw" in text and text.endswith(".")
 
     @pytest.mark.parametrize(("a", "b"), [(a, b) for a in (1, 2, 3) for b in (1, 2, 3)])
     def test_every_case_has_a_sentence(self, a, b):

@@ -88,7 +88,7 @@ class TestOnTheCommandLine:
         without = call(*command, "--strict")
         text = " ".join(without.stdout.split())
         assert without.exit_code == 4 and "undecided: training data unknown" in text
-        assert "train longer" not in text and text.count("give them: training_set") == 1
+        assert "train longer" not in text and text.count("give these data: training_set") == 1
         assert "not known: train accuracy" not in text
 
     @pytest.mark.slow

@@ -4,8 +4,9 @@
     python examples/report_picture.py --page tutorials/out/disagreement/report.html --width 1000 --height 1278
         --out tutorials/images/4_report.png
 
-It shows the verdicts, the map of pairs, the probability of each phase, and the readings that moved the verdict. Chrome or
-Chromium takes the picture; half a minute. The page of the second comes of `python tutorials/render.py 4`.
+It shows the verdicts, the map of pairs, the probability of each phase, and the readings that moved the
+verdict. Chrome or Chromium takes the picture; half a minute. The page of the second comes of
+`python tutorials/render.py 4`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 P = ParamSpec("P")
-R = TypeVar("R", covariant=True)
+R = TypeVar("R")
 _HALF = (torch.float16, torch.bfloat16)
 
 

@@ -2,6 +2,9 @@
 
 import sys
 from pathlib import Path
+from typing import Any
+
+from sphinx.ext.autodoc._dynamic import _signatures
 
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS / "_ext"), str(DOCS.parent)]
@@ -26,10 +29,8 @@ exclude_patterns = ["_build", "_ext", "jupyter_execute"]
 default_role = "literal"  # docstrings and pages write `name`
 nitpick_ignore_regex = [
     # other libraries' types: their inventories would have to be fetched
-    (
-        "py:.*",
-        r"(collections|jaxtyping|os|pathlib|random|typing|np|numpy|torch|go|plotly|transformer_lens)\..*",
-    ),
+    ("py:.*", r"(collections|jaxtyping|os|pathlib|random|typing)\..*"),
+    ("py:.*", r"(np|numpy|pd|pandas|torch|go|plotly|transformer_lens|wandb)\..*"),
     ("py:class", "Tensor|HookedTransformer|Path|Security"),
     # written twice, by the name that users take and by its own
     ("py:class", r"anchorlens\.models\.transformer\..*"),
@@ -37,7 +38,9 @@ nitpick_ignore_regex = [
     ("py:class", "Noise"),
     ("py:class", "Queries"),
     # a variable that stands for a class
-    ("py:class", r"(.*\.)?(T|AnyTask|FigureSpec|Right|Task)"),
+    ("py:class", r"(.*\.)?(T|M|AnyTask|FigureSpec|Right|Task)"),
+    # a union of types, which the docstring of the argument names
+    ("py:class", r"(.*\.)?(ModelConfiguration|Logger)"),
     # what a field is checked by when it is read
     ("py:class", r"anchorlens\.records\._.*|annotated_types\..*|.*Annotated\[.*|zipfile\.ZipFile"),
     ("py:class", r"anchorlens\.sweep\.stored\.CellContent|anchorlens\.engine\.flat_layout\.FlatLayout"),
@@ -54,6 +57,16 @@ nb_mime_priority_overrides = [("html", "image/png", 0)]  # of a figure, its pict
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+_update_default_value = _signatures.update_default_value
+
+
+def _unless_wrapped(obj: Any, bound_method: bool) -> None:
+    """A probe's own source has no default for the task, which the probe as it is called has."""
+    if not hasattr(obj, "function"):
+        _update_default_value(obj, bound_method=bound_method)
+
+
+_signatures.update_default_value = _unless_wrapped
 maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 toc_object_entries_show_parents = "hide"

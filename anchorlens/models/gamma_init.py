@@ -18,12 +18,12 @@ from anchorlens.models.parameters import Matrix, Parameters, parameters_of
 from anchorlens.records import Record
 from anchorlens.views import html
 
-M = TypeVar("M", bound=nn.Module)
+T = TypeVar("T", bound=nn.Module)
 Distribution = Literal["normal", "uniform"]
 
 
 def gamma_init_(
-    model: M,
+    model: T,
     gamma: float,
     *,
     gamma_embedding: float | None = None,
@@ -35,7 +35,7 @@ def gamma_init_(
     scale_residual_writers: bool = False,
     fan_in: Mapping[str, int | None] | None = None,
     seed: int = 0,
-) -> M:
+) -> T:
     """Draw the weights of your own model anew, in place, with std = fan_in^-gamma.
 
     Larger gamma, smaller weights. The model is a HookedTransformer or a plain torch GPT: Hugging Face's

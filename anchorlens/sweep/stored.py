@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar
 
 from annotated_types import Len
@@ -39,7 +39,7 @@ class CellContent(_File):
     """Of training."""
     loss: float | None
     """Of the last batch that was logged, in nats."""
-    passed_at: Annotated[Mapping[Name, Count | None], Len(0, 10)]
+    passed_at: Annotated[Mapping[Name, Count | None], Len(0, 10)] = field(default_factory=dict)
     """`train`, `id`, `ood` -> the step from which on it passes its threshold of the phases; None where it
     does not pass at the last evaluation. Empty for a task that has no phases."""
     probes: Annotated[Mapping[ReadingName, float | None], Len(0, 200)]

@@ -66,20 +66,12 @@ def test_every_circuit_was_asked_everything():
             assert len(row[group]) == len(columns[group]), row["name"]
 
 
-def test_the_readme_has_the_bounds_of_the_causal_readings():
-    readme = (truth_page.PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
-    compiled = r"^\| six compiled .*: (\S+) where something is, (\S+) or less where not \| (\d+ of \d+) \|$"
-    ((there, not_there, counted),) = re.findall(compiled, readme, re.M)
-    assert f"| six compiled circuits | {counted} |" in truth_page.written()
-    (imposed,) = re.findall(r"^\| six models .* imposed route \| (\d+ of \d+) \|$", readme, re.M)
+def test_the_readme_has_the_counts_of_the_causal_readings():
+    readme = " ".join((truth_page.PAGE.parents[1] / "README.md").read_text(encoding="utf-8").split())
+    said = r"(\d+ of \d+) things as expected where a program was compiled, (\d+ of \d+) where a route was imposed"
+    ((compiled, imposed),) = re.findall(said, readme)
+    assert f"| six compiled circuits | {compiled} |" in truth_page.written()
     assert f"| 6 models with an imposed route | {imposed} |" in truth_page.written()
-    by_expected = {0: [], 1: []}
-    for group in ("compiled", "at_the_end"):
-        for row, read in truth_page.rows(group, COMPILED[group]):
-            if row["kind"] == "causal":
-                for name, value in read.items():
-                    by_expected.get(truth_page.expected_of(group, row, name), []).append(value)
-    assert float(there) == min(by_expected[1]) and float(not_there) == max(by_expected[0])
 
 
 def test_a_sentence_that_the_numbers_do_not_bear_out_stops_the_page():

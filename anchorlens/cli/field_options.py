@@ -70,9 +70,8 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
     options: dict[str, Any] = {"kind": Annotated[str | None, option]}
     types: dict[str, tuple[Any, ...]] = {}
     for _, cls in part_classes(tasks):
-        for name, own in field_types(
-            cls
-        ).items():  # a field that two kinds of task or model have is one option
+        # a field that two kinds of task or model have is one option
+        for name, own in field_types(cls).items():
             types[name] = _either(types[name], own) if name in types else own
     for name, own in types.items():
         flags = [f"--{flag.replace('_', '-')}" for flag in (name, *(s for s in short if short[s] == name))]

@@ -198,7 +198,7 @@ def _in_short(command: Any, path: str, parts: Sequence[Section], width: int) -> 
     of_tasks = [e.name for section in parts if section.title.startswith("Task ") for e in section.entries]
     room = (
         MOST_LINES - len(list(_head(command, path, paragraphs, USUAL_WIDTH))) - 2
-    )  # below: what is left out
+    )  # a line says what is missing
     shown: list[str] = []
     for name in dict.fromkeys([*_FIRST, *of_tasks, *_NEXT]):
         if name not in entries:

@@ -17,6 +17,7 @@ from anchorlens.configuration import check_number
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.safe import safe_repr, safe_text
+from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 if TYPE_CHECKING:
     from anchorlens.probes import Along, ProbeResult
@@ -146,7 +147,7 @@ def probe_command(
         raise ValueError(f"--initial is for probes that compare with the start of a run; {name} does not")
     where = choose_device(device)
     if is_along:
-        found = probes.along(checkpoints, probe, device=where, **chosen)
+        found = probes.along(checkpoints, probe, device=where, progress=COMMAND_LINE_SECONDS, **chosen)
         if table is not None:
             found.table(table)
             say(f"{len(found.rows)} rows are in {table}")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens.figures import CATEGORIES, in_words, styled
 
-Points = Sequence[tuple[int, float, float, float, int]]
-"""Step, mean, smallest and largest value, number of seeds."""
 MOST_ROWS = 8
 ROW_HEIGHT = 190
 BELOW = 110
@@ -21,8 +19,20 @@ _LAST_DASH = "dashdot"
 _IN_WORDS = {"dot": "dotted", "dash": "dashed", "solid": "solid", "dashdot": "dash-dotted"}
 
 
+class Point(NamedTuple):
+    """A number at one step, over the seeds that have it."""
+
+    step: int
+    mean: float
+    least: float
+    most: float
+    n_seeds: int
+
+
 def along_figure(
-    readings: Sequence[str], metrics: Sequence[str], over_seeds: Callable[[str], Mapping[str, Points]]
+    readings: Sequence[str],
+    metrics: Sequence[str],
+    over_seeds: Callable[[str], Mapping[str, Sequence[Point]]],
 ) -> go.Figure:
     """The figure of `probes.along`.
 
@@ -62,7 +72,7 @@ def along_figure(
 
 def _add(
     figure: go.Figure,
-    points: Points,
+    points: Sequence[Point],
     name: str,
     colour: str,
     row: int,
@@ -71,10 +81,10 @@ def _add(
     in_legend: bool = False,
 ) -> None:
     """A line with its band; the band is left out where each step has one seed."""
-    steps = [point[0] for point in points]
+    steps = [point.step for point in points]
     shared: dict[str, Any] = {"legendgroup": name, "hoverinfo": "skip", "showlegend": False}
-    if any(point[4] > 1 for point in points):
-        ends = [point[3] for point in points] + [point[2] for point in reversed(points)]
+    if any(point.n_seeds > 1 for point in points):
+        ends = [point.most for point in points] + [point.least for point in reversed(points)]
         band = go.Scatter(
             x=steps + steps[::-1],
             y=ends,
@@ -86,8 +96,8 @@ def _add(
         figure.add_trace(band, row=row, col=1)
     line = go.Scatter(
         x=steps,
-        y=[point[1] for point in points],
-        customdata=[point[4] for point in points],
+        y=[point.mean for point in points],
+        customdata=[point.n_seeds for point in points],
         mode="lines+markers" if len(points) <= 20 else "lines",
         name=name,
         legendgroup=name,

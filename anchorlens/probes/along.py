@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anchorlens.configuration import documented
+from anchorlens.figures.along import Point
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint
+from anchorlens.files.importers.inputs import resolve
 from anchorlens.files.tables import write_rows
 from anchorlens.models.devices import choose_device
 from anchorlens.probes.registry import apply, checked_probes
-from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult
-from anchorlens.probes.shared.calling import given_for
+from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult, number
 from anchorlens.runs.identity import execution_fields
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.safe import safe_repr, safe_text
@@ -72,14 +73,14 @@ class Along:
         about = {"schema_version": SCHEMA_VERSION, "options": dict(self.options)}
         return {**about, "versions": dict(library_versions()), "rows": [dict(row) for row in self.rows]}
 
-    def over_seeds(self, number: str) -> dict[str, list[tuple[int, float, float, float, int]]]:
+    def over_seeds(self, number: str) -> dict[str, list[Point]]:
         """A number along training, over the seeds of each group.
 
         Args:
             number: one of `metrics` or `readings`.
 
         Returns:
-            Group -> step, mean, smallest and largest value, and how many seeds have one there, by step.
+            Group -> a point for each step at which a seed has the number.
         """
         found: dict[str, dict[int, list[float]]] = {}
         for row in self.rows:
@@ -88,7 +89,7 @@ class Along:
                 steps.setdefault(row["step"], []).append(row[number])
         return {
             group: [
-                (step, fmean(values), min(values), max(values), len(values))
+                Point(step, fmean(values), min(values), max(values), len(values))
                 for step, values in sorted(steps.items())
             ]
             for group, steps in found.items()
@@ -113,7 +114,7 @@ class Along:
             for group, points in list(self.over_seeds(reading).items())[:4]:
                 if points:
                     label = f"{group}: " if group else ""
-                    parts.append(f"{label}{reading} {points[0][1]:.3g} -> {points[-1][1]:.3g}")
+                    parts.append(f"{label}{reading} {points[0].mean:.3g} -> {points[-1].mean:.3g}")
         return f"Along({len(runs)} {'run' if len(runs) == 1 else 'runs'}; {'; '.join(parts)})"
 
 
@@ -122,19 +123,19 @@ def along(
     probes: Callable[..., ProbeResult] | str | Sequence[Callable[..., ProbeResult] | str],
     *,
     device: str | torch.device = "auto",
-    progress: bool | None = None,
+    progress: bool | float | None = None,
     **options: Any,
 ) -> Along:
     """Apply probes to every checkpoint of runs, oldest first.
 
-    A run has checkpoints on its way where it was trained with `n_checkpoints` above 0 (8 in the preset
-    `quick`), and its last one. Runs that differ in nothing but the seed are one group.
+    A run has its last checkpoint, and `n_checkpoints` on its way (10 where the recipe says nothing). Runs
+    that differ in the seed alone are one group.
 
     Args:
         runs: folders of runs, or what `train` gave for runs that have a folder.
         probes: one or several, or their names.
         device: where the models run: auto, cpu, cuda, cuda:N or mps.
-        progress: None shows a bar in a terminal or notebook, False never does.
+        progress: as for `train`.
         **options: of the probe, where it is one.
 
     Returns:
@@ -153,6 +154,7 @@ def along(
         raise ValueError("probes must be one probe or more, got none")
     if options and len(chosen) != 1:
         raise ValueError("options must be those of one probe, got several probes; give one of them")
+    where = choose_device(device)
     folders = [_folder(run) for run in _listed(runs)]
     files = [(folder, path) for folder in folders for path in _checkpoints(folder)]
     rows: list[dict[str, Any]] = []
@@ -163,7 +165,7 @@ def along(
             place = {"run": str(folder), "step": checkpoint.step}
             if not any(place.items() <= row.items() for row in rows):  # the last may be of the trajectory too
                 recipes.append(_recipe(checkpoint, path))
-                rows.append(place | _numbers(checkpoint, path, chosen, device, options))
+                rows.append(place | _numbers(checkpoint, path, chosen, where, options))
             update(done, folder.name)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     readings = tuple(name for name in columns if "." in name)
@@ -219,25 +221,25 @@ def _numbers(
     checkpoint: Checkpoint,
     path: Path,
     probes: Iterable[Callable[..., ProbeResult]],
-    device: str | torch.device,
+    device: torch.device,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The seed of one checkpoint, what it answers, and the readings of the probes."""
     assert checkpoint.train_config is not None
     numbers: dict[str, Any] = {"seed": checkpoint.train_config.seed}
-    where = choose_device(device)
-    behaviour = checkpoint.evaluate(device=where, **checkpoint.task.sampling)
+    behaviour = checkpoint.evaluate(device=device, **checkpoint.task.sampling)
     for metric in checkpoint.task.metrics:
         if metric.logged_as:
             measure = behaviour.measure(metric.name)
             numbers[metric.name] = None if measure is None else measure.value
+    given = resolve(checkpoint, device=device)
     for probe in probes:
         try:
-            given = given_for(probe, checkpoint, None, options, device=where)
             result = apply(probe, given, **options)
         except ValueError as error:
             raise ValueError(f"{safe_text(path)}: {error}") from error
-        numbers |= {f"{result.probe}.{name}": value for name, value in result.numbers().items()}
+        for name, value in result.numbers().items():
+            numbers[f"{result.probe}.{name}"] = None if value is None else number(value)
     return numbers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import singledispatch
 
 from anchorlens.probes.embedding_pca import EmbeddingPCA
@@ -12,7 +13,7 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.clusters import groups_apart
 from anchorlens.probes.v_similarity import VSimilarity
 from anchorlens.show.formats import number
-from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
+from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
 
 CLEAR, FAINT = 0.3, 0.1
 """A route, or a gap between cosines, from which it is called clear, and below which none."""
@@ -115,11 +116,11 @@ def _(result: EmbeddingPCA) -> str:
     return f"Orange bars are no higher than grey ones ({gap}): the embedding has no order of the rules."
 
 
-def pairs_seen(behaviour: AnchorEvaluation) -> str:
+def pairs_seen(pairs: Collection[PairAccuracy]) -> str:
     """What the map of pairs shows: the lowest of the trained pairs, and the unseen ones."""
     parts = []
     for split, words in (("id", "trained pairs, with held-out keys"), ("ood", "unseen pairs (boxed)")):
-        values = [pair.accuracy.value for pair in behaviour.pairs if pair.split == split]
+        values = [pair.accuracy.value for pair in pairs if pair.split == split]
         if values:
             low, high = f"{min(values):.2f}", f"{max(values):.2f}"
             parts.append(f"{words}: {low if low == high else f'{low} to {high}'}")

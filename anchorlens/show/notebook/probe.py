@@ -66,7 +66,7 @@ def along_html(found: Along) -> str:
     for name in (*found.readings, *found.metrics):
         for group, points in found.over_seeds(name).items():
             first, last = (points[0], points[-1]) if points else (None, None)
-            ends = ("-" if end is None else f"{number(end[1])} at {end[0]:,}" for end in (first, last))
+            ends = ("-" if end is None else f"{number(end.mean)} at {end.step:,}" for end in (first, last))
             rows.append((TableCell(name, code=True), short(group, 80), *ends))
     columns = ("number", "runs", "at the first step", "at the last step")
     return view(

@@ -27,7 +27,7 @@ from anchorlens.show.report.readings import reading_rows
 from anchorlens.show.seen import pairs_seen
 from anchorlens.show.tables import MOST_ANCHORS, verdict_table
 from anchorlens.tasks.shared.metric import has_phases
-from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
+from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
 from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report
 
@@ -125,7 +125,7 @@ def page_html(
     first = [figure for figure in figures if figure.comes_first] or figures
     first.sort(key=lambda figure: order.index(figure.id) if figure.id in order else len(order))
     answers = list(answer_figures(verdicts, labels))
-    if not any(hasattr(verdict.behaviour, "pairs") for verdict in verdicts):
+    if not any(verdict.behaviour.by_pair() for verdict in verdicts):
         first, answers = [*answers[:1], *first], answers[1:]
     moved, others = reading_rows([verdict.by_probes.evidence for verdict in verdicts])
     return framed(
@@ -152,15 +152,12 @@ def page_html(
 
 def _pair_map(verdict: Verdict) -> PairMap | None:
     """Accuracy of every pair; None for longer chains, very many anchors, and other tasks."""
-    behaviour = verdict.behaviour
-    if not isinstance(behaviour, AnchorEvaluation):
-        return None
-    pairs = behaviour.by_pair()
+    pairs = verdict.behaviour.by_pair()
     anchors = list(dict.fromkeys(pair[0] for pair in pairs))
     if {len(pair) for pair in pairs} != {2} or len(anchors) > MOST_IN_MAP:
         return None
     rows = [(first, [pairs.get((first, second)) for second in anchors]) for first in anchors]
-    return PairMap(anchors, rows, len(anchors) <= MOST_ANCHORS, pairs_seen(behaviour))
+    return PairMap(anchors, rows, len(anchors) <= MOST_ANCHORS, pairs_seen(pairs.values()))
 
 
 def _is_mixture(model: Any) -> bool:

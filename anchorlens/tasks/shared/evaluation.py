@@ -133,6 +133,10 @@ class Evaluation(Record):
                 unknown = metric.name == "train" and not self.train_is_known
                 yield metric.title, value, metric.asks if unknown else metric.meaning
 
+    def by_pair(self) -> Mapping[Any, Any]:
+        """Pair of anchors -> its accuracy; empty for a task without anchors."""
+        return {}
+
     def in_words(self) -> list[str]:
         """What the table of its measures does not say, a line for each thing."""
         return []

@@ -51,8 +51,8 @@ test-tutorials: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tutorials --numprocesses 2
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
-	$(BIN)/python -m pytest -m slow research
+	$(BIN)/python -m pytest -m slow --timeout 0
+	$(BIN)/python -m pytest -m slow --timeout 0 research
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypeVar
 import torch
 from torch import nn
 
-from anchorlens.configuration import check_choice, check_number, documented
+from anchorlens.configuration import check_choice, check_number, documented, exactly
 from anchorlens.models.config import PARTS, ModelConfig
 from anchorlens.models.gamma import draw, initial_generator
 from anchorlens.models.parameters import Matrix, Parameters, parameters_of
@@ -86,6 +86,7 @@ def gamma_init_(
 
     Source: the initialization rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
     """
+    gamma = exactly(gamma, float)
     check_number("gamma", gamma, minimum=-10, maximum=10)
     generator = initial_generator(seed)
     gammas = {"gamma": gamma, "gamma_embedding": gamma_embedding, "gamma_qk": gamma_qk}
@@ -248,7 +249,7 @@ def gamma_table(
     starts = _starts(parameters, gammas, gamma_experts, distribution, scale_residual_writers)
     return GammaTable(
         model=parameters.model,
-        gamma=gamma,
+        gamma=exactly(gamma, float),
         rows=tuple(_row(start, distribution) for start in starts),
         zeros=tuple(name for name, _, value in parameters.constants if value == 0),
         ones=tuple(name for name, _, value in parameters.constants if value == 1),

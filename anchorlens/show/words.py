@@ -27,7 +27,7 @@ class Agreement(NamedTuple):
 AGREEMENT: Mapping[bool | None, Agreement] = {
     True: Agreement("=", "Probes and behaviour agree", "yes"),
     False: Agreement("≠", "Probes and behaviour disagree", "NO"),
-    None: Agreement("?", "No comparison", "-"),
+    None: Agreement("?", "Probes and behaviour are not compared", "-"),
 }
 """What `Verdict.agreement` holds -> how it is shown."""
 

@@ -272,7 +272,8 @@ class Verdict(Record):
         """
         report(self, path, **({} if probes is None else {"probes": probes}))
 
-    def to_frame(self) -> pandas.DataFrame:
+    @property
+    def readings(self) -> pandas.DataFrame:
         """A row for each reading by the probes, by its name: `by_probes.evidence` as a table.
 
         Columns: `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats), `odds <label>` (nats), and `low

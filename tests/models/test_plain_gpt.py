@@ -158,6 +158,15 @@ class TestTheSameEverywhere:
         assert same(first, again) and not same(first, other)
         assert torch.equal(torch.get_rng_state(), state)
 
+    @pytest.mark.parametrize("gamma", ["0.5", torch.tensor(0.5), np.float32(0.5)], ids=type)
+    def test_a_gamma_may_be_written_in_other_ways(self, gamma):
+        state = torch.get_rng_state()
+        one = nano_gpt()
+        torch.set_rng_state(state)
+        other = nano_gpt()
+        assert same(bits(gamma_init_(one, gamma)), bits(gamma_init_(other, 0.5)))
+        assert gamma_table(one, gamma).gamma == 0.5
+
     def test_two_gammas_are_the_same_numbers_at_another_scale(self):
         small, large = (bits(gamma_init_(nano_gpt(), gamma)) for gamma in (0.8, 0.3))
         name = "transformer.wte.weight"

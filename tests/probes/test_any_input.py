@@ -234,9 +234,9 @@ class TestTables:
 
     def test_of_a_verdict_has_a_row_for_each_reading(self, given):
         verdict = classify(given["TrainResult"])
-        frame = verdict.to_frame()
+        frame = verdict.readings
         assert frame.index.tolist() == [one.reading for one in verdict.by_probes.evidence]
-        empty = classify(given["TrainResult"], even_underfit=False).to_frame()
+        empty = classify(given["TrainResult"], even_underfit=False).readings
         assert len(empty) == 0 and "value" in empty
 
 

@@ -60,7 +60,7 @@ OUTCOMES = (*PHASES, EITHER, *SOLUTIONS, UNDECIDED, UNDERFIT, FAILED, MISSING)
 AGREE, DISAGREE, NO_COMPARISON = (
     Category("agree", "=", BLUE),
     Category("disagree", "≠", ORANGE),
-    Category("no comparison: one of them names no phase", "?", GREY),
+    Category("not compared: one of them names no phase", "?", GREY),
 )
 AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
 """The outcomes of comparing behaviour and the probes."""

@@ -1,1 +1,1 @@
-"""What is read from a disk and written to it: checkpoints, ours and others'."""
+"""Reading and writing files: our checkpoints and those in other formats, training data, and tables."""

@@ -1,4 +1,4 @@
-"""One checkpoint, one file: weights with everything needed to know what they are."""
+"""Checkpoints: one file holds the weights and everything needed to interpret them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def library_versions() -> dict[str, str]:
 @documented
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The weights of one moment and what they are; what `save_checkpoint` writes.
+    """The weights of a model at one step, with its configurations; `save_checkpoint` writes it.
 
     Example:
         >>> from anchorlens import build_model, preset
@@ -61,7 +61,7 @@ class Checkpoint:
     """
 
     model_config: Any
-    """Architecture and initialisation: a `ModelConfig`, or what the task's `model_class` is."""
+    """Architecture and initialisation: a `ModelConfig`, or an instance of the task's `model_class`."""
     task: Any
     """What it was trained on: a `Task`."""
     weights: Mapping[str, Tensor]
@@ -116,14 +116,14 @@ class Checkpoint:
     def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
         """The HookedTransformer this run started from, in evaluation mode.
 
-        It is drawn again from its seed; of a run that started from a checkpoint, it is that.
+        Its weights are drawn again from the seed. If the run started from a checkpoint, that is loaded.
 
         Args:
             device: where it ends up.
 
         Raises:
-            ValueError: there is no train config, so that the seed is not known, or the checkpoint that it
-                started from is not there any more.
+            ValueError: the seed is not known because there is no train config, or the checkpoint that the run
+                started from is missing or has changed.
         """
         if self.train_config is None:
             raise ValueError(
@@ -142,7 +142,7 @@ class Checkpoint:
     def last_position_model(self, device: str | torch.device = "cpu") -> Any:
         """These weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
 
-        They are HookedTransformer's logits at the last position, sooner and without importing it.
+        The logits equal HookedTransformer's at the last position; this is faster and does not import it.
 
         Args:
             device: where it computes.
@@ -152,7 +152,7 @@ class Checkpoint:
     def fast_model(self, device: str | torch.device = "cpu") -> Any:
         """These weights as a function: from tokens [batch, pos] to logits [batch, pos, d_vocab].
 
-        They are HookedTransformer's logits, sooner and without importing it.
+        The logits equal HookedTransformer's; this is faster and does not import it.
 
         Args:
             device: where it computes.
@@ -161,11 +161,11 @@ class Checkpoint:
         return made.function(self.model_config, made.merged(made.row(self.weights).to(device).unsqueeze(0)))
 
     def evaluate(self, *, device: str | torch.device = "cpu", **options: Any) -> Evaluation:
-        """What these weights answer to their task, on the training data that they had.
+        """Evaluate these weights on their task, with the training data of their run.
 
         Args:
             device: where it is computed.
-            **options: of the task's `evaluate`: `seed`, and its own.
+            **options: options of the task's `evaluate`, such as `seed`.
         """
         options = {"training_set": self.lazy_training_set(), **options}
         return self.task.evaluate(self.fast_model(device), **options)
@@ -175,14 +175,14 @@ class Checkpoint:
         return None if self.train_config is None else training_set(self.task, self.train_config)
 
     def lazy_training_set(self) -> Batch | None:
-        """The same, not yet drawn: for `evaluate`, which asks some of them alone."""
+        """The same, drawn on demand: for `evaluate`, which uses only some of the sequences."""
         if self.train_config is None:
             return None
         return self.task.lazy_training_set(self.train_config.n_samples, self.train_config.seed)
 
     @property
     def overview(self) -> str:
-        """What it is, in a line."""
+        """A summary in one line."""
         return " · ".join(
             [self.model_config.overview, *origin(self.model_config.gamma, self.train_config, self.step)]
         )
@@ -195,7 +195,7 @@ class Checkpoint:
 
 
 def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> list[str]:
-    """Gamma with the seed, and the step, in words: what is known of them."""
+    """Gamma, seed, start and step in words, as far as they are known."""
     drawn = [] if gamma is None else [f"gamma {gamma:g}"]
     drawn += [] if train is None else [f"seed {train.seed}"]
     drawn += [] if train is None or train.start is None else [f"from {safe_text(train.start)}"]
@@ -207,7 +207,7 @@ def starting_point(config: TrainConfig) -> Checkpoint | None:
     """The checkpoint that a run starts from; None for one whose weights are drawn.
 
     Raises:
-        ValueError: its file is not there, or another than when the run was configured.
+        ValueError: its file is missing, or has changed since the run was configured.
         CheckpointError: it cannot be read.
     """
     if config.start_sha256 is None:
@@ -235,7 +235,8 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
 
     Args:
         path: ends in `.pt` or `.safetensors`, which chooses the format.
-        checkpoint: what to write: a Checkpoint, or what holds one, as the result of `train` does.
+        checkpoint: a Checkpoint, or an object with one as its attribute `checkpoint`, such as the result of
+            `train`.
 
     Raises:
         ValueError: no checkpoint, another suffix, weights that do not fit the configuration, or metrics that
@@ -279,10 +280,11 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
     """Read a checkpoint; never executes code from the file, and verifies its checksum.
 
     Args:
-        path: a file that `save_checkpoint` wrote; its format is recognised by content. Of the folder of a run
-            its last checkpoint is read.
-        any_cost: read it also where asking its model would take far more memory or time than a file of its
-            size should: for one that you trust, as `ANCHORLENS_COST_FACTOR` in the environment is.
+        path: a file that `save_checkpoint` wrote; its format is recognised by content. For the folder of a
+            run, its last checkpoint is read.
+        any_cost: read the file even if running its model would take far more memory or time than a file of
+            its size should. Use it for files that you trust, like the environment variable
+            `ANCHORLENS_COST_FACTOR`.
 
     Returns:
         The checkpoint, weights on the CPU; `.build_model()` makes the HookedTransformer.
@@ -303,7 +305,7 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
 def from_contents(
     path: str | os.PathLike[str], content: Mapping[str, Any], *, any_cost: bool = False
 ) -> Checkpoint:
-    """The checkpoint among the contents of a file (`read_tensors`).
+    """Build the checkpoint from the contents of a file, as `read_tensors` gives them.
 
     Raises:
         CheckpointError: as for `load_checkpoint`.
@@ -331,10 +333,10 @@ _TABLES = ("model", "task", "train", "metrics", "versions")
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
-    """Check that the parts of a checkpoint's header are of the kinds that they must be.
+    """Check that the parts of a checkpoint's header have the right types.
 
     Raises:
-        ValueError: one is missing, or of another kind.
+        ValueError: a part is missing or has another type.
     """
     for name in (*_TABLES, "step"):
         if name not in header:
@@ -364,7 +366,7 @@ def check_whole(checkpoint: Checkpoint) -> None:
 
 
 def _mismatch(weights: Mapping[str, Tensor], config: Any) -> str | None:
-    """What keeps `weights` from being the parameters of `config`, or None."""
+    """Why `weights` are not the parameters of `config`; None if they are."""
     shapes = architecture(config).shapes
     for name, shape in shapes.items():
         if name not in weights:

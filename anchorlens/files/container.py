@@ -1,7 +1,7 @@
-"""Files of ours: a header and named tensors in one file, written atomically and read safely.
+"""Our file format: a header and named tensors in one file, written atomically and read safely.
 
-Two suffixes, one content: `.pt` (a zip that `torch.load(weights_only=True)` reads) and `.safetensors`.
-The header is JSON; a SHA-256 over header and tensors stands beside it and is verified on reading.
+Two suffixes, one content: `.pt` (a zip that `torch.load(weights_only=True)` reads) and `.safetensors`. The
+header is JSON; a SHA-256 over header and tensors is stored next to it and verified on reading.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
         raise ValueError(f"{path.name} must have JSON-ready metrics and configuration: {error}") from None
     tensors = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     digest = _digest(text, tensors)
-    if path.suffix == ".pt":  # in memory, as torch takes a full disk for an error of its own
+    if path.suffix == ".pt":  # to memory first: torch reports a full disk as an error of its own
         made = io.BytesIO()
         torch.save({HEADER: text, _DIGEST: digest, "tensors": tensors}, made)
         data = made.getbuffer()
@@ -62,23 +62,23 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
     """Header and tensors (on the CPU) of a file that `write` wrote; its format is recognised by content.
 
     Raises:
-        CheckpointError: missing, truncated, damaged, unsafe or another's; nothing is half read.
+        CheckpointError: the file is missing, truncated, damaged, unsafe, or in another format.
     """
     return unpack(path, read_tensors(path).values)
 
 
 def is_ours(content: Mapping[str, Any]) -> bool:
-    """Whether `read_tensors` gave what `write` wrote."""
+    """Whether these contents, from `read_tensors`, are of a file that `write` wrote."""
     return isinstance(content.get(HEADER), str)
 
 
 def unpack(
     path: str | os.PathLike[str], content: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Header and tensors among the contents of a file that `write` wrote, the checksum verified.
+    """Header and tensors from the contents of a file that `write` wrote; verifies the checksum.
 
     Raises:
-        CheckpointError: another's file, or one whose content is not what was written.
+        CheckpointError: the file is in another format, or its content does not match its checksum.
     """
     from torch import Tensor
 

@@ -15,22 +15,22 @@ import pyarrow.parquet
 from anchorlens.files.writing import atomic_write, check_can_write
 
 TABLES = (".csv", ".parquet")
-"""Suffixes."""
+"""Suffixes of tables."""
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
     """Write one row for each record.
 
-    A column is there if any record has it; what a record has not is empty. Lists and tables (the anchors, the
-    unseen pairs) are JSON text. In CSV an apostrophe stands before a text that a spreadsheet would take for
-    a formula.
+    There is a column for each name that any record has; missing values are empty. Lists and tables (the
+    anchors, the unseen pairs) are JSON text. In CSV, text that a spreadsheet would take for a formula gets a
+    leading apostrophe.
 
     Args:
         rows: at least one.
         path: `.csv` or `.parquet`; a file that is there is replaced.
 
     Raises:
-        ValueError: another suffix, no such folder, no row, or what is there is no ordinary file.
+        ValueError: another suffix, no such folder, no row, or the path is no ordinary file.
         OSError: the disk refuses; a file that was there before is untouched.
     """
     path = check_can_write(path, "a table's name", TABLES)
@@ -79,7 +79,7 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
 
 
 def _column(values: list[Any]) -> pyarrow.Array:
-    """The values of a column, of one type; as JSON text where they are of several, nested, or too large."""
+    """A column of one type; values of several types, nested or too large become JSON text."""
     present = [value for value in values if value is not None]
     kinds = {type(value) for value in present}
     if kinds == {int, float}:
@@ -92,5 +92,5 @@ def _column(values: list[Any]) -> pyarrow.Array:
 
 
 def _text(value: Any) -> Any:
-    """A value as it may stand in a file: what is no text in a string is replaced."""
+    """The value; in a string, characters that UTF-8 cannot encode are replaced."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""What checkpoints are called where several stand beside each other: in the terminal, on pages, in JSON."""
+"""Short names that tell several checkpoints apart: in the terminal, on pages, in JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def titles(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The end of each path: `runs/a` for a folder, the name of a file, and more where two would be the same.
 
     Args:
-        paths: of files and folders, which need not be there. A path that comes twice has one title.
+        paths: of files and folders, which need not exist. Equal paths have the same title.
 
     >>> titles(["runs/a/ckpt.pt"]), titles(["runs/a/ckpt.pt", "runs/b/ckpt.pt", "phase3.pt"])
     (['ckpt.pt'], ['a/ckpt.pt', 'b/ckpt.pt', 'phase3.pt'])

@@ -1,4 +1,4 @@
-"""Training data in a file: tokens and targets, read as data alone and never larger than they may be."""
+"""Read training data (tokens and targets) from a file, as data only and within size limits."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27
 _MOST_COLUMNS = 10_000
 _MOST_ENTRIES = 1000
 _MOST_NUMBERS, _MOST_SEQUENCES = 2**25, 2**22
-"""Tokens and targets together, and rows: what is known of them before they are there."""
+"""Most numbers (tokens and targets together) and most sequences; known before a zip or CSV is unpacked."""
 _BYTES = 8
-"""What a number is counted as, however narrow it is in the file."""
+"""Bytes counted for each number, whatever its type in the file."""
 _MOST_COMPRESSION = 128
-"""Times the size of a compressed file that its numbers may have; padded sequences come to 80."""
+"""Largest ratio of unpacked to compressed size; padded sequences reach 80."""
 _BLOCK = 2**20
-"""Bytes of a CSV file that are read at once; a row has less."""
+"""Bytes of a CSV file that are read at once; a row must be shorter."""
 _SMALL = 2**20
-"""Bytes that any compressed file may become."""
+"""Unpacked size in bytes that is always allowed."""
 _LARGEST_HEADER_OF_NPY = 2**16
 
 
@@ -48,7 +48,7 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
 
     Args:
         path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], or
-            [batch, pos] with -100 where nothing is asked; a `.npz` file with such arrays; or a `.csv` file:
+            [batch, pos] with -100 where nothing is scored; a `.npz` file with such arrays; or a `.csv` file:
             in each row the tokens and then the one target, with or without a first row of names. Recognised
             by content; at most 512 MiB, CSV 128 MiB, and 33,554,432 numbers in 4,194,304 sequences.
 
@@ -56,8 +56,8 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
         Tokens and targets, in the narrowest integers that hold them; `take` gives int64.
 
     Raises:
-        CheckpointError: missing, truncated, too large, unsafe, or something else than such integers; one line
-            with the file and the cause.
+        CheckpointError: missing, truncated, too large, unsafe, or not such integers; one line with the file
+            and the cause.
 
     Example:
         >>> import pathlib, tempfile
@@ -73,7 +73,7 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
 
 
 def _pair(data: bytes) -> tuple[Any, Any]:
-    """Tokens and targets as a file has them, whose kind is told by its first bytes."""
+    """Tokens and targets of a file; its first bytes tell the format."""
     if data.startswith(ZIP):
         return _of_zip(data)
     if data[8:9] == b"{":
@@ -88,7 +88,7 @@ def _pair(data: bytes) -> tuple[Any, Any]:
 
 
 def _named(content: object) -> tuple[Any, Any]:
-    """The two of a file's named arrays that are asked for."""
+    """The arrays `tokens` and `targets` among a file's named arrays."""
     named = content if isinstance(content, Mapping) else {}
     if not {"tokens", "targets"} <= named.keys():
         names = ", ".join(safe_repr(name) for name in list(named)[:3]) or "no names"
@@ -116,7 +116,7 @@ def _of_zip(data: bytes) -> tuple[Any, Any]:
 
 
 def _check_count(*shapes: tuple[int, ...]) -> int:
-    """Bytes that arrays take at 8 bytes a number; more than may be held are refused."""
+    """Bytes that the arrays take at 8 bytes a number; refuses arrays beyond the limits."""
     numbers, sequences = sum(map(math.prod, shapes)), max((shape[0] for shape in shapes if shape), default=0)
     if numbers > _MOST_NUMBERS or sequences > _MOST_SEQUENCES:
         raise ValueError(
@@ -127,7 +127,7 @@ def _check_count(*shapes: tuple[int, ...]) -> int:
 
 
 class _Npy:
-    """An array in a zip: its header, read and checked, and the numbers when they are asked for."""
+    """An array in a zip: the header is read and checked at once, the numbers on demand."""
 
     def __init__(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -154,7 +154,7 @@ class _Npy:
 
     def numbers(self) -> np.ndarray:
         with self._archive.open(self._entry) as packed:
-            data = packed.read(self._entry.file_size)  # never more, whatever is behind it
+            data = packed.read(self._entry.file_size)  # never more, whatever follows
         if len(data) != self._entry.file_size:
             raise EOFError("it ends too early")
         order = "F" if self._by_columns else "C"
@@ -162,7 +162,7 @@ class _Npy:
 
 
 def _of_csv(data: bytes) -> np.ndarray:
-    """The rows, [batch, pos + 1], without that of names."""
+    """The rows, [batch, pos + 1], without the header row."""
     if len(data) > _MOST_BYTES_OF_CSV:
         raise ValueError(f"a CSV file must have at most {_MOST_BYTES_OF_CSV:,} bytes; give a .npz file")
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
@@ -181,7 +181,7 @@ def _of_csv(data: bytes) -> np.ndarray:
     )
     kinds = {f"f{i}": pyarrow.int64() for i in range(len(fields))}
     convert = pyarrow.csv.ConvertOptions(column_types=kinds, null_values=[])
-    try:  # some rows at a time, for pyarrow takes ten times as much for all of them
+    try:  # in blocks: for all rows at once pyarrow takes ten times the memory
         with pyarrow.csv.open_csv(io.BytesIO(data), read_options=options, convert_options=convert) as reader:
             if len(reader.schema) != len(fields):
                 raise ValueError(f"its first row has {len(fields)} columns, the second {len(reader.schema)}")

@@ -1,4 +1,4 @@
-"""Files that are written: where one may be, and each whole or not at all."""
+"""Writing files: checks of the path, and atomic writes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from anchorlens.configuration import as_path
 from anchorlens.safe import safe_repr, safe_text
 
 PAGES, PICTURES, SUMMARIES = (".html",), (".html", ".png", ".svg", ".pdf"), (".pdf", ".svg", ".png")
-"""Suffixes."""
+"""Suffixes of pages, pictures and summaries."""
 
 
 def check_suffix(path: str | os.PathLike[str], called: str, suffixes: Sequence[str]) -> Path:
-    """The path, if its suffix is one of those.
+    """The path, if its suffix is one of `suffixes`.
 
     Raises:
         ValueError: another suffix.
@@ -38,17 +38,17 @@ def check_can_write(
     suffixes: Sequence[str],
     inputs: Iterable[str | os.PathLike[str] | None] = (),
 ) -> Path:
-    """The path, if a file can be written there; asked before anything is computed.
+    """The path, if a file can be written there; to be checked before anything is computed.
 
     Args:
         path: of the file; one that is there will be replaced.
-        called: what an error calls it: the option, or `a diagram's name`.
+        called: how an error names it: the option, or `a diagram's name`.
         suffixes: its name must end in one of them.
         inputs: files that are read, none of which may be replaced.
 
     Raises:
-        ValueError: another suffix, no such folder or one that may not be written to, or what is there is no
-            ordinary file or is one of the inputs.
+        ValueError: another suffix, no such folder or one that may not be written to, or the path is no
+            ordinary file or one of the inputs.
     """
     path = check_suffix(path, called, suffixes)
     try:
@@ -76,12 +76,12 @@ def check_summary(
     n_models: int,
     inputs: Iterable[str | os.PathLike[str] | None] = (),
 ) -> Path:
-    """The path of a summary, if one can be written there; asked before anything is computed.
+    """The path of a summary, if one can be written there; to be checked before anything is computed.
 
     Args:
         path: of the file; one that is there will be replaced.
-        called: what an error calls it.
-        n_models: how many it is to show.
+        called: how an error names it.
+        n_models: number of models that it shows.
         inputs: files that are read, none of which may be replaced.
 
     Raises:
@@ -106,10 +106,10 @@ def _is_same(path: Path, other: str | os.PathLike[str]) -> bool:
 
 
 def _check_replaceable(path: Path) -> None:
-    """Refuse to put a file in the place of anything but a file; a link is as what it leads to.
+    """Refuse to replace anything but an ordinary file; links are followed.
 
     Raises:
-        OSError: there is a folder, a device, a pipe or a socket.
+        OSError: the path is a folder, a device, a pipe or a socket.
     """
     try:
         mode = os.stat(path).st_mode
@@ -123,7 +123,7 @@ def _check_replaceable(path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Have an error of the disk name the file that was asked for, which Python's own often leave out."""
+    """Make disk errors name this path, which Python's own errors often leave out."""
     try:
         yield
     except OSError as error:
@@ -134,13 +134,13 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that appears under its name whole or not at all, also when the process is killed.
+    """Open a binary file that appears under its name whole or not at all, even if the process is killed.
 
-    A link with this name is replaced, and what it leads to stays.
+    A link with this name is replaced; its target is not touched.
 
     Raises:
-        OSError: there is something that is no ordinary file, or the disk refuses (it is full, ...); the error
-            names the file, and one that was there before is untouched.
+        OSError: the path is no ordinary file, or the disk refuses (it is full, ...); the error names the
+            file, and one that was there before is untouched.
     """
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:

@@ -60,12 +60,12 @@ _REQUIRED = ("normalization_type", "act_fn")
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """None: a state dict is a file."""
+    """None: a state dict is a single file, not a folder."""
     return None
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Whether the names are HookedTransformer's."""
+    """Whether the parameter names are HookedTransformer's."""
     return "embed.W_E" in state_dict(content)
 
 
@@ -144,7 +144,7 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 def _our_tables(
     values: Mapping[str, Any], shapes: Mapping[str, int]
 ) -> tuple[dict[str, Any], TrainConfig | None]:
-    """What is said of the model, and the training configuration where there is one."""
+    """The model's fields, and the training configuration if there is one."""
     about_the_file = ("preset", "format", "format_version", "versions", "vocabulary")
     parts = {name: value for name, value in values.items() if name not in about_the_file}
     if "preset" in values:
@@ -154,7 +154,7 @@ def _our_tables(
 
 
 def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict[str, Any]:
-    """What a HookedTransformerConfig says in our terms."""
+    """The values of a HookedTransformerConfig, as fields of a ModelConfig."""
     attention = {
         "d_vocab_out": (None, -1, shapes["d_vocab"]),
         "n_key_value_heads": (None, shapes["n_heads"]),

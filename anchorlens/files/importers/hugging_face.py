@@ -33,11 +33,11 @@ _EXPECTED: dict[str, Any] = {
     "reorder_and_upcast_attn": False,
     "add_cross_attention": False,
 }
-"""Option -> the one value that our architecture has, which is also theirs where it is left out."""
+"""Option -> the only value that our architecture supports, which is also Hugging Face's default."""
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """The weights in a folder of theirs.
+    """The weights file in a folder of a Hugging Face model.
 
     Raises:
         CheckpointError: another architecture, or weights in several files.
@@ -56,7 +56,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Whether the names are theirs, with the prefix `transformer.` or without."""
+    """Whether the parameter names are Hugging Face GPT-2's, with or without the prefix `transformer.`."""
     return any(f"{prefix}h.0.attn.c_attn.weight" in state_dict(content) for prefix in ("", "transformer."))
 
 
@@ -64,7 +64,7 @@ def read(source: Source) -> Imported:
     """Read a GPT-2 with the config.json beside it; a configuration may give task and vocabulary.
 
     Raises:
-        CheckpointError: config.json is missing or asks for what we do not have.
+        CheckpointError: config.json is missing or asks for a feature that ModelConfig lacks.
         ValueError: the weights are not those of that configuration.
     """
     theirs = Settings.beside(source.file, source.file.parent)

@@ -1,4 +1,4 @@
-"""`resolve`: a model, a checkpoint, a result or a path -> the model, its task, and what else is known."""
+"""`resolve` turns a model, a checkpoint, a result or a path into an `Input`: the model and its task."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 class HasCheckpoint(Protocol):
-    """What holds a checkpoint: what `train` gives, and what `open_checkpoint` gives."""
+    """An object with a checkpoint, such as the results of `train` and `open_checkpoint`."""
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -43,22 +43,22 @@ class HasCheckpoint(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """A model that is measured, and what is known of it."""
+    """A model to measure, and what is known about it."""
 
     task: Task | None
     """What it was trained on; None where that is not known."""
     in_memory: Any = None
-    """The model, if it was given as such or is built already; else None."""
+    """The model, if it is built already; else None."""
     checkpoint: Checkpoint | None = None
-    """Its weights and configurations; None for a model that was given as such."""
+    """Its weights and configurations; None for a model that came without a checkpoint."""
     opened: Opened | None = None
-    """The file that it was read from, if it was."""
+    """The file that it was read from; None if there is none."""
     device: torch.device | None = None
     """Where a checkpoint's model is built."""
     notes: tuple[str, ...] = ()
-    """What one should know of it, a line each."""
+    """Remarks for the user, one line each."""
     name: str = "model"
-    """What it is called, for people."""
+    """Name to show."""
 
     @cached_property
     def model(self) -> Any:
@@ -79,8 +79,8 @@ class Input:
 
 
 ModelInput: TypeAlias = "nn.Module | Checkpoint | HasCheckpoint | str | os.PathLike[str] | Input"
-"""A model, and whatever holds one: a HookedTransformer (or TransformerBridge), a Checkpoint, what `train` or
-`open_checkpoint` gives, the path of a file or folder in any format of `anchorlens.files.importers`."""
+"""A model, or something that holds one: a HookedTransformer (or TransformerBridge), a Checkpoint, the result
+of `train` or `open_checkpoint`, or the path of a file or folder that `anchorlens.files.importers` reads."""
 
 
 def resolve(
@@ -93,21 +93,22 @@ def resolve(
     any_architecture: bool = False,
     in_single_precision: bool = True,
 ) -> Input:
-    """What is measured, from whatever a caller gives.
+    """Find the model to measure in whatever a caller gives.
 
     Args:
         given: a model, or what holds one.
-        task: what it was trained on. A checkpoint knows its own; given an equal one whose files lie elsewhere
-            (`data`), it is taken in its place. A file of bare weights may not say, and then this is it.
+        task: what it was trained on. A checkpoint knows its own task; an equal one whose files are elsewhere
+            (`data`) replaces it. For a file of bare weights that names no task, this one is used.
         config: what a bare state dict is, as for `open_checkpoint`.
-        device: where a checkpoint's model is built: auto, cpu, cuda, cuda:N or mps; a model stays where it
-            is.
-        name: what it is called; where None, its file's name, or "model".
+        device: where a checkpoint's model is built: auto, cpu, cuda, cuda:N or mps; a model in memory is not
+            moved.
+        name: name to show; None: the name of the file, the `repr` of a Checkpoint, or "model".
         any_architecture: whether a state dict may be of another architecture than `ModelConfig` has.
         in_single_precision: whether a model in half precision is copied into float32, with a note.
 
     Raises:
-        ValueError: there is no model in it, or a task that is none, or that of another checkpoint.
+        ValueError: `given` holds no model, `task` is no task or differs from the checkpoint's, or `config` is
+            given without a path.
         CheckpointError: a file that cannot be read safely and whole.
     """
     if isinstance(given, Input):
@@ -187,7 +188,7 @@ WHAT_HOLDS_A_MODEL = "a HookedTransformer, a Checkpoint, what train gives, or th
 
 
 def _advice(given: object) -> str:
-    """What to do instead, where the mistake is known."""
+    """A hint for known mistakes."""
     if is_task(given):
         return "; the model comes first, then its task"
     if isinstance(given, Mapping):
@@ -198,7 +199,7 @@ def _advice(given: object) -> str:
 
 
 def _in_single_precision(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
-    """A model that can be measured on every device: one in half precision is copied, and stays as it is."""
+    """The model, or if it is in half precision a copy in float32 with a note; works on every device."""
     halves = {parameter.dtype for parameter in model.parameters() if parameter.dtype in _HALF}
     if not halves:
         return model, ()

@@ -1,4 +1,4 @@
-"""`open_checkpoint`: a path to a checkpoint of any kind -> what it is."""
+"""`open_checkpoint` reads a checkpoint of any kind from a path."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Opened:
     checkpoint: Checkpoint
     """Weights, model and task, whichever kind of file they were in."""
     path: Path
-    """What was asked for: a file or a folder."""
+    """The path that was given: a file or a folder."""
     file: Path
     """The file that holds the weights."""
     sha256: str
-    """Of that file's bytes, 64 hexadecimal digits."""
+    """SHA-256 of that file, 64 hexadecimal digits."""
     kind: Kind
     """What it was recognised as."""
     notes: tuple[str, ...] = ()
-    """What one should know of it, a line each."""
+    """Remarks for the user, one line each."""
 
     def __repr__(self) -> str:
         return f"Opened({self.kind}: {self.checkpoint!r} from {self.file})"
@@ -53,7 +53,7 @@ def open_checkpoint(
             HookedTransformer, by itself or as `state_dict`, `model_state_dict` or `model` of a dict.
         config: a TOML or JSON file, or its content as a dict. A bare state dict needs one: our tables task
             and model as `anchorlens train --config` reads, or its HookedTransformerConfig (the object itself
-            will do, and a ModelConfig); for a Hugging Face GPT-2 it may give the table task. Shapes that it
+            works, as does a ModelConfig); for a Hugging Face GPT-2 it may give the table task. Shapes that it
             leaves out are taken from the weights.
         task: what it was trained on, where neither file nor `config` says so; the papers' two-anchor task
             where nothing does.
@@ -99,7 +99,7 @@ def open_checkpoint(
 
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-"""What a model may be called on the Hugging Face hub, and a path too."""
+"""Names that a model on the Hugging Face hub may have; a path can look the same."""
 _WEIGHTS = (".pt", ".pth", ".safetensors", ".bin")
 
 

@@ -1,4 +1,4 @@
-"""The kinds of checkpoint that can be read, in the order in which a file is asked what it is."""
+"""The kinds of checkpoint that can be read, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = Literal["anchorlens", "released code", "HookedTransformer state dict", "H
 
 
 class Importer(Protocol):
-    """What each module of an importer has."""
+    """What every importer module defines."""
 
     KIND: Any
     """The name of what it reads, one of `Kind`."""

@@ -1,7 +1,7 @@
 """Checkpoints of the papers' released code: config.json and model/model_<N>.pt.
 
-Theirs is the architecture `released`. A Linear stores [out, in] and merges heads; we store [in, out] and
-keep heads apart. The facts are those of arXiv 2501.08537's released code.
+Their architecture is our variant `released`. Their Linear stores [out, in] and merges heads; we store
+[in, out] and keep heads apart. Source: the released code of arXiv 2501.08537.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TASK = ("seq_len", "data_min", "data_max", "target", "model")
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """The last model of a run of theirs.
+    """The last model in the folder of a run.
 
     Raises:
         CheckpointError: the run has none.
@@ -60,7 +60,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Whether the names are theirs."""
+    """Whether the parameter names are the released code's."""
     return "decoder.layers.0.dec_self_attn.W_Q.weight" in state_dict(content)
 
 
@@ -68,7 +68,7 @@ def read(source: Source) -> Imported:
     """Read a model of theirs with the config.json of its run.
 
     Raises:
-        CheckpointError: config.json is missing or asks for what we do not have.
+        CheckpointError: config.json is missing or cannot be read as a ModelConfig and an AnchorTask.
         ValueError: the weights are not those of that configuration.
     """
     theirs = Settings.beside(source.file, source.file.parent.parent, source.file.parent)
@@ -106,7 +106,7 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
 
 
 def _task(theirs: Mapping[str, Any]) -> AnchorTask:
-    """Their task; `data_max` is the first number that does not occur."""
+    """Their task; `data_max` is exclusive."""
     check_choice("target", theirs.get("target"), _TARGETS)
     for name, largest in (("data_min", "vocab_size"), ("data_max", "vocab_size"), ("seq_len", "max_pos")):
         check_number(name, theirs.get(name), minimum=0, maximum=theirs[largest], integer=True)
@@ -153,5 +153,5 @@ def _step(file: Path) -> int | None:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value of their configuration can stand in a checkpoint's metrics."""
+    """Whether a value of their configuration can be stored in a checkpoint's metrics."""
     return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))

@@ -1,4 +1,4 @@
-"""Configuration files of others: JSON or TOML, recognised by content, and named in the error."""
+"""Configuration files for imported weights: JSON or TOML, recognised by content; errors name the file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 ModelConfiguration: TypeAlias = (
     "str | os.PathLike[str] | Mapping[str, Any] | ModelConfig | HookedTransformerConfig"
 )
-"""What says what a bare state dict is: a TOML or JSON file, or its content."""
+"""The configuration of a bare state dict: a TOML or JSON file, or its content."""
 
 _LARGEST = 2**20
-"""Bytes of a configuration file, and of a vocabulary."""
+"""Largest size of a configuration or vocabulary file, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Settings:
     path: Path
     """The configuration file, which errors name."""
     values: dict[str, Any]
-    """The top level of the file: names and what they hold."""
+    """The top level of the file: name -> value."""
 
     @classmethod
     def of(cls, config: ModelConfiguration) -> Settings:
@@ -99,10 +99,10 @@ class Settings:
             return read_stored_task(self.values["task"])
 
     def vocabulary(self) -> Mapping[str, Any] | None:
-        """Word of the task -> token of the model, if it gives them: a table, or a JSON file beside it.
+        """Word of the task -> token of the model, if given: as a table, or as the name of a file next to it.
 
         Raises:
-            CheckpointError: it is neither, or the file lies elsewhere or cannot be read.
+            CheckpointError: it is neither, or the file is outside the folder or cannot be read.
         """
         named = self.values.get("vocabulary")
         with reading(self.path, "its vocabulary makes no sense"):

@@ -29,15 +29,15 @@ class Source:
     """A weights file and what came with it."""
 
     path: Path
-    """What was asked for: the file, or a folder it lies in."""
+    """The path that was given: the file, or the folder that holds it."""
     file: Path
     """The weights file, which errors name."""
     content: Mapping[str, Any]
     """What the safe reader found in it: names, plain values and tensors."""
     config: Settings | None
-    """The configuration that was given along."""
+    """The configuration that the caller gave; None without one."""
     task: Task | None = None
-    """What the caller says that it was trained on, for a file and a configuration that do not."""
+    """The task that the caller gave, used if neither the file nor the configuration names one."""
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -67,7 +67,7 @@ def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 class StateDict:
-    """Another's state dict, taken apart name by name until nothing is left over."""
+    """A foreign state dict: tensors are taken out by name, and none may be left over."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._left = dict(tensors)
@@ -91,10 +91,10 @@ class StateDict:
         return tensor
 
     def finish(self, buffers: tuple[str, ...] = ()) -> None:
-        """Check that nothing is left but buffers, known by how their names end.
+        """Check that only buffers are left, which the ends of their names tell.
 
         Raises:
-            ValueError: something is.
+            ValueError: something else is left.
         """
         for name in self._left:
             if not name.endswith(buffers):
@@ -110,9 +110,9 @@ def imported(
     notes: Iterable[str] = (),
     **fields: Any,
 ) -> Imported:
-    """A whole checkpoint of another's weights, in float32 or float64, with what there is to say.
+    """Make a checkpoint of imported weights, in float32 or float64, with notes for the user.
 
-    A vocabulary, word of the task -> token of the model, renumbers its tokens.
+    A vocabulary (word of the task -> token of the model) renumbers the tokens.
 
     Raises:
         ValueError: the weights do not fit the configuration, or it is too small for the task.

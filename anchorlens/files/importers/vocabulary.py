@@ -1,4 +1,4 @@
-"""Renumbering a model's tokens in the order of the vocabulary of a task in words."""
+"""Renumber a model's tokens to match the vocabulary of a word task."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.words import BOS, PAD, SEP, SPECIAL, UNKNOWN
 
 _NEVER_SAID = -1e9
-"""Logit of what has no token of its own."""
+"""Logit of a word without a token of its own, low enough that it is never predicted."""
 _SHOWN = 5
 
 
 def in_order_of(task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Weights with the tokens of a task in the task's order, and all their other tokens behind.
+    """Reorder the tokens of the weights: first the task's tokens in its order, then all others.
 
     Args:
-        task: whose words are asked.
-        weights: of a HookedTransformer, by its names; the rows of `embed.W_E` are their tokens.
-        token_of: each word of the task, `<sep>` and `<eos>` -> their token. `<bos>` stands there unless the
-            task has `bos = false`; `<pad>`, the word for unknown words, and other words may stand there.
+        task: the task whose vocabulary sets the order.
+        weights: parameters of a HookedTransformer by name; each row of `embed.W_E` is a token.
+        token_of: word -> token of the model, for each word of the task, `<sep>` and `<eos>`. `<bos>` is
+            required unless the task has `bos = false`; `<pad>`, `<unk>` and other words are optional.
 
     Returns:
-        The same model, its tokens renumbered. Words stand there once; a mark that no answer holds, and that
-        shares its token with another or has none, gets a row and a column of its own, which is never said.
+        The weights with renumbered tokens. `<pad>`, `<bos>` and `<sep>` may share a token with another word.
+        Each word without a token of its own gets a row and a column of its own and is never predicted.
 
     Raises:
-        ValueError: the task is not in words; words that have no token; a token out of range, or of two words.
+        ValueError: the task is not in words; a word has no token, one out of range, or another word's.
     """
     d_vocab = len(weights["embed.W_E"])
     rows, own = _rows(task, token_of, d_vocab)
@@ -49,7 +49,7 @@ def in_order_of(task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str
 
 
 def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[bool]]:
-    """Their token for each of ours, and whether it is a token of its own."""
+    """The model's token for each of the task's, and whether the word has that token for itself."""
     if task.vocabulary is None:
         raise ValueError(f"vocabulary must be left out: the task {task.kind} is in numbers, not in words")
     words = (*SPECIAL, *task.vocabulary.words)

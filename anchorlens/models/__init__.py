@@ -1,1 +1,1 @@
-"""ModelConfig to HookedTransformer: gamma, blocks, hooks, and K models in one set of tensors."""
+"""Models: configurations, gamma initialisation, building, hooks, and running a model to measure it."""

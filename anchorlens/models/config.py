@@ -25,12 +25,12 @@ class Readable(Protocol):
 
     @property
     def d_vocab(self) -> Any:
-        """Tokens, inputs and answers alike."""
+        """Size of the vocabulary that inputs and answers share."""
         ...
 
     @property
     def seq_len(self) -> int:
-        """Tokens of a sequence."""
+        """Tokens in a sequence."""
         ...
 
 
@@ -63,11 +63,11 @@ class ModelConfig(Config):
     With `num_experts` the MLP of every block, in any variant, is TransformerLens' mixture of experts: a
     router W_gate, and experts act(x W_gate) * (x W_in) W_out without biases, each of width d_mlp. The router
     sends a token to the experts of its largest softmax weights, and their outputs are multiplied by those
-    weights, which are not made to sum to 1 again (`norm_topk_prob` is false): a router of one expert a token
-    would have no gradient otherwise.
+    weights. These are not renormalised (`norm_topk_prob` is false), because a router that picks one expert
+    would then have no gradient.
 
     Raises:
-        ValueError: any value that makes no model, with what was expected and what came.
+        ValueError: an invalid value; the message says what was expected and what came.
 
     Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`).
     """
@@ -85,7 +85,7 @@ class ModelConfig(Config):
     d_mlp: int = number(256, **_SIZE)
     """Neurons of an MLP's hidden layer."""
     d_vocab: int = number(201, minimum=1, limit=100_000_000)
-    """Tokens, inputs and answers alike (201 in the released code)."""
+    """Size of the vocabulary that inputs and answers share (201 in the released code)."""
     n_ctx: int = number(9, **_SIZE)
     """Longest sequence, in tokens."""
     act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
@@ -107,7 +107,7 @@ class ModelConfig(Config):
     experts_per_token: int | None = number(None, minimum=1, maximum=2)
     """How many experts read a token, 1 or 2. Unset: 1."""
     gamma_experts: str | None = None
-    """Gamma of each expert, 0.3 0.9 for two of them. Unset: gamma_mlp."""
+    """Gamma of each expert, separated by spaces (0.3 0.9 for two). Unset: gamma_mlp."""
     init_distribution: Literal["normal", "uniform"] = "normal"
     """How weights are drawn. normal: N(0, std = d_in^-gamma). uniform: U(-d_in^-gamma, +d_in^-gamma)."""
     scale_residual_writers: bool | None = None
@@ -130,7 +130,7 @@ class ModelConfig(Config):
             )
 
     def _check_experts(self) -> None:
-        """Check the fields of a mixture together, and keep gamma_experts as it is written in one way."""
+        """Check the fields of a mixture together, and write gamma_experts in a standard form."""
         if self.num_experts is None:
             for name in ("experts_per_token", "gamma_experts"):
                 if (value := getattr(self, name)) is not None:
@@ -151,7 +151,7 @@ class ModelConfig(Config):
 
     @property
     def what(self) -> str:
-        """What it is of, in a message."""
+        """The architecture, for error messages."""
         return f"the {self.variant} variant"
 
     @property
@@ -168,7 +168,7 @@ class ModelConfig(Config):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """What models that are trained in one stack share: everything but how they start."""
+        """The fields that models trained in one stack share: all but those of the initialisation."""
         alone = ("init_distribution", "scale_residual_writers")
         own = {
             name: value
@@ -180,12 +180,12 @@ class ModelConfig(Config):
 
     @property
     def activations(self) -> int:
-        """Numbers that an update holds for each token, about: to tell large models from small ones."""
+        """Approximate activations per token in an update; tells large models from small ones."""
         return self.n_layers * (self.d_model + self.hidden_width + self.n_heads * self.d_head)
 
     @property
     def hidden_width(self) -> int:
-        """Neurons of a block that are computed for a token: of every expert, in a mixture."""
+        """Neurons in a block; in a mixture those of all experts."""
         return self.d_mlp * (self.num_experts or 1)
 
     @property
@@ -245,7 +245,7 @@ def _read_gammas(text: str) -> list[float]:
     """The gamma of each expert.
 
     Raises:
-        ValueError: text that is no numbers with a space between, or one out of range.
+        ValueError: the text is not numbers separated by spaces, or one is out of range.
     """
     try:
         gammas = [float(item) for item in text.split()[: _MOST_EXPERTS + 1]]

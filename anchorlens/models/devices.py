@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 DEVICES = "auto, cpu, cuda, cuda:N or mps"
 """Names of devices, in words."""
 EVENTS = Path("/proc/vmstat")
-"""Linux counts there how many processes it killed for want of memory."""
+"""The file where Linux counts the processes that it killed for lack of memory."""
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -25,7 +25,7 @@ def choose_device(name: str | torch.device) -> torch.device:
     Raises:
         ValueError: no such device here.
     """
-    import torch  # want of memory is told without it
+    import torch  # imported late: the functions below do without it
 
     name = str(name)
     if name == "auto":
@@ -50,14 +50,14 @@ def choose_device(name: str | torch.device) -> torch.device:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python or torch has no memory left; torch has no class of its own for this on the CPU."""
+    """Whether Python or torch ran out of memory; on the CPU torch has no error class for this."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
 def killed_for_memory(events: Path = EVENTS) -> int:
-    """How many processes of this machine Linux has killed for want of memory; 0 where that is not known."""
+    """How many processes Linux has killed for lack of memory on this machine; 0 where that is not known."""
     try:
         lines = events.read_text().splitlines()
     except OSError:

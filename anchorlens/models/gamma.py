@@ -1,4 +1,4 @@
-"""The gamma table: every weight matrix, its part, its d_in and so its standard deviation.
+"""The gamma table: every weight matrix with its part, its d_in and hence its standard deviation.
 
 std = d_in^-gamma (the initialization rate of arXiv 2405.05409 and 2501.08537). What counts as d_in:
 
@@ -20,10 +20,10 @@ matrices of each expert. TransformerLens stores them as torch's Linear does, [ou
 | W_in, W_gate of e  | [d_mlp, d_model]           | mlp       | d_model          | d_model  |
 | W_out of e         | [d_model, d_mlp]           | mlp       | d_mlp            | d_model  |
 
-The gamma of expert e is that of its place in `gamma_experts`, where it is given; the router's is `gamma_mlp`.
-W_O and W_out are divided by sqrt(2 n_layers) where `scales_residual_writers` is true (`released`).
-Biases are zero, but in `released` PyTorch's Linear default U(-1/sqrt(fan_in), +1/sqrt(fan_in)).
-LayerNorms start at weight 1 and bias 0.
+Expert e has entry e of `gamma_experts` where that is given; the router has `gamma_mlp`. W_O and W_out are
+divided by sqrt(2 n_layers) where `scales_residual_writers` is true (`released`). Biases are zero, except in
+`released`: there PyTorch's Linear default U(-1/sqrt(fan_in), +1/sqrt(fan_in)). LayerNorms start at weight 1
+and bias 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from anchorlens.randomness import seed_sequence
 
 @dataclass(frozen=True)
 class WeightInit:
-    """How one weight matrix starts."""
+    """The initialisation of one weight matrix."""
 
     part: Part
     """The part whose gamma applies: embedding, qk, vo or mlp, unless an expert has its own."""
@@ -60,7 +60,7 @@ _BEFORE: dict[str, tuple[Part, tuple[int, ...]]] = {
 _IN_A_BLOCK: dict[str, tuple[Part, tuple[int, ...]]] = {
     "attn.W_Q": ("qk", (1,)),
     "attn.W_K": ("qk", (1,)),
-    "attn._W_K": ("qk", (1,)),  # of heads that share keys and values, [n_key_value_heads, d_model, d_head]
+    "attn._W_K": ("qk", (1,)),  # for heads that share keys and values, [n_key_value_heads, d_model, d_head]
     "attn.W_V": ("vo", (1,)),
     "attn._W_V": ("vo", (1,)),
     "attn.W_O": ("vo", (0, 1)),
@@ -81,7 +81,7 @@ _BIASES = ("b_Q", "b_K", "_b_K", "b_V", "_b_V", "b_O", "b_in", "b_out", "b_U")
 
 
 def init_table(config: ModelConfig) -> dict[str, WeightInit]:
-    """The gamma table of a config: parameter name -> how it starts, in the order of drawing."""
+    """The gamma table of a config: parameter name -> its initialisation, in the order of drawing."""
     shapes = parameter_shapes(config)
     table: dict[str, WeightInit] = {}
     for name, (part, axes) in matrices(config.n_layers, config.num_experts).items():
@@ -96,7 +96,7 @@ def init_table(config: ModelConfig) -> dict[str, WeightInit]:
 
 
 def matrices(n_layers: int, n_experts: int | None = None) -> dict[str, tuple[Part, tuple[int, ...]]]:
-    """Every name that a weight matrix can have, in the order of drawing: its part, the axes of its fan-in."""
+    """Name of a weight matrix -> its part and the axes of its fan-in, in the order of drawing."""
     block = dict(_IN_A_BLOCK)
     if n_experts is not None:
         block |= _OF_A_MIXTURE
@@ -163,9 +163,9 @@ def _mlp_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_frozen(config: ModelConfig, name: str) -> bool:
-    """Whether a parameter is there for HookedTransformer's sake alone: zero, and never trained.
+    """Whether a parameter exists only because HookedTransformer has it: it is zero and never trained.
 
-    `postnorm` has no bias but the unembedding's (the equations of arXiv 2405.05409).
+    `postnorm` has biases only in its LayerNorms and the unembedding (the equations of arXiv 2405.05409).
     """
     biases = ("b_Q", "b_K", "b_V", "b_O", "b_in", "b_out")
     return config.variant == "postnorm" and name.endswith(biases)
@@ -174,7 +174,7 @@ def is_frozen(config: ModelConfig, name: str) -> bool:
 def initial_weights(
     config: ModelConfig, seed: int, dtype: torch.dtype = torch.float32
 ) -> dict[str, torch.Tensor]:
-    """Every parameter of a config as it starts, by HookedTransformer's names, from `seed` alone.
+    """The initial value of every parameter, by HookedTransformer's names; depends on config and seed alone.
 
     Raises:
         ValueError: an unusable seed.
@@ -195,7 +195,7 @@ def initial_weights(
 
 
 def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
-    """Name and fan-in of the bias that goes with each matrix; those of experts have none."""
+    """Name and fan-in of the bias of each matrix; experts have no biases."""
     for name, weight in table.items():
         owner, matrix = name.rsplit(".", 1)
         if matrix != "weight" and owner not in ("embed", "pos_embed"):
@@ -211,12 +211,12 @@ def is_bias_or_norm(name: str) -> bool:
 
 
 def without_a_draw(name: str) -> float:
-    """What a parameter starts at that is not drawn: 1 for the weight of a LayerNorm, else 0."""
+    """Initial value of a parameter that is not drawn: 1 for the weight of a LayerNorm, else 0."""
     return float(name.endswith(".w"))
 
 
 def initial_generator(seed: int) -> torch.Generator:
-    """Of the initial weights of a run.
+    """The random generator for the initial weights of a run.
 
     Raises:
         ValueError: an unusable seed.

@@ -1,4 +1,4 @@
-"""`gamma_init_` draws anybody's model with std = fan_in^-gamma; `gamma_table` says what it does, or did."""
+"""`gamma_init_` draws the weights of any torch model with std = fan_in^-gamma; `gamma_table` shows them."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ def gamma_init_(
 ) -> T:
     """Draw the weights of your own model anew, in place, with std = fan_in^-gamma.
 
-    Larger gamma, smaller weights. The model is a HookedTransformer or a plain torch GPT: Hugging Face's
-    GPT-2, a nanoGPT, anything made of the modules in the table of `anchorlens.models.parameters`. The fan-in
-    of a matrix is how many inputs each of its outputs sums: n_heads * d_head for W_O, d_mlp for W_out, and
-    d_model for every other matrix of a transformer, token and position embeddings included (heads that share
-    keys and values, gated MLPs and mixtures of experts too). A tied matrix is drawn once: as embedding and as
-    unembedding its fan-in is d_model. Biases become 0, also that of the unembedding; LayerNorms and RMSNorms
-    get weight 1 and bias 0; an embedding's row of padding becomes 0. No parameter is left as it was, frozen
-    ones are drawn too, but for those that `fan_in` names with None. What a configuration says of the
-    initialisation is not read.
+    A larger gamma makes smaller weights. The model is a HookedTransformer or a plain torch GPT: Hugging
+    Face's GPT-2, a nanoGPT, anything made of the modules in the table of `anchorlens.models.parameters`. The
+    fan-in of a matrix is how many inputs each of its outputs sums: n_heads * d_head for W_O, d_mlp for W_out,
+    and d_model for every other matrix of a transformer, token and position embeddings included (heads that
+    share keys and values, gated MLPs and mixtures of experts too). A tied matrix is drawn once; its fan-in is
+    d_model both as embedding and as unembedding. Biases become 0, also that of the unembedding; LayerNorms
+    and RMSNorms get weight 1 and bias 0; the padding row of an embedding becomes 0. Every parameter is set,
+    frozen ones too, except those that `fan_in` maps to None. Initialisation settings in the model's own
+    configuration are ignored.
 
-    A HookedTransformer of the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model`
-    with the same gamma and seed, bit for bit; in half precision they are those weights, rounded. Numbers are
-    drawn on the CPU, so they are the same on every device and in every process, and global random state is
-    neither read nor changed. Device, dtype, `requires_grad` and training mode stay, and so does what is tied.
+    A HookedTransformer with the shape of a `gpt2` or `postnorm` ModelConfig gets the same weights as from
+    `build_model` with this gamma and seed, bit for bit (rounded in half precision). Numbers are drawn on the
+    CPU, so they are the same on every device and in every process, and global random state is neither read
+    nor changed. Device, dtype, `requires_grad`, training mode and weight tying stay as they are.
 
     Args:
         model: a HookedTransformer or a torch module, also compiled or in a DataParallel.
         gamma: initialization rate, -10..10.
-        gamma_embedding: that of the embeddings and the unembedding; None for gamma.
-        gamma_qk: that of queries and keys; None for gamma. GPT-2's c_attn and torch's in_proj hold queries,
-            keys and values, in this order, and are drawn in two parts.
-        gamma_vo: that of values and attention's output; None for gamma.
-        gamma_mlp: that of the MLPs, and of a mixture's router; None for gamma.
-        gamma_experts: that of each expert of a HookedTransformer's mixture; None for gamma_mlp.
+        gamma_embedding: gamma of the embeddings and the unembedding; None for `gamma`.
+        gamma_qk: gamma of queries and keys; None for `gamma`. GPT-2's c_attn and torch's in_proj hold
+            queries, keys and values, in this order, and are drawn in two parts.
+        gamma_vo: gamma of W_V and W_O; None for `gamma`.
+        gamma_mlp: gamma of the MLPs, and of a mixture's router; None for `gamma`.
+        gamma_experts: gamma of each expert in a HookedTransformer's mixture; None for `gamma_mlp`.
         distribution: normal: N(0, std = fan_in^-gamma); uniform: U(-fan_in^-gamma, +fan_in^-gamma).
-        scale_residual_writers: divide what adds to the residual stream (W_O and W_out, both of GPT-2's
-            c_proj) by the root of how many there are, sqrt(2 n_layers), as GPT-2 does.
-        fan_in: name or pattern of a parameter -> its fan-in, where the module does not tell; None in the
-            number's place leaves that parameter as it is: `{"pos_emb": 128, "*.router.weight": None}`.
+        scale_residual_writers: divide the matrices that write to the residual stream (W_O and W_out, both of
+            GPT-2's c_proj) by the square root of their number, sqrt(2 n_layers), as GPT-2 does.
+        fan_in: name or pattern of a parameter -> its fan-in, where the module does not tell; None leaves the
+            parameter as it is: `{"pos_emb": 128, "*.router.weight": None}`.
         seed: of the weights, an integer >= 0.
 
     Returns:
@@ -111,28 +111,28 @@ def gamma_init_(
 @documented
 @dataclass(frozen=True)
 class GammaRow(Record):
-    """One weight matrix of a model: its fan-in, the std it starts at, and the std that it has."""
+    """One weight matrix of a model: its fan-in, the std of its initialisation, and its present std."""
 
     name: str
-    """Of the parameter; `[q, k]` and `[v]` are parts of one that holds queries, keys and values."""
+    """Name of the parameter; `[q, k]` and `[v]` are parts of one that holds queries, keys and values."""
     tied: tuple[str, ...]
     """Its other names, where it is tied."""
     shape: tuple[int, ...]
-    """As it is stored."""
+    """Shape as it is stored."""
     part: str | None
     """embedding, qk, vo or mlp; None where the model does not tell."""
     fan_in: int
-    """Inputs that each output sums; d_model of an embedding."""
+    """Inputs that each output sums; d_model for an embedding."""
     std: float | None
-    """That of the draw, fan_in^-gamma of a normal; None where no gamma is given."""
+    """Std of the initialisation, fan_in^-gamma for a normal distribution; None without a gamma."""
     measured_std: float | None
-    """That of the weights as they are; None where they have no memory or are not finite."""
+    """Std of the present weights; None where they have no memory or are not finite."""
     measured_gamma: float | None
-    """The gamma that the measured std is: -log(std) / log(fan_in) of a normal. None where std is 0 or fan-in
-    1."""
+    """The gamma that gives the measured std: -log(std) / log(fan_in) for a normal distribution. None where
+    std is 0 or fan-in 1."""
 
     def texts(self) -> tuple[str, ...]:
-        """What stands in each of `GammaTable.columns`."""
+        """The text in each of `GammaTable.columns`."""
         stds = ("none" if std is None else f"{std:.3g}" for std in (self.std, self.measured_std))
         gamma = "none" if self.measured_gamma is None else f"{self.measured_gamma:.3f}"
         shape = " x ".join(map(str, self.shape))
@@ -142,14 +142,14 @@ class GammaRow(Record):
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class GammaTable(Record):
-    """What `gamma_init_` does to a model, or did: `print` shows it as a table."""
+    """The initialisation of a model by `gamma_init_` and its present weights; `print` shows a table."""
 
     columns: ClassVar[tuple[str, ...]] = ("name", "shape", "part", "fan-in", "std", "measured", "gamma")
-    """Of the table that is shown; the last is the gamma of the measured std."""
+    """Columns of the table; the last is the gamma of the measured std."""
     model: str
     """The class of the model."""
     gamma: float | None
-    """The initialization rate that `std` is of; None where none is given."""
+    """The initialization rate that was asked for; None where none was given."""
     rows: tuple[GammaRow, ...]
     """A row for each weight matrix, in the order of drawing; pandas.DataFrame(table.rows) has a column for
     each field."""
@@ -161,7 +161,7 @@ class GammaTable(Record):
     """Parameters that are left as they are."""
 
     def headline(self) -> str:
-        """How many matrices, the gammas that they have now, and how far they are from what was asked."""
+        """The number of matrices, their present gammas, and their std relative to what was asked."""
         found = [row.measured_gamma for row in self.rows if row.measured_gamma is not None]
         parts = [f"{len(self.rows)} weight matri{'x' if len(self.rows) == 1 else 'ces'}"]
         if found:
@@ -173,7 +173,7 @@ class GammaTable(Record):
 
     @property
     def asked(self) -> str:
-        """The gamma in words."""
+        """The gamma that was asked for, in words."""
         return "the gamma of each part" if self.gamma is None else f"gamma {self.gamma:g}"
 
     def __repr__(self) -> str:
@@ -186,7 +186,7 @@ class GammaTable(Record):
         return "\n".join([*map(str.rstrip, lines), self.others()])
 
     def others(self) -> str:
-        """How many parameters start at 0, at 1, and stay."""
+        """How many other parameters start at 0, start at 1, and stay as they are."""
         n_zeros, n_ones, n_kept = map(len, (self.zeros, self.ones, self.kept))
         return f"other parameters at 0: {n_zeros}; at 1: {n_ones}; left as they are: {n_kept}"
 
@@ -208,29 +208,29 @@ def gamma_table(
 ) -> GammaTable:
     """Say what `gamma_init_` would do to a model with these arguments, and how large its weights are now.
 
-    Called before, it shows what will be drawn; called after, that it was: the two columns of std are then
-    the same up to the error of a sample, 1 / sqrt(2 n) of n weights. Nothing is changed. Of a trained model
-    the measured gamma says how large the weights have become. It takes models on the meta device too.
+    Called before `gamma_init_`, it shows what will be drawn. Called after it, the columns std and measured
+    agree up to the relative sampling error, 1 / sqrt(2 n) for n weights. For a trained model, the measured
+    gamma says how large the weights have become. The model is not changed, and may be on the meta device.
 
     Args:
         model: as for `gamma_init_`.
         gamma: initialization rate, -10..10; None to measure only.
         gamma_embedding: as for `gamma_init_`, as are all that follow.
-        gamma_qk: of queries and keys.
-        gamma_vo: of values and attention's output.
-        gamma_mlp: of the MLPs.
-        gamma_experts: of each expert of a mixture.
-        distribution: normal or uniform; the measured gamma of a uniform is that of its half-width, which is
-            sqrt(3) times its std.
-        scale_residual_writers: the measured gamma of what adds to the residual stream is then that before
-            the division.
-        fan_in: where the module does not tell.
+        gamma_qk: gamma of queries and keys.
+        gamma_vo: gamma of W_V and W_O.
+        gamma_mlp: gamma of the MLPs.
+        gamma_experts: gamma of each expert of a mixture.
+        distribution: normal or uniform; the measured gamma of a uniform distribution is that of its
+            half-width, sqrt(3) times its std.
+        scale_residual_writers: for the matrices that write to the residual stream, the measured gamma is then
+            that before the division.
+        fan_in: fan-ins that the module does not tell.
 
     Returns:
-        A row for each weight matrix, and the names of what starts at 0, at 1, and stays.
+        A row for each weight matrix, and the names of the parameters that start at 0, start at 1, or stay.
 
     Raises:
-        ValueError: as for `gamma_init_`, but for weights without memory.
+        ValueError: as for `gamma_init_`, except that weights may be without memory.
 
     Example:
         >>> from torch import nn
@@ -259,17 +259,17 @@ def gamma_table(
 
 @dataclass(frozen=True, eq=False)
 class _Start:
-    """How a matrix starts."""
+    """The initialisation of one matrix."""
 
     matrix: Matrix
     gamma: float | None
-    """None where nothing is asked."""
+    """None where no gamma was given."""
     divisor: float
-    """sqrt(2 n_layers) of what adds to the residual stream, where that is asked for; else 1."""
+    """sqrt(2 n_layers) for a matrix that writes to the residual stream, where that is asked for; else 1."""
 
     @property
     def scale(self) -> float:
-        """The std of a normal, the half-width of a uniform; NaN where nothing is asked."""
+        """The std of a normal distribution, the half-width of a uniform one; NaN without a gamma."""
         return math.nan if self.gamma is None else float(self.matrix.fan_in) ** -self.gamma / self.divisor
 
 
@@ -280,11 +280,11 @@ def _starts(
     distribution: Distribution,
     scale_residual_writers: bool,
 ) -> list[_Start]:
-    """How each matrix starts, in the order of drawing.
+    """The initialisation of each matrix, in the order of drawing.
 
     Raises:
-        ValueError: an option out of range, a part that is asked for and not known, or two matrices in the
-            same memory that are to start differently.
+        ValueError: an option out of range, a part that is needed and not known, or two matrices in the same
+            memory with different fan-ins.
     """
     check_choice("distribution", distribution, ("normal", "uniform"))
     n_experts = max((m.expert + 1 for m in parameters.matrices if m.expert is not None), default=None)
@@ -318,7 +318,7 @@ def _starts(
 
 
 def _check_shared_memory(starts: Sequence[_Start]) -> None:
-    """Check that matrices that lie in the same memory start alike: the later would overwrite the earlier.
+    """Check that matrices in the same memory have the same fan-in: the later overwrites the earlier.
 
     Raises:
         ValueError: they do not.
@@ -342,7 +342,7 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
 
 
 def _check_memory(parameters: Parameters) -> None:
-    """Check that there is something to write to.
+    """Check that every parameter has memory.
 
     Raises:
         ValueError: a parameter is on the meta device.

@@ -42,11 +42,11 @@ def build_model(
         dtype: of the weights.
 
     Returns:
-        A HookedTransformer without tokenizer, in training mode: `transformer_lens.HookedTransformer` where
-        TransformerLens 3.9 is installed, and `anchorlens.HookedTransformer` on either line.
+        A HookedTransformer without tokenizer, in training mode. Its class is `anchorlens.HookedTransformer`,
+        which with TransformerLens 3.9 is `transformer_lens.HookedTransformer`.
 
     Raises:
-        ValueError: an unusable seed or dtype, something else than a ModelConfig, or no such device.
+        ValueError: an unusable seed or dtype, `config` is no ModelConfig, or there is no such device.
 
     Example:
         >>> model = build_model(ModelConfig(gamma=0.5), seed=0)
@@ -68,7 +68,7 @@ _INSTEAD_OF_A_CONFIG = {
     "HookedTransformerConfig": "; write HookedTransformer(config), and gamma_init_ draws its weights",
     "RunConfig": "; give its model_config",
 }
-"""What else a caller gives for a ModelConfig -> what to do then."""
+"""Class that a caller may give instead of a ModelConfig -> hint for the error message."""
 
 
 def model_with(
@@ -77,13 +77,13 @@ def model_with(
     """Build the HookedTransformer of a config with given weights, in training mode.
 
     Args:
-        config: shape and variant; its gamma is not asked.
-        weights: every parameter by HookedTransformer's name, float32 or float64, all alike.
+        config: shape and variant; its gamma is not used.
+        weights: every parameter by HookedTransformer's name, all in float32 or all in float64.
         device: where the model ends up.
     """
     model = _assemble(config, next(iter(weights.values())).dtype)
     model.load_state_dict(weights, strict=False)  # all but the attention masks, which are no parameters
-    return model.to(str(device), print_details=False)  # of a torch.device cfg.device keeps no index
+    return model.to(str(device), print_details=False)  # cfg.device would drop the index of a torch.device
 
 
 def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:
@@ -93,7 +93,7 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
     initialised, where it runs and which tokenizer it has are not read.
 
     Args:
-        cfg: fields of a HookedTransformerConfig; unknown ones are passed over.
+        cfg: fields of a HookedTransformerConfig; unknown ones are ignored.
         weights: its state dict, in any precision.
 
     Returns:
@@ -101,7 +101,7 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
 
     Raises:
         ValueError: the weights are not those of such a model, or fields contradict each other.
-        TypeError: a field is missing, or of another kind than it must be (KeyError and others too).
+        TypeError: a field is missing or has the wrong type (KeyError and others too).
     """
     fields = {name: value for name, value in cfg.items() if name in _architecture()}
     try:
@@ -173,7 +173,7 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
         model.ln_final = nn.Identity()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not is_frozen(config, name))
-    model.setup()  # names the hook points anew, now that the blocks are the variant's own
+    model.setup()  # names the hook points again, now that the blocks are the variant's
     return model
 
 
@@ -188,7 +188,7 @@ def _hooked(**fields: Any) -> HookedTransformer:
 
 
 def _in_its_precision(model: HookedTransformer) -> HookedTransformer:
-    """The model with the matrices of a mixture of experts in its dtype; TransformerLens makes float32."""
+    """The model with its mixtures of experts in its dtype; TransformerLens makes them float32."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.to(model.cfg.dtype)

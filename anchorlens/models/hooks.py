@@ -1,4 +1,4 @@
-"""Where a transformer is read and changed: the only hook names, masking after the softmax, liveness.
+"""Read and change activations: all hook names, masking after the softmax, liveness of hooks.
 
 Everything here is a context manager or a call that leaves the model as it was (`measuring.py`).
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 RESID_PRE = "hook_resid_pre"
-"""What a block reads, [batch, pos, d_model]."""
+"""The input of a block, [batch, pos, d_model]."""
 ATTN_OUT = "hook_attn_out"
 """What attention adds, [batch, pos, d_model]."""
 RESID_MID = "hook_resid_mid"
 """The residual stream after attention (after its LayerNorm in `postnorm`), [batch, pos, d_model]."""
 RESID_POST = "hook_resid_post"
-"""What a block gives, [batch, pos, d_model]."""
+"""The output of a block, [batch, pos, d_model]."""
 MLP_OUT = "hook_mlp_out"
 """What the MLP adds, [batch, pos, d_model]."""
 PATTERN = "attn.hook_pattern"
@@ -65,7 +65,7 @@ def read(
         tokens: sequences, on any device.
         hooks: (layer, hook) for each, `hook` one of this module's names.
         position: the one position kept, for hooks of [batch, pos, ...]; all where None.
-        before_others: whether they are read before the caller's own hooks change them, or behind.
+        before_others: whether activations are read before the caller's own hooks change them, or after.
 
     Returns:
         (layer, hook) -> activations [batch, ...] on the model's device.
@@ -109,10 +109,10 @@ def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> F
 def after_attention(
     model: HookedTransformer, tokens: Int[Tensor, "batch pos"], layer: int
 ) -> Float[Tensor, "batch d_model"]:
-    """The residual stream of the last position behind a layer's attention, before its MLP.
+    """The residual stream of the last position after a layer's attention, before its MLP.
 
     Raises:
-        ValueError: attention and MLP stand side by side, so that there is no such place.
+        ValueError: attention and MLP run in parallel, so there is no such point.
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
         raise ValueError(
@@ -176,17 +176,18 @@ def cut_copies(
     *,
     patterns: Literal["frozen", "recomputed"],
 ) -> Iterator[None]:
-    """A batch that holds the same sequences 1 + n times, as they are and with n different edges cut.
+    """Cut edges in a batch that holds the same sequences 1 + n times: none in copy 0, one mask in each other.
 
-    Attention is set to zero after the softmax, without renormalising. Later layers read values that have
-    changed, and their pattern is the first copy's (`frozen`), so that what is measured is carried by the edge
-    itself (direct effect, path patching); or it follows from what they see now (`recomputed`), so that a cut
-    may also change where they look (total effect).
+    Attention is set to zero after the softmax, without renormalising. Later layers read the changed values.
+    With `frozen` they keep the pattern of copy 0, which measures what the edge itself carries (direct effect,
+    path patching). With `recomputed` their pattern is computed from the changed values, so a cut may also
+    change where they attend (total effect).
 
     Args:
         model: `assert_live` says whether this reaches its logits.
         masks: layer -> where attention is zeroed in copies 1 .. n.
-        patterns: as above, in the layers of `masks`; a layer that is to be frozen alone has an empty one.
+        patterns: as above, in the layers of `masks`; a layer that is only to be frozen gets masks that are
+            all false.
     """
 
     def editor(mask: Tensor) -> Any:
@@ -211,7 +212,7 @@ def attention_masks(
     layer: int | None = None,
     head: int | None = None,
 ) -> dict[int, Bool[Tensor, "1 head_index query_pos key_pos"]]:
-    """Masks of the attention to one position: by all queries of all layers and heads, or fewer.
+    """Masks of the attention to one key position, from all queries, layers and heads, or from some.
 
     Args:
         model: gives the number of layers and heads.
@@ -260,13 +261,13 @@ def check_mixture(model: HookedTransformer) -> None:
 def routing(
     model: HookedTransformer, tokens: Int[Tensor, "batch pos"]
 ) -> dict[int, Float[Tensor, "batch expert"]]:
-    """Where the routers send the last position: the weights of the chosen experts, 0 of the others.
+    """Router weights at the last position: those of the chosen experts, 0 for the others.
 
     Returns:
-        Layer -> weights whose sum is 1: 1 of the one expert of a top-1 router.
+        Layer -> weights that sum to 1; with a top-1 router the chosen expert has 1.
 
     Raises:
-        ValueError: no mixture of experts, or tokens that it cannot read.
+        ValueError: the model is no mixture of experts, or cannot read the tokens.
     """
     check_mixture(model)
     places = [(layer, EXPERT_WEIGHTS) for layer in range(model.cfg.n_layers)]
@@ -281,18 +282,18 @@ def routing(
 
 @contextlib.contextmanager
 def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterator[None]:
-    """A router that does not have one of its experts.
+    """Remove one expert from a router.
 
-    The expert's weight is set to 0 behind the softmax, and the others are divided by their sum, as if its
-    logit were minus infinity. A token of it goes to the next best, with the weight that this one has then.
+    The expert's weight is set to 0 after the softmax, and the others are divided by their sum, as if its
+    logit were minus infinity. Its tokens go to the next best expert, with that expert's new weight.
 
     Args:
         model: a mixture of experts.
-        layer: of the block.
-        expert: of it, from 0.
+        layer: index of the block.
+        expert: index of the expert in that block, from 0.
 
     Raises:
-        ValueError: no mixture of experts, or none that has this expert.
+        ValueError: the model is no mixture of experts, or has no such layer or expert.
     """
     check_mixture(model)
     check_number("layer", layer, minimum=0, maximum=model.cfg.n_layers - 1, integer=True)
@@ -312,23 +313,22 @@ def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterato
 def assert_live(
     model: HookedTransformer, hook: str = PATTERN, tokens: Int[Tensor, "batch pos"] | None = None
 ) -> None:
-    """Prove on a small batch that editing a hook point changes what the model answers.
+    """Check on a small batch that editing a hook point changes the model's logits.
 
-    For the pattern: it is zeroed in every layer at once; then what attention reads out (`hook_z`) must be
-    zero in each, and the logits must differ. It is replaced by one that looks at the first position alone;
-    then every position must read out the same. Other activations are moved, layer by layer, and the logits
-    must differ each time. TransformerBridge's native models, for example, compute on without the pattern
-    that their hook shows.
+    The attention pattern is zeroed in every layer at once: `hook_z` must then be zero in each, and the logits
+    must differ. It is also replaced by a pattern that attends to the first position only: `hook_z` must then
+    be the same at every position. Other activations are shifted, one layer at a time, and the logits must
+    differ each time. TransformerBridge's native models, for example, do not compute with the pattern that
+    their hook shows.
 
     Args:
         model: any HookedTransformer or TransformerBridge.
         hook: one of this module's names.
-        tokens: sequences that mean something to the model, a few are enough; the first tokens of its
-            vocabulary where None.
+        tokens: a few sequences of the model's task; None: the first tokens of its vocabulary.
 
     Raises:
-        ValueError: editing changes nothing, or the model's answers are not finite, so that nothing can
-            be proved; another name, or tokens that the model cannot read. The message says which.
+        ValueError: editing changes nothing; the logits are not finite, so that this cannot be checked;
+            another hook name; or tokens that the model cannot read. The message says which.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -383,6 +383,6 @@ def _to_first(pattern: Tensor, hook: HookPoint) -> Tensor:
 
 
 def _moved(value: Float[Tensor, "batch pos d_model"], hook: HookPoint) -> Float[Tensor, "batch pos d_model"]:
-    """Every component by another amount, which no LayerNorm takes away, of the size it has."""
+    """Shift each component by a different amount, of the activations' size; no LayerNorm undoes that."""
     size = value.abs().amax() + 1
     return value + size * torch.linspace(-1, 1, value.shape[-1], dtype=value.dtype, device=value.device)

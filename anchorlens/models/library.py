@@ -1,6 +1,6 @@
 """HookedTransformer and its parts: TransformerLens 3.9's own, and ours where TransformerLens 4 has none.
 
-Whatever makes or asks for a HookedTransformer takes it from here.
+Every module that makes or checks for a HookedTransformer imports the class from here.
 """
 
 from __future__ import annotations

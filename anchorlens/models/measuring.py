@@ -1,7 +1,7 @@
-"""Running a model to measure it, and leaving it as it was: mode, threads, hooks, batches.
+"""Run a model to measure it and leave it as it was: training mode, threads, hooks, batches.
 
-Hooks go when their context is left, by an exception or Ctrl-C too, and hooks of the caller stay. Threads that
-measure one model take turns.
+Hooks are removed when their context ends, also by an exception or Ctrl-C; the caller's own hooks stay.
+Threads that measure the same model take turns.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 BATCH_BYTES = 256 * 2**20
-"""Activations of the sequences that are asked at once, where one sequence takes less."""
+"""Most bytes of activations in one batch, unless a single sequence takes more."""
 _BYTES_PER_NUMBER = 8
 _COPIES = 4
 
 
 @contextlib.contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:
-    """Every submodule in evaluation mode, and afterwards each in the mode it was in.
+    """Put every submodule in evaluation mode, and afterwards back in the mode it was in.
 
-    Meanwhile no other thread measures the same model: it waits.
+    Other threads that measure the same model wait.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     with _lock_of(model):
@@ -50,7 +50,7 @@ def evaluation_mode(model: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _undone_by(undo: Callable[[], object]) -> Iterator[None]:
-    """Whatever happens is undone, also where Ctrl-C comes while it is; `undo` may be called twice."""
+    """Call `undo` at the end, whatever happens; a second time if Ctrl-C interrupts it."""
     try:
         yield
     finally:
@@ -66,7 +66,7 @@ _LOCKS_LOCK = threading.Lock()
 
 
 def _lock_of(model: Any) -> contextlib.AbstractContextManager[Any]:
-    """What a thread holds while it measures a model, so that its hooks touch no other thread's numbers."""
+    """The lock that a thread holds while it measures a model, so that its hooks affect no other thread."""
     if not isinstance(model, nn.Module):
         return contextlib.nullcontext()
     with _LOCKS_LOCK:
@@ -75,7 +75,7 @@ def _lock_of(model: Any) -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def measuring(model: HookedTransformer) -> Iterator[None]:
-    """Evaluation mode and no gradients, both put back."""
+    """Evaluation mode without gradients; both are restored afterwards."""
     gradients = torch.is_grad_enabled()
     with evaluation_mode(model), _undone_by(lambda: torch.set_grad_enabled(gradients)):
         torch.set_grad_enabled(False)
@@ -108,8 +108,8 @@ def check_tokens(model: HookedTransformer, tokens: Any) -> None:
 def sequences_per_batch(model: HookedTransformer, n_pos: int) -> int:
     """How many sequences of `n_pos` tokens pass through the model at once, >= 1.
 
-    Without gradients a forward pass holds one block's activations, however many blocks there are:
-    so many sequences are taken that they stay near 256 MiB.
+    Without gradients a forward pass holds the activations of one block at a time. The batch is as large as
+    keeps them within 256 MiB.
     """
     cfg = model.cfg
     widest = max(
@@ -125,14 +125,14 @@ def sequences_per_batch(model: HookedTransformer, n_pos: int) -> int:
 def attached(
     model: HookedTransformer, fwd_hooks: Sequence[tuple[str, Any]], *, before_others: bool = False
 ) -> Iterator[None]:
-    """Hooks that are gone afterwards, whatever happens; the caller's own stay.
+    """Attach hooks, and remove them afterwards, whatever happens; the caller's own stay.
 
-    Meanwhile no other thread measures the same model: it waits.
+    Other threads that measure the same model wait.
 
     Args:
         model: any HookedTransformer or TransformerBridge.
         fwd_hooks: (name of the hook point, hook) each.
-        before_others: whether they run before the caller's own hooks or behind them.
+        before_others: whether they run before the caller's own hooks, or after.
 
     Raises:
         ValueError: the model has no such hook point.
@@ -144,7 +144,7 @@ def attached(
             for handle in [handle for handle in point.fwd_hooks if handle.user_hook is hook]:
                 handle.hook.remove()
             point.fwd_hooks = [handle for handle in point.fwd_hooks if handle.user_hook is not hook]
-            # one that an interrupt left registered and not yet listed: TransformerLens names it so
+            # a hook that an interrupt left registered but not yet listed; TransformerLens gives it this name
             for key, registered in list(point._forward_hooks.items()):
                 if getattr(registered, "__name__", None) == repr(hook):
                     del point._forward_hooks[key]
@@ -168,12 +168,12 @@ def _hook_point(model: HookedTransformer, name: str) -> Any:
 
 
 def sequence_bytes(model: ModelConfig, n_pos: int) -> int:
-    """Activations that a forward pass without gradients holds of one sequence, in float32, rounded up."""
+    """Most bytes of activations that a forward pass without gradients holds of a sequence, in float32."""
     widest = 4 * model.d_model + 4 * model.n_heads * model.d_head + 2 * model.hidden_width
     return 4 * (2 * n_pos * (widest + 2 * model.n_heads * n_pos) + 4 * model.d_vocab)
 
 
 def give_back_freed_memory() -> None:
-    """Return to the system what was freed and kept for arrays to come, where the C library is glibc."""
+    """Return freed memory to the system, where the C library (glibc) keeps it for later arrays."""
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: 0)(0)

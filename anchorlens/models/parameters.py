@@ -1,6 +1,6 @@
-"""What each parameter of anybody's model is: a weight matrix with its fan-in, a bias, or a norm's weight.
+"""Classify the parameters of any torch model: weight matrices with their fan-in, biases, norm weights.
 
-A HookedTransformer's are known by name (`gamma.py`), those of other models by the module they belong to:
+Those of a HookedTransformer are known by name (`gamma.py`), those of other models by their module:
 
 | module                        | weight                | fan-in                      |
 |-------------------------------|-----------------------|-----------------------------|
@@ -11,7 +11,7 @@ A HookedTransformer's are known by name (`gamma.py`), those of other models by t
 | MultiheadAttention            | [3 d_model, d_model]  | d_model (kdim, vdim if own) |
 | LayerNorm, RMSNorm, GroupNorm | [d]                   | none: it starts at 1        |
 
-Their biases start at 0. A norm of one's own is asked which weight makes its output have size 1.
+Their biases start at 0. For a custom norm, a test finds the weight that gives its output size 1.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _PARTS: dict[str, Part] = {
     **dict.fromkeys(("c_fc", "fc1", "fc2", "linear1", "linear2", "gate_proj", "up_proj", "down_proj"), "mlp"),
     **dict.fromkeys(("lm_head", "head"), "embedding"),
 }
-"""Name of a Linear or Conv1D in the GPTs that people copy -> its part."""
+"""Name of a Linear or Conv1D in common GPT implementations -> its part."""
 _PARTS_OF_C_PROJ: dict[str, Part] = {"attn": "vo", "mlp": "mlp"}
 """GPT-2 calls two matrices c_proj: the module they are in tells them apart."""
 _WRITERS = ("c_proj", "o_proj", "out_proj", "fc2", "linear2", "down_proj")
-"""Those that add to the residual stream."""
+"""Names of the matrices that write to the residual stream."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A weight matrix, or the queries and keys, or the values, of one that holds all three."""
+    """A weight matrix; or of one that holds queries, keys and values, either the first two or the last."""
 
     names: tuple[str, ...]
-    """Its parameter's; several where it is tied."""
+    """Names of its parameter; several where it is tied."""
     parameter: Tensor
     """The whole parameter."""
     fan_in: int
@@ -60,13 +60,13 @@ class Matrix:
     part: Part | None = None
     """Embedding, qk, vo or mlp; None where the model does not tell."""
     expert: int | None = None
-    """Of a HookedTransformer's mixture."""
+    """Index of the expert, in a HookedTransformer's mixture; else None."""
     writes: bool = False
-    """Whether it adds to the residual stream."""
+    """Whether it writes to the residual stream."""
     within: tuple[int, int, int] | None = None
     """(axis, start, size) of a part of the parameter; None for the whole."""
     zero_row: int | None = None
-    """An embedding's row of padding, which stays 0."""
+    """The padding row of an embedding, which stays 0."""
 
     @property
     def label(self) -> str:
@@ -82,29 +82,29 @@ class Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """Every parameter of a model, each in one of three places."""
+    """Every parameter of a model, each in one of three groups."""
 
     matrices: tuple[Matrix, ...]
     """In the order of drawing."""
     constants: tuple[tuple[str, Tensor, float], ...]
-    """Name, parameter and value at the start of biases and norms."""
+    """Biases and norm weights: name, parameter and initial value."""
     kept: tuple[str, ...]
-    """Names of those that the caller wants left as they are."""
+    """Names of the parameters that the caller wants left as they are."""
     n_writers: int
-    """Matrices that add to the residual stream, 2 n_layers of a GPT."""
+    """Number of matrices that write to the residual stream, 2 n_layers in a GPT."""
     model: str
-    """Its class."""
+    """Name of the model's class."""
 
 
 def parameters_of(model: Any, fan_in: Mapping[str, int | None] | None = None) -> Parameters:
-    """Say of every parameter of a model what it is.
+    """Classify every parameter of a model.
 
     Args:
         model: a HookedTransformer or any torch module, also compiled or in a DataParallel.
         fan_in: name or pattern (`*.sinks`) of parameters -> their fan-in, or None to leave them as they are.
 
     Raises:
-        ValueError: no such model, quantised or sharded weights, a name that fits nothing, or a parameter
+        ValueError: no such model, quantised or sharded weights, a name that matches nothing, or a parameter
             whose fan-in is not certain.
     """
     from anchorlens.models.library import HookedTransformer
@@ -203,10 +203,10 @@ def _check_tensor(name: str, parameter: Tensor) -> None:
 
 
 def _fan_ins(fan_in: Mapping[str, int | None], names: list[str]) -> dict[str, int | None]:
-    """What the caller says, by the parameters' names; of several patterns that fit, the last.
+    """Parameter name -> what the caller gives for it; of several patterns that match, the last counts.
 
     Raises:
-        ValueError: a name that fits nothing, or no fan-in.
+        ValueError: a name that matches nothing, or a value that is no fan-in.
     """
     if not isinstance(fan_in, Mapping):
         raise ValueError(f"fan_in must be a dict of names and numbers, got {safe_repr(fan_in)}")
@@ -230,7 +230,7 @@ def _role(
     parameter: Tensor,
     hooked: Mapping[str, tuple[Part, tuple[int, ...]]],
 ) -> Matrix | float | None:
-    """A matrix; or the value at the start of a bias or norm; None for what is not known."""
+    """A matrix, or the initial value of a bias or norm; None where neither is known."""
     shape = parameter.shape
     if name in hooked:
         part, axes = hooked[name]
@@ -282,10 +282,10 @@ def _part(path: str) -> Part | None:
 
 
 def _start_of_own_norm(module: nn.Module, own: str) -> float | None:
-    """Where a parameter of a norm of somebody's own starts; None where the module is no norm.
+    """The initial value of a parameter of a custom norm; None where the module is no norm.
 
-    nanoGPT and Llama multiply by the weight, Gemma by 1 + weight. So the norm is asked: with weight 1, or
-    else 0, and bias 0 it must give vectors whose elements have root mean square 1.
+    nanoGPT and Llama multiply by the weight, Gemma by 1 + weight. So the norm is tested: with weight 1 (or
+    else 0) and bias 0, its output vectors must have root mean square 1.
     """
     parameters = dict(module.named_parameters(recurse=False))
     weights = [name for name in parameters if name in _WEIGHTS_OF_NORMS]
@@ -312,10 +312,10 @@ def _start_of_own_norm(module: nn.Module, own: str) -> float | None:
 
 
 def _agreeing(roles: list[Matrix]) -> Matrix:
-    """One of the places of a tied matrix, which all have the same fan-in: the embedding, if it is one.
+    """One of the roles of a tied matrix, the embedding if there is one; all must have the same fan-in.
 
     Raises:
-        ValueError: they have not.
+        ValueError: they differ.
     """
     first = next((role for role in roles if role.part == "embedding"), roles[0])
     if other := [role for role in roles if role.fan_in != first.fan_in]:
@@ -328,7 +328,7 @@ def _agreeing(roles: list[Matrix]) -> Matrix:
 
 
 def _split(matrix: Matrix) -> Iterator[Matrix]:
-    """Queries and keys, and values, of a matrix that holds all three: GPT-2's c_attn and torch's in_proj."""
+    """Split a matrix that holds queries, keys and values (GPT-2's c_attn, torch's in_proj); yield others."""
     module, _, own = matrix.names[0].rpartition(".")
     shape = matrix.parameter.shape
     if own == "in_proj_weight":

@@ -1,7 +1,7 @@
-"""A HookedTransformer for TransformerLens 4, which has none any more.
+"""A HookedTransformer for TransformerLens 4, which no longer has one.
 
-It stands on what TransformerLens 4 keeps, `HookedRootModule` and `HookPoint`. Names, shapes, hook points and
-the state dict's keys, in their order, are those of TransformerLens 3.9's class, and so are logits and
+It is built on `HookedRootModule` and `HookPoint`, which TransformerLens 4 keeps. Names, shapes, hook points
+and the state dict's keys, in their order, are those of TransformerLens 3.9's class, and so are logits and
 gradients, bit for bit. `library.py` chooses between the two.
 """
 
@@ -52,7 +52,7 @@ NOT_READ = (
     *("yarn_attention_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_original_max_position_embeddings"),
     *("yarn_truncate", "yarn_global_attn_only"),
 )
-"""Fields of TransformerLens 3.9's configuration that say nothing of a model which this one can be."""
+"""Fields of TransformerLens 3.9's configuration that do not affect any model that this class supports."""
 
 Residual = Float[Tensor, "batch pos d_model"]
 PerHead = Float[Tensor, "batch pos *head_index d_model"]
@@ -61,7 +61,7 @@ Mask = Shaped[Tensor, "batch pos"]
 
 
 def _lacking(plain: Any) -> Any:
-    """A field of what this model lacks: any other value than the plain one is refused."""
+    """A field for a feature that this model lacks: only its default is accepted."""
     return dataclasses.field(default=plain, metadata={"lacking": True})
 
 
@@ -76,11 +76,11 @@ def _refused(what: str, got: str) -> ValueError:
 class HookedTransformerConfig(TransformerLensConfig):
     """Shape and kind of a HookedTransformer, with the fields of TransformerLens 3.9's class of this name.
 
-    What 3.9's model can do and this one cannot has a field too, which takes no value but its default: a
-    configuration of 3.9 is understood or refused.
+    Features of 3.9 that this model lacks have fields too, which accept only their default: a configuration of
+    3.9 is either understood or refused.
 
     Raises:
-        ValueError: it asks for what the model lacks, or fields contradict each other.
+        ValueError: it asks for a feature that the model lacks, or fields contradict each other.
 
     Source: `HookedTransformerConfig` of TransformerLens 3.9.
     """
@@ -110,7 +110,7 @@ class HookedTransformerConfig(TransformerLensConfig):
     num_experts: int | None = None
     experts_per_token: int | None = None
     norm_topk_prob: bool = False
-    # what it lacks
+    # features that it lacks
     init_mode: str = _lacking("gpt2")
     tokenizer_name: str | None = _lacking(None)
     n_devices: int = _lacking(1)
@@ -245,7 +245,7 @@ class PosEmbed(nn.Module):
         self.W_pos = _weight(cfg, cfg.n_ctx, cfg.d_model)
 
     def forward(self, tokens: Int[Tensor, "batch pos"], attention_mask: Mask | None = None) -> Residual:
-        """W_pos at the positions; of padded sequences they are counted from the first token that is none."""
+        """W_pos at the positions; in padded sequences they count from the first token that is not padding."""
         if attention_mask is None:
             return repeat(self.W_pos[: tokens.size(1)], "pos d -> batch pos d", batch=tokens.size(0)).clone()
         embedded = self.W_pos[get_offset_position_ids(0, attention_mask)]
@@ -367,7 +367,7 @@ class MixtureOfExperts(nn.Module):
 
 
 def _heads(x: PerHead, weight: Tensor, bias: Tensor) -> Float[Tensor, "batch pos head_index d_head"]:
-    """X of every head, or of all of them alike, through its weight [head_index, d_model, d_head]."""
+    """Project x, one per head or one for all heads, with the weight [head_index, d_model, d_head]."""
     if x.dim() == 4:
         return torch.einsum("bphm,hmd->bphd", x, weight) + bias
     flat = functional.linear(x, rearrange(weight, "head m d -> (head d) m"), bias.flatten())
@@ -442,7 +442,7 @@ class Attention(nn.Module):
         past_kv_cache_entry: Any = None,
         attention_mask: Mask | None = None,
     ) -> Residual:
-        """What attention adds; a cache of keys and values is None always."""
+        """What attention adds; `past_kv_cache_entry` is always None."""
         W_K, b_K, W_V, b_V = self._keys_and_values()
         q = self.hook_q(_heads(query_input, self.W_Q, self.b_Q))  # [batch, pos, head_index, d_head]
         k = self.hook_k(_heads(key_input, W_K, b_K))  # [batch, pos, kv_head_index, d_head]
@@ -471,7 +471,7 @@ class Attention(nn.Module):
         return functional.linear(z.reshape(*z.shape[:2], -1), W_O, self.b_O)
 
     def _causal(self, scores: Tensor, attention_mask: Mask | None) -> Tensor:
-        """Minus infinity where a query would see what comes after it, or padding."""
+        """The scores with minus infinity where a query would see later positions or padding."""
         positions = torch.arange(scores.shape[-1], device=scores.device)
         seen = positions[None, :] <= positions[:, None]  # [query_pos, key_pos]
         if attention_mask is not None:
@@ -479,7 +479,7 @@ class Attention(nn.Module):
         return torch.where(seen, scores, self.IGNORE)
 
     def _rotated(self, x: Float[Tensor, "batch pos head d_head"], attention_mask: Mask | None) -> Tensor:
-        """The first `rotary_dim` numbers of each head, in pairs, by angles that grow with the position."""
+        """Rotate pairs of the first `rotary_dim` numbers of each head, by angles that grow with position."""
         turned, rest = x[..., : self.cfg.rotary_dim], x[..., self.cfg.rotary_dim :]
         if self.cfg.rotary_adjacent_pairs:
             across = torch.stack([-turned[..., 1::2], turned[..., ::2]], dim=-1).flatten(-2)
@@ -491,7 +491,7 @@ class Attention(nn.Module):
         return torch.cat([turned * cos + across * sin, rest], dim=-1)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **kwargs: Any) -> None:
-        """Buffers follow from the configuration, and older versions stored them in other shapes."""
+        """Keep our buffers: they follow from the configuration, and older versions stored other shapes."""
         own = {prefix + name: buffer for name, buffer in self.named_buffers(recurse=False)}
         super()._load_from_state_dict({**state_dict, **own}, prefix, *args, **kwargs)
 
@@ -531,7 +531,7 @@ def _rotary_angles(cfg: HookedTransformerConfig) -> tuple[Tensor, Tensor]:
 
 
 def _alibi(n_heads: int, n_pos: int, device: torch.device) -> Float[Tensor, "head_index query_pos key_pos"]:
-    """What each head takes off a score for every position between query and key."""
+    """The ALiBi bias of each head: minus its slope times the distance between query and key."""
     positions = torch.arange(n_pos, device=device)
     distance = (positions[None, :] - positions[:, None]).clamp(max=0).to(torch.float32)
     start = 2 ** (-8 / n_heads)
@@ -576,7 +576,7 @@ class TransformerBlock(nn.Module):
         past_kv_cache_entry: Any = None,
         attention_mask: Mask | None = None,
     ) -> Residual:
-        """The residual stream behind the block; a cache of keys and values is None always."""
+        """The residual stream after the block; `past_kv_cache_entry` is always None."""
         resid_pre = self.hook_resid_pre(resid_pre)
         queries, keys, values = self._attention_inputs(resid_pre)
         queries, keys, values = self.ln1(queries), self.ln1(keys), self.ln1(values)
@@ -598,7 +598,7 @@ class TransformerBlock(nn.Module):
         return self.hook_resid_post(resid_mid + self._mlp_out(resid_mid))
 
     def _attention_inputs(self, resid_pre: Residual) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value input, behind the hooks that flags of `cfg` switch on."""
+        """Query, key and value input, after the hooks that flags of `cfg` switch on."""
         cfg, attn_in = self.cfg, resid_pre
         if cfg.use_attn_in:
             attn_in = self.hook_attn_in(repeat_along_head_dimension(resid_pre, n_heads=cfg.n_heads))
@@ -647,19 +647,19 @@ def _of_each_layer(part: str, name: str) -> Any:
 
 
 class HookedTransformer(HookedRootModule):
-    """A transformer with a hook point at every activation, the one of TransformerLens 3.9.
+    """A transformer with a hook point at every activation, like that of TransformerLens 3.9.
 
     `run_with_cache`, `run_with_hooks`, `hooks()`, `transformer_lens.patching`, `ActivationCache` and
     `transformer_lens.tools.analysis` work on it as they do on TransformerLens' own.
 
     Args:
         cfg: a HookedTransformerConfig, or a dict of its fields.
-        tokenizer: None; a model of tasks reads tokens.
+        tokenizer: must be None; the model reads tokens, not text.
         move_to_device: whether it is moved to `cfg.device`.
-        default_padding_side: None.
+        default_padding_side: ignored.
 
     Raises:
-        ValueError: `cfg` asks for what it lacks, or a tokenizer is given.
+        ValueError: `cfg` asks for a feature that it lacks, or a tokenizer is given.
 
     Source: `HookedTransformer` of TransformerLens 3.9.
     """
@@ -697,7 +697,7 @@ class HookedTransformer(HookedRootModule):
         self.setup()
 
     def init_weights(self) -> None:
-        """Draw the matrices from N(0, `initializer_range`^2), of `cfg.seed` where there is one."""
+        """Draw the matrices from N(0, `initializer_range`^2), with `cfg.seed` if it is set."""
         seed = self.cfg.seed
         generator = None if seed is None else torch.Generator(self.W_E.device).manual_seed(seed)
         for name, parameter in self.named_parameters():
@@ -724,14 +724,14 @@ class HookedTransformer(HookedRootModule):
             input: tokens; with `start_at_layer` the residual stream before that layer.
             return_type: logits, loss (of the next token), both, or None for nothing.
             loss_per_token: one loss for each token, not their mean.
-            prepend_bos: not read, as no text is.
-            padding_side: not read, as no text is.
+            prepend_bos: ignored, because the input is not text.
+            padding_side: ignored, because the input is not text.
             start_at_layer: the first layer that is run, negative from the end.
-            tokens: what the loss is of where `start_at_layer` is given.
+            tokens: the tokens for the loss, where `start_at_layer` is given.
             shortformer_pos_embed: position embeddings of a shortformer where `start_at_layer` is given.
             attention_mask: 1 at tokens, 0 at padding.
             stop_at_layer: the first layer that is not run, negative from the end.
-            past_kv_cache: None.
+            past_kv_cache: must be None.
 
         Returns:
             Logits [batch, pos, d_vocab_out], a loss (a number or [batch, pos - 1]), both, or None; with
@@ -809,7 +809,7 @@ class HookedTransformer(HookedRootModule):
     def check_hooks_to_add(
         self, hook_point: HookPoint, hook_point_name: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Refuse a hook at a place that a switch of `cfg` leaves out.
+        """Refuse a hook at a hook point that a flag of `cfg` switches off.
 
         Raises:
             AssertionError: as TransformerLens does.
@@ -825,11 +825,11 @@ class HookedTransformer(HookedRootModule):
                 assert getattr(self.cfg, switch), f"Cannot add hook {hook_point_name} if {switch} is False"
 
     def set_use_attn_result(self, use_attn_result: bool) -> None:
-        """Compute what each head adds by itself, behind `hook_result`."""
+        """Compute what each head adds separately, at `hook_result`."""
         self.cfg.use_attn_result = use_attn_result
 
     def set_use_split_qkv_input(self, use_split_qkv_input: bool) -> None:
-        """Give each head queries', keys' and values' inputs of its own, behind `hook_q_input` and so on."""
+        """Give each head its own query, key and value inputs, at `hook_q_input` and so on."""
         self.cfg.use_split_qkv_input = use_split_qkv_input
 
     def set_use_hook_mlp_in(self, use_hook_mlp_in: bool) -> None:
@@ -838,16 +838,16 @@ class HookedTransformer(HookedRootModule):
         self.cfg.use_hook_mlp_in = use_hook_mlp_in
 
     def set_use_attn_in(self, use_attn_in: bool) -> None:
-        """Give each head an input of its own, behind `hook_attn_in`."""
+        """Give each head its own input, at `hook_attn_in`."""
         assert self.cfg.n_key_value_heads is None, "Can't use attn_in with GroupedQueryAttention"
         self.cfg.use_attn_in = use_attn_in
 
     def set_ungroup_grouped_query_attention(self, ungroup_grouped_query_attention: bool) -> None:
-        """Compute keys and values of each head, also where groups share them."""
+        """Compute keys and values for each head, even where groups share them."""
         self.cfg.ungroup_grouped_query_attention = ungroup_grouped_query_attention
 
     def to(self, device_or_dtype: Any, print_details: bool = True) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Move or convert the model, and say so in `cfg`."""
+        """Move or convert the model, and record it in `cfg`."""
         return move_to_and_update_config(self, device_or_dtype, print_details)
 
     def cuda(self, device: Any = None) -> Any:

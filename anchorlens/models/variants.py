@@ -14,7 +14,7 @@ PerHead = Float[Tensor, "batch pos *head_index d_model"]
 
 
 class _Block(TransformerBlock):
-    """A block without LayerNorms; a variant says where its two stand by overriding the `norm_` methods."""
+    """A block without LayerNorms; a variant places its two by overriding the `norm_` methods."""
 
     def norm_query_input(self, x: PerHead) -> PerHead:
         return x
@@ -53,7 +53,7 @@ class _Block(TransformerBlock):
         return self.hook_resid_post(self.norm_resid_post(resid_mid + mlp_out))
 
     def attention_inputs(self, resid_pre: Residual) -> tuple[PerHead, PerHead, PerHead]:
-        """Query, key and value input, behind the hooks that TransformerLens' flags switch on."""
+        """Query, key and value input, after the hooks that TransformerLens' flags switch on."""
         if self.cfg.use_split_qkv_input:
             split = repeat_along_head_dimension(resid_pre, n_heads=self.cfg.n_heads)
             return (
@@ -76,11 +76,11 @@ class PostNormBlock(_Block):
     """
 
     def norm_resid_mid(self, x: Residual) -> Residual:
-        """`ln1`, behind the attention."""
+        """`ln1`, after the attention."""
         return self.ln1(x)
 
     def norm_resid_post(self, x: Residual) -> Residual:
-        """`ln2`, behind the MLP."""
+        """`ln2`, after the MLP."""
         return self.ln2(x)
 
 

@@ -13,17 +13,17 @@ _GAMMA = {"minimum": -10, "maximum": 10}
 @documented
 @dataclass(frozen=True)
 class UNetConfig(Config):
-    """Size and initialisation of a conditional U-Net; the defaults are what trains on a CPU in minutes.
+    """Size and initialisation of a conditional U-Net; the defaults train on a CPU in minutes.
 
     Raises:
-        ValueError: any value that makes no network.
+        ValueError: an invalid value.
 
     Source: arXiv 2501.08537, figure 6, and its released code (64 pixels, n_feat 256).
     """
 
     kind: ClassVar[str] = "unet"
     conditions: ClassVar[dict[str, int]] = {"shape": 2, "size": 1, "colour": 3}
-    """Concept -> the numbers that say it."""
+    """Concept -> how many numbers encode it."""
 
     input_side: int = number(32, minimum=8, maximum=128)
     """Width and height of an image in pixels, a multiple of 4."""
@@ -70,7 +70,7 @@ class UNetConfig(Config):
 
     @property
     def what(self) -> str:
-        """What it is of, in a message."""
+        """The architecture, for error messages."""
         return f"a U-Net for {self.input_side} pixels with n_feat {self.n_feat}"
 
     @property
@@ -85,20 +85,20 @@ class UNetConfig(Config):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """What networks that are trained in one stack share: everything but how they start."""
+        """The fields that networks trained in one stack share: all but those of the initialisation."""
         return {name: value for name, value in self.to_dict().items() if not name.startswith("gamma")}
 
     @property
     def image_bytes(self) -> int:
-        """Activations that a forward pass without gradients holds of one image, in float32, rounded up."""
+        """Most bytes of activations that a forward pass without gradients holds of an image, in float32."""
         return 4 * 8 * self.n_feat * self.input_side**2
 
     @property
     def image_operations(self) -> float:
-        """Floating-point operations of a forward pass of one image, about (5.7e10 at 256 and 64)."""
+        """Approximate operations of a forward pass of one image (n_feat 256, 64 pixels: 5.7e10 counted)."""
         return 220.0 * (self.n_feat * self.input_side) ** 2
 
     @property
     def activations(self) -> int:
-        """Numbers that an update holds for each of an image, about: to tell large networks from small."""
+        """Approximate activations per number of an image in an update; tells large networks from small."""
         return 20 * self.n_feat

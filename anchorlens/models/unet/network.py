@@ -1,6 +1,6 @@
 """The conditional U-Net of arXiv 2501.08537, figure 6: two scales, BatchNorm, a condition at each scale.
 
-With F = n_feat and images of side s:
+With F = n_feat and images of side s, (a, b) being a and b concatenated along the channels:
 
 | module   | what it does                                                                      |
 |----------|-----------------------------------------------------------------------------------|
@@ -13,8 +13,8 @@ With F = n_feat and images of side s:
 | up2      | of (condition * up1 + time, down1): the same to s                                 |
 | out      | of (up2, first): 3x3 convolution, GroupNorm, ReLU, 3x3 convolution to channels    |
 
-Each concept (shape, size, colour) has an MLP of two layers with GELU at each scale; their outputs are summed
-to the condition. The time has one of its own at each scale.
+At each scale, each concept (shape, size, colour) has an MLP of two layers with GELU; the condition is the sum
+of their outputs. The time has an MLP of its own at each scale.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from anchorlens.models.unet.config import UNetConfig
 
 N_GROUPS = 8
-"""Of each GroupNorm."""
+"""Groups of each GroupNorm."""
 
 
 class UNet(nn.Module):
-    """The noise in an image, given the time and what the image is of."""
+    """Predicts the noise in an image from the noisy image, the time and the conditions."""
 
     def __init__(self, config: UNetConfig) -> None:
         """The modules, their weights not yet drawn."""
@@ -76,7 +76,7 @@ class UNet(nn.Module):
         Args:
             pixels: noisy images.
             time: t / T, 0..1.
-            conditions: what they are of, the concepts one behind the other.
+            conditions: shape, size and colour of each image, concatenated.
         """
         first = self.first(pixels)
         down1 = self.down1(first)
@@ -90,10 +90,10 @@ class UNet(nn.Module):
         return self.out(torch.cat([image, first], dim=1))
 
     def updated_bn(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
-        """A network with BatchNorm by the mean and variance of these inputs, whatever it is then asked.
+        """The network with BatchNorm statistics that are fixed to those of these inputs.
 
         Args:
-            batches: noisy images, times and conditions, as many as make a good estimate.
+            batches: noisy images, times and conditions, enough for a good estimate.
 
         Returns:
             A copy in evaluation mode; the network itself where BatchNorm has seen images already.
@@ -102,7 +102,7 @@ class UNet(nn.Module):
             return self
         model = copy.deepcopy(self).train()
         for norm in _norms(model):
-            norm.momentum = None  # the mean over all batches, each counting alike
+            norm.momentum = None  # the mean over all batches, with equal weights
         like = next(model.parameters())
         with torch.no_grad():
             for inputs in batches:
@@ -127,7 +127,7 @@ class Block(nn.Sequential):
 
 
 class ResidualBlock(nn.Module):
-    """The same, the first half added to the whole."""
+    """The same, with the output of the first half added to that of the second."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
         """A block from so many channels to so many."""
@@ -136,7 +136,7 @@ class ResidualBlock(nn.Module):
         self.half2 = nn.Sequential(*_convolved(n_out, n_out))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """x1 + x2."""
+        """The sum of the outputs of both halves."""
         half = self.half1(pixels)
         return half + self.half2(half)
 

@@ -1,4 +1,4 @@
-"""Files read whole and bounded, and JSON and TOML read as plain data."""
+"""Read whole files up to a size limit, and JSON and TOML as plain data."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from typing import Any, BinaryIO
 from anchorlens.safe.texts import safe_text
 
 DEEPEST = 64
-"""Lists and tables within each other that JSON or TOML may hold."""
+"""Largest depth of nested lists and tables in JSON or TOML."""
 MOST_DIGITS = 30
-"""Digits that an integer in a text or a file may have."""
+"""Most digits of an integer in a text or a file."""
 MOST_BYTES = 4 * 2**20
-"""Bytes of a file that is read whole, where nothing else is said."""
+"""Default for the most bytes of a file that is read whole."""
 MOST_VALUES = 1_000_000
-"""Values in a JSON text, where nothing else is said: the smallest takes 30 times its bytes in memory."""
+"""Default for the most values in a JSON text; the smallest takes 30 times its bytes in memory."""
 
 _DOTTED_KEY = re.compile(r"[=,\n]")
-"""What stands between the dotted keys of a TOML text."""
+"""Separators of the dotted keys in a TOML text."""
 _ALL_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG = b"0" * (MOST_DIGITS + 1)
 
 
 @contextlib.contextmanager
 def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]]:
-    """An ordinary file, open for reading, and its size in bytes; nothing is ever waited for.
+    """Open an ordinary file for reading, and give its size in bytes; never blocks.
 
-    Nothing is read of a file whose size is 0: those of /proc that hold something all the same may wait.
+    A file whose size is 0 is not read: files in /proc may have content all the same, and may block.
 
     Raises:
         ValueError: a pipe or a device.
         OSError: it cannot be read.
     """
-    _check_ordinary(os.stat(path), path)  # opening a device may do something
+    _check_ordinary(os.stat(path), path)  # before opening, which can act on a device
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         _check_ordinary(status, path)
@@ -62,7 +62,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
         OSError: it cannot be read.
     """
     with ordinary_file(path) as (file, size):
-        data = b"" if size > most else file.read(size + 1) or b""  # None where it answers "not now"
+        data = b"" if size > most else file.read(size + 1) or b""  # None if reading would block
     if max(size, len(data)) > most:
         raise ValueError(f"must have at most {most:,} bytes, got {max(size, len(data)):,}")
     return data
@@ -88,9 +88,10 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
 
 
 def may_be_refused(text: bytes, most_values: int = MOST_VALUES) -> bool:
-    """Whether `read_json` may find too many values, or an integer of too many digits, in a JSON text.
+    """Whether a JSON text may have too many values or too long an integer for `read_json`.
 
-    Quick, for what is read in another way; of what `read_json` refuses, depth and finite numbers are left.
+    A quick check for text that another reader parses. It leaves out two checks of `read_json`: the depth, and
+    that numbers are finite.
     """
     if len(text) > most_values and sum(map(text.count, (b",", b"[", b"{"))) > most_values:
         return True
@@ -119,7 +120,7 @@ _TOO_LONG = f"holds an integer of more than {MOST_DIGITS} digits"
 
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
-    """Say in our words what Python's readers find wrong."""
+    """Turn the errors of Python's readers into our own messages."""
     try:
         yield
     except RecursionError:
@@ -140,7 +141,7 @@ def _decoded(text: str | bytes) -> str:
 
 
 def check_values(content: object) -> None:
-    """Walk through lists and tables level by level; numbers are looked at on the way.
+    """Check the depth of lists and tables, and every number in them, level by level.
 
     Raises:
         ValueError: more than 64 levels, a number that is not finite, or an integer of more than 30 digits.

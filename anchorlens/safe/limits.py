@@ -1,4 +1,4 @@
-"""How much is too much: one way to refuse a size, and one to refuse a cost that its reader may allow."""
+"""Refuse what is too large, and what is too costly unless the user allows it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import os
 from anchorlens.safe.texts import safe_repr
 
 FACTOR = "ANCHORLENS_COST_FACTOR"
-"""Environment variable: so many times as much may be taken."""
+"""Environment variable with the factor by which the allowed cost is multiplied."""
 
 
 def cost_factor() -> float:
-    """How many times as much may be taken: what `FACTOR` says, or 1.
+    """The factor on the allowed cost: the value of the environment variable, or 1.
 
     Raises:
-        ValueError: it says no number above 0.
+        ValueError: its value is not a number above 0.
     """
     text = os.environ.get(FACTOR, "1")
     try:
@@ -30,31 +30,31 @@ def cost_factor() -> float:
 
 
 def check_at_most(most: int, n: int, what: str, unit: str) -> None:
-    """Refuse what has more of something than any honest file has.
+    """Refuse more of something than any legitimate file has.
 
     Args:
-        most: that it may have.
-        n: that it has.
+        most: number that is allowed.
+        n: number that was found.
         what: what has them, for the message.
         unit: what is counted.
 
     Raises:
-        ValueError: it has more.
+        ValueError: `n` is more than `most`.
     """
     if n > most:
         raise ValueError(f"unsafe: {what} has more than {most:,} {unit}; refused")
 
 
 def check_affordable(needed: float, allowed: float, words: str) -> None:
-    """Refuse what takes more than is allowed, and say how to allow it.
+    """Refuse a cost that is more than allowed, and say how to allow it.
 
     Args:
-        needed: what it takes.
-        allowed: what it may take, multiplied by `cost_factor` already.
-        words: both of them, for the message.
+        needed: the cost.
+        allowed: the allowed cost, already multiplied by `cost_factor`.
+        words: both in words, for the message.
 
     Raises:
-        ValueError: it takes more.
+        ValueError: `needed` is more than `allowed`.
     """
     if needed > allowed:
         factor = math.ceil(10 * cost_factor() * needed / allowed) / 10

@@ -1,8 +1,7 @@
 """The pickles that `torch.save` writes, read without the `pickle` module: nothing is imported or called.
 
-A pickle is a program for a stack machine. This one knows the instructions that build plain data and
-tensors; a name that the pickle asks for stays a name, and can be applied only where the reader has put a
-function of its own in its place.
+A pickle is a program for a stack machine. This one knows the instructions that build plain data and tensors;
+a name in the pickle stays a name, and can be applied only if the reader gives a function for it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from anchorlens.safe.texts import safe_text
 _MOST_INSTRUCTIONS = 1_000_000
 _MOST_ARGUMENTS = 16
 _FREE_BYTES, _BYTES_FOR_BYTE = 16 * 2**20, 16
-"""What a pickle may build: so much whatever its length, and so many times its length beside it."""
+"""Bytes that a pickle may build: a fixed number, plus a multiple of its length."""
 _OBJECT, _REFERENCE, _ENTRY = 64, 8, 100
 """Bytes of an empty container, of a place in a list or tuple, and of an entry of a dict, rounded up."""
 
@@ -27,7 +26,8 @@ _GATHERS = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "APPEND": 1, "SETITEM": 2}
 _GATHERS_SINCE_MARK = ("TUPLE", "APPENDS", "SETITEMS")
 _ARGUMENTS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"}
 _LARGEST_KEY = 2**60
-"""An integer as a key of a dict; larger ones may all have one hash, and a dict of them takes forever."""
+"""Limit of integers as keys of a dict: larger ones may all have the same hash, which makes a dict very
+slow."""
 
 
 class Name(str):
@@ -46,7 +46,7 @@ def read_pickle(
 
     Args:
         data: the pickle.
-        functions: name the pickle may apply -> what is applied instead.
+        functions: name that the pickle may apply -> function that is applied instead.
         names: names that it may mention without applying them (dtypes, classes of storages).
         storage: turns a persistent id into the storage it refers to.
 
@@ -54,7 +54,7 @@ def read_pickle(
         Dicts, lists, tuples, plain values, names, and what `functions` give back.
 
     Raises:
-        ValueError: an instruction or a name outside those, or a pickle that makes no sense.
+        ValueError: an instruction or a name that is not allowed, or a pickle that makes no sense.
 
     Example:
         >>> import pickle
@@ -130,7 +130,7 @@ class _Machine:
         elif name == "REDUCE":
             function, arguments = self._take(2)
             self.stack.append(self._apply(function, arguments))
-        elif name == "BUILD":  # the version notes that a state dict carries; tensors have no state
+        elif name == "BUILD":  # the version metadata of a state dict; tensors have no state
             self.stack.pop()
             if type(self.stack[-1]) is not dict:
                 raise ValueError("unsafe: it sets the state of an object; refused, nothing ran")

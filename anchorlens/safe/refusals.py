@@ -10,7 +10,7 @@ from anchorlens.safe.texts import safe_repr, safe_text
 
 _LONGEST_PATH, _LONGEST_CAUSE = 500, 600
 _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError)
-"""What values of the wrong kinds lead to, beside the refusals that say so."""
+"""Exceptions that values of the wrong types cause, ValueError being also that of our own checks."""
 
 
 class CheckpointError(ValueError):
@@ -18,7 +18,7 @@ class CheckpointError(ValueError):
 
     def __init__(self, path: str | os.PathLike[str], cause: str) -> None:
         self.path = os.fspath(path)
-        super().__init__(self.path, cause)  # both, so that it comes whole out of another process
+        super().__init__(self.path, cause)  # both, so that it survives pickling between processes
 
     def __str__(self) -> str:
         path, cause = self.args
@@ -27,15 +27,15 @@ class CheckpointError(ValueError):
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into the one line that the file gets.
+    """Turn errors while a file is read into a `CheckpointError` of one line.
 
     Args:
         path: of the file.
-        problem: what the file is not, where its values are looked at: then everything that senseless values
-            lead to is a refusal, beside the disk's errors and those that say what is wrong.
+        problem: what is wrong with the file, for code that interprets its values: every exception that
+            senseless values cause is then a refusal. None: only OSError and ValueError are.
 
     Raises:
-        CheckpointError: in the place of any such error.
+        CheckpointError: instead of any such error.
     """
     refused = _SENSELESS if problem else (ValueError,)
     try:
@@ -51,7 +51,7 @@ def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterato
 
 
 def _cause(error: Exception) -> str:
-    """A refusal of ours as it is; of Python's own texts, which are for programmers, what they mean."""
+    """The message of our own refusals; for Python's own errors, what they mean for the file."""
     if type(error) is ValueError:
         return str(error)
     if isinstance(error, KeyError):

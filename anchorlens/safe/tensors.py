@@ -1,4 +1,4 @@
-"""Tensors in files of others: `.pt` zips and `.safetensors`, told apart by content; no code ever runs."""
+"""Tensors in untrusted files: `.pt` zips and `.safetensors`, told apart by content; no code ever runs."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ LARGEST_HEADER = 16 * 2**20
 MOST_VALUES_OF_HEADER = 2_000_000
 ZIP = b"PK\x03\x04"
 _START = 9
-"""Bytes that tell what a file is."""
+"""Number of bytes at the start of a file that tell its format."""
 _COPIES = 3
-"""Times a file's bytes are in memory while it is read: as they are, as tensors, and one storage once more."""
+"""Copies of a file's bytes in memory while it is read: the bytes, the tensors, and one more of a storage."""
 
 
 class Contents(NamedTuple):
-    """A file as it was read, once: what happens to it afterwards changes nothing here."""
+    """The contents of a file, read once; later changes of the file have no effect."""
 
     values: dict[str, Any]
-    """What is in it: names, and tensors on the CPU or other plain values."""
+    """Name -> tensor on the CPU, or other plain value."""
     sha256: str
-    """Of the bytes that were read, 64 hexadecimal digits."""
+    """SHA-256 of the bytes that were read, 64 hexadecimal digits."""
 
 
 def read_tensors(path: str | os.PathLike[str]) -> Contents:
-    """What is in a file, ours or another's, and the SHA-256 of just those bytes.
+    """Read the contents of a file of any format, and the SHA-256 of the same bytes.
 
     Raises:
-        CheckpointError: missing, truncated, damaged or unsafe; nothing ran, and no more memory was taken
-            than the file has bytes, three times over.
+        CheckpointError: missing, truncated, damaged or unsafe; no code ran, and at most three times the
+            file's size was taken in memory.
     """
     with reading(path):
         with ordinary_file(path) as (file, size):
@@ -52,10 +52,10 @@ def read_tensors(path: str | os.PathLike[str]) -> Contents:
 
 
 def tensors_in(data: bytes) -> Contents:
-    """What is in a file, ours or another's, that is given whole, and its SHA-256.
+    """The contents of a file of any format, given as its bytes, and their SHA-256.
 
     Raises:
-        ValueError: truncated, damaged or unsafe; nothing ran.
+        ValueError: truncated, damaged or unsafe; no code ran.
     """
     _check_start(data[:_START], len(data))
     if not data.startswith(ZIP):
@@ -70,7 +70,7 @@ def tensors_in(data: bytes) -> Contents:
 
 
 def _check_start(start: bytes, size: int) -> None:
-    """Refuse what the first bytes give away, before the others are read.
+    """Check a file by its first bytes and its size, before the rest is read.
 
     Raises:
         ValueError: no checkpoint, or one that does not fit into the memory.
@@ -94,10 +94,10 @@ def _check_start(start: bytes, size: int) -> None:
 
 
 def read_safetensors(data: bytes) -> dict[str, Tensor]:
-    """The tensors by name of a `.safetensors` file, given whole.
+    """The tensors by name of a `.safetensors` file, given as its bytes.
 
     Raises:
-        ValueError: truncated, damaged, or of a header that is too large.
+        ValueError: truncated or damaged, or the header is too large.
     """
     import safetensors.torch
 
@@ -109,7 +109,7 @@ def read_safetensors(data: bytes) -> dict[str, Tensor]:
 
 
 def _safetensors(data: bytes) -> dict[str, Any]:
-    """The same, with what the metadata of a file of ours say beside."""
+    """The same; for a file of ours the metadata, with the tensors under `tensors`."""
     tensors = read_safetensors(data)
     length = int.from_bytes(data[:8], "little")
     header = read_json(data[8 : 8 + length], most_values=MOST_VALUES_OF_HEADER)

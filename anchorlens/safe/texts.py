@@ -1,4 +1,4 @@
-"""Texts and values of others as one short line that no terminal obeys."""
+"""Untrusted text and values as one short line without control characters."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 import reprlib
 
 LONGEST = 200
-"""Characters of another's text that are shown."""
+"""Most characters of untrusted text that are shown."""
 LONGEST_INTEGER = 40
-"""Digits of an integer that are shown."""
+"""Most digits of an integer that are shown."""
 
 
 def safe_text(text: object, most: int | None = LONGEST) -> str:
-    r"""A text as one line that no terminal obeys: white space folded, what cannot be printed escaped.
+    r"""A text as one line that is safe in a terminal: white space folded, unprintable characters escaped.
 
     Args:
         text: anything; its `str`.
-        most: characters that are shown; None for all.
+        most: most characters that are shown; None for all.
 
     >>> safe_text("a\n\x1b[31mred\x07"), safe_text("x" * 300, 5)
     ('a \\x1b[31mred\\x07', 'xxxx…')
@@ -47,7 +47,7 @@ class _Repr(reprlib.Repr):
         return _ADDRESS.sub("", super().repr_instance(x, level))
 
     def repr_int(self, x: int, level: int) -> str:
-        """Python refuses to write integers of thousands of digits."""
+        """Give only the number of digits of huge integers, which Python refuses to write."""
         digits = int(x.bit_length() * math.log10(2)) + 1
         return super().repr_int(x, level) if digits < 4000 else f"an integer of {digits:,} digits"
 
@@ -65,5 +65,5 @@ def safe_repr(value: object) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Of an error's message; its kind where it has none."""
+    """The first line of an error's message; the name of its class where it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

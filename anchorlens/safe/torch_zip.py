@@ -1,4 +1,4 @@
-"""The zip files that `torch.save` writes: every claim is checked against the bytes before it is believed."""
+"""Read the zip files that `torch.save` writes; every claim in them is checked against the bytes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _DAMAGED = (
     OverflowError,
     EOFError,
 )
-"""What zipfile and torch raise for a damaged zip, beside ValueError; its bytes are in memory already."""
+"""What zipfile and torch raise for a damaged zip in memory, in addition to ValueError."""
 _LOCAL_HEADER = 30
 """Bytes of a zip entry's own header, before its name."""
 _DIRECTORY = b"PK\x01\x02"
-"""What each entry of a zip's directory begins with."""
+"""The bytes with which each entry of a zip's directory begins."""
 _MOST_ENTRIES = 200_000
 _MOST_DIMENSIONS = 16
 _LONGEST_KEY = 100
@@ -58,10 +58,10 @@ _NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values())])
 
 @contextlib.contextmanager
 def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.ZipFile]:
-    """The zip that some bytes are, open for reading.
+    """Open a zip, given as its bytes, for reading.
 
     Raises:
-        ValueError: it has more entries than that, or is damaged, which also shows while it is read.
+        ValueError: it has more entries than that, or is damaged (also raised while an entry is read).
     """
     check_at_most(most_entries, data.count(_DIRECTORY), "its zip", "entries")
     try:
@@ -80,8 +80,8 @@ def read_torch_zip(data: bytes) -> Any:
         data: the whole file.
 
     Raises:
-        ValueError: damaged, unsafe, or not written by torch.save; nothing ran, and no more memory was
-            taken than the file has bytes, about twice over.
+        ValueError: damaged, unsafe, or not written by torch.save; no code ran, and at most about twice the
+            file's size was taken in memory.
     """
     with zip_in(data) as archive:
         entries = _checked_entries(archive, len(data))
@@ -89,7 +89,7 @@ def read_torch_zip(data: bytes) -> Any:
 
 
 def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """Entry name (without the folder they all lie in) -> entry."""
+    """Entry name (without the folder that holds all entries) -> entry."""
     entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
     stored = all(e.compress_type == zipfile.ZIP_STORED and e.compress_size == e.file_size for e in entries)
     if not stored or sum(e.file_size for e in entries) > size:
@@ -110,7 +110,7 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
 
 
 class _Storage:
-    """The bytes of one storage, as the numbers they are."""
+    """One storage, its bytes as a tensor of its dtype."""
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
@@ -121,7 +121,8 @@ class _Reader:
         self.archive, self.entries = archive, entries
         self.storages: dict[str, _Storage] = {}
         self.unclaimed = 2 * sum(entry.file_size for entry in entries.values())
-        """Bytes that tensors may still take: each storage twice, as where embeddings are tied."""
+        """Bytes that tensors may still take, twice the file's at first: tied embeddings use a storage
+        twice."""
 
     def content(self) -> Any:
         if "data.pkl" not in self.entries:
@@ -168,7 +169,7 @@ class _Reader:
         return self.storages[key]
 
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
-        """A tensor within its storage; a claim that reaches beyond it is refused before it is made."""
+        """A tensor within its storage; one that would reach beyond it is refused before it is made."""
         if not (
             type(storage) is _Storage
             and type(size) is type(stride) is tuple
@@ -187,7 +188,7 @@ class _Reader:
 
 
 def _size(size: Any = ()) -> tuple[int, ...]:
-    """What `torch.Size` is here: a short tuple of numbers, as it was given; anything else would be copied."""
+    """Stand-in for `torch.Size`: returns a short tuple of integers as it is, and refuses anything else."""
     if type(size) is not tuple or len(size) > _MOST_DIMENSIONS or not all(type(n) is int for n in size):
         raise ValueError("damaged: its pickle describes a shape that is none")
     return size

@@ -1,6 +1,6 @@
-"""What a model is asked: the tasks, how well it answers, and the definition of the phases.
+"""Tasks: what models are trained on, how they are evaluated, and the definition of the phases.
 
-What a task of your own is made of can be imported from here.
+The names that a task of your own needs can be imported from here.
 """
 
 import lazy_loader

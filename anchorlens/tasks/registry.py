@@ -34,7 +34,7 @@ TASKS: tuple[type[Task], ...] = (
     ConceptGraphsTask,
     TextTask,
 )
-"""The kinds of task that are shipped; data that name no kind are of the first."""
+"""The kinds of task that are shipped; data without a kind are read as the first."""
 
 _OF_COMMANDS = """
 help help_all version preset config out resume dry_run json engine workers tls_ca_file tls_cert tls_key
@@ -53,9 +53,9 @@ early_stop_evaluations stop_at_loss device dtype matmul threads log_every eval_e
 state_every_seconds
 """
 OPTIONS = frozenset((_OF_COMMANDS + _OF_MODELS + _OF_TRAINING).split())
-"""Names of options that are no fields of a task, and that none of a registered task may take."""
+"""Names of options other than task fields; fields of registered tasks must not have these names."""
 LOGGED = frozenset({"step", "loss", "lr", "grad_norm", "weight_norm", "seconds"})
-"""Columns that every line of a log has beside the metrics of a task."""
+"""Columns that every line of a log has in addition to the metrics of a task."""
 WHAT_A_TASK_IS = (
     "a frozen dataclass on anchorlens.tasks.TaskConfig with kind, metrics, d_vocab, seq_len, training_set "
     "and evaluate"
@@ -63,9 +63,9 @@ WHAT_A_TASK_IS = (
 _NEEDED = ("kind", "metrics", "d_vocab", "seq_len", "training_set", "evaluate")
 
 _registered: dict[str, type[Task]] = {}
-"""Kind -> the task of somebody's own."""
+"""Kind -> registered class of task."""
 _files: dict[type, str] = {}
-"""Registered task -> the file that defines it, where it is of one that cannot be imported."""
+"""Registered task -> the file that defines it, if that file cannot be imported as a module."""
 _installed_are_read = False
 
 T = TypeVar("T", bound=type)
@@ -75,17 +75,18 @@ def tasks() -> tuple[type[Task], ...]:
     """The kinds of task that there are now: those shipped, those of installed packages, those registered.
 
     Raises:
-        ValueError: the task of an installed package does not load, or is none.
+        ValueError: the task of an installed package does not load, or is not a task.
     """
     _read_installed()
     return (*TASKS, *_registered.values())
 
 
 def register_task(task: T) -> T:
-    """Make a kind of task of your own known by its name, as the shipped ones are.
+    """Register a task of your own under its kind, like the shipped ones.
 
-    Then runs, checkpoints and sweeps of it are read from disk, and its fields are options of `train` and axes
-    of `sweep`. The processes of a sweep know it too. A class of the same name takes the place of the former.
+    Then its runs, checkpoints and sweeps can be read from disk, and its fields are options of `train` and
+    axes of `sweep`, also in the processes of a sweep. A class with the same module and name replaces the
+    former.
 
     Args:
         task: a frozen dataclass on `anchorlens.tasks.TaskConfig`.
@@ -94,7 +95,7 @@ def register_task(task: T) -> T:
         The same class, so that this is a decorator too.
 
     Raises:
-        ValueError: it is no task, its kind is that of another, or a field takes the name of an option.
+        ValueError: it is no task, another task has its kind, or a field has the name of an option.
 
     Example:
         >>> register_task(dict)
@@ -120,7 +121,7 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
         path: of the file, .py. It is run again each time.
 
     Returns:
-        Its tasks, in the order in which they stand there; at least one.
+        Its tasks, in the order of the file; at least one.
 
     Raises:
         ValueError: no such file, another suffix, an error while it runs (with its line), no task in it, or
@@ -149,7 +150,7 @@ def task_class(kind: Any = None) -> type[Task]:
     if kind is None:
         return TASKS[0]
     shipped = {task.kind: task for task in TASKS}
-    if isinstance(kind, str) and kind in shipped:  # which needs no package of anybody's
+    if isinstance(kind, str) and kind in shipped:  # without reading installed packages
         return shipped[kind]
     kinds = {task.kind: task for task in tasks()}
     if not isinstance(kind, str) or kind not in kinds:
@@ -166,7 +167,7 @@ def is_task(value: object) -> bool:
 
 
 def task_or_default(task: Any = None) -> Task:
-    """A task; where it is None the two-anchor task with the papers' values.
+    """The task; for None the two-anchor task with the papers' values.
 
     Raises:
         ValueError: it is no task.
@@ -189,7 +190,7 @@ _INSTEAD_OF_A_TASK = {
         ("HookedTransformer", "Checkpoint", "TrainResult"), "; the model comes first, then its task"
     ),
 }
-"""What else a caller gives for a task -> what to do then."""
+"""Class that a caller may give instead of a task -> hint for the error message."""
 
 
 def read_task(values: Mapping[str, Any]) -> Task:
@@ -212,7 +213,7 @@ def read_task(values: Mapping[str, Any]) -> Task:
 
 
 def read_stored_task(values: Mapping[str, Any]) -> Task:
-    """Read a task that a file says a model was trained on, which somebody else may have written.
+    """Read a task from a file of a model, which somebody else may have written.
 
     Raises:
         ValueError: as for `read_task`, or it leaves out one of the `stored_fields`.
@@ -224,10 +225,10 @@ def read_stored_task(values: Mapping[str, Any]) -> Task:
 
 
 def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
-    """Read what the `to_dict` of an evaluation gave, of whichever task it is.
+    """Read an evaluation of any task from what its `to_dict` gave.
 
     Raises:
-        ValueError: an unknown kind of task, or something is missing or of another kind.
+        ValueError: an unknown kind of task, or a value is missing or of the wrong type.
     """
     task = task_class(values["kind"] if isinstance(values, Mapping) and "kind" in values else "")
     read = task.evaluation_class.from_dict(values)
@@ -263,7 +264,7 @@ def _check(task: Any) -> None:
     """Check that a class is a task, and that its names are its own.
 
     Raises:
-        ValueError: it is not, or takes a name that another has.
+        ValueError: it is not, or it uses a name that is taken.
     """
     is_task = isinstance(task, type) and issubclass(task, TaskConfig) and dataclasses.is_dataclass(task)
     if not is_task or not task.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
@@ -316,13 +317,13 @@ def _name(task: type) -> str:
 
 
 def _packed(task: Any) -> tuple[Any, ...]:
-    """How a task of one's own travels to another process: with its class or file, to be registered there."""
+    """Pickle a registered task with its class or file, so that another process can register it."""
     cls = type(task)
     return _unpacked, (_files.get(cls, cls), cls.kind), object.__reduce_ex__(task, 2)[2]
 
 
 def _unpacked(source: Any, kind: str) -> Any:
-    """A task without its fields, which pickle fills in, of a class that is registered now."""
+    """Register the class, and make a task without fields, which pickle then fills in."""
     if isinstance(source, str):
         if kind not in _registered or _files.get(_registered[kind]) != source:
             own_tasks(source)

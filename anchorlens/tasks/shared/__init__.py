@@ -1,1 +1,1 @@
-"""Parts that every task uses: base classes, batches, asking, accuracies, evaluations, and the phases."""
+"""Parts that tasks share: base classes, batches, running models, accuracies, evaluations, and the phases."""

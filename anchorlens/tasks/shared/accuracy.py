@@ -1,4 +1,4 @@
-"""A share of sequences that are answered right, with its standard error."""
+"""Accuracy: a share of sequences that are answered right, with its standard error."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class Accuracy(Record):
     """A share of sequences, or the mean of another metric over them, with what it was measured on."""
 
     value: float
-    """0..1 of a share; of another metric within its bounds."""
+    """0..1 for a share; other metrics have their own bounds."""
     standard_error: Annotated[float, Ge(0)]
-    """Of the noise draws, or of the choice of sequences (0 where every sequence there is was asked)."""
+    """Standard error over the noise draws, or over the choice of sequences (0 if all that exist were
+    used)."""
     n_sequences: Count
-    """Sequences asked."""
+    """Number of sequences that the model was run on."""
 
     def __str__(self) -> str:
         return f"{self.value:.3f} ± {self.standard_error:.3f}"
@@ -37,9 +38,9 @@ class Accuracy(Record):
 
         Args:
             right: whether each answer is right.
-            whole: whether these are all questions there are. The standard error is then that of the draws
-                within each question; where they are a random choice, that of the questions' means, which
-                holds both.
+            whole: whether these are all possible questions. The standard error is then that of the draws
+                within each question. For a random choice of questions it is that of the questions' means,
+                which includes both.
         """
         share = right.mean(axis=1)
         n_questions, n_draws = right.shape
@@ -53,11 +54,11 @@ class Accuracy(Record):
 
     @classmethod
     def of_some(cls, right: Bool[np.ndarray, " sequence"], *, of: int | None = None) -> Accuracy:
-        """The share of right answers among sequences that were drawn, none twice, from so many.
+        """The share of right answers among sequences drawn without replacement.
 
         Args:
             right: whether each answer is right.
-            of: sequences that there are, those that were asked among them; None for very many.
+            of: number of sequences they were drawn from; None for very many.
         """
         return cls.of_share(float(right.mean()), len(right), of=of)
 

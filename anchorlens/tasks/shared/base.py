@@ -1,4 +1,4 @@
-"""TaskConfig: the base class of every task, through which it is trained, asked, stored and drawn."""
+"""TaskConfig: the base class of every task, the interface for training, evaluation, storage and pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.accuracy import Accuracy
 
 _MOST_ASKED = 20_000
-"""Training sequences that a final evaluation asks, where a task does not say how many."""
+"""Training sequences that a final evaluation uses, where a task does not say how many."""
 
 
 @runtime_checkable
@@ -51,19 +51,20 @@ class LogitsModel(Protocol):
 
 
 class TaskConfig(Config):
-    """Base of the tasks: what is trained and asked, a frozen configuration that travels as data.
+    """Base class of the tasks: a frozen configuration of what is trained and evaluated, stored as data.
 
-    One of your own is a frozen dataclass on it with six names of its own: `kind`, `metrics`, `d_vocab`,
-    `seq_len`, `training_set(n, seed)` and `evaluate(model, *, training_set=None, seed=0, quick=False)`. Every
-    field has a default and, under it, a docstring, which is the help of its option. Registered, it is
-    trained, stored, measured, swept and drawn like every other.
+    A task of your own is a frozen dataclass that inherits from it and defines six names: `kind`, `metrics`,
+    `d_vocab`, `seq_len`, `training_set(n, seed)` and
+    `evaluate(model, *, training_set=None, seed=0, quick=False)`. Every field has a default and, under it, a
+    docstring, which is the help of its option. Once registered, it is trained, stored, measured, swept and
+    plotted like every other task.
     """
 
     kind: ClassVar[str]
     """Its name in files and on the command line: `two_anchor`, `addition`."""
     metrics: ClassVar[tuple[Metric, ...]]
-    """What it measures; a task may leave out what its class declares. One named `train` says how well the
-    training data are fit; with `id` and `ood` beside it, as accuracies, the phases are defined."""
+    """What it measures; an instance may have fewer metrics than its class. The metric `train` says how well
+    the training data are fit; with `id` and `ood` as well, all three accuracies, the phases are defined."""
     d_vocab: Any
     """Smallest vocabulary that holds every token and every target."""
     seq_len: Any
@@ -72,46 +73,47 @@ class TaskConfig(Config):
     """`evaluate(model, *, training_set=None, seed=0)` gives an `Evaluation` of what a model answers.
 
     A task may take more options. `training_set` is what the model was trained on, for the metric `train`:
-    without it the evaluation's `train_source` says what was asked instead, and below .90 there is no phase.
-    `seed` is of what is drawn at random. With `quick=True` little is asked, for a line of the log."""
+    without it the evaluation's `train_source` says what was used instead, and if `train` is then below .90
+    there is no phase. `seed` determines what is drawn at random. With `quick=True` only a few examples are
+    used, for a line of the log."""
     loss: Any = None
-    """Its own loss, where it is not cross-entropy on tokens; None where it is, of what has a target.
+    """Its own loss; None for cross-entropy on the tokens that have a target.
 
-    `loss(model, batch, generator)` gives a tensor of one number that can be differentiated. `model` gives
-    logits at every position; `batch` is what `take` of the training set gives, and where that is a dataclass
-    its tensors are on the model's device; `generator`, a NumPy generator, is of what the loss draws at
-    random, a function of the seed and the step. What is made of it lies on the CPU; `on_device`
-    (`tasks.shared.batch`) moves it without a wait for CUDA. The functional engine trains such a task."""
+    `loss(model, batch, generator)` gives a differentiable tensor of one number. `model` gives logits at every
+    position. `batch` is what `take` of the training set gives; if that is a dataclass, its tensors are on the
+    model's device. `generator` is a NumPy generator for random draws, a function of the seed and the step;
+    tensors made from it are on the CPU, and `on_device` (`tasks.shared.batch`) moves them without waiting for
+    CUDA. The functional engine trains such a task."""
     model_class: ClassVar[type[Any]] = ModelConfig
-    """The configuration of what it trains: `ModelConfig`, a HookedTransformer, or another."""
+    """The class of configuration of its models: `ModelConfig` for a HookedTransformer, or another."""
     stored_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that are filled in when a task is made without them; a stored task must hold them."""
     has_anchors: ClassVar[bool] = False
-    """Whether its sequences hold anchors, which some probes and the verdicts by the inside ask about."""
+    """Whether its sequences hold anchors, which some probes and the verdicts by internals need."""
     halves: ClassVar[bool] = False
-    """Whether `evaluate` takes `half`, 0 or 1, and measures OOD on that half alone of what is left out: one
-    half can choose among models, and the other judges what was chosen."""
+    """Whether `evaluate` takes `half`, 0 or 1, and measures OOD on that half of the left-out examples only.
+    One half can then select models, and the other test the selected ones."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})
-    """Options of `evaluate` with which it costs little, for each checkpoint of a trajectory."""
+    """Options that make `evaluate` cheap, for each checkpoint of a trajectory."""
     evaluation_class: ClassVar[type[Evaluation]] = Evaluation
-    """What `evaluate` gives, and what is read back from JSON."""
+    """The class of what `evaluate` gives, and of what is read back from JSON."""
     vocabulary: Any = None
-    """Its words, where it is in words; None where it is in numbers."""
+    """The vocabulary of a task in words; None for a task in numbers."""
     table_size: Any = 0
-    """Numbers that the task itself holds, which bound how many tasks one file may name."""
+    """How many numbers the task itself holds; limits how many tasks one file may name."""
     held_out: Any = "what the task holds out"
-    """What is left out of training, in words that fit behind `it was never trained on`."""
+    """What is left out of training, in words that can follow `it was never trained on`."""
 
     def training_set(self, n: int, seed: int) -> Any:
-        """The training set of a run, `n` examples, a function of the number and the seed alone."""
+        """The training set of a run, `n` examples; it depends on `n` and the seed alone."""
         raise NotImplementedError
 
     def lazy_training_set(self, n: int, seed: int) -> Any:
-        """The same, of which some can be taken without holding the others, where the task has a way."""
+        """The same; if the task supports it, examples are drawn only when they are taken."""
         return self.training_set(n, seed)
 
     def checked_training_set(self, training_set: Any) -> Any:
-        """Training data that a caller gives, (tokens, targets), if they are of this task.
+        """Check that training data from a caller, (tokens, targets), are of this task, and return them.
 
         Raises:
             ValueError: they are something else, or of another shape or vocabulary.
@@ -138,10 +140,10 @@ class TaskConfig(Config):
         """Put together what `evaluate` returns.
 
         Args:
-            measures: metric -> its value; one that is left out is not defined.
+            measures: metric -> its value; a metric that is missing is not defined.
             finite: whether every logit was finite.
             seed: of what was drawn at random.
-            options: what else was asked how, JSON-ready.
+            options: other settings of the evaluation, JSON-ready.
             **more: other fields of `Evaluation`: pictures (`figure_specs`), `train_source`, `overlap`.
         """
         values = {metric.name: measures.get(metric.name) for metric in self.metrics}
@@ -149,15 +151,15 @@ class TaskConfig(Config):
         return Evaluation(self.kind, self.metrics, values, finite, options, held_out=self.held_out, **more)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` examples.
+        """Most sequences that `evaluate` (if `quickly`, `measure`) runs a model on, for `n_train` examples.
 
-        As many held-out ones are assumed as it asks of its training set, for a log at most 1,024 of each. A
-        task with far shorter sequences gives as many of `seq_len` tokens as they have tokens in all.
+        By default it assumes as many held-out as training sequences, for `measure` at most 1,024 of each. A
+        task with sequences far shorter than `seq_len` counts the tokens in all, divided by `seq_len`.
         """
         return 2 * min(n_train, 1024 if quickly else _MOST_ASKED)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Bytes that `evaluate` takes beside the model's, about: tokens, targets, and what is right."""
+        """Approximate bytes that `evaluate` needs in addition to the model: tokens, targets and results."""
         n_sequences = n_train + self.sequences_asked(n_train, quickly=False)
         return 3 * 8 * n_sequences * (2 * self.seq_len + 2)
 

@@ -1,4 +1,4 @@
-"""TokenBatch: sequences and what is scored of them, whatever the task."""
+"""TokenBatch: sequences of tokens with their targets, for any task."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 IGNORE = -100
 """Target of a position where nothing is scored (torch's `ignore_index`)."""
 WORTH_LEAVING_OUT = 0.75
-"""Mean length over the width of a batch, below which what lies behind the ends of sequences is left out."""
+"""If mean length over width of a batch is below this, positions after the ends of sequences are skipped."""
 
 
 def is_ragged(lengths: Int[Tensor, " batch"], width: int) -> bool:
-    """Whether sequences of such lengths leave enough of a width empty for it to pay to leave that out."""
+    """Whether sequences are so short for a width that skipping the positions after their ends pays."""
     return float(lengths.double().mean()) < WORTH_LEAVING_OUT * width
 
 
@@ -46,13 +46,13 @@ def on_device(value: Any, device: torch.device) -> Any:
 @documented
 @dataclass(frozen=True, eq=False)
 class TokenBatch:
-    """Sequences ready for a model, with the tokens that are asked for."""
+    """Sequences ready for a model, with the tokens that it should predict."""
 
     tokens: Int[Tensor, "batch pos"]
-    """Token ids: int64, or of training data that were given the narrowest type that holds them."""
+    """Token ids: int64, or for training data from a caller the narrowest type that holds them."""
     targets: Int[Tensor, "batch ..."]
     """[batch]: the token after the last position; or [batch, pos]: the token after each position, `IGNORE`
-    where nothing is scored. As `tokens`."""
+    where nothing is scored. Types as of `tokens`."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -74,7 +74,7 @@ class TokenBatch:
         return n_pos - (self.targets != IGNORE).flip(1).int().argmax(dim=1)
 
     def distinct(self) -> TokenBatch:
-        """Each sequence once, in the order of their tokens; as narrow as they are here."""
+        """Each sequence once, sorted by its tokens, in the same integer types."""
         first, _ = distinct_rows(self.tokens.numpy())
         return TokenBatch(self.tokens[first], self.targets[first])
 

@@ -1,4 +1,4 @@
-"""Where the user's computer keeps what was fetched or computed once."""
+"""The user's cache: folders for files that were fetched or computed once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def user_cache(name: str) -> Path:
         name: of the folder, such as `cogs`.
 
     Returns:
-        In `$ANCHORLENS_CACHE` where that is set, else in the cache of the operating system.
+        The folder, in `$ANCHORLENS_CACHE` if that is set, else in the cache of the operating system.
 
     Raises:
         OSError: it cannot be made.

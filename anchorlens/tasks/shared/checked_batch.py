@@ -1,4 +1,4 @@
-"""Training data that a caller gives: tokens and targets, checked before a model is asked."""
+"""Check training data (tokens and targets) that a caller gives."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def token_batch(
     d_vocab: int | None = None,
     every_position: bool | None = False,
 ) -> TokenBatch:
-    """Training data as one batch, whichever way they are given.
+    """Check training data, and make them one batch.
 
     Args:
         data: something with `tokens` and `targets`, or a pair of them: tensors, arrays or lists of integers.
         seq_len: tokens that each sequence must have; None: any number.
-        d_vocab: number of tokens there are, which every token and target must be below; None: any number.
+        d_vocab: size of the vocabulary, which every token and target must be below; None: any size.
         every_position: whether targets are [batch, pos], `IGNORE` (-100) where nothing is scored, and not
             [batch]; None: either.
 
     Returns:
-        Tokens [batch, pos] and targets, on the CPU, in the narrowest integers that hold them: a file of one
-        byte a number may have many, and few of them are asked. `take` gives int64.
+        Tokens [batch, pos] and targets, on the CPU, in the narrowest integers that hold them, as there may be
+        many and few are used. `take` gives int64.
 
     Raises:
-        ValueError: not that, no sequence, numbers that are no integers, or another length or vocabulary.
+        ValueError: no such pair, no sequence, numbers that are no integers, or another length or vocabulary.
 
     >>> token_batch(([[23, 1, 2], [31, 2, 1]], [29, 37]), seq_len=3)
     TokenBatch(2 sequences of 3 tokens with their targets)

@@ -1,4 +1,4 @@
-"""Evaluation: what was measured of a model's answers to a task, and the phase that follows from it."""
+"""Evaluation: the metrics of a model on a task, and the phase that follows from them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from anchorlens.views import html
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Record):
-    """What was measured of a model's answers: metrics with standard errors, pictures as data, and a phase."""
+    """The evaluation of a model on a task: metrics with standard errors, pictures as data, and a phase."""
 
     derived: ClassVar[tuple[str, ...]] = ("phase",)
     unstored: ClassVar[tuple[str, ...]] = ("metrics",)
     drawn_at_random: ClassVar[str] = "examples asked, 0 where all were"
-    """What the standard errors are of, in words."""
+    """What the standard errors are over, in words."""
     kind: Name
-    """Which kind of task was asked: `two_anchor`, `scan`."""
+    """The kind of the task: `two_anchor`, `scan`."""
     metrics: Annotated[tuple[Metric, ...], UNSTORED]
     """The metrics of the task."""
     measures: Mapping[Name, Accuracy | None]
@@ -37,14 +37,14 @@ class Evaluation(Record):
     finite: bool
     """Whether every logit was finite."""
     options: Plain = field(default_factory=dict)
-    """What was asked how: the seed, and the task in words."""
+    """Settings of the evaluation: the seed, and the task in words."""
     figure_specs: Annotated[Sequence[FigureSpec], Len(0, 20)] = ()
     """Pictures of the answers, as data."""
     train_source: Name = TRAINING_SET
-    """What `train` was asked on: `training set`, or what stands for it where that is not known."""
+    """What `train` was measured on: `training set`, or what replaces it where that is not known."""
     chance: Share = 0.0
-    """Accuracy of an answer at random, where that is not small: .5 if one of two labels is asked for. It
-    moves the thresholds of the phases."""
+    """Accuracy of random answers, where that is not small: .5 for one of two labels. It moves the thresholds
+    of the phases."""
     held_out: Text = ""
     """What the task leaves out of training, in words."""
     overlap: Overlap | None = None
@@ -61,22 +61,22 @@ class Evaluation(Record):
 
     @property
     def id(self) -> Accuracy | None:
-        """On held-out data of the distribution that is trained; None where that is not measured."""
+        """Accuracy on held-out data of the training distribution; None where that is not measured."""
         return self.measure("id")
 
     @property
     def ood(self) -> Accuracy | None:
-        """On what is left out of training; None where nothing is, or that is not measured."""
+        """Accuracy on what is left out of training; None if nothing is, or this is not measured."""
         return self.measure("ood")
 
     @property
     def train_is_known(self) -> bool:
-        """Whether `train` was asked on the training data themselves."""
+        """Whether `train` was measured on the training data themselves."""
         return self.train_source == TRAINING_SET
 
     @property
     def assumption(self) -> str | None:
-        """What the phase takes for granted, in a line; None where the training data are known."""
+        """What the phase assumes about the training data, in a line; None where nothing is assumed."""
         if self.train_is_known or not has_phases(self.metrics):
             return None
         return (
@@ -86,19 +86,19 @@ class Evaluation(Record):
 
     @property
     def at_chance(self) -> str | None:
-        """Why its answers are no sign that it was trained on the task at all; None where they are one."""
+        """Why the answers give no evidence that the model was trained on the task; None if they do."""
         return None
 
     @property
     def phase(self) -> Phase:
-        """By definition, from the measures."""
+        """The phase by definition, from the measures."""
         return self._named(None)
 
     def phase_if_clear(self) -> Phase:
         """The phase by definition, or `undecided: borderline`.
 
-        Where a number that decides is within two standard errors of its threshold there is no phase; where
-        only commutativity is, Phase 2 with `commutative` None. The standard errors are those of the draws.
+        If an accuracy that decides is within two standard errors of its threshold, there is no phase. If only
+        commutativity is, it is Phase 2 with `commutative` None. For the standard errors see `Accuracy`.
         """
         return self._named(CLEAR)
 
@@ -138,11 +138,11 @@ class Evaluation(Record):
         return {}
 
     def in_words(self) -> list[str]:
-        """What the table of its measures does not say, a line for each thing."""
+        """Findings that the table of its measures does not show, one per line."""
         return []
 
     def headline(self) -> dict[str, Any]:
-        """The few numbers that sum it up, JSON-ready: every measure (None: not defined) and the phase."""
+        """The numbers that summarise it, JSON-ready: every measure (None: not defined) and the phase."""
         measures = {metric.name: self.measure(metric.name) for metric in self.metrics}
         values = {name: None if one is None else one.value for name, one in measures.items()}
         return {**values, "phase": self.phase.number, "label": self.phase.label}

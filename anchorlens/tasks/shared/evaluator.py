@@ -1,4 +1,4 @@
-"""What a model answers, asked in batches of bounded memory: last tokens, scored tokens, whole answers."""
+"""Run a model in batches of bounded memory: its last tokens, scored tokens, and whole answers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 AnyTask = TypeVar("AnyTask", bound="Task")
 _MULTIPLE = 64
-"""Of the positions that are asked at once: every further shape takes time and memory to prepare."""
+"""Lengths of batches are rounded up to multiples of this: each new shape costs time and memory."""
 _A_FEW_MORE = 8
-"""Tokens that an answer may be longer than the longest that is asked for."""
+"""Tokens that a greedy answer may run beyond the longest sequence."""
 _GIVE_BACK_EVERY = 8
-"""Batches after which freed memory is given back: the C library finds little of it fit for the next ones."""
+"""Batches between two returns of freed memory to the system: the C library reuses little of it."""
 
 
 class Evaluator(Generic[AnyTask]):
-    """Asks one model of one task, and notes whether every logit that it looked at was finite.
+    """Runs one model on one task, and notes whether every logit that it looked at was finite.
 
-    Whole answers are asked in one forward pass: greedy decoding gives a whole answer if and only if
+    Whole answers are checked in one forward pass: greedy decoding gives the right answer if and only if
     teacher-forced argmax gives each of its tokens.
     """
 
@@ -38,7 +38,7 @@ class Evaluator(Generic[AnyTask]):
         Args:
             model: a HookedTransformer, or anything that gives logits; its mode and device are left as they
                 are.
-            task: whose sequences are asked.
+            task: the task whose sequences the model reads.
             batch_size: sequences per forward pass at most; fewer where their activations take more than
                 256 MB.
 
@@ -80,16 +80,16 @@ class Evaluator(Generic[AnyTask]):
 
         Args:
             batch: sequences, none twice.
-            of: how many there are, from which these were drawn; None where these are all.
+            of: how many sequences these were drawn from; None where these are all.
         """
         right = self.right(batch)
         return Accuracy.of_some(right, of=len(right) if of is None else of)
 
     def right_by_position(self, batch: TokenBatch) -> Bool[np.ndarray, "sequence pos"]:
-        """Whether the token after each position is said; true where nothing is scored.
+        """Whether the token after each position is predicted right; true where nothing is scored.
 
-        Sequences that end at very different places are asked up to their last scored position, those of
-        about equal length together. Where only the last position has a target there is one column.
+        If lengths differ a lot, the model reads sequences up to their last scored position only, in batches
+        of similar lengths. If only the last position has a target, there is one column.
         """
         import torch
 
@@ -129,7 +129,7 @@ class Evaluator(Generic[AnyTask]):
         return found
 
     def _batches(self, lengths: Int[Tensor, " sequence"]) -> Iterator[Int[Tensor, " row"]]:
-        """Sequences that are asked at once, the shortest first; fewer of long ones."""
+        """The rows of each batch, the shortest sequences first; fewer of long ones."""
         order = lengths.argsort(stable=True)
         while len(order):
             longest = int(lengths[order[: self.batch_size]][-1])
@@ -138,28 +138,28 @@ class Evaluator(Generic[AnyTask]):
             order = order[n:]
 
     def _n_at_once(self, length: int) -> int:
-        """Sequences of this length that are asked at once; a power of two where memory decides."""
+        """Number of sequences of this length in a batch; a power of two where memory limits it."""
         from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
 
         if self.config is None:
             return self.batch_size
         logits = 8 * length * self.config.d_vocab
         fit = max(1, BATCH_BYTES // (sequence_bytes(self.config, length) + logits))
-        return min(self.batch_size, 2 ** (fit.bit_length() - 1))  # shapes come again
+        return min(self.batch_size, 2 ** (fit.bit_length() - 1))  # so that shapes repeat
 
     def greedy(
         self, tokens: Int[Tensor, "batch pos"], n_asked: Int[Tensor, " batch"], *, end: int
     ) -> list[list[int]]:
-        """What the model says by itself, the likeliest token each time.
+        """The model's answers by greedy decoding.
 
         Args:
-            tokens: sequences, of which the model reads the beginning.
-            n_asked: tokens of each that it reads.
+            tokens: sequences that begin with the prompts.
+            n_asked: length of each prompt.
             end: the token that ends an answer.
 
         Returns:
-            For each sequence what it says, without the end mark; cut where it says as many tokens as stand
-            in the longest sequence and a few more.
+            The answer to each prompt, without the end mark; cut a few tokens beyond the length of the
+            sequences.
         """
         import torch
 
@@ -195,12 +195,12 @@ class Evaluator(Generic[AnyTask]):
 
 
 def at_end(model: LogitsModel, n_last: int | None) -> LogitsModel:
-    """A model for the last positions alone, where it can do with computing them; else the model itself."""
+    """The model restricted to the last `n_last` positions, if it supports that; else the model itself."""
     return getattr(model, "at_end", lambda n_last: model)(n_last)
 
 
 def check_capacity(model: LogitsModel, task: Task) -> None:
-    """Check that a HookedTransformer can read a task's sequences; of another model nothing is known.
+    """Check that a HookedTransformer can read a task's sequences; other models are not checked.
 
     Raises:
         ValueError: its vocabulary or context is too small.

@@ -1,4 +1,4 @@
-"""Pictures and tables of answers as data, which a task gives and the room that draws draws."""
+"""Pictures and tables of answers as data; tasks make them, `figures` and `show` draw them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anchorlens.safe import safe_repr
 
 @dataclass(frozen=True, eq=False)
 class _Spec(Record):
-    """What can be drawn: arrays and ranges that a task gives become lists, which JSON can hold."""
+    """Base of the specs: arrays and ranges that a task gives become lists, which JSON can hold."""
 
     title: Name
     """Heading above it."""
@@ -46,22 +46,22 @@ class Axes(_Spec):
     """A picture with two axes."""
 
     x_title: Name
-    """Under the axis across."""
+    """Title of the x axis."""
     y_title: Name
-    """Beside the axis upwards, which of curves and lines goes from 0 to 1."""
+    """Title of the y axis, which goes from 0 to 1 for curves and lines."""
     x: Sequence[DrawnNumber] | Sequence[Name]
-    """Values across, ascending; of a grid they may be names."""
+    """Values on the x axis, ascending; for a grid they may be names."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Grid(Axes):
-    """A picture of numbers over two axes, as data; the room that draws draws it."""
+    """A heat map of numbers over two axes, as data."""
 
     y: Sequence[DrawnNumber] | Sequence[Name]
-    """Values upwards, or names."""
+    """Values or names on the y axis."""
     values: Sequence[Sequence[DrawnShare | None]]
-    """0..1, a row for each of `y`, None where there is nothing."""
+    """0..1, a row for each of `y`; None where there is no value."""
     frame: tuple[DrawnNumber, DrawnNumber, DrawnNumber, DrawnNumber] | None = None
     """A rectangle that is marked: first x, first y, last x, last y."""
     _: KW_ONLY
@@ -79,7 +79,7 @@ class Curve(Axes):
     errors: Sequence[DrawnError]
     """Standard errors of `y`."""
     mark: DrawnNumber | None = None
-    """A value of `x` at which a line stands."""
+    """A value of `x` that is marked with a line."""
     _: KW_ONLY
     figure_spec: Literal["Curve"] = "Curve"
     """Which of the pictures it is, in JSON."""
@@ -91,7 +91,7 @@ class Lines(Axes):
     """A picture of several shares against a number, as data."""
 
     y: Mapping[Name, Sequence[DrawnShare | None]]
-    """Name of a line -> 0..1, one for each of `x`; None where there is nothing."""
+    """Name of a line -> 0..1, one for each of `x`; None where there is no value."""
     errors: Mapping[Name, Sequence[DrawnError | None]]
     """Name of a line -> standard errors of `y`."""
     _: KW_ONLY
@@ -105,7 +105,7 @@ class Bars(_Spec):
     """A picture of shares of named things, as data."""
 
     x_title: Name
-    """Under the axis across, which goes from 0 to 1."""
+    """Title of the x axis, which goes from 0 to 1."""
     y: Mapping[Name, DrawnShare]
     """Name -> 0..1, from top to bottom."""
     _: KW_ONLY
@@ -119,13 +119,13 @@ class Sample(Record):
     """One answer of a model, in words."""
 
     asked_of: Name
-    """Title of the metric that asks it, `OOD`."""
+    """Title of the metric it belongs to, such as `OOD`."""
     prompt: LongText
     """What the model reads."""
     expected: LongText
-    """What it is to say."""
+    """The right answer."""
     said: LongText
-    """What it says."""
+    """The model's answer."""
     right: bool
     """Whether that is right, the end mark too."""
 
@@ -178,7 +178,7 @@ class ImageGrid(_Spec):
         """The whole as [y, x, 3], 0..255.
 
         Raises:
-            ValueError: the data are not as many pixels as there are.
+            ValueError: the data do not have that number of pixels.
         """
         shape = (len(self.rows) * self.side, self.n_columns * self.side, 3)
         n_bytes = shape[0] * shape[1] * 3

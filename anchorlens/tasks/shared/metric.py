@@ -1,4 +1,4 @@
-"""Metric: a number by which a task says how well a model answers it."""
+"""Metric: a number that a task measures of a model's answers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from anchorlens.configuration import documented
 @documented
 @dataclass(frozen=True)
 class Metric:
-    """A number that says how well a model answers: declared once, walked by all that stores or shows it."""
+    """A number that is measured of a model's answers; declared once, for all that stores or shows it."""
 
     name: str
     """For programs: `id`."""
     title: str
-    """As it is written in tables: `ID`."""
+    """Title in tables: `ID`."""
     heading: str
-    """As it is written above a picture: `ID accuracy`."""
+    """Title of a picture: `ID accuracy`."""
     meaning: str
     """In a few words: `seen pairs, held-out (key, position)`."""
     asks: str = ""
-    """What is asked, in the words of a verdict: of ID and OOD `held-out keys`, `unseen pairs`; of train where
-    the training data are not known: `every training sum`."""
+    """What it is measured on, in the words of a verdict: `held-out keys` for ID, `unseen pairs` for OOD; for
+    train, what is used where the training data are not known: `every training sum`."""
     logged_as: str = ""
     """Its name in the lines of a run's log; empty where it is not measured while training."""
     in_tables: bool = True
@@ -31,13 +31,13 @@ class Metric:
     map_caption: str = ""
     """How to read its map over a sweep; empty where it has none."""
     absent: str = "no trained cell has one"
-    """Why it may be defined for no cell of a sweep."""
+    """Why it may be undefined in every cell of a sweep."""
     lowest: float | None = 0.0
     """Its smallest value; None where there is none."""
     highest: float | None = 1.0
     """Its largest value; None where there is none."""
     unit: str = "accuracy"
-    """What stands beside an axis of its values."""
+    """Unit, on the axis of its values."""
     higher_is_better: bool | None = True
     """Whether a larger value is better; None where neither is."""
 
@@ -53,12 +53,12 @@ def phase_metrics(
     """Train, ID and OOD accuracy, which define the phases.
 
     Args:
-        meanings: what each of the three is measured on: what was trained, held out and left out.
-        asks: what train asks where the training data are not known, and what ID and OOD ask, in the words
-            of a verdict.
+        meanings: what each of the three is measured on: trained, held-out and left-out data.
+        asks: what train is measured on where the training data are not known, and what ID and OOD are
+            measured on, in the words of a verdict.
         score: what is measured: `accuracy`, `exact match`.
-        thresholds: below which of ID it is Phase 1, and above which of OOD Phase 3, in words.
-        ood_absent: why OOD may be defined for no cell of a sweep.
+        thresholds: ID below the first is Phase 1, OOD above the second is Phase 3; in words.
+        ood_absent: why OOD may be undefined in every cell of a sweep.
     """
     titles = {"train": "train", "id": "ID", "ood": "OOD"}
     rules = (

@@ -1,4 +1,4 @@
-"""Overlap: how many training sequences ask what a test holds out, so that it is no test any more."""
+"""Overlap: how many training sequences ask held-out questions, which invalidates the test."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Overlap(Record):
 def overlap_of_prompts(
     trained: Int[Tensor, "batch pos"], held_out: Mapping[str, Int[Tensor, "question pos"]], end: int
 ) -> Overlap:
-    """Count the training sequences whose prompt is one that a test asks.
+    """Count the training sequences whose prompt is also in a test.
 
     Args:
         trained: training sequences.
         held_out: metric -> its sequences.
-        end: the token that ends a prompt; a sequence without one asks nothing.
+        end: the token that ends a prompt; a sequence without one is not counted.
     """
     tests = {name: set(_prompts(tokens, end)) for name, tokens in held_out.items()}
     counts = dict.fromkeys(tests, 0)

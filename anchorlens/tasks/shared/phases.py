@@ -1,4 +1,4 @@
-"""The definition of the phases: four accuracies in, a phase or the cause of none out.
+"""The definition of the phases: from four accuracies to a phase, or to the reason why there is none.
 
 Sources: the phases of arXiv 2405.05409 and 2501.08537, with thresholds in numbers.
 """
@@ -24,7 +24,7 @@ OOD_THRESHOLD = 0.50
 COMMUTATIVITY_THRESHOLD = 0.70
 """Commutativity from this on: Phase 2 is `with commutativity`."""
 CLEAR = 2
-"""Standard errors between an accuracy and its threshold from which on it is clear on which side it lies."""
+"""An accuracy is clearly above or below its threshold if it is more standard errors than this away."""
 _THRESHOLDS = {
     "train": FIT_THRESHOLD,
     "ID": ID_THRESHOLD,
@@ -35,10 +35,10 @@ _TITLES = {"train": "train", "id": "ID"}
 _ROUNDING = 1e-9
 
 TRAINING_SET = "training set"
-"""What train accuracy is asked on where the training data are known."""
+"""What train accuracy is measured on where the training data are known."""
 
 Solution = Literal["inferential", "symmetric", "mixed by position", "other"]
-"""How unseen pairs are answered whose mirrored pair is trained on another target than the composition."""
+"""How a model answers unseen pairs whose mirrored pair is trained on a target other than the composition."""
 
 Cause = Literal[
     "not finite",
@@ -54,7 +54,7 @@ Cause = Literal[
     "outside the calibration",
     "ambiguous",
 ]
-"""Why no phase is named: the first eight by behaviour; by the inside the first three and the last four."""
+"""Why no phase is named: the first eight by behaviour; by internals the first three and the last four."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 1": (1, None),
@@ -67,11 +67,11 @@ LABELS = tuple(PHASES)
 """The phases, with Phase 2 in its two forms."""
 
 SHORT: Mapping[str, str] = dict(zip(LABELS, ("1", "2 without", "2 with", "3"), strict=True))
-"""Label of a phase -> as it stands where there is little room."""
+"""Label of a phase -> its short form, where there is little room."""
 
 COLOURS: Mapping[str, str] = dict(zip(LABELS, ("#C8553D", "#A87B00", "#3A7BC8", "#1E8A6A"), strict=True))
-"""Label of a phase -> its colour, at least 3:1 against white and against the dark page; never alone, always
-beside the label."""
+"""Label of a phase -> its colour, with a contrast of at least 3:1 to white and to the dark page; always shown
+with the label."""
 
 GLOSS: Mapping[int | None, str] = {
     1: "fits its training data, fails on held-out data",
@@ -95,7 +95,7 @@ SOLUTION_COLOURS: Mapping[str, str] = dict(
         strict=True,
     )
 )
-"""Label of a solution -> its colour, at least 3:1 against white and against the dark page."""
+"""Label of a solution -> its colour, with a contrast of at least 3:1 to white and to the dark page."""
 SOLUTION_GLOSS: Mapping[Solution, str] = {
     "inferential": "composes the rules for unseen pairs",
     "symmetric": "answers an unseen pair as its mirror is trained",
@@ -108,7 +108,7 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
 @documented
 @dataclass(frozen=True)
 class Phase(Record):
-    """A phase; where the training data conflict a solution; or the cause of there being none.
+    """A phase; a solution, if the training data conflict with the composition; or the cause of neither.
 
     Source: the phases of arXiv 2501.08537, the solutions of arXiv 2405.05409.
     """
@@ -121,9 +121,9 @@ class Phase(Record):
     reason: Text
     """The numbers that decided, in words for people."""
     cause: Cause | None = None
-    """Where there is no phase: why."""
+    """Why there is no phase; None if there is one."""
     solution: Solution | None = None
-    """Of a model whose training data conflict with the composition: how it answers unseen pairs."""
+    """How the model answers unseen pairs, if its training data conflict with the composition."""
 
     @classmethod
     def undecided(cls, cause: Cause, why: str) -> Phase:
@@ -152,7 +152,7 @@ class Phase(Record):
 
     @property
     def colour(self) -> str:
-        """Its colour in pictures, in CSS; that of the text around it where it has none."""
+        """Its colour in pictures, in CSS; that of the surrounding text where it has none."""
         return {**COLOURS, **SOLUTION_COLOURS}.get(self.label, "currentColor")
 
 
@@ -167,28 +167,28 @@ def phase_by_definition(
     asked: tuple[str, str] = ("held-out keys", "unseen pairs"),
     chance: float = 0.0,
 ) -> Phase:
-    """The phase that four accuracies stand for.
+    """The phase that follows from four accuracies.
 
     Args:
         train: accuracy on the training data, 0..1.
-        id: accuracy on held-out data of the distribution that is trained, 0..1.
+        id: accuracy on held-out data of the training distribution, 0..1.
         ood: accuracy on what is left out of training (unseen pairs against the inferential target), 0..1;
             None where nothing is.
         commutativity: share of mirrored sequences answered alike, 0..1; None without such pairs.
-        standard_errors: how many of them must lie between an accuracy and its threshold, >= 0; a plain
-            number has none of its own. None: any accuracy is taken at its value.
-        train_source: what `train` was asked on, where that is not the training data themselves: on `fresh
-            noise` or `every training sum` a model that memorised its own data may be wrong.
-        asked: what ID and OOD ask, in the words of the reason.
-        chance: accuracy of an answer at random, 0..1. The thresholds of train, ID and OOD lie at the same
-            share of the way from there to 1: where one of two labels is asked for, at .95, .95 and .75.
+        standard_errors: how many standard errors must lie between an accuracy and its threshold, >= 0; plain
+            numbers have a standard error of 0. None: accuracies are taken as exact.
+        train_source: what `train` was measured on, if not the training data themselves: a model that
+            memorised its own data may be wrong on `fresh noise` or `every training sum`.
+        asked: what ID and OOD are measured on, in the words of the reason.
+        chance: accuracy of random answers, 0..1. Each threshold t of train, ID and OOD becomes
+            `chance + (1 - chance) t`: for one of two labels .95, .95 and .75.
 
     Returns:
-        Phase 1: ID < .90. Phase 2: ID >= .90 and OOD <= .50, with commutativity if that is >= .70.
-        Phase 3: ID >= .90 and OOD > .50. No phase for train < .90 (underfit, or training data unknown),
-        for ID < .90 with OOD > .50 (inconsistent, no phase of the papers), for numbers that are not finite,
-        or without unseen pairs. With `standard_errors` no phase either where a number that decides is too
-        near to its threshold (borderline), and Phase 2 with `commutative` None where only commutativity is.
+        Phase 1: ID < .90. Phase 2: ID >= .90 and OOD <= .50, with commutativity if that is >= .70. Phase 3:
+        ID >= .90 and OOD > .50. No phase for train < .90 (underfit, or training data unknown), for ID < .90
+        with OOD > .50 (inconsistent, no phase of the papers), for numbers that are not finite, or without
+        unseen pairs. With `standard_errors` there is also no phase if an accuracy that decides is too near to
+        its threshold (borderline), and Phase 2 with `commutative` None if only commutativity is.
 
     >>> phase_by_definition(train=1.0, id=0.99, ood=0.10, commutativity=0.88).label
     'Phase 2 with commutativity'
@@ -230,23 +230,23 @@ def phase_by_definition(
 
 
 def _thresholds(chance: float) -> dict[str, float]:
-    """Of each accuracy, which lie at the same share of the way from chance to 1."""
+    """The threshold of each accuracy; those of train, ID and OOD are rescaled from 0..1 to chance..1."""
     return _THRESHOLDS | {name: chance + (1 - chance) * _THRESHOLDS[name] for name in ("train", "ID", "OOD")}
 
 
 def passed_at(
     log: Iterable[Mapping[str, Any]], metrics: Iterable[Metric], chance: float = 0.0
 ) -> dict[str, int | None]:
-    """When a run passed the thresholds of the phases: train and ID from .90 on, OOD above .50.
+    """The steps at which a run passed the thresholds for good: train and ID >= .90, OOD > .50.
 
     Args:
         log: lines of a run, oldest first; those that hold no accuracy are skipped.
-        metrics: of its task.
-        chance: accuracy of an answer at random, 0..1, as for `phase_by_definition`.
+        metrics: the metrics of its task.
+        chance: accuracy of random answers, 0..1, as for `phase_by_definition`.
 
     Returns:
-        `train`, `id` and `ood` -> the step of the first evaluation from which on the accuracy passes at every
-        one to the end; None where it does not pass at the last. Empty for a task that has no phases.
+        `train`, `id` and `ood` -> the first step from which the accuracy passes in every later evaluation
+        too; None if it does not pass in the last. Empty for a task that has no phases.
 
     >>> from anchorlens import AnchorTask
     >>> lines = [{"step": n, "ood_accuracy": ood} for n, ood in ((10, 0.6), (20, 0.4), (30, 0.7), (40, 0.8))]
@@ -274,7 +274,7 @@ def passed_at(
 def _phase_of(
     values: Mapping[str, float], thresholds: Mapping[str, float], train_source: str, asked: tuple[str, str]
 ) -> Phase:
-    """The definition itself, for finite numbers; those that are not there are left out."""
+    """The definition itself, for finite accuracies; undefined ones are missing from `values`."""
     train, id, ood, commutativity = map(values.get, thresholds)
     fit_from, id_from, ood_above, commutative_from = thresholds.values()
     assert train is not None and id is not None

@@ -1,4 +1,4 @@
-"""Rows of integers that are alike: where each distinct one stands first, and which of them each row is."""
+"""Find the distinct rows among rows of integers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def distinct_rows(
         rows: integers.
 
     Returns:
-        Where each distinct row stands first, and for every row its place among the distinct ones.
+        The first index of each distinct row, and for every row its place among the distinct ones.
 
     >>> distinct_rows(np.array([[2, 1], [1, 5], [2, 1]]))
     (array([1, 0]), array([1, 0, 1]))
     """
-    order = np.lexsort(rows.T[::-1])  # of equal rows the first one first
+    order = np.lexsort(rows.T[::-1])  # stable: among equal rows the first comes first
     is_new = np.ones(len(rows), dtype=bool)
     is_new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
     place = np.empty(len(rows), dtype=np.int64)

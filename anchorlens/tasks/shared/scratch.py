@@ -1,4 +1,4 @@
-"""Folders for one process alone: gone when it ends, and after a day where it was killed."""
+"""Temporary folders of one process: removed when it ends, or after a day if it was killed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 LOCK = ".anchorlens-scratch"
 """The file in such a folder that its process holds locked; no folder without one is ever removed."""
 DAY = 24 * 3600
-"""Seconds that what a killed process left stays: locks do not reach over every network's file system."""
+"""Seconds before the folder of a killed process is removed: locks fail on some network file systems."""
 
 
 @contextlib.contextmanager
 def scratch_folder(prefix: str, parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """A new folder that only this user can enter; those of killed processes beside it are removed.
+    """A new folder that only this user can enter; removes those of killed processes in the same place.
 
     Args:
         prefix: of its name.
@@ -27,7 +27,7 @@ def scratch_folder(prefix: str, parent: str | os.PathLike[str] | None = None) ->
     Raises:
         OSError: it cannot be made.
     """
-    import filelock  # what asks for no such folder need not wait for it
+    import filelock  # imported late: few processes need it
 
     place = Path(tempfile.gettempdir() if parent is None else parent)
     for left in place.glob(f"{prefix}*/{LOCK}"):

@@ -1,4 +1,4 @@
-"""SplitTask: what tasks share whose examples are trained, held out or left out, and answered as a whole."""
+"""SplitTask: base of tasks with trained, held-out and left-out examples that are scored as a whole."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
 
 AT_ONCE = 4096
-"""Examples that are made into sequences at once, the shortest first."""
+"""Examples that are made into sequences at a time, the shortest first."""
 
 Right = Mapping[str, "Bool[np.ndarray, ' example']"]
 """Split -> whether each of its examples is answered right."""
 
 
 class SplitTask(TaskConfig):
-    """A task with examples in the splits `train`, `id`, `ood` and perhaps more; whole answers count.
+    """A task with examples in the splits `train`, `id`, `ood` and perhaps more; whole answers are scored.
 
-    A task of this kind has `splits`, `sequences`, `prompt_end` and `training_set` of its own. The examples of
-    a split have a length, and rows of them are taken as of an array.
+    A subclass defines `splits`, `sequences`, `prompt_end` and `training_set`. The examples of a split have a
+    length, and can be indexed with an array of rows.
     """
 
     prompt_end: Any
     """The token that ends a prompt."""
     splits: Any
-    """Split -> its examples, each once: of `id` and `ood` and any other all are asked."""
+    """Split -> its examples, each once. All are evaluated in every split but `train`."""
     halves: ClassVar[bool] = True
     most_asked: ClassVar[int] = 20_000
-    """Training examples that `evaluate` asks, unless it is told another number."""
+    """Training examples that `evaluate` uses by default."""
     quickly: ClassVar[int] = 1024
-    """Examples of each split that `measure` asks at most."""
+    """Most examples of each split that `measure` uses."""
     at_once: ClassVar[int] = 1024
-    """Sequences of a forward pass at most, unless `evaluate` is told another number."""
+    """Most sequences in a forward pass of `evaluate`, by default."""
     asks_all_of_train: ClassVar[bool] = False
-    """Whether every training example is asked, for the pictures, and not some of them."""
+    """Whether every training example is evaluated, for the pictures, and not a sample."""
     chance: Any = 0.0
-    """Accuracy of an answer at random; 0 where it is small."""
+    """Accuracy of random answers; 0 where it is small."""
 
     def sequences(self, examples: Any, /) -> TokenBatch:
         """Examples as sequences with their targets."""
@@ -73,19 +73,19 @@ class SplitTask(TaskConfig):
         return self.splits[split]
 
     def there_are(self, split: str) -> int:
-        """Examples that a split is of; more than it has where they are a sample."""
+        """Number of examples that a split stands for; more than it has if it is a sample."""
         return len(self.splits[split])
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
-        """Training sequences with the answer alone scored, where training scores more."""
+        """Training sequences with only the answer scored; a task whose loss scores more overrides this."""
         return batch
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """Measures beside those of the splits.
+        """Measures in addition to those of the splits.
 
         Args:
             whole: whether every token of the answer is right, the end mark too.
-            but_the_end: the same, whatever comes in place of the last token.
+            but_the_end: the same, whatever the last token is.
         """
         return {}
 
@@ -96,8 +96,8 @@ class SplitTask(TaskConfig):
 
         Args:
             whole: whether every token of the answer is right.
-            evaluator: asks the model for more.
-            rng: of the choice of examples that are shown.
+            evaluator: runs the model for further answers.
+            rng: chooses the examples that are shown.
         """
         return ()
 
@@ -116,17 +116,17 @@ class SplitTask(TaskConfig):
         batch_size: int | None = None,
         half: int | None = None,
     ) -> Evaluation:
-        """Ask every held-out and left-out example, and a sample of what was trained.
+        """Evaluate every held-out and left-out example, and a sample of what was trained.
 
         Args:
             model: a HookedTransformer, or anything that gives logits.
             training_set: what it was trained on, (tokens, targets) as `sequences` gives them; without it
-                training examples are asked, of which it may have seen a part.
-            seed: of the choice among more than `max_train` different training examples.
-            max_train: training examples asked at most; None for `most_asked`.
-            batch_size: sequences per forward pass at most; None for `at_once`.
-            half: 0 or 1: OOD is that of every second left-out example, from the first or the second on;
-                None for all.
+                training examples of the task are used, of which it may have seen only some.
+            seed: seed of the choice among more than `max_train` different training examples.
+            max_train: most training examples used; None for `most_asked`.
+            batch_size: most sequences per forward pass; None for `at_once`.
+            half: 0 or 1: OOD is measured on every second left-out example, starting from the first or the
+                second; None for all.
 
         Raises:
             ValueError: an unusable option, or a model that does not fit the task.
@@ -176,7 +176,7 @@ class SplitTask(TaskConfig):
         )
 
     def overlap(self, trained: TokenBatch) -> Overlap:
-        """The training sequences whose prompt stands in a test."""
+        """The training sequences whose prompt is in a test."""
         tests = {name: self.sequences(self.splits[name]).tokens for name in ("id", "ood")}
         return overlap_of_prompts(trained.tokens, tests, self.prompt_end)
 
@@ -188,7 +188,7 @@ class SplitTask(TaskConfig):
         return " and ".join(parts)
 
     def _right(self, evaluator: Evaluator, examples: Any) -> Bool[np.ndarray, "2 example"]:
-        """`_right` of every example; only some of their sequences are in memory at a time."""
+        """`_right` of every example, made into sequences some at a time to save memory."""
         right = np.zeros((2, len(examples)), dtype=bool)
         order = self.lengths(examples).argsort(kind="stable")
         for rows in np.split(order, range(AT_ONCE, len(order), AT_ONCE)):
@@ -208,7 +208,7 @@ class SplitTask(TaskConfig):
         return {names[name]: float(evaluator.right(batch).mean()) for name, batch in batches.items()}
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` asks at most, or `measure`."""
+        """Most sequences that `evaluate` (if `quickly`, `measure`) runs a model on."""
         sizes = {name: len(examples) for name, examples in self.splits.items()}
         if quickly:
             return sum(min(self.quickly, size) for size in sizes.values())
@@ -222,11 +222,11 @@ def shares_by_group(
     x: Mapping[int, float],
     **words: str,
 ) -> Lines:
-    """The share of right answers against a number by which examples are grouped, a line for each name.
+    """The share of right answers in groups of examples, against a number; one line for each name.
 
     Args:
         right: name -> the group of each example, and whether it is answered right.
-        x: group -> where it stands across, ascending.
+        x: group -> its x value, ascending.
         **words: title, caption, and titles of the axes.
     """
     shares = {
@@ -256,7 +256,7 @@ def split_rows(
 
 
 def at_random(n: int, share: float, seed: int) -> Bool[np.ndarray, " row"]:
-    """Which of `n` are left out where a share of them is, at random: a function of the seed."""
+    """A mask of a random share of `n` rows, which are left out; the seed determines it."""
     left_out = np.zeros(n, dtype=bool)
     left_out[generator(seed, "data", 1).permutation(n)[: round(share * n)]] = True
     return left_out

@@ -1,4 +1,4 @@
-"""WordTask: what tasks share that ask for an answer in words to a prompt in words."""
+"""WordTask: base of tasks with prompts and answers in words."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
 
 _MOST_GROUPS = 12
-"""Groups of answers by length, in a picture."""
+"""Most groups of answers by length in a picture."""
 _SHOWN = 4
-"""Right and wrong answers of each split that a sample_table shows, at most."""
+"""Most right and most wrong answers of each split in a table of samples."""
 
 
 def word_metrics(
@@ -46,7 +46,7 @@ def word_metrics(
 class WordTask(SplitTask):
     """Prompts and answers in words: exact match of the whole answer, its end mark too.
 
-    A task of this kind has `vocabulary`, `splits`, `seq_len` and `drawn` of its own.
+    A subclass defines `vocabulary`, `splits`, `seq_len` and `drawn`.
     """
 
     most_asked: ClassVar[int] = 2_000
@@ -57,7 +57,7 @@ class WordTask(SplitTask):
     """Its `Vocabulary`: words, each of which is a token."""
 
     def drawn(self, n: int, rng: np.random.Generator) -> Examples:
-        """`n` training examples, a function of the generator alone."""
+        """`n` training examples, which depend on the generator alone."""
         raise NotImplementedError
 
     @property
@@ -101,7 +101,7 @@ class WordTask(SplitTask):
     def pictures(
         self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
     ) -> tuple[FigureSpec, ...]:
-        """The charts, and some answers of each split with what the model says by itself."""
+        """The charts, and a table of some examples of each split with the model's greedy answers."""
         answers: list[Sample] = []
         titles = {metric.name: metric.title for metric in self.metrics}
         for name in ("id", "ood"):
@@ -144,12 +144,12 @@ class WordTask(SplitTask):
         return (lines,)
 
     def said(self, evaluator: Evaluator, examples: Examples) -> list[str]:
-        """What a model says to each prompt by greedy decoding, a few words longer than the answer at most."""
+        """The model's greedy answer to each prompt, cut a few words beyond the longest sequence."""
         batch = self.sequences(examples)
         n_asked = (batch.tokens == SEP).int().argmax(dim=1) + 1
         return [self.vocabulary.text(tokens) for tokens in evaluator.greedy(batch.tokens, n_asked, end=EOS)]
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Memory of the sequences that are asked at once, and of the training set."""
+        """Memory of the sequences that are made at a time, and of the training set."""
         n_asked = min(self.sequences_asked(n_train, quickly=False), AT_ONCE)
         return 2 * 8 * self.seq_len * (n_asked + 2 * n_train)

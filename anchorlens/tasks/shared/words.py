@@ -21,7 +21,7 @@ SPECIAL = ("<pad>", "<bos>", "<sep>", "<eos>")
 """The first tokens of every vocabulary: padding, the beginning, the end of the prompt, that of the answer."""
 PAD, BOS, SEP, EOS = range(len(SPECIAL))
 UNKNOWN = "<unk>"
-"""Stands for a word that the training data do not have; an answer with one cannot be right."""
+"""Replaces a word that is not in the training data; an answer with it cannot be right."""
 
 
 @documented
@@ -53,7 +53,7 @@ class Examples:
 @documented
 @dataclass(frozen=True)
 class Vocabulary:
-    """A token for each word, behind those of `SPECIAL`.
+    """A token for each word, after those of `SPECIAL`.
 
     Example:
         >>> words = Vocabulary(("walk", "twice", "I_WALK"))
@@ -90,7 +90,7 @@ class Vocabulary:
             ) from None
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The words of tokens, those of `SPECIAL` as they are written there."""
+        """The words of tokens; those of `SPECIAL` are written as there."""
         words = (*SPECIAL, *self.words)
         return " ".join(words[token] if token < len(words) else f"<{token}>" for token in tokens)
 

@@ -23,7 +23,7 @@ AnchorFunction = int | Mapping[int, int] | Callable[[int], int]
 LARGEST = 1_000_000
 """Largest token, value and shift, so that tables and vocabularies stay in memory."""
 SHOWN = 3
-"""Values of a table that stand in words."""
+"""Values of a table that are shown in words."""
 
 
 class FrozenDict(dict[Any, Any]):
@@ -46,7 +46,7 @@ def token(value: Any, what: str) -> int:
     """A token id as a plain int.
 
     Raises:
-        ValueError: it is none; the message begins with `what`.
+        ValueError: it is not one; the message begins with `what`.
     """
     try:
         number = operator.index(value)
@@ -61,7 +61,7 @@ def ascending(anchors: Any, key_min: int, key_max: int) -> dict[int, Any]:
     """The anchors of a task in ascending order, so that tasks that are equal also draw the same sequences.
 
     Raises:
-        ValueError: no mapping, fewer than two, or one that is no token or lies in the key range.
+        ValueError: no mapping, fewer than two anchors, or one that is no token or lies in the key range.
     """
     if not isinstance(anchors, Mapping):
         raise ValueError(f"anchors must map tokens to functions, got {safe_repr(anchors)}")
@@ -77,7 +77,7 @@ def ascending(anchors: Any, key_min: int, key_max: int) -> dict[int, Any]:
 
 
 def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
-    """g(x; anchor), of tabulated functions.
+    """g(x; anchor), for tabulated functions.
 
     Raises:
         ValueError: an unknown anchor, or a value its table does not hold.
@@ -115,10 +115,10 @@ def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what:
 
 
 def distinct_pairs(values: Any, anchors: Mapping[int, Any], chain_length: int) -> tuple[Pair, ...]:
-    """Unseen pairs, each once, in the order in which they came.
+    """Unseen pairs, each once, in the given order.
 
     Raises:
-        ValueError: not several, or among them what is no pair.
+        ValueError: they are not a list of pairs of the task's anchors.
     """
     if not isinstance(values, Iterable):
         raise ValueError(f"unseen_pairs must be a list of pairs, got {safe_repr(values)}")
@@ -130,7 +130,7 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
     """A shift as it is; a table or a callable as a table over `inputs`.
 
     Raises:
-        ValueError: neither of the three, a table with gaps, or values that are no integers.
+        ValueError: none of the three, a table with gaps, or values that are no integers.
     """
     if isinstance(function, int | np.integer) and not isinstance(function, bool):
         if abs(function) > LARGEST:
@@ -183,15 +183,15 @@ Kind = Literal["trained", "inferential", "mirrored"]
 def tabulated(
     anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
 ) -> FrozenDict:
-    """Shifts as they are; tables and callables as tables over what chains of them reach from the keys.
+    """Keep shifts, and make tables and callables tables over the values that chains reach from the keys.
 
     Args:
         anchors: token -> function.
         keys: ascending.
-        chain_length: anchors that follow each other.
+        chain_length: anchors in a sequence.
 
     Raises:
-        ValueError: what is no function, a table with gaps, or values that are no integers.
+        ValueError: something that is no function, a table with gaps, or values that are no integers.
     """
     tables: dict[int, Any] = {anchor: {} for anchor in anchors}
     reached = keys
@@ -232,13 +232,13 @@ def applied(function: AnchorFunction, values: np.ndarray) -> np.ndarray:
 
 
 class Targets:
-    """The answers to every pair and key: the composition, and what is trained.
+    """The targets of every pair and key: the composition, and what is trained.
 
     Attributes:
-        inferential: f(x; a1, ..) of every pair and key, [pair, key].
-        ruled: the same but for the overrides.
-        trained: the same as `ruled` but for the exceptions.
-        exceptions: row, key token and answer of each, three times [exception]; `put_exceptions` draws them.
+        inferential: f(x; a1, ..) for every pair and key, [pair, key].
+        ruled: the same with the overrides applied.
+        trained: `ruled` with the exceptions applied.
+        exceptions: row, key token and answer of each, three arrays [exception]; `put_exceptions` draws them.
         keys: every key token, ascending.
     """
 
@@ -249,10 +249,10 @@ class Targets:
         keys: Int[np.ndarray, " key"],
         chain_length: int,
     ) -> None:
-        """Compose `tabulated` anchors, and put `tabulated_overrides` of some pairs over the composition.
+        """Compose `tabulated` anchors, and apply the `tabulated_overrides` of some pairs.
 
         Raises:
-            ValueError: an answer is below 0, so no token.
+            ValueError: a target is below 0 and so is no token.
         """
         self._anchors, self.keys, self._chain_length = anchors, keys, chain_length
         self._rank = np.full(max(anchors) + 1, -1)
@@ -282,7 +282,7 @@ class Targets:
         keys: Int[np.ndarray, " exception"],
         answers: Int[np.ndarray, " exception"],
     ) -> None:
-        """Train other answers at single places: rows of the tables, and key tokens."""
+        """Set other trained answers for single pairs (rows of the tables) and key tokens."""
         self.exceptions = rows, keys, answers
         self.trained = self.ruled.copy()
         self.trained[rows, keys - self.keys[0]] = answers
@@ -298,14 +298,14 @@ class Targets:
         return np.asarray(np.ravel_multi_index(tuple(self._rank[pairs].T), shape))
 
     def one(self, key: int, pair: Sequence[int], kind: Kind) -> int:
-        """The answer to one key and pair, which are checked."""
+        """The target of one key and pair, which are checked."""
         anchors = anchor_pair(pair, self._anchors, self._chain_length, "pair")
         first, last = int(self.keys[0]), int(self.keys[-1])
         check_number("key", key, minimum=first, maximum=last, integer=True)
         return int(self.of(Trials(np.array([anchors]), np.array([key]), np.zeros(1)), kind)[0])
 
     def of(self, trials: Trials, kind: Kind) -> Int[np.ndarray, " trial"]:
-        """The answers to many; `mirrored` are those of the pairs in reverse, without exceptions."""
+        """The targets of many trials; `mirrored` are those of the reversed pairs, without exceptions."""
         first, last = self.keys[0], self.keys[-1]
         if len(trials) and not first <= trials.keys.min() <= trials.keys.max() <= last:
             raise ValueError(

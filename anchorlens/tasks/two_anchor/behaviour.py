@@ -1,7 +1,7 @@
 """What a model answers: accuracies per split and pair, deviations, commutativity, and its phase.
 
-Every (pair, key, position) is asked (up to `max_trials`); only the noise around it is sampled, several
-draws for each, so that the standard errors are those of the noise alone. Sources: arXiv 2405.05409
+Every (pair, key, position) is evaluated (up to `max_trials` per split). Only the noise around it is sampled,
+with several draws for each, so the standard errors are those of the noise alone. Sources: arXiv 2405.05409
 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
 """
 
@@ -30,7 +30,7 @@ from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.splits import Split
 
 TrainingSet = AnchorBatch | TokenBatch | LazyDataset | Sequence[Any]
-"""What a model was trained on; the last is (tokens [batch, pos], targets [batch]), as tensors, arrays or
+"""What a model was trained on; a sequence is (tokens [batch, pos], targets [batch]), as tensors, arrays or
 lists."""
 
 MOST_ASKED = 100_000_000
@@ -64,12 +64,12 @@ def evaluate(
             on fresh noise, which a model that memorised a small training set gets wrong.
         n_noise: noise draws for every held-out and unseen (pair, key, position), >= 2 unless the
             task has no noise.
-        max_train: sequences of the training set asked at most, >= 1; of a larger one a random choice.
-        max_trials: (pair, key, position) asked at most per split, >= 2; a split with more (the papers'
-            have 6,972, 868 and 1,120) is asked on a random choice, and the standard errors grow.
-        seed: of the noise, and of that choice.
+        max_train: most sequences of the training set that are used, >= 1; a random choice of a larger set.
+        max_trials: most (pair, key, position) per split, >= 2. Of a split with more (the papers' have 6,972,
+            868 and 1,120) a random choice is used, and the standard errors grow.
+        seed: seed of the noise, and of these choices.
         batch_size: sequences per forward pass at most; fewer where their activations take more than 256 MB.
-        half: 0 or 1: of the unseen pairs only keys that are even, or odd, are asked; None for all.
+        half: 0 or 1: unseen pairs are evaluated at even (0) or odd (1) keys only; None for all.
 
     Returns:
         An AnchorEvaluation: accuracies (0..1) with standard errors, per pair, deviations, commutativity and
@@ -178,11 +178,11 @@ def evaluate(
 def _beside_the_rules(
     questions: Questions, trials: Trials, right: Bool[np.ndarray, "trial draw"], n_noise: int
 ) -> dict[str, Accuracy | None]:
-    """What is measured of a task with exceptions alone: they, and ID accuracy without them, of two kinds.
+    """The measures that only tasks with exceptions have: `exceptions`, `rules` and `broken`.
 
     Args:
-        questions: to a model.
-        trials: of the ID split.
+        questions: runs the model.
+        trials: the trials of the ID split.
         right: whether they were answered right.
         n_noise: noise draws for every exception and trained position.
     """
@@ -205,7 +205,7 @@ def _best_constant(targets: Int[np.ndarray, " trial"]) -> Accuracy:
 
 
 def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> TokenBatch | LazyDataset:
-    """A model's training data, if they are sequences of this task.
+    """Check that a model's training data are sequences of this task, and return them.
 
     Raises:
         ValueError: they are something else, of another shape, or hold tokens that the task does not have.
@@ -228,14 +228,14 @@ def quick_accuracies(
     seed: int = 0,
     max_train: int = 1024,
 ) -> dict[str, float | None]:
-    """Train, ID and OOD accuracy, and that on exceptions, from one noise draw, for the log of a run.
+    """Accuracy on train, ID, OOD and exceptions, from one noise draw, for the log of a run.
 
     Args:
         model: as for `evaluate`.
         task: as for `evaluate`.
         training_set: the sequences it is trained on.
         seed: of the noise.
-        max_train: sequences of the training set asked at most.
+        max_train: most sequences of the training set that are used.
 
     Returns:
         `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1, the last None where every pair is trained; of a

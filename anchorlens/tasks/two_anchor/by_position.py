@@ -1,8 +1,8 @@
 """Answers by position of the key, and the solution by which unseen pairs are answered.
 
-One mean over positions can hide two mechanisms: where the pair stands last, the second anchor is the token
-that answers. The two solutions are those of arXiv 2405.05409; by position, and the rule for their names, are
-ours.
+One mean over positions can hide two mechanisms: where the pair is last, the model answers at the position of
+the second anchor. The two solutions are those of arXiv 2405.05409; the analysis by position, and the rule
+that names a solution, are ours.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from anchorlens.tasks.shared.figure_specs import Lines
 from anchorlens.tasks.shared.phases import CLEAR, Solution
 
 HOLDS = 0.5
-"""Share of its answers that a solution must exceed at a position."""
+"""A solution holds at a position if its share of the answers there exceeds this."""
 NOTABLE = 0.1
-"""Difference between two positions from which on it is worth a line."""
+"""Difference between two positions above which it is reported."""
 MOST_POSITIONS = 200
-"""Positions of the key that are told apart."""
+"""Most positions of the key that are evaluated one by one."""
 TITLES = {
     "train": "train",
     "id": "ID",
@@ -29,24 +29,24 @@ TITLES = {
     "inferential": "inferential",
     "symmetric": "symmetric",
 }
-"""Field -> as it is written."""
+"""Field -> title."""
 
 
 @documented
 @dataclass(frozen=True)
 class PositionAnswers(Record):
-    """What is answered where the key stands at one position; the anchors follow it."""
+    """Accuracies where the key is at one position; the anchors follow the key."""
 
     position: Count
-    """Of the key, from 0."""
+    """Position of the key, from 0."""
     train: Accuracy | None
-    """As `AnchorEvaluation.train`; here and below None where nothing was asked."""
+    """As `AnchorEvaluation.train`; here and below None where there was no question."""
     id: Accuracy | None
     """As `AnchorEvaluation.id`."""
     ood: Accuracy | None
     """As `AnchorEvaluation.ood`."""
     inferential: Accuracy | None
-    """Unseen pairs whose mirrored pair is trained on another target than the composition: share answered by
+    """Unseen pairs whose mirrored pair is trained on another target than the composition: share answered with
     the composition."""
     symmetric: Accuracy | None
     """The same pairs: share answered as the mirrored pair is trained."""
@@ -55,9 +55,9 @@ class PositionAnswers(Record):
 def gathered(
     found: Mapping[str, Mapping[int, Accuracy]], positions: Sequence[int]
 ) -> tuple[PositionAnswers, ...]:
-    """Field -> position -> accuracy, gathered position by position; None where nothing was asked.
+    """Gather accuracies (field -> position -> accuracy) by position; None where there was no question.
 
-    Empty where there are more than `MOST_POSITIONS`: then hardly anything was asked at each.
+    Empty for more than `MOST_POSITIONS` positions: there are too few questions at each.
     """
     if len(positions) > MOST_POSITIONS:
         return ()
@@ -77,8 +77,8 @@ def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
 
     Returns:
         `inferential` or `symmetric` where that holds at every position; `mixed by position` where one holds
-        at some positions and the other at others; else `other`. None where no pair has two solutions to
-        tell apart (`reasoning`), or nothing was kept by position.
+        at some positions and the other at others; else `other`. None where no pair tells two solutions apart
+        (`reasoning`), or there are no answers by position.
     """
     asked = [one for one in positions if one.inferential is not None and one.symmetric is not None]
     if not asked:
@@ -108,10 +108,9 @@ def _holds(share: Accuracy | None) -> bool:
 
 
 def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, PositionAnswers, PositionAnswers]]:
-    """Field, lowest and highest position of each accuracy that differs notably between positions.
+    """Field, lowest and highest answers of each accuracy that differs notably between positions.
 
-    It does where the two differ by more than .10 even when two standard errors of their difference are
-    taken away.
+    The difference must exceed .10 by more than two of its standard errors.
     """
     for name in _shown(positions):
         asked = [one for one in positions if getattr(one, name) is not None]
@@ -153,7 +152,7 @@ def figure_spec(positions: Sequence[PositionAnswers]) -> Lines:
 
 
 def _shown(positions: Sequence[PositionAnswers]) -> list[str]:
-    """The accuracies that were asked; `inferential` only where it is not OOD accuracy itself."""
+    """The accuracies that were measured; `inferential` only where it differs from OOD accuracy."""
     asked = [name for name in TITLES if any(getattr(one, name) is not None for one in positions)]
     same = all(one.inferential == one.ood for one in positions)
     return [name for name in asked if not (name == "inferential" and same)]

@@ -1,9 +1,8 @@
 """A two-anchor composite function, what is trained of it, and the sequences that ask for it.
 
-A sequence holds one key token x, an anchor pair right behind it, and noise everywhere else. Each
-anchor is a function of one number, and the target is their composition,
-f(x; a1, a2) = g(g(x; a1); a2). Sources: Zhang et al., arXiv 2501.08537 (the `reasoning`
-regime) and 2405.05409 (the `conflict` regime).
+A sequence holds one key token x, an anchor pair right after it, and noise everywhere else. Each anchor is a
+function of one number, and the target is their composition, f(x; a1, a2) = g(g(x; a1); a2). Sources: Zhang et
+al., arXiv 2501.08537 (the `reasoning` regime) and 2405.05409 (the `conflict` regime).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _MOST_DIGITS = 12
 @documented
 @dataclass(frozen=True)
 class CompositeFunction(TaskConfig):
-    """What is trained of a composite function, and its sequences; `AnchorTask` asks them."""
+    """A composite function, what is trained of it, and its sequences; `AnchorTask` adds the evaluation."""
 
     anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
     """The function of each anchor token. An int is a shift, a mapping is a table, and a callable takes one
@@ -73,8 +72,8 @@ class CompositeFunction(TaskConfig):
     """Which pairs are never trained. `reasoning`: both orders of the two largest anchors (2501.08537).
     `conflict`: one order; the other is trained on a target that is not the composition (2405.05409)."""
     complexity: int | None = number(None, minimum=0, maximum=6)
-    """Reasoning complexity, 0..6. So many groups of pairs get a wrong but symmetric shift, and every pair is
-    trained. Unset: the targets of the regime."""
+    """Reasoning complexity, 0..6: the number of groups of pairs that get a wrong but symmetric shift. Every
+    pair is trained. Unset: the targets of the regime."""
     unseen_pairs: Sequence[Pair] | None = None
     """Pairs left out of training. Unset: those of the regime; `ood_pairs` has them either way."""
     overrides: Mapping[Pair, AnchorFunction] | None = None
@@ -85,8 +84,8 @@ class CompositeFunction(TaskConfig):
     noise_obeys_split: bool = False
     """Whether noise obeys the split too, as in 2501.08537. In the released code only the key does."""
     n_exceptions: int = number(0, minimum=0, limit=_MOST_TARGETS)
-    """How many (key, pair) of the trained pairs get a random answer. They have it at every position of the
-    key. They are the same in every run, and a smaller number takes some of those that a larger one takes."""
+    """How many (key, pair) of the trained pairs get a random answer, at every position of the key. They are
+    the same in every run, and those of a smaller number are a subset of those of a larger one."""
 
     def __post_init__(self) -> None:
         """Check every field and what follows from them, and tabulate the callables."""
@@ -144,7 +143,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def composed_pairs(self) -> list[Pair]:
-        """The seen pairs that are trained on the composition, but for single exceptions."""
+        """The seen pairs that are trained on the composition, apart from single exceptions."""
         return [pair for pair in self.seen_pairs if pair not in self.trained_overrides]
 
     @cached_property
@@ -245,7 +244,7 @@ class CompositeFunction(TaskConfig):
         return self._targets.of(trials, kind)
 
     def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Whether each trial asks an exception, at whatever position; the keys must be the task's."""
+        """Whether each trial is an exception, at any position; the keys must be the task's."""
         return self._targets.is_exception(trials)
 
     def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
@@ -299,11 +298,11 @@ class CompositeFunction(TaskConfig):
         return self.lazy_sample(n, split=split, seed=seed).all()
 
     def lazy_sample(self, n: int, *, split: Split = "train", seed: int = 0) -> LazyDataset:
-        """The sequences of `sample`, not yet drawn: any of them can be had without holding the others."""
+        """The sequences of `sample`, drawn on demand: any of them without holding the others in memory."""
         return LazyDataset(self, n, split, np.random.default_rng(seed))
 
     def sequences(self, trials: Trials, seed: int = 0) -> AnchorBatch:
-        """Sequences of given trials, in their order, with noise of a seed; targets are those of `sample`."""
+        """Sequences of given trials, in their order, with noise from a seed; targets as in `sample`."""
         return self.place(trials, self.noise(len(trials), np.random.default_rng(seed)))
 
     def noise(self, n: int, rng: np.random.Generator) -> Int[np.ndarray, "batch pos"]:
@@ -322,7 +321,7 @@ class CompositeFunction(TaskConfig):
 
     @property
     def table_size(self) -> int:
-        """Targets of every pair and key."""
+        """Number of targets: one for every pair and key."""
         return len(self.pairs) * len(self.keys)
 
     def training_set(self, n: int, seed: int) -> AnchorBatch:
@@ -330,7 +329,7 @@ class CompositeFunction(TaskConfig):
         return self.lazy_training_set(n, seed).all()
 
     def lazy_training_set(self, n: int, seed: int) -> LazyDataset:
-        """The same, not yet drawn."""
+        """The same, drawn on demand."""
         return LazyDataset(self, n, "train", generator(seed, "data"))
 
     def to_dict(self) -> dict[str, Any]:
@@ -417,10 +416,10 @@ def _read_pair(text: str) -> Pair:
 
 
 def _short_integer(text: str | int) -> int:
-    """An integer of a few digits; among those of many, a file could choose some that all have one hash.
+    """An integer of few digits; a file could choose many long ones that all have the same hash.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no integer, or has too many digits.
     """
     if len(str(text)) > _MOST_DIGITS:
         raise ValueError

@@ -37,16 +37,22 @@ class PairAccuracy(Record):
 class AnchorEvaluation(Evaluation):
     """What `evaluate` measured on the two-anchor task: its `measures`, and each pair and position.
 
-    Its measures are: `train` on sequences of the training set where it is known, else on fresh noise around
-    trained trials (`train_source` says which); `id` of seen pairs at held-out (key, position), against what
-    they are trained on, exceptions included; `ood` of
-    unseen pairs against the inferential target, None where every pair is trained; `symmetric` of unseen pairs
-    against their mirrored pair's trained target, None unless that target differs; `commutativity`, the share
-    of (key, position, noise) for which a mirrored pair gets the same answer in both orders, over the pairs
-    with an unseen order, None where there is none. A task with exceptions has three more: `exceptions`, of
-    every exception at every trained position with fresh noise; and ID accuracy without exceptions, `rules` of
-    pairs that are trained on the composition and `broken` of those trained on another function
-    (`complexity`, `overrides`), None where there is none.
+    Its measures:
+
+    - `train`: on sequences of the training set where it is known, else on fresh noise around trained trials
+      (`train_source` says which).
+    - `id`: seen pairs at held-out (key, position), against what they are trained on, exceptions included.
+    - `ood`: unseen pairs against the inferential target. None where every pair is trained.
+    - `symmetric`: unseen pairs against their mirrored pair's trained target. None unless that target differs.
+    - `commutativity`: the share of (key, position, noise) for which a pair gets the same answer in both
+      orders, over the pairs with an unseen order. None where there is none.
+
+    A task with exceptions has three more:
+
+    - `exceptions`: every exception at every trained position, with fresh noise.
+    - `rules`: ID accuracy without exceptions, of pairs trained on the composition.
+    - `broken`: ID accuracy without exceptions, of pairs trained on another function (`complexity`,
+      `overrides`). None, like `rules`, where there are no such pairs.
 
     Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
     """
@@ -54,9 +60,9 @@ class AnchorEvaluation(Evaluation):
     derived: ClassVar[tuple[str, ...]] = ("phase", "solution")
     drawn_at_random: ClassVar[str] = "noise draws"
     train_fresh: Accuracy
-    """On every trained (pair, key, position) with fresh noise."""
+    """Accuracy on every trained (pair, key, position) with fresh noise."""
     pairs: tuple[PairAccuracy, ...]
-    """One for every pair."""
+    """The accuracy of each pair that was evaluated."""
     deviations: Mapping[Split, Mapping[int, Share]]
     """Split -> {answer - target: share of its sequences}; the target is inferential for `ood`."""
     positions: tuple[PositionAnswers, ...] = ()
@@ -65,8 +71,8 @@ class AnchorEvaluation(Evaluation):
     """Whether the training data conflict with the composition (`AnchorTask.in_conflict`): `phase` then names
     the solution."""
     best_constant: Accuracy
-    """What the best answer that never changes gets of the training questions: chance, with its standard error
-    for so many questions."""
+    """Accuracy of the best constant answer on the training questions, with its standard error for that many
+    questions: the chance level."""
 
     @property
     def symmetric(self) -> Accuracy | None:
@@ -80,10 +86,10 @@ class AnchorEvaluation(Evaluation):
 
     @property
     def at_chance(self) -> str | None:
-        """Why its answers are no sign that it was trained on the task at all; None where they are one.
+        """Why the answers give no evidence that the model was trained on the task; None if they do.
 
-        Neither train accuracy, on fresh noise and on given training data, is more than two standard errors
-        above that of the best answer that never changes.
+        They give none if no train accuracy (on fresh noise, on given training data) exceeds that of the best
+        constant answer by more than two standard errors.
         """
         constant = self.best_constant
         for train in (self.train_fresh, self.train or self.train_fresh):
@@ -119,7 +125,7 @@ class AnchorEvaluation(Evaluation):
 
     @property
     def solution(self) -> Solution | None:
-        """How unseen pairs are answered whose mirrored pair is trained on another target; None without any.
+        """How unseen pairs are answered whose mirror is trained on another target; None without such pairs.
 
         See `anchorlens.tasks.two_anchor.by_position.solution_of`.
         """
@@ -138,7 +144,7 @@ class AnchorEvaluation(Evaluation):
         return {tuple(pair.pair): pair for pair in self.pairs}
 
     def lowest(self, n: int) -> list[PairAccuracy]:
-        """The `n` pairs with the lowest accuracy, those that are no number first."""
+        """The `n` pairs with the lowest accuracy, NaN first."""
         return sorted(self.pairs, key=lambda pair: np.nan_to_num(pair.accuracy.value, nan=-1.0))[:n]
 
     def deviations_in_words(self, split: Split, most: int = 4) -> str:

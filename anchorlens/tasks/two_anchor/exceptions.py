@@ -30,18 +30,18 @@ def put_exceptions(
 ) -> None:
     """Give `n` single (key, pair) a random answer each, uniform among the other answers that are trained.
 
-    Every (key, pair) has its place in one fixed order, and its own random answer; the exceptions are the
+    Every (key, pair) has a place in one fixed order and a random answer of its own; the exceptions are the
     first `n` of that order. So those of a smaller `n` are among those of a larger one, with the same answers.
-    Order and answers are functions of what is trained alone, of no run's seed.
+    Order and answers depend on what is trained alone, and not on the seed of a run.
 
     Args:
-        targets: of the task, which are changed.
-        n: how many, >= 1.
-        pairs: that are trained.
+        targets: targets of the task, changed in place.
+        n: number of exceptions, >= 1.
+        pairs: pairs that are trained.
         keys: key tokens that have a position in training, ascending.
 
     Raises:
-        ValueError: there are not so many (key, pair), or one answer only.
+        ValueError: there are fewer (key, pair) than `n`, or all trained answers are the same.
     """
     rows = targets.rows(pairs)
     possible, own = np.unique(targets.ruled[rows][:, keys - targets.keys[0]].ravel(), return_inverse=True)

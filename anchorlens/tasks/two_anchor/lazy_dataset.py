@@ -1,4 +1,4 @@
-"""Sequences that are drawn when they are asked for: a few of many, without holding the others."""
+"""Sequences drawn on demand: a few of many, without holding the others in memory."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DRAWN_AT_ONCE = 4_000_000
 class LazyDataset:
     """The sequences that `AnchorTask.sample` draws, by rows.
 
-    All of it comes from one stream of numbers: first every position, then every pair, every key, and the
-    noise. So a row is had by going through the whole stream; only what is asked for is kept.
+    All come from one stream of random numbers: first every position, then every pair, every key, and the
+    noise. So taking rows goes through the whole stream, but keeps only what these rows need.
     """
 
     def __init__(self, task: Any, n: int, split: Split, rng: np.random.Generator) -> None:

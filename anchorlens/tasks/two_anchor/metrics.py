@@ -37,7 +37,8 @@ OF_RULES = (
         higher_is_better=None,
     ),
 )
-"""Of every task. Sources: ID, OOD and commutativity of arXiv 2501.08537, symmetric accuracy of 2405.05409."""
+"""Metrics of every task. Sources: arXiv 2501.08537 (ID, OOD, commutativity), 2405.05409 (symmetric
+accuracy)."""
 
 _NO_EXCEPTIONS = "no task of a trained cell has exceptions (n_exceptions)"
 OF_EXCEPTIONS = (
@@ -68,7 +69,7 @@ OF_EXCEPTIONS = (
         absent="no task of a trained cell has exceptions and broken groups",
     ),
 )
-"""Of a task with exceptions, beside the others. Source: ours."""
+"""Further metrics of a task with exceptions. Source: ours."""
 
 METRICS = (*OF_RULES, *OF_EXCEPTIONS)
-"""All that an AnchorTask may have."""
+"""All metrics that an AnchorTask may have."""

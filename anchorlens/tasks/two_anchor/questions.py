@@ -1,4 +1,4 @@
-"""Asking a model every (pair, key, position) of a split, under several draws of noise."""
+"""Run a model on every (pair, key, position) of a split, with several draws of noise."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials
 from anchorlens.tasks.two_anchor.splits import Split
 
 _MOST_PERMUTED = 10_000_000
-"""Sequences of a training set of which a permutation is made, to choose some."""
+"""Largest training set from which sequences are chosen by a permutation of all."""
 
 
 class Questions(Evaluator[CompositeFunction]):
-    """Asks one model for its answers at the last position, split by split."""
+    """Runs one model for its answers at the last position, split by split."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Questions(Evaluator[CompositeFunction]):
         self.seed, self.max_trials, self.half = seed, max_trials, half
 
     def whole(self, split: Split) -> bool:
-        """Whether every (pair, key, position) of a split is asked."""
+        """Whether every (pair, key, position) of a split is used."""
         return self.task.n_trials(split) <= self.max_trials
 
     def trials(self, split: Split) -> Trials:
@@ -56,7 +56,7 @@ class Questions(Evaluator[CompositeFunction]):
         return found.take(np.flatnonzero(found.keys % 2 == self.half))
 
     def exceptions(self) -> tuple[Trials, bool]:
-        """Exceptions at trained positions, or a random choice of `max_trials`; whether these are all."""
+        """Exceptions at trained positions, or a random choice of `max_trials`; and whether these are all."""
         trials = self.task.exception_trials
         if len(trials) <= self.max_trials:
             return trials, True
@@ -66,8 +66,8 @@ class Questions(Evaluator[CompositeFunction]):
     def ask(self, trials: Trials, n_noise: int) -> Int[np.ndarray, "trial draw"]:
         """Answers for every (pair, key, position) under `n_noise` draws of noise.
 
-        The noise is a function of the seed and of how many there are: pairs and their mirrors, asked with
-        the same keys and positions, get the same noise and are comparable one by one.
+        The noise depends on the seed and the number of trials alone: pairs and their mirrors, with the same
+        keys and positions, get the same noise and are comparable one by one.
         """
         rng = generator(self.seed, "evaluation")
         noises = (self.task.noise(len(trials), rng) for _ in range(n_noise))
@@ -80,7 +80,7 @@ class Questions(Evaluator[CompositeFunction]):
     def pair_accuracies(
         self, split: Split, trials: Trials, pairs: Sequence[Pair], right: Bool[np.ndarray, "trial draw"]
     ) -> Iterator[PairAccuracy]:
-        """The accuracy of each pair that is among those asked."""
+        """The accuracy of each pair that occurs in the trials."""
         asked = self.task.pair_index(trials.pairs)
         order = np.argsort(asked, kind="stable")
         wanted = self.task.pair_index(np.array(pairs))
@@ -94,7 +94,7 @@ class Questions(Evaluator[CompositeFunction]):
     def by_position(
         self, split: Split, trials: Trials, right: Bool[np.ndarray, "trial draw"]
     ) -> dict[int, Accuracy]:
-        """Position of the key -> accuracy there; of none where there are more than `MOST_POSITIONS`."""
+        """Position of the key -> accuracy there; empty if there are more than `MOST_POSITIONS`."""
         if len(self.task.positions) > MOST_POSITIONS:
             return {}
         at = {position: trials.positions == position for position in np.unique(trials.positions).tolist()}

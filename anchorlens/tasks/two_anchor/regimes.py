@@ -1,4 +1,4 @@
-"""The papers' regimes: the pairs they do not train, and what they train other than the composition."""
+"""The papers' regimes: the pairs they leave untrained, and what they train instead of the composition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
 def unseen_and_overrides(
     regime: str, complexity: int | None, anchors: Mapping[int, AnchorFunction], pairs: Sequence[Pair]
 ) -> tuple[list[Pair], dict[Pair, AnchorFunction]]:
-    """The unseen pairs and the overrides that a regime or a reasoning complexity stands for.
+    """The unseen pairs and the overrides of a regime or a reasoning complexity.
 
     Args:
         regime: `reasoning` or `conflict`.
@@ -35,8 +35,8 @@ def unseen_and_overrides(
         pairs: every anchor pair (chain).
 
     Raises:
-        ValueError: `conflict` or a complexity, which the papers define for their own anchors and pairs, with
-            others.
+        ValueError: `conflict` or a complexity with other anchors or pairs than the papers', or a complexity
+            with `conflict`.
     """
     is_papers = len(pairs[0]) == 2 and dict(anchors) == PAPER_SHIFTS
     if complexity is not None:

@@ -1,4 +1,4 @@
-"""Sequences and what they are made of: trials of (pair, key, position), and batches of tokens."""
+"""Trials of (pair, key, position), and batches of sequences made from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """Combinations of (pair, key, position): what a sequence is, apart from its noise."""
+    """Combinations of (pair, key, position): all of a sequence but its noise."""
 
     pairs: Int[np.ndarray, "trial k"]
     """Anchor tokens in order."""
@@ -47,7 +47,7 @@ class Trials:
 @documented
 @dataclass(frozen=True, eq=False)
 class AnchorBatch(TokenBatch):
-    """Sequences ready for a model, with what each of them asks.
+    """Sequences ready for a model, with the trial of each.
 
     Targets [batch]: the answers trained on (train, ID) or the inferential answers (OOD).
     """
@@ -81,7 +81,7 @@ _AROUND = 8
 def marked(tokens: Sequence[int], key_position: int, n_anchors: int) -> list[tuple[Any, str]]:
     """The tokens of a sequence as (token, what it is: `key`, `anchor` or `noise`).
 
-    Of a long sequence what is far from the key is left out.
+    In a long sequence, tokens far from the key are left out.
 
     >>> marked([50, 23, 1, 2, 60], key_position=1, n_anchors=2)
     [(50, 'noise'), (23, 'key'), (1, 'anchor'), (2, 'anchor'), (60, 'noise')]

@@ -1,4 +1,4 @@
-"""AnchorTask: the papers' task, a two-anchor composite function, as a task like others."""
+"""AnchorTask: the papers' task, a two-anchor composite function."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class AnchorTask(CompositeFunction):
-    """The papers' task as a user's object; the defaults are the papers' values.
+    """The papers' task, a two-anchor composite function; the defaults are the papers' values.
 
     A task is immutable and holds data only: callables are tabulated when it is made, so that it can
     be saved, compared and sent to another process. `dataclasses.replace` makes a variation of it.
 
     Raises:
-        ValueError: any value that makes no task, with what was expected, what came and what to do.
+        ValueError: an invalid value; the message says what was expected, what came and what to do.
 
     Example:
         >>> task = AnchorTask()
@@ -52,7 +52,7 @@ class AnchorTask(CompositeFunction):
     sampling = MappingProxyType({"n_noise": 2, "max_trials": 2048, "max_train": 1024})
 
     def __post_init__(self) -> None:
-        """Check every field, and leave out what a task without exceptions does not measure."""
+        """Check every field, and leave out the metrics of exceptions if there are none."""
         super().__post_init__()
         if not self.n_exceptions:
             measured = tuple(metric for metric in type(self).metrics if metric not in OF_EXCEPTIONS)
@@ -68,7 +68,7 @@ class AnchorTask(CompositeFunction):
         return description.describe(self)
 
     def checked_training_set(self, training_set: Any) -> TokenBatch | LazyDataset:
-        """Training data that a caller gives, if they are sequences of this task."""
+        """Check that training data from a caller are sequences of this task, and return them."""
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.checked_training_set(training_set, self)
@@ -76,7 +76,7 @@ class AnchorTask(CompositeFunction):
     def evaluate(
         self, model: LogitsModel, *, training_set: Any = None, seed: int = 0, **options: Any
     ) -> AnchorEvaluation:
-        """Measure what a model answers: `anchorlens.evaluate`, whose options are taken."""
+        """Measure what a model answers, as `anchorlens.evaluate` does, with its options."""
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.evaluate(model, self, training_set=training_set, seed=seed, **options)
@@ -88,7 +88,7 @@ class AnchorTask(CompositeFunction):
         return behaviour.quick_accuracies(model, self, training_set, seed=seed)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` asks at most, or `measure`, of a model trained on `n_train` sequences."""
+        """Most sequences that `evaluate` (if `quickly`, `measure`) runs, for `n_train` training sequences."""
         n_trained, n_id, n_ood = (self.n_trials(split) for split in ("train", "id", "ood"))
         if quickly:
             asked = min(1024, n_train) + min(2048, n_id) + min(2048, n_ood)
@@ -98,7 +98,7 @@ class AnchorTask(CompositeFunction):
         return min(4096, n_train) + 2 * n_trained + 8 * (n_id + 2 * n_ood + n_exceptions)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Memory of the table of trials, the sequences of the largest split, and a part of the drawing."""
+        """Memory of the tables of trials, the sequences of the largest split, and those drawn at a time."""
         trials = [self.n_trials(split) for split in ("train", "id", "ood")]
         tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), 20_000)
         return 8 * (tables + 6 * min(n_train * self.seq_len, DRAWN_AT_ONCE))

@@ -1,7 +1,7 @@
 """AdditionTask: a + b over a square of operands, or modulo a number, with pairs left out of training.
 
 Source: figure 7C of Zhang et al., arXiv 2501.08537; the left-out square is that of Hu et al., arXiv
-2402.17709, who ask whether a model adds by rule or by neighbouring cases. Modular addition with pairs left
+2402.17709, who test whether a model adds by rule or from neighbouring cases. Modular addition with pairs left
 out at random is the task of Power et al., arXiv 2201.02177.
 """
 
@@ -48,12 +48,12 @@ METRICS = phase_metrics(
 @documented
 @dataclass(frozen=True)
 class AdditionTask(SplitTask):
-    """a + b for all operands from 0 on, with a square of pairs left out of training: is there a hole?
+    """Addition of all operands from 0 on, with a square of pairs left out of training.
 
-    An answer is right if every one of its tokens is, the end mark too where there is one.
+    An answer is right if each of its tokens is, including the end mark where there is one.
 
     Raises:
-        ValueError: any value that makes no task, with what was expected, what came and what to do.
+        ValueError: an invalid value; the message says what was expected, what came and what to do.
 
     Example:
         >>> task = AdditionTask(mode="reversed")
@@ -103,7 +103,7 @@ class AdditionTask(SplitTask):
 
     @property
     def _largest_of_square(self) -> int:
-        """What the square may reach to; any number where there is none."""
+        """The largest operand that the square may have; any in the random split, which has none."""
         return self.largest if self.split == "square" else _LARGEST
 
     @cached_property
@@ -156,7 +156,7 @@ class AdditionTask(SplitTask):
 
     @property
     def seq_len(self) -> int:
-        """Tokens that a model reads of the longest sum: `a + b =`, and the answer but for its end mark."""
+        """Tokens that a model reads of the longest sum: `a + b =`, and the answer without its end mark."""
         if self.in_numbers:
             return 4
         return 2 * len(str(self.largest)) + 2 + len(str(2 * self.largest))
@@ -166,8 +166,8 @@ class AdditionTask(SplitTask):
 
         Returns:
             `number`, `modular`: tokens [pair, 4] and targets [pair]; else tokens [pair, seq_len], shorter
-            sums filled up with end marks, and targets [pair, seq_len], which ask from `=` on for the answer's
-            digits and one end mark.
+            sums padded with end marks, and targets [pair, seq_len], which from `=` on are the answer's digits
+            and one end mark.
         """
         import torch
 
@@ -201,16 +201,16 @@ class AdditionTask(SplitTask):
 
     @property
     def table_size(self) -> int:
-        """Operands of every sum."""
+        """Number of operands in all sums."""
         return 2 * (self.largest + 1) ** 2
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
-        """`n` sequences: the training sums in random order, again and again; fewer are a random choice."""
+        """`n` sequences: the training sums in random order, repeated if `n` is larger."""
         sums = self.splits["train"]
         return self.sequences(sums[in_rounds(len(sums), n, generator(seed, "data"))])
 
     def checked_training_set(self, training_set: Any) -> TokenBatch:
-        """Training data that a caller gives, if they have the shape and the vocabulary of this task's."""
+        """Check that training data from a caller have this task's shape and vocabulary, and return them."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
         return token_batch(

@@ -31,7 +31,8 @@ ACTIONS = ("I_JUMP", "I_LOOK", "I_RUN", "I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK")
 LONGEST = 9 + 48
 """Words of the longest command and of its action sequence together."""
 COPIES = 0.1
-"""Share of the training examples that are the bare command whose composites are left out, as published."""
+"""Share of training examples that are copies of the bare command (its composites are left out), as
+published."""
 _PRIMITIVE = {"turn_left": "turn left", "jump": "jump"}
 _SIMPLE_SHARE = 0.2
 METRICS = word_metrics(
@@ -49,10 +50,10 @@ METRICS = word_metrics(
 class ScanTask(WordTask):
     """SCAN: say the actions of a command such as `walk left twice and jump`, word by word.
 
-    An answer is right if every one of its tokens is, the end mark too.
+    An answer is right if each of its tokens is, including the end mark.
 
     Raises:
-        ValueError: any value that makes no task, with what was expected, what came and what to do.
+        ValueError: an invalid value; the message says what was expected, what came and what to do.
 
     Example:
         >>> task = ScanTask()
@@ -81,7 +82,7 @@ class ScanTask(WordTask):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The 13 words of commands and the 6 actions, behind the special tokens."""
+        """The 13 words of commands and the 6 actions, after the special tokens."""
         return Vocabulary((*COMMAND_WORDS, *ACTIONS), self.bos)
 
     @property
@@ -105,13 +106,13 @@ class ScanTask(WordTask):
 
     @property
     def primitive(self) -> str | None:
-        """The command that is trained by itself alone; None in the simple split."""
+        """The command that is trained only by itself; None in the simple split."""
         return _PRIMITIVE.get(self.split)
 
     def drawn(self, n: int, rng: np.random.Generator) -> Examples:
-        """`n` training examples: of the splits with a primitive a tenth are copies of it.
+        """`n` training examples; in the splits with a primitive, a tenth are copies of it.
 
-        The others are different commands in random order, again and again where `n` asks for more.
+        The others are different commands in random order, repeated if `n` is larger.
         """
         train = self.splits["train"]
         if self.primitive is None:

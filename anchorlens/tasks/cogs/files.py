@@ -35,9 +35,9 @@ FILES = {
     "test.tsv": Content(521_111, "68f8e51e9f6d9cd22d64efe68dd21d7ea5ba327e9a2359481030161aea757035"),
     "gen.tsv": Content(5_532_102, "d013d9eee0bafc153f8decc85f42814ac97260f84964d980e1e2b84577b82361"),
 }
-"""The published ones."""
+"""Name -> content of the published files."""
 _GZIP = 2**16
-"""Bytes that gzip may add to what it cannot make smaller."""
+"""Bytes that gzip may add to content that it cannot compress."""
 
 
 class Line(NamedTuple):
@@ -50,12 +50,12 @@ class Line(NamedTuple):
 
 
 def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tuple[Line, ...]]:
-    """The four files.
+    """Read the four files.
 
     Args:
         folder: where `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv` are, or the same with `.gz`; empty: the
             user's cache, into which they are fetched if they are not there.
-        url: from where, with a slash at its end.
+        url: address that they are fetched from, with a slash at its end.
 
     Returns:
         `train`, `dev`, `test` and `gen` -> their lines.
@@ -78,7 +78,7 @@ def _read(folder: str) -> Mapping[str, tuple[Line, ...]]:
 
 def _lines(folder: Path, name: str) -> tuple[Line, ...]:
     file, (size, sha256) = folder / name, FILES[name]
-    try:  # never more than the published file has, and nothing of another is believed or told
+    try:  # reads no more than the published size; content of another file is neither used nor shown
         if file.exists():
             data = read_bytes(file, size)
         else:
@@ -111,7 +111,7 @@ def _fetched(url: str) -> Path:
     for name, content in FILES.items():
         try:
             pooch.retrieve(url + name, known_hash=f"sha256:{content.sha256}", fname=name, path=cache)
-        except Exception as error:  # of the network, of the disk, or another content
+        except Exception as error:  # of the network or the disk, or for other content
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(
                 f"COGS must be in a folder that you name (--data DIR) or be fetched, and {name} could not be "

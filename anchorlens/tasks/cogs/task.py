@@ -30,7 +30,7 @@ N_WORDS, LONGEST = 832, 543
 N_TEST = 6000 + 21_000
 """Sentences of dev, test and gen."""
 MEAN_LENGTH = 74
-"""Mean over these of the tokens that a model reads."""
+"""Mean number of tokens that a model reads of them."""
 METRICS = (
     *word_metrics(
         meanings=(
@@ -51,13 +51,12 @@ METRICS = (
 class CogsTask(WordTask):
     """COGS: say the logical form of a sentence, word by word.
 
-    The published files are read from a folder, or fetched once. Nothing is cut: the longest of gen has 543
-    tokens. 1,634 of its 21,000 logical forms hold a word that no training file has (mostly numbers above 18,
-    in the recursion cases), so that 92.2 % is the most that a vocabulary of words can reach.
+    The published files are read from a folder, or fetched once. No example is cut: the longest, in gen, has
+    543 tokens. 1,634 of its 21,000 logical forms hold a word that no training file has (mostly numbers above
+    18, in the recursion cases), so that 92.2 % is the most that a vocabulary of words can reach.
 
     Raises:
-        ValueError: any value that makes no task; where they are asked for, files that are not there or not
-            the published ones.
+        ValueError: an invalid value; once they are needed, files that are missing or not the published ones.
 
     Source: arXiv 2501.08537, figure 7B; arXiv 2010.05465.
     """
@@ -99,18 +98,18 @@ class CogsTask(WordTask):
         return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that are asked, counted in the longest ones by their tokens; known without the files."""
+        """Sequences of the greatest length that have as many tokens as are read; known without the files."""
         n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
 
     @property
     def table_size(self) -> int:
-        """The files hold what they hold; nothing of it travels."""
+        """0: the examples are in the files, and are not stored with the task."""
         return 0
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """`train`; `id`, dev and test; `ood`, gen."""
+        """`train`; `id`: dev and test; `ood`: gen."""
         files, words = self._files, set(self.vocabulary.words)
 
         def readable(text: str) -> str:
@@ -130,8 +129,8 @@ class CogsTask(WordTask):
     def drawn(self, n: int, rng: np.random.Generator) -> Examples:
         """`n` training examples: the 143 primitives and 12 exposures always, the others at random.
 
-        Without them the lexical cases would ask for words that were never seen. Where `n` is more than there
-        are, all come again.
+        Without them the lexical cases would need words that were never seen. If `n` is more than there are,
+        examples are repeated.
 
         Raises:
             ValueError: `n` below 156.
@@ -151,7 +150,7 @@ class CogsTask(WordTask):
         return train[rng.permutation(np.concatenate(every))]
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """Lexical and structural means over cases, and what the vocabulary allows."""
+        """Lexical and structural means over cases, and the best OOD accuracy that the vocabulary allows."""
         structural = np.isin(self.cases, STRUCTURAL)
         shares = {
             "lexical": whole["ood"][~structural],  # cases are of equal size: the mean over them

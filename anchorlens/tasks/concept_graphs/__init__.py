@@ -1,1 +1,1 @@
-"""Images of a shape of some size and colour, of which half of the combinations are never trained."""
+"""Concept Graphs: images of shapes of two sizes and colours; half of the combinations are never trained."""

@@ -1,8 +1,8 @@
-"""DDPM: how noise is added to an image, and how a network that knows the noise takes it away again.
+"""DDPM: add noise to images, and remove it with a network that predicts the noise.
 
 Source: Ho et al., arXiv 2006.11239, as in the released code of arXiv 2501.08537: a linear schedule beta_0 to
 beta_T, the noise of steps 1..T, and samples with standard deviation sqrt(beta_t). The library diffusers has a
-`DDPMScheduler`, for the steps 0..T-1; with T + 1 betas, and two formulas to take over, we do without it.
+`DDPMScheduler`, for the steps 0..T-1. We do without it, because we need T + 1 betas and only two formulas.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PUBLISHED_STEPS = 500
-"""Steps of the released code, to whose betas `Schedule` scales its own."""
+"""Steps of the released code; `Schedule` scales its betas by this over its own number."""
 
 
 @documented
@@ -29,7 +29,7 @@ PUBLISHED_STEPS = 500
 class Schedule:
     """The noise of each step.
 
-    With fewer steps than the published 500 each adds so much more that all together add about as much.
+    With fewer steps than the published 500, each step adds more noise, so that the sum stays about the same.
 
     Example:
         >>> schedule = Schedule(500)
@@ -48,13 +48,13 @@ class Schedule:
 
     @cached_property
     def betas(self) -> Float[np.ndarray, " n_steps+1"]:
-        """Variance that each step adds, of step 0 too; of steps 1..T alone is noise predicted."""
+        """Variance of the noise that each of the steps 0..T adds; the network predicts that of 1..T only."""
         betas = np.linspace(self.first, self.last, self.n_steps + 1) * (PUBLISHED_STEPS / self.n_steps)
         return np.minimum(betas, 0.999)
 
     @cached_property
     def signal(self) -> Float[np.ndarray, " n_steps+1"]:
-        """Share of the variance that is still the image's after each step, alpha_bar."""
+        """Share of the image in the variance after each step, alpha_bar."""
         return np.cumprod(1 - self.betas)
 
     def noisy(
@@ -63,7 +63,7 @@ class Schedule:
         steps: Int[np.ndarray, " image"],
         noise: Float[Tensor, "image channel y x"],
     ) -> Float[Tensor, "image channel y x"]:
-        """Images after so many steps: sqrt(alpha_bar) x + sqrt(1 - alpha_bar) noise."""
+        """Images after the given steps: sqrt(alpha_bar) x + sqrt(1 - alpha_bar) noise."""
         import torch
 
         from anchorlens.tasks.shared.batch import on_device
@@ -81,8 +81,8 @@ class Schedule:
         """Images from noise, by ancestral sampling through every step.
 
         Args:
-            noise_in: gives the noise in images after step t, from the images and t.
-            start: noise of variance 1, what stands after step T.
+            noise_in: predicts the noise in images after step t, from the images and t.
+            start: noise of variance 1, the images after step T.
             draws: noise of the same shape, one for each step but the last.
         """
         x, others = start, iter(draws)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CONCEPTS = ("shape", "size", "colour")
-"""What a digit of a tuple says, in the paper's order."""
+"""The concepts of a tuple's digits, in the paper's order."""
 WORDS = {"shape": ("circle", "triangle"), "size": ("large", "small"), "colour": ("red", "blue")}
 """Concept -> what 0 and 1 stand for."""
 TRAINED = ("000", "100", "001", "111")
@@ -44,8 +44,8 @@ N_CONDITIONS = 6
 """Numbers that say what to draw: two for the shape, one for the size, three for the colour."""
 _COLOUR_JITTER, _RADIUS_JITTER, _NOISE = 0.1, 0.06, 1e-3
 _SIZE_UNIT = 4.4
-"""Factor of a radius as a condition: a large shape is told as 2.6, as in the released code, and a
-small one as 1.3 (1.6 there)."""
+"""Factor from the radius to the condition for size: 2.6 for a large shape, as in the released code, and 1.3
+for a small one (1.6 there)."""
 _SIDE = math.sqrt(4 * math.pi / math.sqrt(3))
 """Side of an equilateral triangle with the area of a circle of radius 1."""
 _HEIGHT = _SIDE * math.sqrt(3) / 2
@@ -54,7 +54,7 @@ _HEIGHT = _SIDE * math.sqrt(3) / 2
 @documented
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images and what they are of."""
+    """Images, with their conditions and concepts."""
 
     pixels: Float[Tensor, "image 3 y x"]
     """Red, green and blue, 0..1."""
@@ -68,7 +68,7 @@ class Images:
 
     @property
     def example_bytes(self) -> int:
-        """Memory that one image takes."""
+        """Bytes that one image takes."""
         return 4 * (self.pixels[0].numel() + N_CONDITIONS)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> Images:
@@ -77,7 +77,7 @@ class Images:
 
 
 def checked_images(training_set: Any, side: int) -> Images:
-    """Images that a caller gives.
+    """Check that a caller gives images of this size, and return them.
 
     Raises:
         ValueError: they are something else, or of another size.
@@ -132,7 +132,7 @@ def released_order(name: str) -> str:
 
 
 def checked(name: str) -> str:
-    """A tuple that there is.
+    """Check that a tuple exists, and return it.
 
     Raises:
         ValueError: anything else.
@@ -156,7 +156,7 @@ def nominal(name: str) -> Float[np.ndarray, " 6"]:
 
 
 def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: float = 0.0) -> Images:
-    """An image of each tuple, with a colour, a size and a place of its own.
+    """Draw an image of each tuple, with its own random colour, size and position.
 
     Args:
         tuples: what is drawn, in the paper's order of concepts.
@@ -166,7 +166,7 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
         shift: the centre is drawn from U(-shift, shift), half the side being 1.
 
     Raises:
-        ValueError: there is no such tuple, or none is named.
+        ValueError: there is no such tuple, or `tuples` is empty.
     """
     import torch
 
@@ -194,7 +194,7 @@ def coverage(
     """The share of each pixel that a shape covers, with an edge one pixel wide.
 
     Args:
-        shape: 0 a circle, 1 an equilateral triangle on its side, of the area of the circle.
+        shape: 0 a circle, 1 an equilateral triangle with a horizontal base and the area of the circle.
         radius: of the circle, half the side of the image being 1.
         side: pixels.
         centre: of the circle, or of the triangle's bounding box.

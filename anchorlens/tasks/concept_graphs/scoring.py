@@ -1,8 +1,8 @@
 """The metrics of a model's samples: concepts by a linear classifier, and by a rule on masks for comparison.
 
 Source: the classifier of the released code of arXiv 2501.08537, one linear layer for each concept on the
-pixels, trained on images of all eight tuples. The rule is our own: it knows nothing of the classifier, and
-cannot be taken in by a blurred image in the same way.
+pixels, trained on images of all eight tuples. The rule is our own: it does not depend on the classifier, and
+a blurred image does not mislead it in the same way.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 MUST_KNOW = 0.99
-"""Share of held-out drawn images that the classifier must name right, for each concept."""
+"""Accuracy that the classifier must reach on held-out drawn images, for each concept."""
 N_TRAINED, N_HELD_OUT = 4_500, 500
-"""Images that it is trained on, and tested with."""
+"""Images that it is trained and tested on."""
 FILL = 0.71
-"""Share of its bounding box that a shape fills, above which it is a circle: pi / 4, and of a triangle half.
-At the edges pixels count by the share that is covered; drawn small triangles of 24 pixels come to .57 to .66,
-and circles to .76 and more."""
+"""A shape that fills more than this share of its bounding box is taken for a circle. A circle fills pi / 4, a
+triangle half. Pixels at the edges count by the share that is covered: drawn small triangles in images of 24
+pixels fill .57 to .66, circles .76 and more."""
 _GROUND = 0.3
-"""Share of the darkest pixels, above the ground that the border shows, up to which a pixel belongs to it."""
+"""Pixels with less ink than this share of full ink belong to the background."""
 _LEAST_INK = 0.2
-"""Ink of the darkest pixels below which an image holds no shape."""
+"""An image whose full ink is below this holds no shape."""
 _FULL = 0.9
-"""Ink of a pixel that is covered: of the nominal colours."""
+"""Ink of a fully covered pixel in the nominal colours."""
 _DARKEST = 5
-"""Pixels whose mean is full cover."""
+"""Full ink of an image is the mean over this many of its darkest pixels."""
 _CIRCLE, _TRIANGLE = 0, 1
 _PRESENT = 0.5
-"""Share of a small shape's area from which a sample shows one: the smallest that is trained has .64."""
+"""A sample shows a shape if it covers this share of a small shape's area; the smallest trained has .64."""
 _SHOWN = 6
 """Samples of each tuple that a picture shows."""
 
@@ -119,7 +119,7 @@ METRICS = (
 
 @functools.lru_cache(maxsize=8)
 def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:
-    """The classifier of images of a size, a linear map of the pixels for each concept, fit once.
+    """The classifier of images of a given size: a linear map of the pixels for each concept, fit once.
 
     Args:
         side: pixels of an image's side.
@@ -129,7 +129,7 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
         A function of images [image, 3, y, x] that gives shape, size and colour of each, 0 or 1.
 
     Raises:
-        ValueError: it does not name .99 of held-out images right, for each concept.
+        ValueError: for some concept its accuracy on held-out images is below .99.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -138,7 +138,7 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
     images = draw(rng.choice(TUPLES, N_TRAINED + N_HELD_OUT).tolist(), side, rng, shift)
     pixels, truth = images.pixels.numpy().reshape(len(images), -1), images.tuples
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # what it knows is asked below
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its accuracy is checked below
         models = [
             LogisticRegression(C=10.0, max_iter=1000).fit(pixels[:N_TRAINED], concept)
             for concept in truth[:N_TRAINED].T
@@ -160,8 +160,8 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
 def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 3"]:
     """Shape, size and colour of each image, 0 or 1, from the pixels unlike the border; -1 without any.
 
-    The shape is a circle where it fills more than .71 of its bounding box; the size goes by the covered area,
-    the colour by the mean colour, each to the nearer of the two.
+    The shape is a circle if it fills more than .71 of its bounding box. The size is the nearer one by the
+    covered area, the colour the nearer one by the mean colour.
     """
     concepts = np.full((len(pixels), 3), -1)
     for row, image in enumerate(pixels):
@@ -183,11 +183,11 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
 
 
 def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"]:
-    """Area that each image covers, over that of a small shape: about 1 for one, 4 for a large one.
+    """Covered area of each image over that of a small shape: about 1 for a small one, 4 for a large one.
 
-    A pixel counts by how dark it is beside full colour, and not where it is hardly darker than the ground; so
-    a shape that is faint covers little. A linear classifier must answer something for any image: an area far
-    from 1 and 4 says that it was asked about what is neither.
+    A pixel counts by its ink over that of full colour, or not at all if that is near the background's; so a
+    faint shape covers little. A linear classifier gives an answer for any image: an area far from 1 and 4
+    shows that the image holds no such shape.
 
     >>> from anchorlens.randomness import generator
     >>> drawn = [draw([name] * 200, 24, generator(0, "data")) for name in ("010", "000")]
@@ -208,13 +208,13 @@ def _ink(image: Float[np.ndarray, "3 y x"]) -> Float[np.ndarray, "y x"]:
 def scored(
     drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]], classifier: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[dict[str, Accuracy | None], tuple[Grid, ImageGrid]]:
-    """Every metric of some samples, by a classifier and by the rule on masks, and pictures of them.
+    """Every metric of given samples, by a classifier and by the rule on masks, and pictures of them.
 
-    What is not there at all is not drawn right, whatever the rules say of it; `failure` is the classifier's
-    own word, as published.
+    A sample that shows no shape is not right, whatever the rules say; `failure` uses the answer of the rule
+    alone, as published.
 
     Args:
-        drawn: every tuple -> its samples, as many of each.
+        drawn: every tuple -> its samples, equally many of each.
         classifier: gives shape, size and colour of each image.
     """
     there = np.stack([area(drawn[name]) >= _PRESENT for name in TUPLES])  # [tuple, sample]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 N_SAMPLES, QUICKLY = 64, 8
-"""Samples of each tuple that `evaluate` draws, unless it is told another number, and `measure`."""
+"""Samples of each tuple that `evaluate` draws by default, and that `measure` draws."""
 _BN_BATCHES, _BN_BATCH = 16, 128
 """Batches on which BatchNorm is updated, and images in each."""
 _AT_ONCE = 256
@@ -43,12 +43,12 @@ class ConceptGraphsTask(TaskConfig):
     triangle alone. (The released code writes shape, colour, size: its 000, 100, 010 and 111 are the same four
     trained ones.) A model that answers "small" with "triangle" draws a small circle as a triangle.
 
-    A training example is an image, what it is of, and with every update new noise of a random step; the loss
-    is the mean squared error of the predicted noise. There is no accuracy on held-out images of trained
+    A training example is an image with its conditions, and in every update new noise of a random step; the
+    loss is the mean squared error of the predicted noise. There is no accuracy on held-out images of trained
     tuples, and so no phase.
 
     Raises:
-        ValueError: any value that makes no task.
+        ValueError: an invalid value.
 
     Example:
         >>> task = ConceptGraphsTask(image_side=24)
@@ -84,7 +84,7 @@ class ConceptGraphsTask(TaskConfig):
 
     @property
     def seq_len(self) -> int:
-        """Numbers of an example: pixels, and what it is of."""
+        """Numbers of an example: pixels and conditions."""
         return N_CHANNELS * self.image_side**2 + images.N_CONDITIONS
 
     @property
@@ -108,14 +108,14 @@ class ConceptGraphsTask(TaskConfig):
         """
         if n < len(TRAINED):
             raise ValueError(f"n_samples must be at least {len(TRAINED)}, an image of each tuple, got {n}")
-        classifier(self.image_side, self.shift)  # what they are scored by
+        classifier(self.image_side, self.shift)  # to fail early, as they are scored by it
         return self._images(n, generator(seed, "data"))
 
     def _images(self, n: int, rng: np.random.Generator) -> Images:
         return images.draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, rng, self.shift)
 
     def checked_training_set(self, training_set: Any) -> Images:
-        """Images that a caller gives.
+        """Check that a caller gives images of this task's size, and return them.
 
         Raises:
             ValueError: they are something else, or of another size.
@@ -126,9 +126,9 @@ class ConceptGraphsTask(TaskConfig):
         """Mean squared error of the predicted noise.
 
         Args:
-            model: gives the noise in noisy images, of times 0..1 and conditions.
-            batch: images, and what they are of.
-            generator: of a step for each image, 1..T, and the noise.
+            model: predicts the noise from noisy images, times 0..1 and conditions.
+            batch: images with their conditions.
+            generator: draws a step 1..T for each image, and the noise.
         """
         import torch
 
@@ -152,7 +152,7 @@ class ConceptGraphsTask(TaskConfig):
     # -- sampling --------------------------------------------------------------------------------------
 
     def ready(self, model: Any, seed: int = 0) -> Any:
-        """A network that can be asked: BatchNorm by noisy images of the trained tuples.
+        """Prepare a network for sampling: set BatchNorm by noisy images of the trained tuples.
 
         Args:
             model: a function of parameters (`Checkpoint.fast_model`), or a UNet whose BatchNorm has seen no
@@ -235,15 +235,16 @@ class ConceptGraphsTask(TaskConfig):
     ) -> Evaluation:
         """Which shapes, sizes and colours it draws, by a linear classifier and by a rule on masks.
 
-        A classifier has to answer something for any image. So it is measured too how many small circles cover
-        enough to be a shape at all (`present`), and which of these both rules call circles (`circles`).
+        A classifier gives an answer for any image. So two further metrics are measured: how many samples of
+        small circles cover enough to be a shape (`present`), and how many of them both rules call circles
+        (`circles`).
 
         Args:
             model: as for `ready`.
-            training_set: checked, and not asked: every sample is new.
+            training_set: checked, but not used: every sample is new.
             seed: of the noise.
             n_samples: of each tuple.
-            quick: whether 8 of each are enough.
+            quick: draw only 8 of each.
 
         Raises:
             ValueError: an unusable option, a model of another size, or images in which the classifier cannot
@@ -265,7 +266,7 @@ class ConceptGraphsTask(TaskConfig):
         return self.evaluation(measures, finite=finite, seed=seed, options=options, figure_specs=pictures)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Images times steps: a sample is a forward pass at every step."""
+        """Images that pass through the network: a sample does so at every step."""
         n_bn_batches = _BN_BATCHES * _BN_BATCH
         return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_bn_batches
 

@@ -1,1 +1,1 @@
-"""True or false: facts of an invented ontology that follow in so many steps."""
+"""PrOntoQA: true-or-false questions on an invented ontology, by the number of deduction steps."""

@@ -37,11 +37,11 @@ WORDS = (
 )
 """All 74 words, in lower case."""
 MOST_HOPS = {"official": 5, "balanced": 4}
-"""Ontology -> the longest deductions it is asked for."""
+"""Ontology -> the most steps of a deduction."""
 LONGEST_PROMPT = 17 * 6 + 5 + 9
 """Words of the longest prompt: rules, the sentence that names the entity, and the query."""
 _LONGEST_FACT, _LONGEST_STEP = 5, 6 + 5
-"""Words of a deduction at most: what the entity is, and of each step the rule and what follows."""
+"""Most words of a deduction: for what the entity is, and for each step (its rule and its conclusion)."""
 
 Order = Literal["postorder", "preorder", "random"]
 
@@ -51,13 +51,13 @@ _WEIGHTS = {"parent": 1.0, "property": 0.3, "negated": 0.7}
 
 
 class Node(NamedTuple):
-    """A concept of a chain, and what it is besides being its parent."""
+    """A concept of a chain, with its property; its parent is the next in the chain."""
 
     concept: str
     property: str = ""
-    """Empty of a root."""
+    """Empty for the root."""
     negated: bool = False
-    """Whether it is said not to have the property."""
+    """Whether the rule says that it does not have the property."""
 
 
 class Item(NamedTuple):
@@ -68,7 +68,7 @@ class Item(NamedTuple):
     answer: str
     """`true` or `false`."""
     hops: int
-    """Steps of the deduction: to be a parent's, and at last to have its property."""
+    """Steps of the deduction: from concept to parent, and the last to the property."""
 
 
 def most_words(ontology: str, *, with_deduction: bool) -> int:
@@ -81,7 +81,7 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
 
     Args:
         hops: steps of the deduction, 1..5.
-        rng: of everything.
+        rng: source of all random choices.
         order: of the rules: from the entity's end of the chain to its root, the reverse, or at random.
 
     Raises:
@@ -106,14 +106,14 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
 
 
 def balanced(hops: int, rng: random.Random) -> Item:
-    """A question that only reachability from the entity decides.
+    """A question that can be decided only by what is reachable from the entity.
 
-    Two chains of five concepts; the property that is asked for stands at the same height of both, with
-    opposite polarity, and the rules in random order: any other would tell the chains apart.
+    There are two chains of five concepts. The property in the query is at the same height in both, with
+    opposite polarity. The rules are in random order, because a fixed order would tell the chains apart.
 
     Args:
         hops: steps of the deduction, 1..4.
-        rng: of everything.
+        rng: source of all random choices.
 
     Raises:
         ValueError: another number of steps.
@@ -152,7 +152,7 @@ def _chain(concepts: Sequence[str], hops: int, rng: random.Random) -> list[Node]
 
 
 def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] | None:
-    """Start of the entity, and the concept whose property is asked; None for a walk of another length."""
+    """Where the entity starts, and the concept whose property is queried; None for another length."""
     n_starts = len(chain) - hops  # deep enough: `hops` steps below the root
     if n_starts < 1:
         return None
@@ -168,7 +168,7 @@ def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] 
 
 
 def _rules(chain: list[Node], rng: random.Random) -> list[str]:
-    """Two rules for every concept but the root, its parent and its property, from the entity's end on."""
+    """Two rules for every concept but the root (its parent, its property), from the entity's end on."""
     return [
         _is(node.concept, *said, rng)
         for node, parent in itertools.pairwise(chain)
@@ -177,7 +177,7 @@ def _rules(chain: list[Node], rng: random.Random) -> list[str]:
 
 
 def _is(concept: str, parent: str, property: str, negated: bool, rng: random.Random) -> str:
-    """A rule: of all of them in the plural, or of each or every one."""
+    """A rule in words: `wumpuses are ...`, or `each wumpus is ...`, or `every wumpus is ...`."""
     no = " not" if negated else ""
     if rng.random() < 0.5:
         return f"{concept}es are{no} {f'{parent}es' if parent else property} ."

@@ -19,18 +19,18 @@ class Statement(NamedTuple):
     negated: bool
     predicate: str
     of_all: bool
-    """Whether it is of every one of a concept, and not of an entity."""
+    """Whether it is about all members of a concept, not about an entity."""
 
 
 class Question(NamedTuple):
-    """A prompt, read."""
+    """A parsed prompt."""
 
     rules: tuple[Statement, ...]
     """Statements about concepts."""
     facts: tuple[Statement, ...]
     """Statements about the entity."""
     query: Statement
-    """Is it true?"""
+    """The statement to judge."""
 
 
 def normalised(text: str) -> str:
@@ -53,10 +53,10 @@ def read_question(prompt: str) -> Question:
 def deduction(prompt: str) -> str:
     """The chain of thought of an answer: what the entity is, then rule and conclusion in turns.
 
-    A rule stands as in the prompt. The official generator's `chain_of_thought`, on its samples.
+    Rules are written as in the prompt. On the samples of the official generator it is its `chain_of_thought`.
 
     Args:
-        prompt: whose query, or its opposite, follows from the rules.
+        prompt: a prompt in which the query or its opposite follows from the rules.
 
     Raises:
         ValueError: nothing follows, or a sentence of another form.
@@ -71,7 +71,7 @@ def deduction(prompt: str) -> str:
 
 
 def n_steps(prompt: str) -> int | None:
-    """How many rules the deduction of an answer needs; None where nothing follows, or of another text.
+    """How many rules the deduction needs; None if nothing follows, or the text is no prompt.
 
     >>> n_steps("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
     1
@@ -142,7 +142,7 @@ def _deduced(prompt: str) -> list[str] | None:
 
 
 def by_degree(prompt: str) -> bool:
-    """A shortcut: of the rules about the property, trust the one whose subject stands in more rules."""
+    """A shortcut: of the rules about the property, trust the one whose subject is in more rules."""
     question = read_question(prompt)
     spoken_of = Counter(word for rule in question.rules for word in (rule.subject, rule.predicate))
     about = [rule for rule in question.rules if rule.predicate == question.query.predicate]

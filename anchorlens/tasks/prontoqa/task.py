@@ -57,14 +57,15 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class PrOntoQATask(WordTask):
-    """PrOntoQA: is it true of an entity, by the rules that stand in the prompt?
+    """PrOntoQA: is a statement about an entity true, by the rules in the prompt?
 
     Questions of the official generator can be answered by a shortcut at any number of steps: of the two rules
-    about the property, that one is right whose subject stands in more rules. Accuracy there is no evidence of
-    a deduction; `balanced` ontologies rule it out. The shortcuts and the solver are measured beside a model.
+    about the property, the one whose subject is in more rules is right. So high accuracy there is no evidence
+    of deduction; `balanced` ontologies rule the shortcut out. The accuracies of the shortcuts and of a solver
+    are reported next to the model's.
 
     Raises:
-        ValueError: any value that makes no task, with what was expected, what came and what to do.
+        ValueError: an invalid value; the message says what was expected, what came and what to do.
 
     Example:
         >>> task = PrOntoQATask(most_hops=2)
@@ -98,29 +99,29 @@ class PrOntoQATask(WordTask):
     n_test: int = number(2000, minimum=10, maximum=20_000)
     """Fresh questions in each test. Each number of steps has equally many."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the tests. A training question that stands in a test is drawn again."""
+    """Seed of the tests. A training question that is also in a test is drawn again."""
     bos: bool = True
     """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
     it."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """74 words behind the special tokens."""
+        """74 words after the special tokens."""
         return Vocabulary(WORDS, self.bos)
 
     @property
     def seq_len(self) -> int:
-        """Tokens that a model reads of the longest question, its answer too."""
+        """Tokens that a model reads of the longest question and its answer."""
         return most_words(self.ontology, with_deduction=self.says == "deduction") + 2 + self.bos
 
     @property
     def chance(self) -> float:
-        """One of two labels is right by chance half of the time, a deduction next to never."""
+        """.5 for one of two labels; 0 for a deduction, which is hardly ever right by chance."""
         return 0.5 if self.says == "label" else 0.0
 
     @property
     def training_width(self) -> int:
-        """As many tokens as the longest question there may be."""
+        """Tokens of the longest possible question."""
         return self.seq_len
 
     @property
@@ -163,11 +164,11 @@ class PrOntoQATask(WordTask):
         return Examples([item.prompt for item in items], answers)
 
     def there_are(self, split: str) -> int:
-        """Very many: the tests are samples."""
+        """A very large number: the splits are samples of all possible questions."""
         return 10**12
 
     def drawn(self, n: int, rng: np.random.Generator) -> Examples:
-        """`n` different training questions, none of which stands in a test."""
+        """`n` different training questions, none of which is in a test."""
         choices = random.Random(int(rng.integers(2**63)))
         taken = {prompt for name in ("id", "ood") for prompt in self.splits[name].prompts}
         items: list[Item] = []
@@ -184,9 +185,9 @@ class PrOntoQATask(WordTask):
         return batch if self.loss_on == "label" else _every_word(batch)
 
     def overlap(self, trained: TokenBatch) -> Overlap:
-        """The training questions that stand in a test, or have more steps than are trained.
+        """The training questions that are in a test, or have more steps than are trained.
 
-        Where some of the first 2,000 have more steps, it is counted among these alone.
+        Steps are counted for the first 2,000; if some of these have too many, only these 2,000 are counted.
         """
         some = trained.take(np.arange(min(_MOST_READ, len(trained))))
         prompts = map(self.vocabulary.prompt, some.tokens.tolist())
@@ -195,7 +196,7 @@ class PrOntoQATask(WordTask):
         return replace(overlap, counts={**overlap.counts, "ood": max(longer, overlap.counts["ood"])})
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
-        """Training sequences with the answer alone scored."""
+        """Training sequences with only the answer scored."""
         from torch import from_numpy
 
         from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
@@ -222,7 +223,7 @@ class PrOntoQATask(WordTask):
         }
 
     def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
-        """Accuracy against the steps of the deduction, beside that of the shortcuts."""
+        """Accuracy against the steps of the deduction, with that of the shortcuts."""
         hops = np.array([item.hops for name in ("id", "ood") for item in self._tests[name]])
         ways = {way: {name: self._by_shortcut[name][way] for name in ("id", "ood")} for way in _SHORTCUTS}
         compared = "Shortcuts need no model: one that is no better than they are may have learnt them."

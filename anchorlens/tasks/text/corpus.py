@@ -1,4 +1,4 @@
-"""Corpus: documents split by file into two long files of bytes in the user's cache, mapped and not held."""
+"""Corpus: documents split by file into two long files of bytes, memory-mapped from the user's cache."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 TRAIN, VALIDATION = "train", "validation"
 _LONGEST_LINE = 4096
-"""Bytes after a cut in which the end of the line is looked for."""
+"""Bytes after a cut that are searched for the end of the line."""
 _FILES, _SUMS = (f"{TRAIN}.bin", f"{VALIDATION}.bin", "manifest.json"), "sha256.json"
 END = b"\0"
-"""Stands behind every document; no text holds it."""
+"""Follows every document; no text contains it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Two splits of one text, and which file went where."""
+    """Two splits of one text, with a manifest of the files in each."""
 
     folder: Path
     """Holds train.bin, validation.bin, manifest.json, and sha256.json with the SHA-256 of each of them."""
@@ -53,7 +53,7 @@ class Corpus:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every file has the bytes that were written; they are read once a process."""
+        """Whether every file has its checksum; files are read once per process."""
         try:
             sums = read_json(read_bytes(self.folder / _SUMS))
             return sums == {name: content_digest(self.folder / name) for name in _FILES}
@@ -65,24 +65,24 @@ class Corpus:
         return (self.folder / f"{split}.bin").stat().st_size
 
     def windows(self, split: str, length: int) -> Windows:
-        """Every sequence of a split that follows on the one before, none twice."""
+        """All sequences of a split, one after another without overlap."""
         n = max(0, (self.n_bytes(split) - 1) // length)
         return Windows(self.folder / f"{split}.bin", length, range(n))
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Sequences of a text, read from the disk when some are taken: a training set of any size."""
+    """Sequences of a text that are read from the disk on demand: a training set of any size."""
 
     path: Path
     """The text."""
     length: int
     """Bytes of a sequence."""
     places: range | Int[np.ndarray, " window"]
-    """Which sequence of the text each is."""
+    """Index of each sequence in the text."""
 
     example_bytes = 8
-    """Memory that one takes: its place."""
+    """Bytes of memory for each sequence: its index."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -104,14 +104,14 @@ class Windows:
 
 
 def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Corpus:
-    """A corpus, put together once and then taken from the user's cache.
+    """A corpus, built once and then read from the user's cache.
 
     Args:
         name: `code`, `text`, `code+text` or `files`.
         data: paths of `files`.
-        version: what decides its content.
-        share: of its bytes that are held out, whole files as far as there are several.
-        seed: of which files are.
+        version: text that identifies the content.
+        share: share of its bytes that are held out, in whole files if possible.
+        seed: seed of the choice of these files.
 
     Raises:
         ValueError: a file that is missing or no text.
@@ -130,21 +130,21 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
             out = held_out(n_bytes, share, seed)
             cut = {} if out else _end_of_the_largest(n_bytes, share)
             _write(made, documents(name, data), out, cut)
-            if not Corpus(folder).is_whole:  # what somebody else has made meanwhile may be in use
+            if not Corpus(folder).is_whole:  # another process may have made it meanwhile, and may use it
                 shutil.rmtree(folder, ignore_errors=True)
             os.replace(made, folder)
             _write_through(folder.parent)
         except OSError:
-            if not Corpus(folder).is_whole:  # nobody else was faster
+            if not Corpus(folder).is_whole:  # no other process was faster
                 raise
     return Corpus(folder)
 
 
 def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str]:
-    """The sources that are held out: in random order until they have their share of the bytes.
+    """Choose the sources that are held out, in random order until they make up the share of the bytes.
 
-    A source that would bring more than twice the share is passed over. None where what is left would be less
-    than half of the share: the end of the largest is held out then.
+    A source that would bring more than twice the share is passed over. If the chosen ones make up less than
+    half of the share, none is returned: the end of the largest is held out then.
 
     >>> sorted(held_out({"a": 10, "b": 10, "c": 980}, 0.01, seed=1))
     ['b']
@@ -162,21 +162,22 @@ def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str
 
 
 def _end_of_the_largest(sizes: Mapping[str, int], share: float) -> dict[str, int]:
-    """The largest source -> how many of its bytes are trained, so that its end is the share of them all."""
+    """The largest source -> how many of its bytes are trained; the rest is the share of all bytes."""
     largest = max(sizes, key=sizes.__getitem__)
     return {largest: max(0, sizes[largest] - max(1, round(share * sum(sizes.values()))))}
 
 
 def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Mapping[str, int]) -> None:
-    """Both splits, the manifest and their SHA-256, written through to the disk.
+    """Write both splits, the manifest and their SHA-256, and sync them to the disk.
 
-    No more than one piece of a document is held at a time.
+    No more than one piece of a document is in memory at a time.
 
     Args:
-        folder: where they go.
+        folder: folder for the files.
         read: every document.
         out: sources that are held out.
-        cut: source -> how many of its bytes are trained, where its end is held out; they end with the line.
+        cut: source -> how many of its bytes are trained, if its end is held out; the cut moves to the end of
+            a line.
     """
     manifest: dict[str, dict[str, dict[str, Any]]] = {TRAIN: {}, VALIDATION: {}}
     with contextlib.ExitStack() as stack:
@@ -200,7 +201,7 @@ def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Ma
 
 
 def _write_through(path: Path) -> None:
-    """Have what was written to a file, or the names in a folder, on the disk itself."""
+    """Sync a file, or the names in a folder, to the disk."""
     place = os.open(path, os.O_RDONLY)
     try:
         os.fsync(place)
@@ -211,7 +212,7 @@ def _write_through(path: Path) -> None:
 def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Split a file into a training part and a held-out part; both must be read to their end, in this order.
 
-    Where no line ends soon after the cut, it goes through the line.
+    If no line ends soon after the cut, the line is cut.
     """
     rest = iter(pieces)
     held: list[bytes] = []
@@ -233,7 +234,7 @@ def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[s
 
 
 def _between_characters(piece: bytes, at: int) -> int:
-    """The next place from `at` on where no character of UTF-8 is cut through."""
+    """The next place from `at` on that is not inside a UTF-8 character."""
     while at < len(piece) and piece[at] & 0xC0 == 0x80:
         at += 1
     return at

@@ -1,7 +1,7 @@
-"""Documents: where text comes from, file by file, and what is no text.
+"""Documents: the sources of text, file by file, and the check that they are text.
 
 `code` is the standard library of the Python that is running, `text` is English prose from the same: its
-docstrings and the help topics of `pydoc`. Nothing is fetched. Files of one's own are read piece by piece.
+docstrings and the help topics of `pydoc`. Nothing is fetched. The user's own files are read piece by piece.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from anchorlens.safe import ordinary_file, safe_repr
 
 CODE, TEXT, BOTH, FILES = "code", "text", "code+text", "files"
 MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32
-"""Files that may be named, entries of folders that are looked at for them, and their bytes in all."""
+"""Most files that may be named, most folder entries that are searched for them, and most bytes in all."""
 _LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"})
 """Folders of the standard library that are not taken: tests, tables of characters, and prose as code."""
 _PIECE = 2**20
 
 
 class Document(NamedTuple):
-    """A piece of text that is in one split as a whole."""
+    """A text that is in one split as a whole."""
 
     source: str
-    """The file it comes from: what comes from one file is in one split."""
+    """The file it comes from: all documents from one file are in the same split."""
     pieces: Iterable[bytes]
     """Its bytes in order, UTF-8 without a NUL byte."""
 
@@ -48,11 +48,11 @@ def python_version() -> str:
 
 
 def documents(corpus: str, data: str = "") -> Iterator[Document]:
-    """Every document, one after another; no more than a piece of a file of one's own is held at a time.
+    """Every document, one after another; of the user's own files, one piece at a time is in memory.
 
     Args:
         corpus: `code`, `text`, `code+text` or `files`.
-        data: of `files` their paths, separated as in PATH; a folder stands for every file in it.
+        data: paths of `files`, separated as in PATH; a folder stands for every file in it.
 
     Raises:
         ValueError: a file that is missing, empty, or no text.
@@ -76,7 +76,7 @@ def sizes(corpus: str, data: str = "") -> dict[str, int]:
     """Source -> bytes that are taken from it.
 
     Raises:
-        ValueError: a path that is not there, or none.
+        ValueError: a path does not exist, or none is named.
     """
     if corpus == FILES:
         return {name: path.stat().st_size for name, path in distinct_files(data).items()}
@@ -92,7 +92,7 @@ def absolute(data: str) -> str:
     """Make the paths absolute, so that a run can go on from any folder.
 
     Raises:
-        ValueError: what is no path at all.
+        ValueError: the text holds no valid paths.
     """
     try:
         return os.pathsep.join(os.path.abspath(path) for path in filter(None, data.split(os.pathsep)))
@@ -103,12 +103,12 @@ def absolute(data: str) -> str:
 
 
 def named_files(data: str) -> dict[str, Path]:
-    """Name -> path of every file that is named, in the order in which they are; of a folder ascending.
+    """Name -> path of every file that is named, in the given order; those of a folder ascending.
 
     A folder stands for the plain files in it and below; hidden ones and links are left out.
 
     Raises:
-        ValueError: a path that is not there or no plain file, none, or more than `MOST_FILES`.
+        ValueError: a path does not exist or is no plain file, or there are no files, or too many.
     """
     files: dict[str, Path] = {}
     n_entries = 0
@@ -143,7 +143,7 @@ def named_files(data: str) -> dict[str, Path]:
 
 
 def distinct_files(data: str) -> dict[str, Path]:
-    """The named files, of equal ones the first alone, so that no text is in both splits.
+    """The named files; of those with equal content only the first, so that no text is in both splits.
 
     Raises:
         ValueError: as `named_files`.
@@ -155,11 +155,11 @@ def distinct_files(data: str) -> dict[str, Path]:
 
 
 def fingerprint(data: str, expected: str = "") -> str:
-    """Say what decides the content of `files`: their number, bytes, and a SHA-256 of names and contents.
+    """Identify the content of `files`: their number, bytes, and a SHA-256 of names and contents.
 
     Args:
         data: their paths, separated as in PATH.
-        expected: what it ought to be; where number or bytes are others already, no file is read.
+        expected: the result that is required; if number or bytes already differ, no file is read.
 
     Raises:
         ValueError: a path that is not there, too much text, or other files than expected.
@@ -174,7 +174,7 @@ def fingerprint(data: str, expected: str = "") -> str:
         whole = f"{named}, SHA-256 {hashlib.sha256(contents.encode()).hexdigest()[:16]}"
         if expected in ("", whole):
             return whole
-        named += ", of other contents"  # their hash would tell a stranger, who named them, what they are
+        named += ", of other contents"  # not their hash, which would tell a stranger what they hold
     raise ValueError(
         f"the text must be that of {safe_repr(expected)}, and what is named is {named}; name the same files "
         "in "
@@ -223,7 +223,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Entries of a folder and of those below; neither hidden ones nor what lies behind links."""
+    """Entries of a folder and of its subfolders, without hidden ones and without following links."""
     waiting = [os.fspath(folder)]
     while waiting:
         this = waiting.pop()
@@ -239,7 +239,7 @@ def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def content_digest(path: Path) -> str:
-    """SHA-256 of a file's content as it is now; it is read once, while size and time stay the same.
+    """SHA-256 of a file's present content; cached while its size and modification time stay the same.
 
     Raises:
         ValueError: it cannot be read.
@@ -251,7 +251,7 @@ def content_digest(path: Path) -> str:
 
 @functools.lru_cache(maxsize=MOST_FILES)
 def _file_digest(path: Path, changed: int, size: int) -> str:
-    """SHA-256 of the first `size` bytes of a file, kept for the time at which it changed last."""
+    """SHA-256 of the first `size` bytes of a file, cached by the time of its last change."""
     digest = hashlib.sha256()
     for piece in _pieces(path):
         digest.update(piece[:size])

@@ -1,4 +1,4 @@
-"""TextTask: say the next byte of a text, and the bits per byte that a model needs for what it never read."""
+"""TextTask: predict the next byte of a text, measured in bits per byte on held-out text."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
 
 MOST_ASKED, QUICKLY = 1_000, 128
-"""Sequences of each split that `evaluate` asks, unless it is told another number, and `measure`."""
+"""Sequences of each split that `evaluate` uses by default, and that `measure` uses."""
 AT_ONCE = 32
-"""Sequences of a forward pass."""
+"""Most sequences in a forward pass."""
 _MOST_BITS = 64
 _bits = functools.partial(Metric, highest=8.0, unit="bits per byte", higher_is_better=False)
 _derived = functools.partial(Metric, in_tables=False, higher_is_better=False)
@@ -74,15 +74,15 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class TextTask(TaskConfig):
-    """Text, byte by byte: after each byte say the next one.
+    """Text, byte by byte: after each byte predict the next one.
 
-    Sequences follow one another without gaps or padding, through the end of one file and the beginning of
-    the next, with a NUL byte between. Whole files are held out, or the end of the largest where no choice of
-    files comes near the share that is wanted. A file that is there twice counts once. The text is put
-    together once, into the user's cache, and read from there as it is needed.
+    Sequences follow one another without gaps or padding, through the end of one file and the beginning of the
+    next, with a NUL byte between. Whole files are held out, or the end of the largest if no choice of files
+    comes near the wanted share. Files with equal content count once. The text is built once, in the user's
+    cache, and read from there on demand.
 
     Raises:
-        ValueError: any value that makes no task; files that are missing or hold no text.
+        ValueError: an invalid value; files that are missing or hold no text.
 
     Source: arXiv 2501.08537, figure 7D, which trains GPT-2 Medium on 40 billion tokens of SlimPajama. This
     is a stand-in of far smaller size, and nothing about SlimPajama follows from it.
@@ -101,7 +101,7 @@ class TextTask(TaskConfig):
     """Paths of text files in UTF-8, separated as in PATH (a colon, on Windows a semicolon). A folder stands
     for every file in it. The paths become absolute ones."""
     version: str = ""
-    """What decides the content; it is filled in. `Python 3.11.7`, or the number of files, their bytes, and a
+    """Identifies the content; filled in if unset. `Python 3.11.7`, or the number of files, their bytes, and a
     SHA-256 of their names and contents."""
     seq_len: int = number(256, minimum=2, maximum=65_536)
     """Bytes in a sequence."""
@@ -127,10 +127,10 @@ class TextTask(TaskConfig):
 
     @cached_property
     def text(self) -> Corpus:
-        """The text itself, in the user's cache.
+        """The corpus, in the user's cache.
 
         Raises:
-            ValueError: it is not there and cannot be put together, or is another one than the task's.
+            ValueError: it cannot be built, or differs from the text of the task.
         """
         if self.corpus == FILES and not self.data:
             raise ValueError(f"the text of {self.version} must be named; give its files (--data PATH)")
@@ -167,9 +167,9 @@ class TextTask(TaskConfig):
         """Mean cross-entropy over every byte, in nats.
 
         Args:
-            model: whose logits.
+            model: gives the logits.
             batch: sequences, and the byte that follows each of their bytes.
-            generator: not asked; nothing is drawn.
+            generator: not used; nothing is drawn.
         """
         import torch
 
@@ -187,14 +187,14 @@ class TextTask(TaskConfig):
         max_asked: int = MOST_ASKED,
         quick: bool = False,
     ) -> Evaluation:
-        """Bits per byte on held-out and on training text.
+        """Measure bits per byte on held-out and on training text.
 
         Args:
-            model: whose answers.
-            training_set: what it was trained on; without it the whole training text stands for it.
-            seed: of the sequences that are asked.
-            max_asked: sequences of each split that are asked at most.
-            quick: whether 128 of each are enough.
+            model: the model to evaluate.
+            training_set: what it was trained on; without it the whole training text is used.
+            seed: seed of the choice of sequences.
+            max_asked: most sequences of each split that are used.
+            quick: use only 128 of each.
 
         Returns:
             Bits per byte with standard errors over the sequences, perplexity and gap.
@@ -236,7 +236,7 @@ class TextTask(TaskConfig):
         """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte.
 
         Raises:
-            ValueError: there are none, or they are of another text or length.
+            ValueError: they are empty, or of another text or length.
         """
         if not isinstance(training_set, Windows):
             return super().checked_training_set(training_set)
@@ -250,12 +250,12 @@ class TextTask(TaskConfig):
         return training_set
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` or `measure` asks."""
+        """Most sequences that `evaluate` (if `quickly`, `measure`) runs a model on."""
         most = QUICKLY if quickly else MOST_ASKED
         return most + min(most, n_train)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """A batch at a time, and where every training sequence begins."""
+        """Memory of one batch, and of the indices of the training sequences."""
         return 8 * n_train + 32 * AT_ONCE * self.seq_len
 
     @property
@@ -282,9 +282,9 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
     """Bits per byte of each sequence, [sequence], some sequences at a time.
 
     Args:
-        model: whose answers.
-        some: what sequences are taken from.
-        rows: which of them.
+        model: the model to evaluate.
+        some: the sequences, of which rows are taken.
+        rows: indices of the sequences to use.
     """
     import torch
 
@@ -312,7 +312,7 @@ def _perplexity(bits: Accuracy) -> Accuracy | None:
 
 
 def _mean(values: np.ndarray, *, of: int) -> Accuracy:
-    """The mean over sequences that were drawn, none twice, from so many."""
+    """The mean over sequences drawn without replacement from a given number."""
     n = len(values)
     spread = float(values.std(ddof=1)) if n > 1 else 0.0
     return Accuracy(float(values.mean()), spread / math.sqrt(n) * math.sqrt(max(0.0, 1 - n / of)), n)

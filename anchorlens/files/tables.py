@@ -66,7 +66,7 @@ def _without_formulas(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def _no_formula(text: str) -> str:
-    """The text behind an apostrophe, where a spreadsheet would take it for a formula.
+    """The text, after an apostrophe where a spreadsheet would take it for a formula.
 
     >>> _no_formula("=HYPERLINK(1)"), _no_formula("-1"), _no_formula("a=b")
     ("'=HYPERLINK(1)", '-1', 'a=b')

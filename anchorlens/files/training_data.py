@@ -99,7 +99,7 @@ def _named(content: object) -> tuple[Any, Any]:
 
 
 def _of_zip(data: bytes) -> tuple[Any, Any]:
-    """What numpy.savez or torch.save wrote."""
+    """Tokens and targets in a zip that numpy.savez or torch.save wrote."""
     with zip_in(data, _MOST_ENTRIES) as archive:
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         if entries:

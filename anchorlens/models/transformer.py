@@ -540,7 +540,7 @@ def _alibi(n_heads: int, n_pos: int, device: torch.device) -> Float[Tensor, "hea
 
 
 class TransformerBlock(nn.Module):
-    """x + attn(ln1(x)), and then + mlp(ln2(.)) of the sum, or of x where both stand side by side."""
+    """x + attn(ln1(x)), and then + mlp(ln2(.)) of that sum, or of x with `parallel_attn_mlp`."""
 
     def __init__(self, cfg: HookedTransformerConfig, block_index: int) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ slow."""
 
 
 class Name(str):
-    """A global that a pickle names, `module.name`; it stands for nothing but itself."""
+    """A global that a pickle names, `module.name`; it stays a name."""
 
     __slots__ = ()
 

@@ -146,7 +146,7 @@ class AdditionTask(SplitTask):
 
     @property
     def _equals(self) -> int:
-        """The token `=` where numbers are tokens; `+` comes right before it, behind the largest answer."""
+        """The token `=` where numbers are tokens; `+` comes right before it, after the largest answer."""
         return (1 if self.mode == "modular" else 2) * self.largest + 2
 
     def answers(self, sums: Int[np.ndarray, "pair 2"]) -> Int[np.ndarray, " pair"]:

@@ -65,7 +65,7 @@ def recognises(content: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source) -> Imported:
-    """Read a model of theirs with the config.json of its run.
+    """Read a model of the released code, with the config.json of its run.
 
     Raises:
         CheckpointError: config.json is missing or cannot be read as a ModelConfig and an AnchorTask.

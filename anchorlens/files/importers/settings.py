@@ -109,7 +109,7 @@ class Settings:
             if isinstance(named, str):
                 folder = self.path.parent.resolve()
                 file = (folder / named).resolve()
-                if folder not in file.parents:  # also behind a link
+                if folder not in file.parents:  # links are resolved
                     raise ValueError(
                         "vocabulary must name a file in the folder of its configuration, got "
                         f"{safe_repr(named)}; copy it there"

@@ -37,7 +37,7 @@ class UNetConfig(Config):
     gamma_scope: Literal["all", "second_layers"] = "all"
     """Which weights gamma is for. `all`: every convolution, transposed convolution and MLP. `second_layers`:
     the second layer of each MLP; the others have gamma .5. A first layer with one input (size, time) has b =
-    1 at any gamma, so with `all` its strength beside that of the others changes with gamma."""
+    1 at any gamma, so with `all` its strength relative to the others changes with gamma."""
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -122,7 +122,7 @@ class Block(nn.Sequential):
     """3x3 convolution, BatchNorm and GELU, twice."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
-        """A block from so many channels to so many."""
+        """A block from `n_in` to `n_out` channels."""
         super().__init__(*_convolved(n_in, n_out), *_convolved(n_out, n_out))
 
 
@@ -130,7 +130,7 @@ class ResidualBlock(nn.Module):
     """The same, with the output of the first half added to that of the second."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
-        """A block from so many channels to so many."""
+        """A block from `n_in` to `n_out` channels."""
         super().__init__()
         self.half1 = nn.Sequential(*_convolved(n_in, n_out))
         self.half2 = nn.Sequential(*_convolved(n_out, n_out))

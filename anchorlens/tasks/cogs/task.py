@@ -98,7 +98,7 @@ class CogsTask(WordTask):
         return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences of the greatest length that have as many tokens as are read; known without the files."""
+        """Tokens that are read, as a number of sequences of the greatest length; known without the files."""
         n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
 

@@ -73,7 +73,7 @@ class ConceptGraphsTask(TaskConfig):
     shift: float = number(0.0, minimum=0, maximum=0.3)
     """The centre is drawn from U(-shift, shift), in units of half the side. 0 as published."""
     centred: bool = True
-    """Whether the network sees pixels as -1..1, not as 0..1. It learns -1..1 sooner; 0..1 is as
+    """Whether the network sees pixels as -1..1, not as 0..1. It learns faster with -1..1; 0..1 is as
     published."""
 
     def __post_init__(self) -> None:
@@ -171,7 +171,7 @@ class ConceptGraphsTask(TaskConfig):
     def samples(
         self, model: Any, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0
     ) -> dict[str, Float[np.ndarray, "sample 3 y x"]]:
-        """Draw samples by ancestral sampling; the model is told each tuple without jitter.
+        """Draw samples by ancestral sampling, with the conditions of each tuple without jitter.
 
         Args:
             model: as `ready` gives it.

@@ -72,7 +72,7 @@ class Item(NamedTuple):
 
 
 def most_words(ontology: str, *, with_deduction: bool) -> int:
-    """Words of the longest prompt of an ontology, and of its deduction where that is asked for."""
+    """Words of the longest prompt of an ontology, with its longest deduction if that is wanted."""
     return LONGEST_PROMPT + (_LONGEST_FACT + _LONGEST_STEP * MOST_HOPS[ontology]) * with_deduction
 
 

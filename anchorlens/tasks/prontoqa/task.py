@@ -87,7 +87,7 @@ class PrOntoQATask(WordTask):
     """The order of the rules of an official ontology. `postorder`: from the entity to the root. `preorder`:
     from the root to the entity. Rules of a balanced ontology are always in random order."""
     most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
-    """Most steps of a trained deduction. OOD asks for more: up to 5 (official) or 4 (balanced)."""
+    """Most steps of a trained deduction. OOD needs more: up to 5 (official) or 4 (balanced)."""
     least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
     """Fewest steps of a trained deduction."""
     loss_on: Literal["label", "sequence"] = "label"
@@ -131,12 +131,12 @@ class PrOntoQATask(WordTask):
 
     @property
     def longer_hops(self) -> Sequence[int]:
-        """Numbers of steps that OOD asks for."""
+        """Numbers of steps in OOD."""
         return range(self.most_hops + 1, MOST_HOPS[self.ontology] + 1)
 
     @cached_property
     def _tests(self) -> Mapping[str, Sequence[Item]]:
-        """`id`, `ood` and `other` in equal parts by steps; `train`, as many of those that are trained."""
+        """`id`, `ood`, `other` and, as `train`, a sample of what is trained; all in equal parts by steps."""
         others = "official" if self.ontology == "balanced" else "balanced"
         hops = [n for n in self.trained_hops if n <= MOST_HOPS[others]]
         return {

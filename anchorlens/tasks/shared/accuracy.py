@@ -34,7 +34,7 @@ class Accuracy(Record):
 
     @classmethod
     def of_draws(cls, right: Bool[np.ndarray, "question draw"], *, whole: bool = True) -> Accuracy:
-        """The mean over questions, each asked under several draws of noise.
+        """The mean over questions, each with several draws of noise.
 
         Args:
             right: whether each answer is right.

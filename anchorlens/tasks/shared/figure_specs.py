@@ -166,7 +166,7 @@ class ImageGrid(_Spec):
         Args:
             title: heading.
             caption: how to read them.
-            rows: what a row shows -> its images [image, 3, y, x], 0..1, all of one size and as many in each.
+            rows: what a row shows -> its images [image, 3, y, x], 0..1, of the same size and number in each.
         """
         lines = [np.concatenate(list(np.moveaxis(images, 1, -1)), axis=1) for images in rows.values()]
         whole = (np.concatenate(lines) * 255).round().astype(np.uint8)

@@ -27,7 +27,7 @@ class Metric:
     logged_as: str = ""
     """Its name in the lines of a run's log; empty where it is not measured while training."""
     in_tables: bool = True
-    """Whether it stands in tables that have a row for each model."""
+    """Whether it is a column of tables with a row for each model."""
     map_caption: str = ""
     """How to read its map over a sweep; empty where it has none."""
     absent: str = "no trained cell has one"

@@ -22,7 +22,7 @@ class Overlap(Record):
     """Training sequences that ask held-out questions."""
 
     n_sequences: Count
-    """Training sequences that were looked at."""
+    """Training sequences that were checked."""
     counts: Mapping[Name, Count]
     """Metric (`id`, `ood`) -> how many of them ask its questions."""
 
@@ -32,7 +32,7 @@ class Overlap(Record):
         return any(self.counts.values())
 
     def in_words(self, asks: Mapping[str, str]) -> str:
-        """How many sequences ask what.
+        """The counts in words.
 
         Args:
             asks: metric -> what it asks, in words.

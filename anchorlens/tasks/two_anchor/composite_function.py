@@ -1,4 +1,4 @@
-"""A two-anchor composite function, what is trained of it, and the sequences that ask for it.
+"""A two-anchor composite function, what is trained of it, and its sequences.
 
 A sequence holds one key token x, an anchor pair right after it, and noise everywhere else. Each anchor is a
 function of one number, and the target is their composition, f(x; a1, a2) = g(g(x; a1); a2). Sources: Zhang et

@@ -72,7 +72,7 @@ class LazyDataset:
         return batch.take(np.argsort(np.argsort(rows, kind="stable"), kind="stable"))
 
     def _chunks(self, rows: Int[np.ndarray, " row"]) -> Iterator[tuple[int, Int[np.ndarray, " chosen"]]]:
-        """Sequences of each chunk, and which of them are asked for, ascending."""
+        """Number of sequences in each chunk, and which of them are in `rows`, ascending."""
         ascending = np.sort(rows)
         at_once = max(1, DRAWN_AT_ONCE // self.task.seq_len)
         for start in range(0, self._n, at_once):

@@ -18,8 +18,8 @@ def overlap_with_training(training_set: TokenBatch | LazyDataset, task: Composit
     """The training sequences that ask an unseen pair, or a seen one where the split rule holds its key out.
 
     Args:
-        training_set: sequences of the task's length and vocabulary. The first anchor token of a sequence says
-            where its key stands, the token before it.
+        training_set: sequences of the task's length and vocabulary. The key of a sequence is the token before
+            its first anchor token.
         task: whose splits count.
     """
     if isinstance(training_set, LazyDataset):
@@ -37,7 +37,7 @@ def overlap_with_training(training_set: TokenBatch | LazyDataset, task: Composit
 def pairs_asked(
     tokens: Int[np.ndarray, "sequence pos"], task: CompositeFunction
 ) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " row"], Int[np.ndarray, "row k"]]:
-    """Which sequences ask a question: their row, the position of the key, and the chain behind it."""
+    """The sequences that ask a question: their row, the position of the key, and the chain after it."""
     k = task.chain_length
     first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
     asks = (first > 0) & (first + k <= tokens.shape[1])

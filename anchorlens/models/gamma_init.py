@@ -272,6 +272,15 @@ class _Start:
         """The std of a normal distribution, the half-width of a uniform one; NaN without a gamma."""
         return math.nan if self.gamma is None else float(self.matrix.fan_in) ** -self.gamma / self.divisor
 
+    def starts_like(self, other: _Start) -> bool:
+        """Whether another matrix is drawn at the same scale."""
+        return (self.gamma, self.divisor) == (other.gamma, other.divisor)
+
+    def told(self) -> str:
+        """Its name and how it starts."""
+        divided = "" if self.divisor == 1 else f", divided by {self.divisor:.3g}"
+        return f"{self.matrix.label} with gamma {self.gamma}{divided}"
+
 
 def _starts(
     parameters: Parameters,
@@ -318,7 +327,7 @@ def _starts(
 
 
 def _check_shared_memory(starts: Sequence[_Start]) -> None:
-    """Check that matrices in the same memory have the same fan-in: the later overwrites the earlier.
+    """Check that matrices in the same memory start alike: the later overwrites the earlier.
 
     Raises:
         ValueError: they do not.
@@ -338,6 +347,11 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
                 f"matrices in the same memory must have one fan-in, got {start.matrix.label} with "
                 f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}; say "
                 f"which counts, fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}} for example"
+            )
+        if device == other and first <= last and not start.starts_like(following):
+            raise ValueError(
+                f"matrices in the same memory must start alike, got {start.told()} and {following.told()}; "
+                "give both parts one gamma and leave scale_residual_writers out, or untie them"
             )
 
 

@@ -335,6 +335,12 @@ def tied_with_two_fan_ins():
     return model
 
 
+def two_parts_in_one_memory():
+    model = nn.ModuleDict({name: nn.Linear(8, 8, bias=False) for name in ("q_proj", "up_proj")})
+    model["up_proj"].weight = nn.Parameter(model["q_proj"].weight.data)
+    return model
+
+
 def wrapping_other_tensors():
     """As a sharded DTensor does, and torchao's quantised tensors."""
     from torch.testing._internal.two_tensor import TwoTensor
@@ -389,6 +395,11 @@ REFUSED = {
         tied_to_its_transpose,
         {},
         "matrices in the same memory must have one fan-in, got 0.weight with 8 and 1.weight with 20",
+    ),
+    "one memory, two gammas": (
+        two_parts_in_one_memory,
+        {"gamma_qk": 0.8},
+        "must start alike, got q_proj.weight with gamma 0.8 and up_proj.weight with gamma 0.5; give both",
     ),
     "a part that is not known": (
         lambda: nn.Sequential(nn.Linear(8, 8)),

@@ -302,7 +302,7 @@ class Targets:
         anchors = anchor_pair(pair, self._anchors, self._chain_length, "pair")
         first, last = int(self.keys[0]), int(self.keys[-1])
         check_number("key", key, minimum=first, maximum=last, integer=True)
-        return int(self.of(Trials(np.array([anchors]), np.array([key]), np.zeros(1)), kind)[0])
+        return int(self.of(Trials(np.array([anchors]), np.array([key]), np.zeros(1, dtype=int)), kind)[0])
 
     def of(self, trials: Trials, kind: Kind) -> Int[np.ndarray, " trial"]:
         """The targets of many trials; `mirrored` are those of the reversed pairs, without exceptions."""

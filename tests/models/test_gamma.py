@@ -131,7 +131,6 @@ def test_a_gpu_gets_the_same_bits():
     ("arguments", "message"),
     [
         ({"gamma": 11}, "gamma must be a finite number >= -10 and <= 10, got 11"),
-        ({"gamma": "0.5"}, "gamma must be a finite number >= -10 and <= 10, got '0.5'"),
         ({"gamma": None}, "gamma must be a finite number"),
         ({"gamma": 0.5, "gamma_vo": float("nan")}, "gamma_vo must be a finite number"),
         (

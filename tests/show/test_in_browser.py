@@ -43,7 +43,9 @@ def test_every_picture_is_drawn_and_nothing_complains(browser, request, name):
 @pytest.mark.parametrize(("name", "most"), [("one", 3500), ("four", 6000)])
 def test_a_page_is_short_before_anything_is_unfolded(browser, request, name, most):
     browser.open(request.getfixturevalue(name))
+    browser.evaluate("document.querySelector('[data-figure]').scrollIntoView()")
     browser.wait(f"{DRAWN} >= 1")
+    browser.evaluate("scrollTo(0, 0)")
     height = browser.evaluate(HEIGHT)
     assert 1500 < height < most
     cards = "document.querySelector('.pair-map').getBoundingClientRect().bottom"

@@ -37,7 +37,7 @@ class StackedOptimizer:
 
     On CUDA the learning rates of an epoch are on the device, so that a step can be captured in a graph.
     torch's functional optimizer is called, since creating an optimizer object imports torch's compiler, which
-    takes 2 s. It takes one constant weight decay. Where parts of the weights have their own, where a
+    takes 2 s. It takes one weight decay for all. Where parts of the weights have their own, where a
     scheduled weight decay would become a constant in a graph, and with Muon, the weights are decayed here
     before its update.
     """

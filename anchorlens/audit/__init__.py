@@ -1,4 +1,4 @@
-"""Noise finder: which mappings of a dataset models with a small initialisation fit late."""
+"""Noise finder: find the mappings of a dataset that models with small initialisation fit late."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Noise with a known place: a task some of whose mappings are trained on wrong targets."""
+"""Known label noise: a task in which some mappings are trained on wrong targets."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     """The task with a share of its mappings trained on wrong targets, which an audit should find.
 
     Args:
-        task: any task; what it overrides already stays.
-        share: of the mappings that obey the composition rule, 0..1; which ones is drawn at random.
-        seed: of which mappings, and of their targets.
+        task: any task; its own overrides are kept.
+        share: share of the mappings that obey the composition rule, 0..1; these mappings are drawn at random.
+        seed: seed for the mappings and their targets.
 
     Returns:
-        A task with overrides: the target of a drawn mapping is any other number token, uniformly.
+        A task with overrides: the target of a drawn mapping is uniform over all other number tokens.
 
     Raises:
         ValueError: a share outside 0..1, or a task with a single number token.
@@ -40,12 +40,12 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     mappings, rng = mappings_of(task), np.random.default_rng(seed)
     assert mappings.violates is not None
     obeying = np.flatnonzero(~mappings.violates)
-    ruled = dataclasses.replace(task, n_exceptions=0)  # its exceptions are put there again
+    ruled = dataclasses.replace(task, n_exceptions=0)  # the result adds its own exceptions again
     overrides: dict[Pair, Any] = dict(task.overrides or {})
     for row in np.sort(rng.choice(obeying, round(share * len(obeying)), replace=False)).tolist():
         pair, key = tuple(mappings.chains[row].tolist()), int(mappings.keys[row])
         table = overrides.get(pair)
-        if type(table) is not dict:  # of ours; the task's own cannot be changed
+        if type(table) is not dict:  # a dict is a table of ours; the task's own tables are immutable
             everywhere = task.product([pair], task.keys, np.zeros_like(task.keys))
             table = dict(zip(task.keys.tolist(), ruled.targets(everywhere).tolist(), strict=True))
             overrides[pair] = table
@@ -54,7 +54,7 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
 
 
 def _another(rng: np.random.Generator, keys: Int[np.ndarray, " key"], target: int) -> int:
-    """A number token that is not the target, uniformly."""
+    """Draw a number token other than the target, uniformly."""
     at = target - int(keys[0])
     is_key = 0 <= at < len(keys)
     drawn = int(rng.integers(0, len(keys) - is_key))

@@ -1,4 +1,4 @@
-"""A dataset as a file: a CSV of mappings, or a TOML with a task."""
+"""Read a dataset from a file: a CSV of mappings, or a TOML with a task."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ MOST_BYTES = 50_000_000
 MOST_TOML_BYTES = 10_000_000
 MOST_MAPPINGS = 500_000
 MOST_ROWS = 2_000_000
-"""Rows of a file, those that repeat others included."""
+"""Largest number of rows of a file, repeated rows included."""
 MOST_QUESTIONS = 2_000_000
-"""Chains that the anchors of a file can form, times its keys."""
+"""Largest number of possible chains of a file's anchors times its keys."""
 N_POSITIONS = 7
-"""Positions at which the key of a file's mapping can stand, as in the papers."""
+"""Number of positions of the key in a sequence, as in the papers."""
 
 _NUMBER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 _ANCHOR = re.compile(r"a[1-9][0-9]*")
 _MOST_COLUMNS = 20
 _LONGEST_LINE = 100_000
-"""Characters."""
+"""Largest number of characters of a line."""
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     """Read a dataset: a `.csv` of mappings (`read_csv`), or a `.toml` whose table `task` is an AnchorTask.
 
     Raises:
-        ValueError: another suffix, a file that makes no dataset, or a TOML with more than the table `task`.
+        ValueError: another suffix, a file that is no dataset, or a TOML with more than the table `task`.
         OSError: it cannot be read.
     """
     path = Path(path)
@@ -73,18 +73,18 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
 def read_csv(path: str | os.PathLike[str]) -> Mappings:
     """Read mappings from a CSV file with a header: `key`, `a1`, `a2` [, `a3` ...], `target` [, `violates`].
 
-    Every row is a mapping: the anchors in order, applied to the key, give the target. All are integers that
-    mean nothing but themselves: they may be negative or large, and an anchor may be written like a key.
-    `violates` (0 or 1) is what is known of the truth; it is for scoring, and the model never sees it. Columns
-    stand in any order; a row that repeats another counts once. Not every chain needs every key: what is
-    not in the file is neither trained nor asked.
+    Every row is a mapping: the anchors in order, applied to the key, give the target. All values are integers
+    used as labels only: they may be negative or large, and an anchor may have the number of a key.
+    `violates` (0 or 1) is the known truth; it is used for scoring, and the model never sees it. Columns may
+    be in any order; repeated rows count once. A chain need not have every key: mappings that are not in the
+    file are neither trained nor evaluated.
 
-    The mappings are put as the papers' sequences: the key at one of 7 positions, its anchors next, and keys
-    as noise elsewhere. Chains of different lengths in one file are not supported, nor are sequences of
-    another shape, nor mappings that occur more often than others.
+    The mappings are presented as the papers' sequences: the key at one of 7 positions, its anchors next, and
+    keys as noise elsewhere. Not supported are chains of different lengths in one file, sequences of another
+    shape, and mappings that occur more often than others.
 
     Raises:
-        ValueError: no such table, in one line with the file, the line in it, and the cause; or one that is
+        ValueError: no such table (one line with the file, the line in it, and the cause), or one that is
             too large (50 MB, 500,000 mappings, 2,000,000 chains of its anchors times keys).
         OSError: it cannot be read.
     """
@@ -122,7 +122,7 @@ def _undecoded(error: UnicodeDecodeError) -> str:
 
 
 def _rows(path: Path) -> tuple[list[str], np.ndarray, array[int]]:
-    """The names of the columns, the rows [row, column], checked one by one, and the line of each."""
+    """The names of the columns, the checked rows [row, column], and the line number of each row."""
     content = io.TextIOWrapper(io.BytesIO(_content(path, MOST_BYTES)), encoding="utf-8-sig", newline="")
     reader = csv.reader(_lines(path, content), strict=True)
     columns: list[str] = []
@@ -161,7 +161,7 @@ def _rows(path: Path) -> tuple[list[str], np.ndarray, array[int]]:
 
 
 def _lines(path: Path, content: io.TextIOWrapper) -> Iterator[str]:
-    """Lines, each with a row of its own, so that no row is as long as the file."""
+    """Lines that each hold a whole row; a quoted value over several lines could be as long as the file."""
     for number, line in enumerate(content, start=1):
         if len(line) > _LONGEST_LINE:
             raise ValueError(f"{path}, line {number}: must have at most {_LONGEST_LINE:,} characters")
@@ -198,11 +198,11 @@ def _check_columns(where: str, columns: Sequence[str]) -> None:
 def _as_sequences(
     path: Path, chains: np.ndarray, keys: np.ndarray, targets: np.ndarray, violates: np.ndarray | None
 ) -> Mappings:
-    """Give anchors, keys and targets tokens, in this order; a target that is also a key has the key's token.
+    """Number anchors, keys and targets as tokens, in this order; a target that is also a key has its token.
 
-    The task carries the tables alone. What the anchors do is unknown: every chain is an override, and the
-    shifts of 0 stand for nothing. Chains that are not there are unseen; keys that a chain lacks have an
-    entry in its table that no trial asks for.
+    The functions of the anchors are unknown, so every chain of the file is an override of the task, and the
+    anchors' shifts of 0 have no meaning. Chains that are not in the file are unseen. Keys that a chain lacks
+    have a placeholder in its table, which no trial uses.
     """
     k = chains.shape[1]
     anchors, chain_tokens = np.unique(chains, return_inverse=True)

@@ -1,4 +1,4 @@
-"""How late each mapping is fit, what stands out, and how that compares with the truth: arrays alone."""
+"""How late each mapping is fit, which are outliers, and how they compare with the truth; on arrays only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ FIT = 0.5
 NEVER = math.inf
 """The fit step of a mapping that is not fit at the end: unknown, and later than every step (censored)."""
 FENCE = 3.0
-"""Interquartile ranges above the third quartile beyond which a fit step stands out (Tukey's outer fence)."""
+"""A fit step more than this many interquartile ranges above the third quartile is an outlier (Tukey's outer
+fence)."""
 
 
 def fit_steps(
@@ -35,7 +36,7 @@ def fit_steps(
         threshold: probability from which a mapping counts as answered right, 0..1.
 
     Returns:
-        Steps; infinite (`NEVER`) where the last evaluation finds it not fit, whatever was before.
+        Steps; infinite (`NEVER`) where the last answer is wrong, whatever was before.
 
     >>> fit_steps(np.array([[0.9, 0.1], [0.2, 0.1], [0.6, 0.7], [0.8, 0.4]]), [10, 20, 30, 40]).tolist()
     [30.0, inf]
@@ -43,12 +44,12 @@ def fit_steps(
     wrong_before = np.flip(
         np.logical_or.accumulate(np.flip(~(right >= threshold), axis=-2), axis=-2), axis=-2
     )
-    first = wrong_before.sum(axis=-2)  # evaluations up to and with the last wrong one
+    first = wrong_before.sum(axis=-2)  # evaluations up to and including the last wrong one
     return np.append(np.asarray(evaluation_steps, dtype=float), NEVER)[first]
 
 
 def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"]:
-    """Place of each value in order, 0 (smallest) to 1 (largest); equal ones share the mean of their places.
+    """Rank of each value, scaled to 0 (smallest) .. 1 (largest); equal values share their mean rank.
 
     >>> ranks(np.array([20.0, 10.0, NEVER, 20.0, NEVER])).tolist()
     [0.375, 0.0, 0.875, 0.375, 0.875]
@@ -59,25 +60,25 @@ def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"
 
 
 def lateness(steps: Float[np.ndarray, "run mapping"]) -> Float[np.ndarray, " mapping"]:
-    """Mean over the runs of each mapping's rank by fit step, 0..1; 1 = the last of all, in every run."""
+    """Each mapping's rank by fit step, mean over the runs, 0..1; 1 = the last of all in every run."""
     return np.mean(list(map(ranks, steps)), axis=0)
 
 
 def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int]) -> float | None:
     """The step after which a fit is an outlier among the fits of one run: Tukey's outer fence.
 
-    It is Q3 + 3 (Q3 - Q1): what lies beyond, or is never fit, took longer by more than the spread of the
-    bulk explains; where all is fit at one time, nothing lies there. It needs no truth, and holds as long
-    as fewer than a quarter of the mappings are late. As a fit happens somewhere between two evaluations, Q1
-    counts as no later than the evaluation before Q3.
+    It is Q3 + 3 (Q3 - Q1). A mapping that is fit later, or never, took longer than the spread of the bulk
+    explains; if all are fit at the same time, none is later. The fence needs no truth, and is valid as long
+    as fewer than a quarter of the mappings are late. A fit is only known to lie between two evaluations, so
+    Q1 is taken as at most the evaluation before Q3.
 
     Args:
-        steps: of one run; infinite where never fit.
-        evaluation_steps: the steps at which it was asked, ascending.
+        steps: fit steps of one run; infinite where never fit.
+        evaluation_steps: the steps of its evaluations, ascending.
 
     Returns:
-        A step; None where a quarter of the mappings or more are never fit: then there is no third quartile,
-        the model has not fit its data, and the fence says nothing.
+        A step; None where about a quarter of the mappings or more are never fit, since then the third
+        quartile is infinite and the model has not fit its data.
 
     Source: J. W. Tukey, Exploratory Data Analysis (1977), outer fences.
     """
@@ -91,9 +92,9 @@ def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int])
 def stand_out(
     steps: Float[np.ndarray, "run mapping"], fences: Sequence[float | None], last: int
 ) -> Bool[np.ndarray, " mapping"]:
-    """Whether a mapping lies beyond the fence in more than half of the runs that have one.
+    """Whether a mapping is fit after the fence in more than half of the runs that have a fence.
 
-    Where the fence lies beyond the last step nothing does: what is not fit may yet be fit before the fence.
+    A fence beyond the last step flags nothing, since unfit mappings could still be fit before it.
     """
     limits = [math.inf if limit is not None and limit > last else limit for limit in fences]
     beyond = [fits > limit for fits, limit in zip(steps, limits, strict=True) if limit is not None]
@@ -103,23 +104,23 @@ def stand_out(
 @documented
 @dataclass(frozen=True)
 class Score:
-    """How a ranking and its flags compare with what is known to violate the rule."""
+    """How a ranking and its flags compare with the known violations of the rule."""
 
     n: int
-    """Mappings (or groups) that were ranked."""
+    """Number of mappings (or groups) ranked."""
     n_violating: int
-    """Mappings (or groups) that violate the rule."""
+    """Number of mappings (or groups) that violate the rule."""
     auc: float | None
-    """Probability that one that violates is later than one that obeys, 0..1; ties count one half. .5 = no
-    better than chance. None where all violate, or none."""
+    """Area under the ROC curve, 0..1: the probability that a violating mapping is later than an obeying one;
+    ties count one half, chance is .5. None where all or none violate."""
     auc_error: float | None
-    """Its standard error (Hanley and McNeil), as if they were independent; 0 at an AUC of 1."""
+    """Its standard error (Hanley and McNeil), treating mappings as independent; 0 at an AUC of 1."""
     n_flagged: int
-    """Mappings (or groups) that are flagged."""
+    """Number of mappings (or groups) flagged."""
     precision: float | None
-    """Share of the flagged that violate, 0..1; None where nothing is flagged."""
+    """Share of the flagged ones that violate, 0..1; None where nothing is flagged."""
     recall: float | None
-    """Share of those that violate which is flagged, 0..1; None where none violates."""
+    """Share of the violating ones that are flagged, 0..1; None where none violates."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
@@ -131,7 +132,7 @@ def score(
     flagged: Bool[np.ndarray, " mapping"],
     violates: Bool[np.ndarray, " mapping"],
 ) -> Score:
-    """Compare a ranking (larger = later) and its flags with the truth.
+    """Compare a ranking (larger is later) and its flags with the truth.
 
     Source: the area under the ROC curve and its error, Hanley and McNeil, Radiology 143 (1982).
     """

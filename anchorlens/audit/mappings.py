@@ -1,4 +1,4 @@
-"""The mappings of a dataset: its distinct questions, and how they are put as sequences."""
+"""The mappings of a dataset: its distinct questions, and how they are presented as sequences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Int
 
 MOST_CELLS = 5_000_000
-"""Trained (chain, key, position) of a task that is audited, so that they stay in memory."""
+"""Largest number of trained (chain, key, position) of an audited task, so that they fit in memory."""
 
 
 @documented
@@ -27,27 +27,28 @@ MOST_CELLS = 5_000_000
 class Mappings:
     """The mappings of a dataset, (chain of anchors, key) -> target, whatever the position and the noise.
 
-    `mappings_of` makes them of an AnchorTask, `read_csv` of a file.
+    `mappings_of` makes them from an AnchorTask, `read_csv` from a file.
     """
 
     name: str
-    """What the dataset is called: a file's name, or `task`."""
+    """Name of the dataset: a file's name, or `task`."""
     chains: Int[np.ndarray, "mapping k"]
-    """Anchors in order, as the dataset has them."""
+    """Anchors in order, in the dataset's numbers."""
     keys: Int[np.ndarray, " mapping"]
-    """Keys, as the dataset has them."""
+    """Keys, in the dataset's numbers."""
     targets: Int[np.ndarray, " mapping"]
-    """Targets that are trained, as the dataset has them."""
+    """Trained targets, in the dataset's numbers."""
     violates: Bool[np.ndarray, " mapping"] | None
-    """Whether a mapping violates the composition rule: the truth, for scoring alone; None where unknown."""
+    """Whether a mapping violates the composition rule: the truth, used for scoring only; None where
+    unknown."""
     task: AnchorTask
-    """How the mappings are put as sequences; its tokens may be other numbers than the dataset's."""
+    """The task that presents the mappings as sequences; its tokens may differ from the dataset's numbers."""
     trials: Trials
-    """Every trained (chain, key, position) in the tokens of `task`, mapping by mapping."""
+    """Every trained (chain, key, position) in the tokens of `task`, sorted by mapping."""
     first_trial: Int[np.ndarray, " mapping"]
-    """Where the trials of each mapping begin in `trials`."""
+    """Index of the first trial of each mapping in `trials`."""
     file: Path | None = None
-    """File from which they were read."""
+    """The file from which they were read."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -59,12 +60,12 @@ class Mappings:
 
     @property
     def group_of(self) -> Int[np.ndarray, " mapping"]:
-        """Which of `groups` each mapping is in."""
+        """Index of each mapping's group in `groups`."""
         return self._grouping[1]
 
     @cached_property
     def rows_of(self) -> list[Int[np.ndarray, " row"]]:
-        """The mappings of each of `groups`, ascending."""
+        """Indices of the mappings of each group, ascending."""
         order = np.argsort(self.group_of, kind="stable")
         ends = np.searchsorted(self.group_of[order], np.arange(1, len(self.groups)))
         return np.split(order, ends)
@@ -91,7 +92,7 @@ class Mappings:
         return np.where(own != mirrored, place[mirrored], -1)
 
     def training_set(self, n: int, rng: np.random.Generator) -> AnchorBatch:
-        """Draw `n` sequences: trained (chain, key, position) uniform, with noise around it."""
+        """Draw `n` sequences: (chain, key, position) uniform over the trained ones, with noise elsewhere."""
         return self._put(rng.integers(0, len(self.trials), n), rng)
 
     def questions(self, n_draws: int, rng: np.random.Generator) -> AnchorBatch:
@@ -104,7 +105,7 @@ class Mappings:
 
     @cached_property
     def _grouping(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first mapping of each group, groups ascending, and the group of each mapping."""
+        """Index of the first mapping of each group, groups ascending, and the group of each mapping."""
         return distinct_rows(self.chains)
 
     def __repr__(self) -> str:
@@ -113,13 +114,13 @@ class Mappings:
 
 
 def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
-    """The mappings that a task trains; those that override or exception change violate its rule.
+    """The mappings that a task trains; those changed by an override or exception violate its rule.
 
     Args:
         task: its seen pairs with every key that has a trained position. Where an override (the task's own, or
             the regime's) or an exception trains another target than the composition f(x; a1, ..), that
             mapping violates.
-        name: what to call it.
+        name: name of the dataset.
 
     Raises:
         ValueError: more than 5,000,000 trained (chain, key, position).

@@ -1,4 +1,4 @@
-"""An audit's picture: when mappings are fit, and how late each group is."""
+"""The figure of an audit: when mappings are fit, and how late each group is."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.figures.picture import plotly_text
 
 MOST_GROUPS = 24
-"""Groups that are drawn, the latest ones."""
+"""Largest number of groups drawn; the latest groups are drawn."""
 
 
 @views.figure.register(Audit)
 def audit_figure(audit: Audit) -> go.Figure:
-    """The share of mappings that is fit against the step, a line for each model; lateness by group.
+    """The share of mappings that are fit against the step, a line for each model; lateness by group.
 
-    Vermilion are mappings that violate the rule, or where that is unknown those that are flagged.
+    Mappings that violate the rule (where that is unknown, flagged mappings) are vermilion.
     """
     data = audit.mappings
     odd, names = audit.flagged, ("not flagged", "flagged")
@@ -37,7 +37,7 @@ def audit_figure(audit: Audit) -> go.Figure:
 
 
 def _draw_fits(figure: go.Figure, audit: Audit, odd: np.ndarray, names: tuple[str, str]) -> None:
-    """Draw the share of mappings that is fit against the step on the left, and each model's fence, dotted."""
+    """Draw the share of mappings that are fit against the step on the left; each model's fence is dotted."""
     across = [0, *audit.evaluation_steps]
     for is_odd, colour in ((False, BLUE), (True, ORANGE)):
         rows = np.flatnonzero(odd == is_odd)
@@ -64,7 +64,7 @@ def _draw_groups(figure: go.Figure, audit: Audit, odd: np.ndarray) -> None:
     place[shown] = np.arange(len(shown))
     for is_odd, colour, size in ((False, BLUE, 3), (True, ORANGE, 4)):
         rows = np.flatnonzero((odd == is_odd) & (place[data.group_of] >= 0))
-        spread = 0.5 * ((rows * 0.618) % 1 - 0.5)  # so that dots do not hide each other
+        spread = 0.5 * ((rows * 0.618) % 1 - 0.5)  # jitter, so that dots do not hide each other
         marker = {"color": colour, "size": size, "opacity": 0.7}
         x, y = audit.lateness[rows].tolist(), (place[data.group_of[rows]] + spread).tolist()
         figure.add_scatter(x=x, y=y, mode="markers", marker=marker, showlegend=False, row=1, col=2)

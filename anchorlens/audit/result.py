@@ -1,4 +1,4 @@
-"""What an audit found: how late every mapping is fit, what stands out, how that compares with the truth."""
+"""The result of an audit: how late every mapping is fit, which are outliers, and the score."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 FEW = 0.2
-"""Share of the mappings that some model never fits from which the steps were too few."""
+"""If at least this share of the mappings is never fit by some model, the steps were too few."""
 SCHEMA_VERSION = 1
 """Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
 
@@ -37,65 +37,65 @@ SCHEMA_VERSION = 1
 class Audit:
     """How late models with a small initialisation fit every mapping of a dataset.
 
-    Everything but the measurement itself is computed from `right` and `evaluation_steps`, without the truth;
-    `score` and `group_score` compare with it where it is known.
+    Lateness and flags are computed from `right` and `evaluation_steps`, without the truth; `score` and
+    `group_score` compare them with the truth where it is known.
     """
 
     mappings: Mappings
-    """What was asked."""
+    """The mappings of the dataset."""
     right: Float[np.ndarray, "seed evaluation mapping"]
-    """Probability of the trained target, 0..1, the mean over the draws; the raw measurement."""
+    """Probability of the trained target, 0..1, mean over the draws; the raw measurement."""
     evaluation_steps: tuple[int, ...]
-    """Steps at which every mapping was asked, ascending."""
+    """Steps at which all mappings were evaluated, ascending."""
     seeds: tuple[int, ...]
-    """A model for each."""
+    """The seed of each model."""
     n_draws: int
-    """Times a mapping was asked at every evaluation, at trained positions with fresh noise."""
+    """Number of sequences of each mapping at every evaluation, at trained positions with fresh noise."""
     model_config: ModelConfig
-    """Shape and initialisation."""
+    """Shape and initialisation of the models."""
     train_config: TrainConfig
-    """The recipe; its seed is that of the first model."""
+    """The recipe, with the seed of the first model."""
     fit: float = FIT
     """Probability of the trained target from which a mapping counts as fit, 0..1."""
 
     @cached_property
     def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
-        """The first evaluation from which a mapping is answered right to the end; infinite where it never is.
+        """The first evaluation from which a mapping is answered right until the end; infinite if none.
 
-        Infinite is censored: how long it would have taken is unknown, and longer than the run.
+        Infinite means censored: the time to fit the mapping is unknown, and longer than the run.
         """
         return fit_steps(self.right, self.evaluation_steps, self.fit)
 
     @cached_property
     def never_fit(self) -> Int[np.ndarray, " mapping"]:
-        """Models that had not fit a mapping at their end (censored)."""
+        """Number of models that had not fit a mapping at their end (censored)."""
         return (~np.isfinite(self.fit_steps)).sum(axis=0)
 
     @cached_property
     def lateness(self) -> Float[np.ndarray, " mapping"]:
-        """Mean rank by fit step over the models, 0..1; 1 = the last of all. What is never fit ranks last."""
+        """Rank by fit step, mean over the models, 0..1; 1 = the last of all. Mappings never fit rank last."""
         return lateness(self.fit_steps)
 
     @cached_property
     def tied(self) -> Int[np.ndarray, " mapping"]:
-        """Mappings of the same lateness, itself included: 1 = its rank is its own."""
+        """Number of mappings of the same lateness, itself included; 1 = no tie."""
         _, place, counts = np.unique(self.lateness, return_inverse=True, return_counts=True)
         return counts[place]
 
     @cached_property
     def end_loss(self) -> Float[np.ndarray, " mapping"]:
-        """-log of the probability of the trained target at the last step, in nats, mean over the models.
+        """Cross-entropy of the trained target at the last step, in nats, mean over the models.
 
-        0 = sure of it; at most 87, that of float32's smallest number.
+        At most 87, from the smallest normal number of float32.
         """
         smallest = float(np.finfo(np.float32).tiny)
         return -np.log(np.fmax(self.right[:, -1], smallest, dtype=float)).mean(axis=0)
 
     @cached_property
     def fences(self) -> tuple[float | None, ...]:
-        """For each model the step beyond which a fit stands out; None where it has not fit its data.
+        """For each model the step after which a fit is an outlier; None where it has not fit its data.
 
-        One beyond the last step flags nothing.
+        A fence beyond the last step flags nothing.
         """
         return tuple(fence(steps, self.evaluation_steps) for steps in self.fit_steps)
 
@@ -110,21 +110,21 @@ class Audit:
     def too_few_steps(self) -> bool:
         """Whether a fifth of the mappings or more are never fit by some model, or a fence cannot be reached.
 
-        What is late then may only be slow: the same dataset wants more steps.
+        Late mappings may then only be slow to learn, and the dataset needs more steps.
         """
         return bool((self.never_fit > 0).mean() >= FEW or self.late_fences)
 
     @cached_property
     def flagged(self) -> Bool[np.ndarray, " mapping"]:
-        """Whether a mapping stands out in more than half of the models: predicted to violate the rule."""
+        """Whether a mapping is late in more than half of the models, and so predicted to violate the rule."""
         return stand_out(self.fit_steps, self.fences, self.evaluation_steps[-1])
 
     @cached_property
     def mirror_flagged(self) -> Bool[np.ndarray, " mapping"]:
         """Whether a mapping's mirror, the anchors in reverse order with the same key, is flagged.
 
-        Models answer both orders alike at first, so that one exception makes two mappings late: of two that
-        are flagged, often only one violates.
+        Models give both orders the same answer at first, so that one exception makes two mappings late: if
+        both are flagged, often only one of them violates.
         """
         mirror = self.mappings.mirror
         return (mirror >= 0) & self.flagged[mirror]
@@ -141,19 +141,19 @@ class Audit:
 
     @cached_property
     def score(self) -> Score | None:
-        """Ranking and flags of the mappings against the truth; None where it is unknown."""
+        """Score of the mappings' ranking and flags against the truth; None where that is unknown."""
         violates = self.mappings.violates
         return None if violates is None else score(self.lateness, self.flagged, violates)
 
     @cached_property
     def group_score(self) -> Score | None:
-        """Ranking and flags of the groups against the truth; a group violates if most of its mappings do."""
+        """Score of the groups' ranking and flags; a group violates if more than half of its mappings do."""
         violates = self.mappings.group_violates
         return None if violates is None else score(self.group_lateness, self.group_flagged, violates)
 
     @cached_property
     def auc_by_seed(self) -> tuple[float | None, ...]:
-        """AUC of the mappings for each model alone; None where the truth is unknown or one-sided."""
+        """AUC of the mappings for each model alone; None if the truth is unknown or all or none violate."""
         violates = self.mappings.violates
         if violates is None:
             return (None,) * len(self.seeds)
@@ -161,20 +161,20 @@ class Audit:
 
     @property
     def order(self) -> Int[np.ndarray, " mapping"]:
-        """Mappings, the latest first; of those that are equally late the largest `end_loss` first."""
+        """Indices of the mappings, the latest first; ties are ordered by `end_loss`, the largest first."""
         return np.lexsort((-self.end_loss, -self.lateness))
 
     @property
     def group_order(self) -> Int[np.ndarray, " group"]:
-        """Groups, the latest first."""
+        """Indices of the groups, the latest first."""
         return np.argsort(-self.group_lateness, kind="stable")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One record for each mapping, the latest first.
 
-        `a1`, `a2`, ..., `key`, `target`; `lateness`; `tied`, the mappings of that lateness, and `end_loss`,
-        in whose order they stand; `fit_step <seed>` for each model (None where never fit); `never_fit`, the
-        number of models; `flagged`, `mirror_flagged`; `violates`, or None where unknown.
+        `a1`, `a2`, ..., `key`, `target`; `lateness`; `tied`, the number of mappings of that lateness, and
+        `end_loss`, by which ties are ordered; `fit_step <seed>` for each model (None where never fit);
+        `never_fit`, the number of models; `flagged`, `mirror_flagged`; `violates`, or None where unknown.
         """
         data = self.mappings
         for row in self.order.tolist():
@@ -206,7 +206,7 @@ class Audit:
             }
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content, all but `right`; a step or a fence that does not exist is null."""
+        """JSON-ready content without `right`; a step or a fence that does not exist is null."""
         return {
             "schema_version": SCHEMA_VERSION,
             "dataset": {
@@ -238,8 +238,8 @@ class Audit:
         """Write a CSV with a row for each mapping, the latest first (`rows`); None is an empty field.
 
         Raises:
-            ValueError: the path does not end in .csv, no such folder, or what is there is no ordinary file.
-            OSError: the disk refuses; a file that was there before is untouched.
+            ValueError: the path does not end in .csv, no such folder, or the path is no ordinary file.
+            OSError: writing failed; an existing file is unchanged.
         """
         path = check_can_write(path, "a table's name", (".csv",))
         text = io.StringIO(newline="")
@@ -252,9 +252,9 @@ class Audit:
             file.write(text.getvalue().encode())
 
     def plot(self) -> go.Figure:
-        """The share of mappings that is fit against the step, a line for each model; lateness by group.
+        """The share of mappings that are fit against the step, a line for each model; lateness by group.
 
-        Vermilion are mappings that violate the rule, or where that is unknown those that are flagged.
+        Mappings that violate the rule (where that is unknown, flagged mappings) are vermilion.
         """
         return figure(self)
 

@@ -1,4 +1,4 @@
-"""`audit`: train models with a small initialisation on a dataset, and say which mappings they fit late."""
+"""`audit`: train models with small initialisation on a dataset, and find the mappings that they fit late."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from anchorlens.tasks.two_anchor.task import AnchorTask
 
 GAMMA = 0.8
-"""The initialization rate of an audit: small weights, which learn what composes first."""
+"""The initialization rate of an audit: small weights, with which a model learns compositions first."""
 STEPS = 1000
 MOST_MODELS = 1_000
 MOST_EVALUATIONS = 100_000
 MOST_DRAWS = 10_000
 MOST_ASKED = 10_000_000
-"""Draws times mappings, so that the questions stay in memory."""
+"""Largest number of draws times mappings, so that the sequences fit in memory."""
 MOST_ANSWERS = 200_000_000
-"""Models times evaluations times mappings, so that they stay in memory."""
+"""Largest number of models times evaluations times mappings, so that the result fits in memory."""
 FILES = ("audit.json", "mappings.csv", "audit.html")
-"""Files that are written into the folder."""
+"""Files that are written to the folder."""
 
 
 def audit(
@@ -56,28 +56,28 @@ def audit(
     workers: int | None = None,
     progress: bool | float | None = None,
 ) -> Audit:
-    """Rank the mappings of a dataset by how late models with a small initialisation fit them.
+    """Rank the mappings of a dataset by how late models with small initialisation fit them.
 
-    With small weights a model learns what composes first and exceptions late. Every mapping, (chain of
-    anchors, key) -> target, is asked at evenly spaced steps of training, at trained positions with fresh
-    noise. It is fit from the first evaluation from which the mean probability of its trained target is
-    >= `fit` to the end; what never is, is censored and ranks last. Lateness is the mean rank over the
-    models. What lies beyond Tukey's outer fence of fit steps in more than half of the models is flagged; that
-    needs no truth, and in a dataset without exceptions it flags nothing.
+    With small initial weights a model learns compositional mappings first and exceptions late. Every mapping,
+    (chain of anchors, key) -> target, is evaluated at evenly spaced steps of training, at trained positions
+    with fresh noise. Its fit step is the first evaluation from which the mean probability of its trained
+    target stays >= `fit` until the end; mappings that are never fit are censored and rank last. Lateness is
+    the mean rank over the models. A mapping is flagged if its fit step is beyond Tukey's outer fence in more
+    than half of the models; that needs no truth, and in a dataset without exceptions it flags nothing.
 
     Args:
-        dataset: a task (what its overrides change violates its rule), mappings (`mappings_of`, `read_csv`),
-            or a file for `open_dataset`.
+        dataset: a task (mappings that its overrides change violate its rule), mappings (`mappings_of`,
+            `read_csv`), or a file for `open_dataset`.
         model_config: shape and initialisation; the `quick` preset's with gamma .8, fitted to the task, if
             left out.
-        train_config: the recipe; the `quick` preset's with 1,000 steps if left out. Its seed, trajectory and
+        train_config: the recipe; the `quick` preset's with 1,000 steps if left out. Its seed, checkpoints and
             evaluations are not used.
-        seeds: one model for each.
-        n_evaluations: times at which the mappings are asked, evenly spaced to the last step.
-        n_draws: times a mapping is asked at every evaluation.
+        seeds: the seed of each model.
+        n_evaluations: number of evaluations, evenly spaced to the last step.
+        n_draws: number of sequences of each mapping at every evaluation.
         fit: probability of the trained target from which a mapping counts as fit, above 0 and up to 1. A
             chain whose mappings all break the rule is late at .2 rather than at .5: see docs/audit.md.
-        out: a folder (made where there is none) for `audit.json`, `mappings.csv` and `audit.html`.
+        out: a folder (made if there is none) for `audit.json`, `mappings.csv` and `audit.html`.
         workers: processes on the CPU; None for one per core.
         progress: as for `train`.
 
@@ -85,8 +85,8 @@ def audit(
         Fit steps, ranks, flags and, where the truth is known, AUC with its standard error.
 
     Raises:
-        ValueError: an unusable dataset or option, a recipe that stops early, or a file of that folder that is
-            no ordinary one or is the dataset.
+        ValueError: an unusable dataset or option, a recipe that stops early, or a file to be written that is
+            no ordinary file or is the dataset.
         TrainingDiverged: a loss became NaN or infinite.
         OSError: a file cannot be read or written.
 
@@ -153,7 +153,7 @@ def _as_mappings(dataset: Any) -> Mappings:
 
 def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     is_list = isinstance(seeds, Sequence | np.ndarray) and not isinstance(seeds, str)
-    some = tuple(itertools.islice(seeds, MOST_MODELS + 1)) if is_list else ()  # of what may be very long
+    some = tuple(itertools.islice(seeds, MOST_MODELS + 1)) if is_list else ()  # it may be very long
     if not 0 < len(some) <= MOST_MODELS:
         raise ValueError(
             f"seeds must be a list of one seed or more, at most {MOST_MODELS:,}, got {safe_repr(seeds)}"

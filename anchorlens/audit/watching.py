@@ -1,4 +1,4 @@
-"""Training models and asking them every mapping on the way."""
+"""Train models and evaluate them on every mapping during training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 _BATCH = 1024
-"""Sequences asked in one pass."""
+"""Sequences in one forward pass."""
 
 
 def watch(
@@ -36,22 +36,22 @@ def watch(
     workers: int | None = None,
     progress: bool | float | None = None,
 ) -> Float[np.ndarray, "run evaluation mapping"]:
-    """Train runs of equal shape on the mappings, and ask them every mapping at every evaluation.
+    """Train runs of equal shape on the mappings, and evaluate every mapping at every evaluation step.
 
-    A run's seed decides its initial weights, its training sequences, their order, and the questions, which
-    are the same at every evaluation. On CUDA the runs are members of one stack, on the CPU each has a
-    process.
+    A run's seed decides its initial weights, its training sequences, their order, and the evaluation
+    sequences, which are the same at every evaluation. On CUDA the runs are members of one stack; on the CPU
+    each has its own process.
 
     Args:
-        mappings: what is trained and asked.
+        mappings: the mappings that are trained and evaluated.
         runs: model and recipe of each; the task is that of `mappings`.
-        evaluation_steps: steps, ascending; after the last of them training ends.
-        n_draws: times a mapping is asked at every evaluation.
+        evaluation_steps: steps, ascending; training ends after the last.
+        n_draws: number of sequences of each mapping at every evaluation.
         workers: processes on the CPU; None for one per core.
         progress: as for `train`.
 
     Returns:
-        Probability of the trained target, 0..1, the mean over the draws.
+        Probability of the trained target, 0..1, mean over the draws.
 
     Raises:
         ValueError: runs that cannot be trained here.
@@ -72,7 +72,7 @@ def _watch_stack(
     evaluation_steps: Sequence[int],
     n_draws: int,
 ) -> Float[np.ndarray, "run evaluation mapping"]:
-    """Runs in one stack, in this process."""
+    """Train and evaluate runs in one stack in this process."""
     train = runs[0].train_config
     device = choose_device(train.device)
     data = [mappings.training_set(train.n_samples, generator(run.train_config.seed, "data")) for run in runs]
@@ -97,7 +97,7 @@ def _watch_stack(
 
 
 def _probabilities(stack: Stack, member: int, batch: AnchorBatch) -> Float[np.ndarray, " batch"]:
-    """Probability that a member gives to the target of each sequence."""
+    """The probability that a member assigns to the target of each sequence."""
     model = stack.model(member)
     probabilities = []
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""A benchmark of probes: how well a reading tells apart small models whose solution is known."""
+"""A benchmark of probes: how well a reading distinguishes small models whose solution is known."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Area under the ROC curve of one reading, with an interval from drawing tasks."""
+"""Area under the ROC curve of one reading, with a bootstrap interval over tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from jaxtyping import Bool, Float
 
 N_DRAWS = 2_000
 LEAST_TASKS = 3
-"""Tasks on either side below which there is no interval: too few to draw from."""
+"""No interval is computed if either side has models of fewer tasks."""
 _SEED = 2501
 
 
 class AucInterval(NamedTuple):
-    """An AUC, 0..1, and its 95 % interval; None where there is nothing to compute it from."""
+    """An AUC, 0..1, and its 95 % interval; None where it cannot be computed."""
 
     auc: float | None
     low: float | None = None
@@ -25,19 +25,20 @@ class AucInterval(NamedTuple):
 def auc_with_interval(
     values: Float[np.ndarray, " model"], is_yes: Bool[np.ndarray, " model"], tasks: Sequence[str]
 ) -> AucInterval:
-    """How often a model of yes has a larger value than one of no, ties counting half.
+    """The probability that a yes-model has a larger value than a no-model, ties counting half.
 
-    The interval draws tasks with replacement, every model of a task with it, since models of one task are not
-    independent of each other; draws without a model of either side are left out. It is the same each time.
+    The interval is a cluster bootstrap: tasks are drawn with replacement, each with all its models, since
+    models of one task are not independent. Draws without a model of either side are left out. The seed is
+    fixed.
 
     Args:
-        values: of the reading, finite.
-        is_yes: for which models the answer is yes.
-        tasks: of each model, by name.
+        values: values of the reading, finite.
+        is_yes: the models for which the answer is yes.
+        tasks: name of the task of each model.
 
     Returns:
-        The AUC: .5 tells nothing, below .5 the models of yes have the smaller values. No AUC where a side is
-        empty, and no interval where it has models of fewer than three tasks.
+        The AUC: .5 is chance, below .5 the yes-models have the smaller values. No AUC where a side is empty,
+        and no interval where a side has models of fewer than three tasks.
 
     >>> tasks = ["a", "b", "c", "a", "b", "c"]
     >>> auc_with_interval(np.array([0.1, 0.2, 0.3, 0.3, 0.8, 0.9]), np.arange(6) > 2, tasks).auc

@@ -1,4 +1,4 @@
-"""A benchmark's picture: the AUC of every reading with its interval, a panel for each question."""
+"""The figure of a benchmark: the AUC of every reading with its interval, a panel for each question."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from anchorlens.figures import BLUE, GREY, styled
 from anchorlens.figures.picture import plotly_text
 
 MOST_READINGS = 30
-"""Rows, those that tell most."""
+"""Largest number of rows; the readings whose AUCs are furthest from .5 are drawn."""
 
 
 @views.figure.register(Benchmark)
 def benchmark_figure(result: Benchmark) -> go.Figure:
-    """Blue are the readings of the benchmark, grey ours, where they are known; lines are intervals."""
+    """Readings of the benchmark in blue, ours (where they are known) in grey, with their intervals."""
     ours = reference()
     own = {reading.name for reading in result.readings}
     others = [] if ours is None else [reading for reading in ours.readings if reading.name not in own]
@@ -53,7 +53,7 @@ def benchmark_figure(result: Benchmark) -> go.Figure:
 
 
 def _dots(readings: Sequence[ReadingScore], question: str, place: dict[str, int]) -> go.Scatter:
-    """A dot for each AUC of a question, with its interval where there is one."""
+    """A dot for the AUC of each reading on a question, with its interval where there is one."""
     scores = [(place[reading.name], reading.scores[question]) for reading in readings]
     there = [(y, score, score.auc) for y, score in scores if score.auc is not None]
     above = [0 if score.high is None else score.high - auc for _, score, auc in there]

@@ -1,4 +1,4 @@
-"""What a benchmark asks of a reading: which of two kinds of models it has larger values for."""
+"""The questions of a benchmark: whether a reading has larger values for one of two kinds of models."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Literal, get_args
 from anchorlens.configuration import documented
 
 Ending = Literal["Phase 1", "Phase 2", "Phase 3", "inferential solution", "another solution"]
-"""How a run ended: of `reasoning` its phase, of `conflict` whether it composes for unseen pairs."""
+"""How a run ended: its phase in `reasoning`; in `conflict`, whether it composes for unseen pairs."""
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
 
 @documented
 @dataclass(frozen=True)
 class BenchmarkQuestion:
-    """Two kinds of models that a reading may tell apart."""
+    """Two kinds of models that a reading may distinguish."""
 
     asks: str
     """The question in words."""
     no: tuple[Ending, ...]
-    """Models for which the answer is no."""
+    """Endings for which the answer is no."""
     yes: tuple[Ending, ...]
-    """Models for which it is yes: an AUC near 1 says that these have the larger values."""
+    """Endings for which the answer is yes; an AUC near 1 means that these models have the larger values."""
 
 
 QUESTIONS: Mapping[str, BenchmarkQuestion] = {

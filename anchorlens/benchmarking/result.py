@@ -1,4 +1,4 @@
-"""What a benchmark found: how well each reading of a probe answers each question, and its raw values."""
+"""The result of a benchmark: how well each reading of a probe answers each question, and its raw values."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class BenchmarkModel(Record):
-    """A model of the benchmark, and what is known of it."""
+    """A model of the benchmark, and its known properties."""
 
     name: Name
-    """Of its run."""
+    """Name of its run."""
     ending: Ending
-    """What its answers say that it has learnt."""
+    """What it has learnt, by its answers."""
     task: Name
-    """The same for all models of one task."""
+    """Name of its task, the same for all models of one task."""
     kind: Name
-    """What the functions of its task are: shifts, multiplication, permutations or affine."""
+    """The functions of its task: shifts, multiplication, permutations or affine."""
     regime: Literal["reasoning", "conflict"]
-    """Whether every trained pair obeys the rules, or the mirror of an unseen pair breaks them."""
+    """`reasoning`: every trained pair obeys the rules; `conflict`: the mirror of an unseen pair breaks
+    them."""
     label: Name
-    """The same more closely: whether Phase 2 is commutative, and which other solution."""
+    """The ending in more detail: whether Phase 2 is commutative, and which other solution."""
     train: Share
     """Accuracy on its training data."""
     id: Share
-    """On held-out keys."""
+    """Accuracy on held-out keys."""
     ood: Share
-    """On unseen pairs, against the composition."""
+    """Accuracy on unseen pairs, against the composition."""
 
 
 @documented
@@ -46,19 +47,20 @@ class QuestionScore(Record):
     """How well a reading answers one question."""
 
     auc: Share | None
-    """Share of the pairs of models, one of yes and one of no, in which that of yes has the larger value, ties
-    counting half: .5 tells nothing; below .5 the models of yes have the smaller values. It is not turned
-    round. None where a side has no model with a value."""
+    """Probability that a yes-model has a larger value than a no-model, ties counting half: .5 is chance;
+    below .5 the yes-models have the smaller values (1 - AUC is not taken). None where a side has no model
+    with a value."""
     low: Share | None
-    """Lower end of its 95 % interval, from 2,000 draws of tasks; None where a side has fewer than three."""
+    """Lower end of its 95 % interval, from 2,000 draws of tasks; None where a side has fewer than three
+    tasks."""
     high: Share | None
-    """Upper end."""
+    """Upper end of the interval."""
     n_no: Count
-    """Models of no that the reading has a value for."""
+    """Number of no-models with a value."""
     n_yes: Count
-    """Models of yes."""
+    """Number of yes-models with a value."""
     n_missing: Count
-    """Models of either side that it has no value for."""
+    """Number of models of either side without a value."""
 
     @property
     def in_words(self) -> str:
@@ -79,15 +81,15 @@ class ReadingScore(Record):
     """How well one number of a probe answers every question."""
 
     name: Name
-    """`probe.field` of a ProbeResult; the function's name where it gives a number; a key of its mapping."""
+    """`probe.field` of a ProbeResult, the function's name if it returns a number, or a key of its mapping."""
     scores: Mapping[Name, QuestionScore]
     """Question -> score."""
     values: Mapping[Name, float | None]
-    """Model -> value; None where it has none."""
+    """Model -> value; None where there is none."""
 
     @property
     def telling(self) -> float:
-        """How far its AUCs are from .5 on average, whichever their sign, 0..0.5; tables are sorted by it."""
+        """Mean distance of its AUCs from .5, 0..0.5; tables are sorted by it."""
         distances = [abs(score.auc - 0.5) for score in self.scores.values() if score.auc is not None]
         return sum(distances) / len(distances) if distances else 0.0
 
@@ -95,19 +97,19 @@ class ReadingScore(Record):
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Benchmark(Record):
-    """How well the readings of a probe tell apart models whose solution is known."""
+    """How well the readings of a probe distinguish models whose solution is known."""
 
     probe: Name
-    """Whose readings they are."""
+    """Name of the probe."""
     readings: tuple[ReadingScore, ...]
-    """In the order in which the probe gives them."""
+    """Its readings, in the probe's order."""
     models: tuple[BenchmarkModel, ...]
-    """Models that were asked."""
+    """The models on which it was measured."""
     failures: Mapping[Name, Text]
-    """Model -> why the probe gave no reading of it, in a line."""
+    """Model -> why the probe gave no reading of it, in one line."""
 
     def plot(self) -> go.Figure:
-        """The AUC of every reading with its interval, a panel for each question."""
+        """Plot the AUC of every reading with its interval, a panel for each question."""
         return figure(self)
 
     _repr_html_ = html

@@ -1,4 +1,4 @@
-"""benchmark: apply a probe to models whose solution is known, and score its readings."""
+"""`benchmark`: apply a probe to models whose solution is known, and score its readings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from anchorlens.probes.shared.calling import call
 from anchorlens.safe import safe_repr, safe_text
 
 MOST_READINGS = 200
-"""That a probe may give over all models."""
+"""Largest number of readings of a probe, over all models."""
 _LONGEST_NAME = 200
 
 
@@ -32,26 +32,27 @@ _LONGEST_NAME = 200
 def benchmark(
     probe: Callable[..., Any] | str, *, first: int | None = None, device: str | torch.device = "auto"
 ) -> Benchmark:
-    """Score a reading by how well it tells apart 60 small models whose solution is known.
+    """Score a probe by how well its readings distinguish 60 small models whose solution is known.
 
-    The models are of runs that nothing of ours was fit on: Phase 1, 2 and 3, and, of training data that
-    conflict with the rules, those that compose all the same and those that do not, about as many of each, of
-    as many tasks as there are. `QUESTIONS` says what is asked.
+    The models are from runs that were not used to fit anything of ours. They are in Phase 1, 2 and 3, or,
+    where the training data conflict with the rules, compose nevertheless or do not. Each kind has about as
+    many models, from as many tasks as possible. `QUESTIONS` are the questions.
 
     Args:
-        probe: a function of (model, task), or of one of them by that name, that gives a ProbeResult (its
-            `readings` count), a number, or a mapping from names to numbers; None and NaN are no value. Or the
-            name of a shipped probe.
-        first: only so many of the models, for a look; the kinds take turns. Intervals are wide then, or none.
-        device: where the models run.
+        probe: a function with parameters `model` and `task`, or one of them, that returns a ProbeResult (its
+            `readings` are scored), a number, or a mapping from names to numbers; None and NaN are no value.
+            Or the name of a shipped probe.
+        first: use only this number of models, for a quick look; the kinds take turns. Intervals are then wide
+            or missing.
+        device: the device of the models.
 
     Returns:
         For every reading and question the AUC, 0..1, with a 95 % interval that draws tasks, not models; the
-        raw values; and the models that the probe failed on. The same each time, if the probe is.
+        raw values; and the models that the probe failed on. The result is deterministic if the probe is.
 
     Raises:
-        ValueError: no such probe, the models are not there, or the probe fails on all of them (with the first
-            of its errors).
+        ValueError: no such probe, the models are missing, or the probe fails on all of them (the message has
+            its first error).
 
     Example:
         >>> from anchorlens import benchmark
@@ -78,12 +79,12 @@ def score_models(
     *,
     device: str | torch.device = "auto",
 ) -> Benchmark:
-    """Score a reading on models of one's own, as `benchmark` does on those that ship.
+    """Score a probe on the user's own models, as `benchmark` does on the shipped ones.
 
     Args:
-        probe: as for `benchmark`, a function.
-        models: what is known of each, and its checkpoint, as `shipped_models` gives them; at least one.
-        device: where the models run.
+        probe: a function, as for `benchmark`.
+        models: description and checkpoint of each, as `shipped_models` returns them; at least one.
+        device: the device of the models.
 
     Raises:
         ValueError: no models, the probe fails on all of them, or it gives more than 200 readings.
@@ -122,10 +123,10 @@ def _measured(probe: Callable[..., Any], checkpoint: Checkpoint, where: torch.de
 
 
 def _readings(name: str, result: Any) -> dict[str, float | None]:
-    """The numbers of whatever a probe gave, by name.
+    """The numbers in a probe's return value, by name.
 
     Raises:
-        ValueError: it gave none, or something else than numbers.
+        ValueError: there is none, or something other than numbers.
     """
     named = {name: result}
     if isinstance(result, ProbeResult):
@@ -140,13 +141,13 @@ def _readings(name: str, result: Any) -> dict[str, float | None]:
 
 
 def _number(name: str, value: Any) -> float | None:
-    """A value as a finite number; None where there is none.
+    """A value as a finite number; None for None, NaN and infinity.
 
     Raises:
         ValueError: it is something else.
     """
     try:
-        plain = value.item() if hasattr(value, "item") else value  # of NumPy or torch
+        plain = value.item() if hasattr(value, "item") else value  # a NumPy or torch scalar
         number = math.nan if plain is None else None if isinstance(plain, str | bytes) else float(plain)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
         number = None

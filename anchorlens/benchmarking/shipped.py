@@ -1,4 +1,4 @@
-"""What comes with the package: the benchmark's models, and what our own readings score on them."""
+"""What ships with the package: the benchmark's models, and the scores of our own readings on them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from anchorlens.safe import read_bytes, reading, safe_text, tensors_in, zip_in
 
 FOLDER = Path(str(resources.files("anchorlens"))) / "benchmarking"
 CHECKPOINTS = FOLDER / "checkpoints.zip"
-"""Checkpoints of ours, NAME.safetensors, and a manifest."""
+"""Our checkpoints, NAME.safetensors, and a manifest."""
 REFERENCE = FOLDER / "reference.json"
-"""A `Benchmark` of our own readings."""
+"""The `Benchmark` of our own readings."""
 MANIFEST = "models.json"
 MOST_MODELS = 1_000
 MOST_BYTES = 100 * 2**20
-"""Of the file."""
+"""Largest size of the zip file."""
 MOST_BYTES_OF_MODEL = 16 * 2**20
-"""Of each file within."""
+"""Largest size of each file in it."""
 _HOW_TO_MAKE = (
     "in a clone of the repository `python research/zoo.py` trains them, and `python "
     "research/benchmark_checkpoints.py` makes the file"
@@ -40,7 +40,7 @@ _HOW_TO_MAKE = (
 
 @dataclass(frozen=True)
 class BenchmarkManifest(Record):
-    """The models of a benchmark's file, in the order in which they are asked."""
+    """The models of a benchmark's file, in their order."""
 
     models: Annotated[tuple[BenchmarkModel, ...], Len(1, MOST_MODELS)]
 
@@ -51,16 +51,15 @@ def shipped_models(
     """Read the models of the benchmark.
 
     Args:
-        first: only so many of them, >= 1; the kinds take turns, so that any number of them is balanced. None
-            for all.
-        path: of a file that `save_models` wrote; None for that of the package.
+        first: number of models, >= 1; the kinds take turns, so that any number is balanced. None for all.
+        path: a file that `save_models` wrote; None for that of the package.
 
     Returns:
-        What is known of each, and its checkpoint.
+        Description and checkpoint of each model.
 
     Raises:
-        ValueError: the file is not there; the message says how it is made.
-        CheckpointError: it is damaged or unsafe; nothing ran.
+        ValueError: the file is missing; the message says how it is made.
+        CheckpointError: it is damaged or unsafe; no code in it was run.
 
     Example:
         >>> about, checkpoint = shipped_models(1)[0]  # doctest: +SKIP
@@ -78,15 +77,15 @@ def shipped_models(
 
 
 def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkModel, Checkpoint]]) -> None:
-    """Write models, and what is known of them, into one file.
+    """Write models and their descriptions to one file.
 
     Args:
         path: ends in .zip.
-        models: in the order in which they are to be asked, at least one, each of a name of its own.
+        models: description and checkpoint of each, in order, at least one, with different names.
 
     Raises:
         ValueError: another suffix, no models, two of one name, or weights that do not fit their config.
-        OSError: the disk refuses; a file that was there before is untouched.
+        OSError: writing failed; an existing file is unchanged.
     """
     path, known = check_suffix(path, "the name of a benchmark's models", (".zip",)), []
     with tempfile.TemporaryDirectory() as folder:
@@ -106,15 +105,15 @@ def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkMo
 
 
 def _pack(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Add a file of no date; of weights rounded to 16 bits LZMA packs the zeros best."""
+    """Add a file without a date; LZMA best compresses the zeros of weights rounded to 16 bits."""
     archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_LZMA)
 
 
 def reference() -> Benchmark | None:
-    """What our readings, and WeightWatcher's alpha, scored on all models of the benchmark.
+    """The scores of our readings, and of WeightWatcher's alpha, on all models of the benchmark.
 
     Returns:
-        Their AUCs and values; None where `research/benchmark_checkpoints.py` has not measured them yet.
+        Their AUCs and values; None if `research/benchmark_checkpoints.py` has not measured them yet.
 
     Raises:
         CheckpointError: the file is damaged.
@@ -133,10 +132,10 @@ def _checkpoint(path: str | os.PathLike[str], archive: zipfile.ZipFile, name: st
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """A file within, its checksum verified.
+    """The content of a file in the archive, with its checksum verified.
 
     Raises:
-        ValueError: it is not there, or larger than any of ours.
+        ValueError: it is missing, or larger than allowed.
     """
     try:
         entry = archive.getinfo(name)

@@ -2,8 +2,8 @@
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 internal error, a run that failed or
 output that cannot be written, 2 usage, 3 unreadable or unsafe checkpoint, 4 undecided (`classify --strict`),
-130 interrupted, 141 nobody reads stdout any more. Nothing heavy is imported before it is needed, and nothing
-at all before Ctrl-C is caught.
+130 interrupted, 141 nobody reads stdout any more. Slow imports are made only when needed, and nothing is
+imported before Ctrl-C is caught.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""`anchorlens audit`: which mappings of a dataset break the rules."""
+"""`anchorlens audit`: find the mappings of a dataset that break the rules."""
 
 from __future__ import annotations
 

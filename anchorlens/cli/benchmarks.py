@@ -1,4 +1,4 @@
-"""`anchorlens benchmark`: a probe of one's own beside ours."""
+"""`anchorlens benchmark`: compare a user's own probe with ours."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def benchmark_command(
 
 
 def _of_file(path: Path, name: str | None) -> Callable[..., Any]:
-    """The probe of a file, or that of a name."""
+    """The only probe of a file, or the one with that name."""
     from anchorlens.probes.from_file import own_readings
 
     probes = {probe.__name__: probe for probe in own_readings(path)}

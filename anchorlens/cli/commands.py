@@ -40,7 +40,7 @@ GROUPS = {
     },
     "Go further": {"control": control_command, "audit": audit_command, "benchmark": benchmark_command},
 }
-"""What for -> the commands by name, in the order in which a user meets them."""
+"""Title of a group -> its commands by name, in the order of the help."""
 
 for _title, _commands in GROUPS.items():
     for _name, _command in _commands.items():

@@ -1,4 +1,4 @@
-"""`anchorlens control`: what takes a run to a later phase."""
+"""`anchorlens control`: take a run to a later phase."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def control_command(
     from anchorlens.show.terminal.control import print_control, print_plan_of_control
 
     with reading_checkpoint(run):
-        if not dry_run and not sys.stderr.isatty():  # a terminal has the bar
+        if not dry_run and not sys.stderr.isatty():  # a terminal shows a progress bar instead
             say(f"trying to take {run} to a later phase in at most {minutes:g} minutes, into {out}")
         found = control(
             run,

@@ -1,4 +1,4 @@
-"""How the command line ends: exit codes, and errors in one line."""
+"""Exit codes of the command line, and errors in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anchorlens.models.devices import is_out_of_memory
 from anchorlens.safe import safe_text
 
 LONGEST = 1200
-"""Characters of an error; ours are shorter, what they repeat may be anything."""
+"""Largest number of characters of an error, since it may quote text of any length."""
 MEMORY = (
     "there is not enough memory; take a smaller model or batch, fewer or shorter sequences, or fewer workers"
 )
@@ -22,24 +22,24 @@ EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Say what is wrong in one line, and end."""
+    """Print an error in one line, and exit with this code."""
     complain(message)
     raise typer.Exit(code)
 
 
 def say(message: str) -> None:
-    """Say on stderr, in one printable line and at once, what is done."""
-    # not by click, which writes UTF-8 whatever the stream takes
+    """Print a message on stderr at once, in one printable line."""
+    # not with click, which writes UTF-8 whatever the stream's encoding
     print(safe_text(message, LONGEST), file=sys.stderr, flush=True)
 
 
 def complain(message: str) -> None:
-    """Say what is wrong in one printable line on stderr."""
+    """Print an error on stderr, in one printable line."""
     say(f"anchorlens: {message}")
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn the errors that are the caller's or the disk's into one line and an exit code."""
+    """Turn errors of the user, the disk and memory into one line and an exit code."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""The options of `train` and `sweep`: one for every field, which the docstring of the field explains."""
+"""The options of `train` and `sweep`: one for every field, with the field's docstring as help."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 _SEVERAL = ("data",)
-"""Fields that hold several paths; an option takes one, and may be given more than once."""
+"""Fields with several paths; the option takes one path and may be given more than once."""
 _PATHS = (*_SEVERAL, "start")
 _TITLES = {"task": "Task", "model": "Model", "train": "Training"}
 
@@ -34,8 +34,8 @@ def with_field_options(
     """Give a command that takes `**fields` one option for every field.
 
     Args:
-        command: its other parameters are options or arguments of its own.
-        axes: whether an option takes several values, as text, in place of one of the field's type.
+        command: the command; its other parameters are its own options and arguments.
+        axes: whether an option takes several values as text, instead of one value of the field's type.
         short: another name of an option -> the field.
     """
     from anchorlens.tasks.registry import TASKS
@@ -60,7 +60,7 @@ def _option(name: str, hint: Any) -> inspect.Parameter:
 
 
 def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) -> dict[str, Any]:
-    """Name -> option, of the task's kind and every field of the tasks, the models and TrainConfig."""
+    """Name -> option, for the task's kind and every field of the tasks, the models and TrainConfig."""
     from anchorlens.runs.run_config import part_classes
 
     first, *others = (task.kind for task in tasks)
@@ -70,7 +70,7 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
     options: dict[str, Any] = {"kind": Annotated[str | None, option]}
     types: dict[str, tuple[Any, ...]] = {}
     for _, cls in part_classes(tasks):
-        # a field that two kinds of task or model have is one option
+        # a field that several kinds of task or model share is one option
         for name, own in field_types(cls).items():
             types[name] = _either(types[name], own) if name in types else own
     for name, own in types.items():
@@ -87,7 +87,7 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
 def _sections(
     axes: bool, options: Mapping[str, Any], tasks: Sequence[type[Task]] | None, base: Parts
 ) -> list[Section]:
-    """What help says of every field of these tasks, their models and TrainConfig; of all tasks for None."""
+    """The help of every field of these tasks (None: all tasks), their models and TrainConfig."""
     from anchorlens.runs.run_config import part_classes
 
     sections = []
@@ -100,7 +100,7 @@ def _sections(
 
 
 def _entry(axes: bool, cls: type, option: Any, given: Mapping[str, Any]) -> Entry:
-    """What help says of a field of one class; others that share the option have sentences of their own."""
+    """The help of a field of one class; other classes that share the option have their own text."""
     name = option.name
     types, default = field_types(cls)[name], vars(cls)["__dataclass_fields__"][name].default
     default = given.get(name, default)
@@ -117,8 +117,8 @@ def _entry(axes: bool, cls: type, option: Any, given: Mapping[str, Any]) -> Entr
 
 
 def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The types of a field that two tasks or models have: of named choices those of both."""
-    if {*types} - {type(None)} == {*others} - {type(None)}:  # in one of them it may be left open
+    """The types of a field that two tasks or models share; named choices are united."""
+    if {*types} - {type(None)} == {*others} - {type(None)}:  # it may be optional in one of them
         return max(types, others, key=len)
     if all(typing.get_origin(kind) is Literal for kind in (*types, *others)):
         choices = [choice for kind in (*types, *others) for choice in typing.get_args(kind)]
@@ -127,19 +127,19 @@ def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _option_type(types: tuple[Any, ...]) -> Any:
-    """The type of an option: the field's own where the command line has it, else text (JSON)."""
+    """The type of an option: the field's own if the command line supports it, else text (JSON)."""
     kind, *others = (kind for kind in types if kind is not type(None))
     is_plain = kind in (int, float, str, bool) or typing.get_origin(kind) is Literal
     return kind if is_plain and not others else str
 
 
 def _is_json(types: tuple[Any, ...]) -> bool:
-    """Whether a field of these types is given as JSON: it is no plain value."""
+    """Whether a field of these types is given as JSON, since it is no plain value."""
     return _option_type(types) is str and str not in types
 
 
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given: JSON is read where a field is no plain value, several paths are joined."""
+    """The values of the given options; JSON is parsed where a field needs it, and paths are joined."""
     from anchorlens.runs.run_config import part_classes
 
     types = {name: kinds for _, cls in part_classes() for name, kinds in field_types(cls).items()}
@@ -155,7 +155,7 @@ def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_json(name: str, text: str) -> Any:
-    """The value of a field that is no plain one.
+    """Parse the JSON value of a field.
 
     Raises:
         ValueError: the text is no JSON.

@@ -1,6 +1,7 @@
-"""What `--help` prints: two examples, and each option with its meaning below its name.
+"""The help of commands: two examples, and each option with its meaning below its name.
 
-`--help` shows the options of the chosen task, as many as 60 lines hold; `--help-all` shows all, in full.
+`--help` shows the most important options of the chosen task in at most 60 lines; `--help-all` shows all, in
+full.
 """
 
 from __future__ import annotations
@@ -21,54 +22,54 @@ from typer.core import TyperCommand
 from anchorlens.cli.errors import EXIT_USAGE, fail
 
 MOST_LINES = 60
-"""Of `--help`, at `USUAL_WIDTH` columns."""
+"""Largest number of lines of `--help`, at `USUAL_WIDTH` columns."""
 USUAL_WIDTH = 80
-"""Columns, where the width of the terminal is not known."""
+"""Number of columns if the width of the terminal is unknown."""
 LEAST_WIDTH = 20
 EVERYTHING = "--help-all"
 _WORDS = "anchorlens.words"
-"""Where a context keeps the words behind the command."""
+"""The key under which a context stores the words after the command."""
 _EXAMPLES = "Examples:"
 _FIRST = ("preset", "out", "resume", "dry_run", "engine", "kind")
 _NEXT = (
     *("gamma", "seed", "steps", "n_samples", "batch_size", "lr", "weight_decay", "n_layers", "n_heads"),
     *("d_model", "config", "retry_failed", "workers", "as_json", "tasks"),
 )
-"""Options that `--help` shows first, and those that follow the options of the task while there is room."""
+"""Options that `--help` shows first, and options shown after those of the task while there is room."""
 
 
 class Entry(NamedTuple):
     """One option or argument, as help and the documentation show it."""
 
     name: str
-    """Of the parameter."""
+    """Name of the parameter."""
     flags: tuple[str, ...]
     """`--gamma`, or the name of an argument in capitals."""
     value: str
-    """What stands behind the flag: NUMBER, a|b; empty where nothing does."""
+    """What follows the flag: NUMBER, a|b; empty for nothing."""
     default: str
-    """As it is typed; empty where there is none to tell."""
+    """The default as it is typed; empty if none is shown."""
     text: str
     """Its meaning, in sentences."""
 
     def heading(self) -> str:
-        """The line above its meaning."""
+        """The line above its meaning: flags, value and default."""
         default = self.default and f"  (default {self.default})"
         return f"{', '.join(self.flags)} {self.value}".rstrip() + default
 
 
 class Section(NamedTuple):
-    """Options that belong together."""
+    """A group of options with a title."""
 
     title: str
     entries: list[Entry]
 
 
 class HelpCommand(TyperCommand):
-    """A command with this help."""
+    """A command whose help this module writes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep the words, which say what help is about, and read the options."""
+        """Store the words, since help depends on them, and parse the options."""
         ctx.meta[_WORDS] = list(args)
         return super().parse_args(ctx, args)
 
@@ -77,7 +78,7 @@ class HelpCommand(TyperCommand):
         words = ctx.meta.get(_WORDS, [])
         tasks, base = None, {}
         if hasattr(function_of(self), "field_sections"):
-            values, _, _ = self.make_parser(ctx).parse_args(list(words))  # they have been read once already
+            values, _, _ = self.make_parser(ctx).parse_args(list(words))  # they were parsed once already
             tasks, base = _chosen(values, all_tasks=EVERYTHING in words)
         lines = _in_full if EVERYTHING in words else _in_short
         formatter.write("\n".join(lines(self, ctx.command_path, sections(self, tasks, base), width())) + "\n")
@@ -92,9 +93,9 @@ def sections(command: Any, tasks: Sequence[type] | None = None, base: Any = None
     """The arguments and options of a command.
 
     Args:
-        command: what typer made of it.
-        tasks: those whose fields are shown, for commands that have an option for every field; None for all.
-        base: part of a run -> fields whose default is another than the usual one.
+        command: the command as typer made it.
+        tasks: the tasks whose fields are shown, for commands with an option for every field; None for all.
+        base: part of a run -> fields whose default differs from the usual one.
     """
     function, fields, owned = function_of(command), [], set()
     if of_fields := getattr(function, "field_sections", None):
@@ -110,21 +111,21 @@ def sections(command: Any, tasks: Sequence[type] | None = None, base: Any = None
 
 
 def usage(command: Any, path: str) -> str:
-    """How a command is called: its path, its arguments, and that options follow."""
+    """The usage line of a command: its path, its arguments, and [OPTIONS]."""
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     texts = [_argument(param) if param.required else f"[{_argument(param)}]" for param in arguments]
     return " ".join([path, *texts, "[OPTIONS]"])
 
 
 def description(command: Any) -> tuple[list[str], list[str]]:
-    """The paragraphs of a command's docstring, a line each, and its examples."""
+    """The paragraphs of a command's docstring, each on one line, and its examples."""
     text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
     return paragraphs, [line.strip() for line in examples.strip().splitlines()]
 
 
 def value_name(types: Sequence[Any]) -> str:
-    """What stands for a value of these types in help."""
+    """The placeholder in help for a value of these types."""
     kinds = [kind for kind in types if kind is not type(None)]
     if len(kinds) == 1 and typing.get_origin(kinds[0]) is list:
         kinds = list(typing.get_args(kinds[0]))
@@ -135,7 +136,7 @@ def value_name(types: Sequence[Any]) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
-    """Lines of a text; what is no sentence, a path or a flag, is broken only where a line cannot hold it."""
+    """Wrap a text; a word, such as a path or flag, is broken only if it is longer than a line."""
     later = indent if hanging is None else hanging
     return textwrap.wrap(
         text, width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False
@@ -143,7 +144,7 @@ def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None)
 
 
 def group_lines(group: Any, path: str, width: int) -> Iterator[str]:
-    """What each command is for, in the order of the groups."""
+    """The lines of the main help: what each command is for, in the order of the groups."""
     yield from wrapped(f"Usage: {path} COMMAND [OPTIONS]", width)
     yield ""
     yield from wrapped(group.help, width)
@@ -177,7 +178,7 @@ def first_sentence(text: str) -> str:
 
 
 def _in_full(command: Any, path: str, parts: Sequence[Section], width: int) -> Iterator[str]:
-    """Every sentence."""
+    """The lines of help in full."""
     yield from _head(command, path, description(command)[0], width)
     for title, entries in parts:
         yield from ("", typer.style(f"{title}:", bold=True))
@@ -186,7 +187,7 @@ def _in_full(command: Any, path: str, parts: Sequence[Section], width: int) -> I
 
 
 def _in_short(command: Any, path: str, parts: Sequence[Section], width: int) -> Iterator[str]:
-    """The same where it fits into `MOST_LINES`; else first sentences, of the options that matter most."""
+    """The full help if it fits into `MOST_LINES`; else the first sentences of the most important options."""
     if len(list(_in_full(command, path, parts, USUAL_WIDTH))) <= MOST_LINES:
         yield from _in_full(command, path, parts, width)
         return
@@ -221,7 +222,7 @@ def _in_short(command: Any, path: str, parts: Sequence[Section], width: int) -> 
 
 
 def _head(command: Any, path: str, paragraphs: Sequence[str], width: int) -> Iterator[str]:
-    """How it is called, what it does, examples."""
+    """The usage line, the description and the examples."""
     yield from wrapped(f"Usage: {usage(command, path)}", width, hanging="  ")
     for paragraph in paragraphs:
         yield ""
@@ -242,7 +243,7 @@ def _first(entry: Entry) -> Entry:
 
 
 def _entry(param: Any, hints: Mapping[str, Any]) -> Entry:
-    """An argument or option that is no field."""
+    """The help of an argument or option that is no field."""
     if param.param_type_name == "argument":
         return Entry(param.name, (_argument(param),), "", "", param.help or "")
     hint = hints[param.name]
@@ -258,11 +259,11 @@ def _argument(param: Any) -> str:
 
 
 def _chosen(values: Mapping[str, Any], *, all_tasks: bool) -> tuple[list[type] | None, Mapping[str, Any]]:
-    """The tasks that the words of a command name, and what the run is where no option says otherwise.
+    """The tasks that the options of a command name, and the base configuration of the run.
 
     Args:
         values: option -> its text.
-        all_tasks: whether it is about all tasks where none is named; those are None.
+        all_tasks: whether to return None, which stands for all tasks, if no task is named.
     """
     from anchorlens.cli.inputs import base_parts, read_toml
     from anchorlens.tasks.registry import task_class

@@ -1,4 +1,4 @@
-"""What the options of commands name, read: `--config`, `--data`, `--train-data`, and the checkpoints."""
+"""Read the inputs of commands: `--config`, `--data`, `--train-data`, and checkpoints."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file holds.
+    """The content of a TOML file.
 
     Raises:
-        ValueError: it is none, or cannot be read.
+        ValueError: it is no TOML file, or cannot be read.
     """
     content = _content(path, safe_text(path), "; give a TOML file")
     try:
@@ -32,7 +32,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
-    """What a run is where nothing else says otherwise: a preset, or what the checkpoint of `start` says.
+    """The base configuration of a run: a preset, or that of the checkpoint `start` if no preset is named.
 
     Raises:
         CheckpointError: the checkpoint cannot be read.
@@ -46,13 +46,13 @@ def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
 
 
 def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
-    """Task, model and recipe of the checkpoint that a run starts from, which the new run has too.
+    """Task, model and recipe of the checkpoint that a run starts from.
 
-    What its own recipe changed on the way, and where it started, are left out.
+    The checkpoint's own interventions and start are left out.
 
     Raises:
         CheckpointError: it cannot be read.
-        ValueError: it is not there, or no path.
+        ValueError: it does not exist, or is no path.
     """
     if not isinstance(start, str) or not start:
         raise ValueError(f"start must be the path of a checkpoint or run, got {safe.safe_repr(start)}")
@@ -68,10 +68,10 @@ def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
 
 
 def check_config(path: Path | None) -> None:
-    """Check that the file of `--config` can be read, before a checkpoint is blamed for it.
+    """Check that the file of `--config` can be read, so that the error does not name a checkpoint.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: it cannot be read.
     """
     if path is not None:
         _content(path, f"--config {safe_text(path)}")
@@ -96,7 +96,7 @@ def unreadable_message(path: Path, error: Exception) -> str:
 
 @contextlib.contextmanager
 def reading_checkpoint(path: Path) -> Iterator[None]:
-    """Where a file or folder cannot be read, end with the exit code of checkpoints that cannot."""
+    """If a file or folder cannot be read in the context, exit with the code of unreadable checkpoints."""
     try:
         yield
     except OSError as error:
@@ -104,7 +104,7 @@ def reading_checkpoint(path: Path) -> Iterator[None]:
 
 
 def moved(task: Any, data: Sequence[str] | None) -> Any:
-    """A task whose files lie elsewhere now, the same otherwise.
+    """The task with the new paths of its files.
 
     Raises:
         ValueError: the task has no files.
@@ -122,13 +122,13 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
 def training_sets(
     checkpoints: Sequence[Path], train_data: Path | None, config: Path | None = None
 ) -> dict[Path, TokenBatch]:
-    """Checkpoint -> the training data of the file, for those that do not carry their own.
+    """Checkpoint -> the training data of the file, for checkpoints without their own training data.
 
-    A checkpoint that cannot be read is left out; whoever reads it next says why.
+    A checkpoint that cannot be read is left out; the error is reported when it is read again.
 
     Raises:
-        CheckpointError: the file cannot be read, or is not of the task of such a checkpoint.
-        ValueError: every checkpoint carries its own.
+        CheckpointError: the file cannot be read, or does not fit the task of such a checkpoint.
+        ValueError: every checkpoint has its own training data.
     """
     if train_data is None:
         return {}
@@ -145,7 +145,7 @@ def training_sets(
             continue
         if checkpoint.train_config is None:
             tasks[path] = checkpoint.task
-        del checkpoint  # one at a time, and none beside the data
+        del checkpoint  # free its memory before the next checkpoint or the data is read
     if not tasks:
         if unreadable:
             return {}

@@ -19,11 +19,11 @@ INTERRUPTED = "interrupted; a run with --out continues with --resume, sweep and 
 
 
 def catch_interruptions() -> None:
-    """Have Ctrl-C raise KeyboardInterrupt where that can be caught, and else end the program with one line.
+    """Make Ctrl-C raise KeyboardInterrupt where it can be caught, and else end the program with one line.
 
-    Modules that are being imported catch what they should not, and what is raised in a destructor is
-    printed and forgotten; nothing is lost by ending there, for files appear whole or not at all. A program
-    that was told to ignore Ctrl-C (`nohup`, `&` in a script) goes on ignoring it.
+    During imports the exception might be caught by the imported module, and in a destructor Python only
+    prints it. The program ends there at once; nothing is lost, since files are written atomically. A program
+    that was told to ignore Ctrl-C (`nohup`, `&` in a script) keeps ignoring it.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
@@ -32,13 +32,13 @@ def catch_interruptions() -> None:
 
 
 def let_go() -> None:
-    """From here on, when all is done but the leaving, Ctrl-C ends the program without a word."""
+    """Restore the default handler: while the program exits, Ctrl-C ends it without a message."""
     if signal.getsignal(signal.SIGINT) is _interrupted:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def say_interrupted() -> None:
-    """The one line, whatever became of the streams."""
+    """Print the one line directly to file descriptor 2, in case sys.stderr no longer works."""
     try:  # noqa: SIM105 - contextlib is not imported yet, and must not be now
         os.write(2, f"anchorlens: {INTERRUPTED}\n".encode())
     except OSError:

@@ -1,4 +1,4 @@
-"""`anchorlens evaluate` and `anchorlens probe`: what one checkpoint answers, and one thing inside it."""
+"""`anchorlens evaluate` and `anchorlens probe`: measure the answers, or the inside, of a checkpoint."""
 
 from __future__ import annotations
 
@@ -165,13 +165,13 @@ def probe_command(
         result = probes.apply(probe, given, **start, **chosen)
     except Exception as error:
         if probe in probes.SHIPPED and not isinstance(error, ValueError):
-            raise  # an error of ours: all of it
+            raise  # an internal error: show the whole traceback
         raise ValueError(what_went_wrong(error, probe)) from error
     _show(result, as_json, plot)
 
 
 def _show(result: ProbeResult | Along, as_json: bool, plot: Path | None) -> None:
-    """Print a result, and write its picture where one is asked for."""
+    """Print a result, and write its figure if `plot` is given."""
     from anchorlens import figures
 
     if plot is not None:

@@ -1,4 +1,4 @@
-"""The options that several commands have, each with its help."""
+"""The options that several commands share, each with its help."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 
 def path_option(help: str, *names: str) -> Any:
-    """An option that takes a path. What cannot be read is reported when it is opened, as other errors are."""
+    """An option that takes a path; an unreadable path is reported when it is opened, like other errors."""
     return typer.Option(*names, help=help, readable=False)
 
 
 def file_option(help: str, *names: str) -> Any:
-    """An option that takes a file that is there."""
+    """An option that takes an existing file."""
     return typer.Option(*names, help=help, exists=True, dir_okay=False, readable=False)
 
 
@@ -29,7 +29,7 @@ CheckpointsUnlessList = Annotated[
         readable=False,
     ),
 ]
-"""Of `probe`, which takes none with --list."""
+"""The argument of `probe`, which takes no checkpoint with --list."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 Device = Annotated[
     str,
@@ -43,7 +43,7 @@ _OF_YOUR_OWN = (
 )
 OwnProbes = Annotated[list[Path] | None, path_option(_OF_YOUR_OWN.format("probes"), "--probes")]
 OwnTasks = Annotated[list[Path] | None, path_option(_OF_YOUR_OWN.format("tasks"), "--tasks")]
-"""Read before the command's other options are, which its tasks' fields may be among: see `BoundedGroup`."""
+"""`BoundedGroup` reads this option before all others, which may be fields of these tasks."""
 ConfigOfBare = Annotated[Path | None, file_option("A TOML or JSON file that says what a bare state dict is.")]
 TrainData = Annotated[
     Path | None,

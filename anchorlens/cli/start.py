@@ -1,4 +1,4 @@
-"""The entry point: it catches Ctrl-C and prepares the streams before anything heavy is imported."""
+"""The entry point: catch Ctrl-C and prepare the streams before anything slow is imported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main() -> NoReturn:
-    """Run the command line, and end with its exit code."""
+    """Run the command line, and exit with its code."""
     catch_interruptions()
     try:
         code = _run()
@@ -30,7 +30,7 @@ def _run() -> str | int | None:
     prepare_streams()
     from anchorlens.training.child_processes import SAFE_PATH
 
-    os.environ[SAFE_PATH] = "1"  # no process that this one starts imports from the current folder
+    os.environ[SAFE_PATH] = "1"  # child processes import nothing from the current folder
     try:
         from anchorlens.cli.commands import app
 

@@ -1,4 +1,4 @@
-"""Standard streams that are safe to write to: closed ones, full disks, narrow encodings, a bad COLUMNS."""
+"""Make standard streams safe to write to: closed streams, full disks, narrow encodings, a bad COLUMNS."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, TextIO
 
 EXIT_LOST, EXIT_NO_READER = 1, 141
 _PLAIN = {"±": "+-", "−": "-", "–": "-", "·": "*", "×": "x", "…": "...", "→": "->", "≠": "!=", "²": "^2"}
-"""Letter that we print -> what is written where the stream cannot encode it; others become escapes."""
+"""Character -> its replacement if the stream cannot encode it; other characters become escapes."""
 _LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
-"""Sizes that libraries read from the environment, and what can be drawn in."""
+"""Environment variable with a size -> the smallest size that libraries can draw in."""
 
 
 class OutputLost(SystemExit):
-    """A write to stdout failed. It ends the program.
+    """A write to stdout failed, which ends the program.
 
-    The exit code is 141 where nobody reads stdout any more (as after SIGPIPE, and without a message), else 1.
+    The exit code is 141 if nobody reads stdout any more (as after SIGPIPE, and without a message), else 1.
     """
 
     def __init__(self, error: OSError):
@@ -31,14 +31,14 @@ class OutputLost(SystemExit):
 class _Guarded(io.FileIO):
     """A file descriptor that writes nothing more after its first failed write.
 
-    For stdout that failure ends the program. Where errors can no longer be printed the work goes on, for it
-    is worth more than its messages.
+    For stdout the failure ends the program. If stderr fails the work continues, since it is worth more than
+    its messages.
     """
 
     ends_program = lost = False
 
     def write(self, data: bytes) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Write, or throw the data away once a write has failed."""
+        """Write the data, or discard it once a write has failed."""
         if not self.lost:
             try:
                 return super().write(data)
@@ -50,10 +50,10 @@ class _Guarded(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Make the standard streams, and the sizes in the environment, such that writing is safe.
+    """Prepare the standard streams and the sizes in the environment so that writing is safe.
 
-    A stream that is closed is as /dev/null. What stdout or stderr cannot encode is replaced by plain letters.
-    A COLUMNS that is no number or less than 20 is as none.
+    A closed stream becomes /dev/null. Characters that stdout or stderr cannot encode are replaced by plain
+    ones. A COLUMNS that is no number or is less than 20 is removed.
     """
     _open_closed()
     codecs.register_error("anchorlens.plain", _plain)
@@ -65,7 +65,7 @@ def prepare_streams() -> None:
 
 
 def _open_closed() -> None:
-    """Standard streams that are closed become /dev/null, or the next file opened would take their place."""
+    """Open /dev/null for closed standard streams, so that the next opened file does not take their number."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         try:
@@ -79,7 +79,7 @@ def _open_closed() -> None:
 
 
 def _guarded(stream: TextIO | None, number: int, ends_program: bool) -> TextIO:
-    """A stream like the one that was there, on a guarded descriptor."""
+    """A stream like the given one, on a guarded descriptor."""
     if stream is None:
         number = os.open(os.devnull, os.O_WRONLY)
     else:

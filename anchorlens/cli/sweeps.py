@@ -1,4 +1,4 @@
-"""`anchorlens sweep`, `status` and `diagram`: many runs over a grid, how far they are, maps of them."""
+"""`anchorlens sweep`, `status` and `diagram`: train runs over a grid, show progress, draw phase diagrams."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def sweep_command(
 
 
 def _security(ca_file: Path | None, cert: Path | None, key: Path | None) -> Any:
-    """The TLS files as Dask takes them, for every role; None where none is given."""
+    """Dask's settings for these TLS files, in every role; None if none is given."""
     files = {"--tls-ca-file": ca_file, "--tls-cert": cert, "--tls-key": key}
     missing = [name for name, path in files.items() if path is None]
     if len(missing) == len(files):
@@ -209,7 +209,7 @@ def diagram_command(
 
 
 def _opened(folder: Path) -> SweepResult:
-    """The sweep in a folder; one that cannot be read is a usage error."""
+    """The sweep in a folder; an unreadable folder is a usage error."""
     from anchorlens.sweep import open_sweep
 
     try:

@@ -1,4 +1,4 @@
-"""`anchorlens train`."""
+"""`anchorlens train`: train one model."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def train_command(
 
         stored = stored_run(out)
     if stored is not None and preset is None and named is None:
-        base = stored.to_dict()  # a flag changes that field alone; train says whether it may
+        base = stored.to_dict()  # a flag changes only its field; `train` checks whether it may
     else:
         base = base_parts(preset or named, changes.get("train", {}).get("start"))
     run = RunConfig.from_dict(merged(base, changes))
@@ -89,7 +89,7 @@ def train_command(
 
         logger = TensorBoard(tensorboard)
     is_allowed = resume or not (out / "config.json").exists()
-    if is_allowed and not sys.stderr.isatty():  # a terminal has the bar
+    if is_allowed and not sys.stderr.isatty():  # a terminal shows a progress bar instead
         say(f"training {run.overview}, into {out}")
     try:
         result = train(*run, out=out, resume=resume, progress=COMMAND_LINE_SECONDS, on_log=logger)

@@ -1,4 +1,4 @@
-"""What happens before the options of a command are read: `--tasks` registers tasks, usage errors are cut."""
+"""The group of commands: registers the tasks of `--tasks`, and shortens usage errors."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from anchorlens.cli.help import HelpCommand, group_lines, width
 from anchorlens.safe import safe_text
 
 _LONGEST = 300
-"""Characters of what a usage error says."""
+"""Largest number of characters of a usage error."""
 
 
 class BoundedGroup(TyperGroup):
-    """Commands whose usage errors repeat no long or steering text, and which know tasks of one's own."""
+    """The group of commands; it shortens usage errors and registers the user's own tasks."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """Read the options before a command."""
+        """Parse the options before a command."""
         with _bounded():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        """Read a command's options, and run it."""
+        """Parse a command's options, and run it."""
         with _bounded():
             return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options before a command; without any word, show the help."""
+        """Parse the options before a command; without arguments, show the help."""
         return super().parse_args(ctx, args or ["--help"])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Say what each command is for."""
+        """Write the main help."""
         formatter.write("\n".join(group_lines(self, ctx.command_path, width())) + "\n")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command, and register the tasks of `--tasks`, whose fields are options of it."""
+        """Find a command, and register the tasks of `--tasks`, whose fields become its options."""
         name, command, rest = super().resolve_command(ctx, args)
         if command is None:
             return name, command, rest
@@ -65,7 +65,7 @@ def _read_tasks(arguments: Sequence[str]) -> None:
     """Register the tasks of the files that `--tasks` names.
 
     Raises:
-        ValueError: a file that holds none.
+        ValueError: a file without a task.
     """
     paths = [word.removeprefix("--tasks=") for word in arguments if word.startswith("--tasks=")]
     paths += [path for word, path in itertools.pairwise(arguments) if word == "--tasks"]

@@ -1,4 +1,4 @@
-"""`anchorlens classify` and `anchorlens demo`: which phase, and why."""
+"""`anchorlens classify` and `anchorlens demo`: name the phase of models, with reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def classify_command(
         typer.Argument(
             help="Checkpoints: a .pt or .safetensors file; the folder of a run, of the papers' released code "
             "or of a Hugging Face GPT-2; or a bare state dict with --config.",
-            readable=False,  # one that cannot be read does not stop the others
+            readable=False,  # an unreadable checkpoint must not stop the others
         ),
     ],
     config: shared.ConfigOfBare = None,
@@ -169,5 +169,5 @@ def demo_command(
 
 
 def _titled(verdict: Verdict, title: str) -> Verdict:
-    """A verdict whose title tells it apart from the others."""
+    """The verdict with a title that distinguishes it from the others."""
     return dataclasses.replace(verdict, subject=dataclasses.replace(verdict.subject, name=title))

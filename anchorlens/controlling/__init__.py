@@ -1,4 +1,4 @@
-"""Control: a short list of interventions, tried from a run that memorised, under a budget of time."""
+"""Control: try a list of interventions on a run that memorised, within a time budget."""
 
 import lazy_loader
 

@@ -1,9 +1,10 @@
-"""What `control` tries, in this order: cheap and likely ones first, training anew last.
+"""The interventions that `control` tries, in this order: cheap and promising ones first, training anew last.
 
-Figures k1 to k4 (docs/complexity_control.md) say why these: decay and rescaling help, early and of all
-weights; W_Q and W_K alone, and the penalties on complexity that were tried, do not.
+Figures k1 to k4 (docs/complexity_control.md) are the reason for this choice: weight decay and rescaling help
+if they are early and act on all weights; acting on W_Q and W_K only does not help, nor do the complexity
+penalties that were tried.
 
-To change what is tried, change this list: a name, why it may help, what it does, where it comes from.
+To change what is tried, change this list. Each entry has a name, a reason, a source, and its changes.
 """
 
 from __future__ import annotations
@@ -20,37 +21,37 @@ from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import safe_repr
 
 SHORT, LONGER = 0.2, 0.5
-"""Shares of the run's steps that attempts from its checkpoint take."""
+"""Steps of attempts from the checkpoint, as a share of the run's steps."""
 
 
 @documented
 @dataclass(frozen=True)
 class Intervention:
-    """Something that may take a run to a later phase: what it changes of the recipe, and of which weights.
+    """A change of recipe or model that may take a run to a later phase.
 
     Raises:
-        ValueError: a name that cannot be that of a folder, or a share of steps that is none.
+        ValueError: a name that cannot be the name of a folder, or an unusable share of steps.
     """
 
     name: str
-    """Of the attempt and its folder: small letters, digits, `_`."""
+    """Name of the attempt and its folder: lower-case letters, digits, `_`."""
     why: str
     """Why it may help, in one sentence."""
     source: str
-    """Where it comes from: a paper, a figure, or `ours`."""
+    """Its source: a paper, a figure, or `ours`."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the recipe or the model -> value, as `preset` takes them."""
     added: Mapping[str, float] = field(default_factory=dict)
-    """Fields -> what is added to the value that they have: `gamma` 0.2 makes .7 of .5. What a part of the
-    weights has not of its own is that of all weights."""
+    """Fields -> number added to their value: `gamma` 0.2 turns .5 into .7. An unset field of one part of the
+    weights (`gamma_mlp`) counts as the field of all weights (`gamma`)."""
     at_least: Mapping[str, float] = field(default_factory=dict)
-    """Fields of `added` -> the least that they become."""
+    """Fields of `added` -> lower bound of their new value."""
     anew: bool = False
-    """Whether weights are drawn again, from the same seed; else it goes on from the checkpoint."""
+    """Whether weights are drawn again, from the same seed; else training continues from the checkpoint."""
     steps: float = 1.0
-    """Share of the run's steps that it takes, above 0."""
+    """Number of steps as a share of the run's steps, above 0."""
     baseline: bool = False
-    """Whether it is what the others are compared with: training anew at a larger gamma."""
+    """Whether it is the baseline for the others: training anew at a larger gamma."""
 
     def __post_init__(self) -> None:
         """Check name and steps."""
@@ -61,15 +62,15 @@ class Intervention:
         check_number(f"the steps of {self.name}", self.steps, above=0, limit=1000)
 
     def applied(self, run: RunConfig, start: str) -> RunConfig:
-        """The attempt: `run` with this changed.
+        """The attempt: `run` with this intervention.
 
         Args:
-            run: task, model and recipe of the run that is to be helped. What its recipe changed on the way
-                and where it started are left out, and no attempt stops early.
-            start: the checkpoint that an attempt goes on from if it is not made anew.
+            run: task, model and recipe of the original run. Its own interventions and its start are left out,
+                and no attempt stops early.
+            start: the checkpoint that an attempt continues from unless it is trained anew.
 
         Raises:
-            ValueError: neither recipe nor model has such a field, or it cannot have such a value.
+            ValueError: neither recipe nor model has such a field, or the value is unusable.
         """
         plain = run.train_config.without_interventions()
         train: dict[str, Any] = {
@@ -100,7 +101,7 @@ class Intervention:
 
 
 def _sum(run: RunConfig, name: str, more: float) -> float:
-    """What a field has and more."""
+    """The value of a field plus `more`."""
     values = run.model_config.to_dict() | run.train_config.without_interventions().to_dict()
     value = values.get(name)
     whole, _, part = name.rpartition("_")
@@ -181,4 +182,4 @@ INTERVENTIONS: tuple[Intervention, ...] = (
         baseline=True,
     ),
 )
-"""Tried in this order."""
+"""The interventions, in the order in which they are tried."""

@@ -1,4 +1,4 @@
-"""What `control` found: every attempt with its phase and its cost, and the best."""
+"""The result of `control`: every attempt with its phase and its cost, and the best attempt."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from anchorlens.views import html
 
 Minutes = Annotated[float, Ge(0)]
 Outcome = Literal["finished", "diverged", "failed", "cut off", "skipped", "planned"]
-"""`cut off`: begun, and not ended when the time was up or another had reached Phase 3; `skipped`: not begun;
-`planned`: it would be tried."""
+"""`cut off`: still running when the time was up or another attempt had reached Phase 3; `skipped`: not begun;
+`planned`: would be tried."""
 
 
 @documented
 @dataclass(frozen=True)
 class PhaseAnswers(Record):
-    """What a model answers: its phase by definition, and the accuracies that decide it."""
+    """The phase of a model by behaviour, and the accuracies that decide it."""
 
     phase: Phase
-    """By definition."""
+    """The phase by behaviour."""
     train: Share | None
     """Accuracy on its training data; None where that is not defined."""
     id: Share | None
-    """In distribution."""
+    """Accuracy in distribution."""
     ood: Share | None
-    """On what training left out."""
+    """Accuracy out of distribution, on what training left out."""
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> PhaseAnswers:
-        """Those of an evaluation."""
+        """Take phase and accuracies from an evaluation."""
         values = (evaluation.measure(name) for name in ("train", "id", "ood"))
         return cls(evaluation.phase, *(value and value.value for value in values))
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The larger the further it got: by phase, then by what the next phase asks for."""
+        """Sort key, larger is better: by phase, then by the accuracy that the next phase requires."""
         id, ood = self.id or 0.0, self.ood or 0.0
         number = self.phase.number or 0
         return (number, ood, id) if number > 1 else (number, id, ood)
@@ -50,62 +50,63 @@ class PhaseAnswers(Record):
 @documented
 @dataclass(frozen=True)
 class Attempt(Record):
-    """One intervention, and what came of it."""
+    """One intervention and its outcome."""
 
     name: Name
-    """Of the intervention."""
+    """Name of the intervention."""
     why: Text
     """Why it may help."""
     source: Text
-    """Where it comes from."""
+    """Its source."""
     anew: bool
-    """Whether its weights were drawn again; else it went on from the checkpoint."""
+    """Whether its weights were drawn again; else it continued from the checkpoint."""
     baseline: bool
-    """Whether the others are compared with it."""
+    """Whether it is the baseline for the others."""
     changes: Text
     """What it changes, in words."""
     steps: Count
-    """Updates that it takes."""
+    """Number of updates."""
     outcome: Outcome
     """How it ended."""
     estimate: Minutes | None = None
-    """Minutes that it was expected to take, of one process; None where it cannot be tried."""
+    """Expected minutes of one process; None where it cannot be tried."""
     minutes: Minutes | None = None
     """Minutes that its training took, over all calls; None where it has not ended."""
     chosen_by: PhaseAnswers | None = None
-    """What it answers to the questions by which the best is chosen; None where it has not ended."""
+    """Its accuracies on the half of the questions that chooses the best attempt; None where it has not
+    ended."""
     answers: PhaseAnswers | None = None
-    """What it answers to the other questions, by which nothing is chosen: what is reported."""
+    """Its accuracies on the other half of the questions, which is reported."""
     out: Text | None = None
     """The folder of its run; None where it was not begun."""
     note: Text = ""
-    """What else is to be said of it, in a line."""
+    """A remark, in one line."""
 
 
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Control(Record):
-    """What was tried to take a run to a later phase, in the order of the list, and what helped."""
+    """All attempts to take a run to a later phase, in the order of the list, and which of them helped."""
 
     derived: ClassVar[tuple[str, ...]] = ("best", "helped", "reached")
     path: Text
-    """The checkpoint that was to be helped."""
+    """The original checkpoint."""
     sha256: Name
-    """Of its file."""
+    """The SHA-256 of its file."""
     before: PhaseAnswers
-    """What it answers to all questions."""
+    """Its phase and accuracies on all questions."""
     attempts: tuple[Attempt, ...]
     """One for each intervention."""
     budget: Minutes
-    """Minutes that it could take."""
+    """The time budget."""
     minutes: Minutes
     """Minutes that this call took."""
     halves: bool
-    """Whether the best is chosen by one half of the left-out questions and reported on the other. Where it is
-    not (a task of one's own without halves) both are the same questions, and OOD of the best is too high by
-    what choosing adds."""
+    """Whether the best is chosen by one half of the left-out questions and reported on the other. Otherwise
+    (a user's own task without halves) both are the same questions, and the OOD accuracy of the best is biased
+    upward by the selection."""
     seed: Count = 0
-    """Of the evaluations' noise."""
+    """Seed of the noise in the evaluations."""
 
     @property
     def goal(self) -> int:
@@ -113,7 +114,7 @@ class Control(Record):
         return 2 if self.before.phase.number == 1 else 3
 
     def has_helped(self, attempt: Attempt) -> bool:
-        """Whether an attempt got as far as `goal`, by the questions that choose."""
+        """Whether an attempt reached `goal`, by the questions that choose."""
         return attempt.chosen_by is not None and (attempt.chosen_by.phase.number or 0) >= self.goal
 
     @property
@@ -123,17 +124,17 @@ class Control(Record):
 
     @property
     def helped(self) -> list[str]:
-        """Names of the attempts that got as far as `goal`, in order."""
+        """Names of the attempts that reached `goal`, in order."""
         return [attempt.name for attempt in self.tried if self.has_helped(attempt)]
 
     @property
     def best_attempt(self) -> Attempt | None:
-        """The attempt that got furthest, by the questions that choose; of equals the first. None of none."""
+        """The first attempt of the highest rank by the questions that choose; None if none has ended."""
         return max(self.tried, key=lambda one: one.chosen_by.rank if one.chosen_by else (), default=None)
 
     @property
     def best(self) -> str | None:
-        """The folder of the best attempt's run, to go on with; None where nothing helped."""
+        """The folder of the best attempt's run, to continue from; None where nothing helped."""
         best = self.best_attempt
         return best.out if best is not None and self.has_helped(best) else None
 

@@ -1,4 +1,4 @@
-"""`control`: try interventions from a run that ended in Phase 1 or 2, under a budget of time."""
+"""`control`: try interventions on a run that ended in Phase 1 or 2, within a time budget."""
 
 from __future__ import annotations
 
@@ -46,26 +46,27 @@ def control(
 ) -> Control:
     """Take a run that ended in Phase 1 or 2 further: try interventions from its checkpoint or its start.
 
-    The list is tried in its order, on the CPU as many at a time as there are cores, until an attempt is in
-    Phase 3. One that would not end within `minutes` is not begun; the time of an update is that of the run's
-    log, and after the first attempt that of those before. What has ended is in `out` and is not trained
-    again by the same call, which goes on with what was cut off.
+    Interventions are tried in the order of the list, on the CPU as many at a time as there are cores, until
+    an attempt reaches Phase 3. An attempt that is not expected to end within `minutes` is not begun; the time
+    of an update is taken from the run's log, and after the first attempt from the attempts so far. Ended
+    attempts are in `out` and are not trained again by the same call, which continues those that were cut off.
 
-    The best attempt is chosen by one half of the left-out questions (of two anchors: even keys) and reported
-    on the other (odd keys), where the task can be asked by halves: what is reported chose nothing. Both
-    halves ask the same unseen pairs, so whether it composes others is not said.
+    Where the task supports halves, the best attempt is chosen by one half of the left-out questions (for two
+    anchors: even keys) and reported on the other (odd keys), so that the report is not biased by the choice.
+    Both halves ask the same unseen pairs, so the result does not say whether other pairs are composed.
 
     Args:
         run: a run's folder, or a checkpoint of ours that says how it was trained.
-        out: folder of the attempts, a run's folder each, and of `control.json`, this result; new, empty or
-            that of a former call for the same checkpoint. Only a dry run needs none.
-        minutes: time for everything, > 0. Attempts under way are ended then; with one worker they are not.
-        every: whether to try all that fits, also when Phase 3 is reached.
-        interventions: what is tried, in order.
-        seed: of the evaluations' noise.
-        device: where attempts are trained: auto, cpu, cuda, cuda:N or mps; None for that of the run's recipe.
+        out: the folder for `control.json`, this result, and a run's folder for each attempt; new, empty or
+            that of an earlier call for the same checkpoint. A dry run needs none.
+        minutes: time budget for everything, > 0. Attempts that are still running are ended then; with one
+            worker they are not.
+        every: whether to try everything that fits, also after Phase 3 is reached.
+        interventions: the interventions to try, in order.
+        seed: seed of the noise in the evaluations.
+        device: device of the attempts: auto, cpu, cuda, cuda:N or mps; None for that of the run's recipe.
         workers: processes on the CPU; None for one per core.
-        dry_run: train nothing: which attempts there would be, in which order, and the minutes of each.
+        dry_run: train nothing; only list the attempts in order with the estimated minutes of each.
         progress: as for `train`.
 
     Returns:
@@ -74,15 +75,15 @@ def control(
     Raises:
         ValueError: a run in no phase or in Phase 3, a task without phases, a checkpoint that does not say how
             it was trained, unusable options, or a folder that holds something else.
-        CheckpointError: a file that cannot be read safely and whole.
-        OSError: the disk refuses; what has ended is kept.
-        RuntimeError: a process was killed; what has ended is kept.
+        CheckpointError: a file that cannot be read completely and safely.
+        OSError: writing failed; ended attempts are kept.
+        RuntimeError: a process was killed; ended attempts are kept.
 
     Example:
         >>> control("runs/g0.5", "runs/g0.5-control", minutes=20)  # doctest: +SKIP
         Control(Phase 2 without commutativity; halve: Phase 3, in runs/g0.5-control/halve)
 
-    Source: complexity control by initialisation and decay, arXiv 2405.05409 and 2501.08537; doing so from a
+    Source: complexity control by initialisation and decay, arXiv 2405.05409 and 2501.08537; applying it to a
     trained model is ours.
     """
     began = time.monotonic()
@@ -121,14 +122,14 @@ def control(
 
 
 class _Origin(NamedTuple):
-    """The run that is to be helped."""
+    """The original run."""
 
     run: RunConfig
     file: Path
     sha256: str
     checkpoint: Checkpoint
     seconds_per_update: float | None
-    """As its log has it."""
+    """From its log; None if unknown."""
 
 
 def _check_interventions(interventions: Sequence[Intervention]) -> None:
@@ -169,7 +170,7 @@ def _opened(path: str | os.PathLike[str], device: str | None) -> _Origin:
 
 
 def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
-    """What the run answers; it must be in Phase 1 or 2."""
+    """Evaluate the run, which must be in Phase 1 or 2."""
     train = origin.run.train_config
     where = choose_device(train.device)
     with numeric_settings(where, train.threads):
@@ -186,7 +187,7 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
 
 
 def _trial(origin: _Origin, one: Intervention) -> Trial:
-    """What an intervention makes of the run, or why it can make nothing of it."""
+    """The attempt of an intervention on the run, or the reason why it cannot be tried."""
     run, note, changes, steps = None, "", "", 0
     try:
         run = one.applied(origin.run, str(origin.file))
@@ -202,6 +203,6 @@ def _trial(origin: _Origin, one: Intervention) -> Trial:
 
 
 def _in_words(one: Intervention, run: RunConfig) -> str:
-    """What an attempt changes, with the values that it has."""
+    """The fields that an attempt changes, with their new values."""
     values = run.model_config.to_dict() | run.train_config.to_dict()
     return ", ".join(f"{name} {values[name]}" for name in (*one.fields, *one.added))

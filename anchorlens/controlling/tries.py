@@ -1,4 +1,4 @@
-"""The attempts of `control`: their processes, their clock, and the folder in which they lie."""
+"""Carries out the attempts of `control`: processes, time estimates and the folder of results."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from anchorlens.training.run import train_many
 
 FILE, FORMAT, VERSION = "control.json", "anchorlens control", 1
 _CHOOSE, _REPORT = 0, 1
-"""The half of the left-out questions that chooses, and the one that is reported."""
+"""The half of the left-out questions that chooses the best attempt, and the half that is reported."""
 
 
 class Trial(NamedTuple):
-    """An intervention on that run."""
+    """The configuration of an attempt, and its record."""
 
     run: RunConfig | None
     """None where it cannot be tried."""
@@ -40,20 +40,20 @@ class Trial(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What a process gives back of an attempt."""
+    """The outcome of an attempt, as its process returns it."""
 
     status: str
     message: str | None
     minutes: float | None
     is_new: bool
-    """Whether all of it was trained now."""
+    """Whether all of it was trained in this call."""
     chosen_by: PhaseAnswers
     answers: PhaseAnswers
 
 
 @contextlib.contextmanager
 def held(out: Path, sha256: str) -> Iterator[None]:
-    """Hold the folder of the attempts; nobody else tries anything in it, and it is of this checkpoint."""
+    """Lock the folder of the attempts, after checking that it belongs to this checkpoint."""
     in_use = "in use by another control; wait for it or choose another folder"
     lock = claim(out, FILE, what="control", in_use=in_use)
     try:
@@ -76,19 +76,19 @@ def held(out: Path, sha256: str) -> Iterator[None]:
 
 @dataclass
 class _Clock:
-    """How long attempts take here: so much for each update, and so much for all that comes with them."""
+    """Estimates the time of attempts: a time for each update, plus an overhead for each attempt."""
 
     seconds_per_update: float
-    """As the run's log has it, for as long as nothing was trained here."""
+    """From the run's log; used until an attempt has been trained here."""
     attempts: int = 0
     updates: int = 0
     training: float = 0.0
-    """Seconds of updates, of attempts that were trained in this call."""
+    """Seconds of training in attempts that were trained in this call."""
     beside: float = 0.0
-    """Seconds of all else in them: beginning, measuring."""
+    """Seconds of everything else in these attempts: start, evaluation."""
 
     def minutes(self, steps: int) -> float:
-        """Of an attempt."""
+        """Estimated minutes of an attempt."""
         each = self.training / self.updates if self.updates else self.seconds_per_update
         return (steps * each + self.beside / max(1, self.attempts)) / 60
 
@@ -100,7 +100,7 @@ class _Clock:
 
 
 class Tries:
-    """Carries out attempts, and keeps what came of them."""
+    """Carries out attempts and records their outcomes."""
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class Tries:
         """Plan every attempt.
 
         Args:
-            found: what is known before: the run, its answers, the budget.
-            seconds_per_update: of the run's log; None measures it.
-            trials: in the order in which they are tried.
-            out: folder of the attempts; None where none is carried out.
+            found: the result so far: the run, its accuracies, the budget.
+            seconds_per_update: from the run's log; None to measure it.
+            trials: the attempts, in the order in which they are tried.
+            out: the folder of the attempts; None if none is carried out.
             began: when the call began, by the monotonic clock.
-            every: whether to try all, also when one is in Phase 3.
+            every: whether to try all, also after one has reached Phase 3.
         """
         self.found, self.out, self.began, self.every = found, out, began, every
         self.runs = [trial.run for trial in trials]
@@ -136,12 +136,12 @@ class Tries:
                 self._note(place, estimate=self.clock.minutes(run.train_config.total_steps))
 
     def result(self) -> Control:
-        """What was found up to now."""
+        """The result so far."""
         minutes = (time.monotonic() - self.began) / 60
         return replace(self.found, attempts=tuple(self.attempts), minutes=minutes)
 
     def carry_out(self, workers: int, show: Show) -> None:
-        """Try what fits into the time, what has ended before first, until one is in Phase 3."""
+        """Try what fits into the time until one attempt reaches Phase 3; ended attempts are read first."""
         self._write()
         order = [place for place, run in enumerate(self.runs) if run is not None]
         waiting = deque(sorted(order, key=lambda place: not has_ended(self._folder(place))))
@@ -164,7 +164,7 @@ class Tries:
         for place, _ in running.values():
             self._note(place, outcome="cut off", note=f"{over} before it ended; the same call continues it")
         for place in waiting:
-            estimate = self.clock.minutes(self.attempts[place].steps)  # by what was learnt since
+            estimate = self.clock.minutes(self.attempts[place].steps)  # with the times measured since
             self._note(place, outcome="skipped", estimate=estimate, note=f"{over} before it began")
         self._write()
 
@@ -182,7 +182,7 @@ class Tries:
     def _begin(
         self, place: int, executor: Executor, running: dict[Future[_Outcome], tuple[int, float]]
     ) -> None:
-        """Begin an attempt, if it can be expected to end in time."""
+        """Begin an attempt, if it is expected to end in time."""
         run, now, folder = self.runs[place], time.monotonic(), self._folder(place)
         assert run is not None
         if not has_ended(folder):
@@ -196,10 +196,10 @@ class Tries:
         running[executor.submit(_tried, run, folder, self.found.seed, self.found.halves)] = (place, now)
 
     def _take_in(self, place: int, began: float, future: Future[_Outcome]) -> None:
-        """Keep what came of an attempt."""
+        """Record the outcome of an attempt."""
         try:
             outcome = future.result()
-        except ValueError as error:  # also a state that cannot be read
+        except ValueError as error:  # includes CheckpointError, for a state that cannot be read
             self._note(place, outcome="failed", note=safe_text(error, 600))
             return
         run = self.runs[place]
@@ -220,7 +220,7 @@ class Tries:
         self.attempts[place] = replace(self.attempts[place], **what)
 
     def _write(self) -> None:
-        """Write what was found up to now."""
+        """Write the result so far."""
         assert self.out is not None
         content = {"format": FORMAT, "format_version": VERSION, **self.result().to_dict()}
         with atomic_write(self.out / FILE) as file:
@@ -228,7 +228,7 @@ class Tries:
 
 
 def _tried(run: RunConfig, folder: Path, seed: int, halves: bool) -> _Outcome:
-    """Train an attempt, or go on with it or read it, and ask it both halves of the questions."""
+    """Train, continue or read an attempt, and evaluate it on both halves of the questions."""
     was_there = folder.exists()
     (result,) = train_many([run], outs=[folder], resume=True, workers=1, progress=False)
     where = choose_device(run.train_config.device)

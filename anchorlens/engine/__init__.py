@@ -1,7 +1,7 @@
 """The training engine: K models of equal shape in one set of tensors, updated in lockstep.
 
-`engine_of` says which engine trains a run, `architecture` how the parameters of a model start, lie in memory
-and what they compute, and `numeric_settings` what products are computed with.
+`engine_of` chooses the engine for a run. `architecture` gives the initialization, memory layout and forward
+pass of a model. `numeric_settings` sets the numerical precision and determinism.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""From the configuration of a model, of whatever kind, to what is made of it."""
+"""The architecture of a model (initialization, memory layout, forward pass) from its configuration."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from anchorlens.models.unet.config import UNetConfig
 
 
 def architecture(config: ModelConfig | UNetConfig) -> FlatLayout:
-    """What is made of a configuration."""
+    """The initialization, memory layout and forward pass that belong to a configuration."""
     return UNetArchitecture(config) if isinstance(config, UNetConfig) else Transformer(config)

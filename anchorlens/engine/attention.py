@@ -1,8 +1,8 @@
 """Attention over short sequences: one product for the scores, one softmax, one mix.
 
-torch's fused kernels are made for long sequences. On nine tokens the plain products are the faster way on a
-CPU; a softmax over nine numbers is left to element-wise operations, as torch's own goes row by row. Sequences
-of some hundred tokens are answered in blocks of queries, each of which is spared the positions behind it.
+torch's fused kernels are made for long sequences. On nine tokens plain matrix products are faster on a CPU,
+and so is a softmax of element-wise operations, since torch's softmax works row by row. On sequences of some
+hundred tokens queries are processed in blocks, and the positions after a block are skipped.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     KeysValues = Float[Tensor, "sequence pos 2 head_index d_head"]
 
 _LARGEST_GRID = 65_535
-"""Sequences times heads that a CUDA kernel takes at once."""
+"""Largest number of sequences times heads that one CUDA kernel launch takes."""
 _BLOCK = 64
-"""Queries that are answered at a time on a CPU."""
+"""Queries in one block on a CPU."""
 
 
 def attention(q: Queries, kv: KeysValues) -> Queries:
-    """softmax(q k^T / sqrt(d_head)) v for each head, each query seeing the positions up to its own.
+    """Causal attention, softmax(q k^T / sqrt(d_head)) v for each head.
 
     Args:
         q: [sequence, query, head_index, d_head]; the queries are those of the last positions.
-        kv: keys beside values, [sequence, pos, 2, head_index, d_head].
+        kv: keys and values, [sequence, pos, 2, head_index, d_head].
 
     Returns:
-        The mixed values, as q.
+        The attention-weighted values, in the shape of `q`.
     """
     if q.device.type == "cpu":
         return _in_blocks(q, kv) if q.shape[1] > _BLOCK else _at_once(q, kv)
@@ -50,7 +50,7 @@ def _at_once(q: Queries, kv: KeysValues) -> Queries:
 
 
 def _in_blocks(q: Queries, kv: KeysValues) -> Queries:
-    """The same, a block of queries after another, each with the positions up to its last."""
+    """The same, one block of queries at a time, each with the positions up to its last query."""
     before = kv.shape[1] - q.shape[1]
     blocks, end = [], 0
     for block in q.split(_BLOCK, dim=1):
@@ -60,7 +60,7 @@ def _in_blocks(q: Queries, kv: KeysValues) -> Queries:
 
 
 def _fused(q: Queries, kv: KeysValues) -> Queries:
-    """The same by torch's fused kernel, which wants heads before positions."""
+    """The same by torch's fused kernel, which needs the head axis before the position axis."""
     heads_first, k, v = (x.transpose(1, 2) for x in (q, *kv.unbind(2)))
     n_queries, n_pos = q.shape[1], kv.shape[1]
     seen = None
@@ -72,7 +72,7 @@ def _fused(q: Queries, kv: KeysValues) -> Queries:
 
 
 class _Attention(torch.autograd.Function):
-    """All heads in one product: with each head's rows beside each other torch need not go head by head."""
+    """Attention with all heads in one batched product, for which each head's rows are made contiguous."""
 
     @staticmethod
     def forward(ctx: Any, q: Queries, kv: KeysValues) -> Queries:
@@ -112,7 +112,7 @@ def _by_head(x: Tensor) -> Tensor:
 
 
 def _by_position(x: Tensor, n_heads: int) -> Tensor:
-    """The way back."""
+    """The inverse of `_by_head`."""
     if x.dim() == 3:
         return x.unflatten(0, (-1, n_heads)).transpose(1, 2)
     return x.unflatten(1, (-1, n_heads)).permute(1, 3, 0, 2, 4)

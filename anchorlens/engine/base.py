@@ -1,9 +1,9 @@
 """What every engine shares: K models updated in lockstep, from step to step + 1, and their exact state.
 
 Every member has its own weights, data, order of the data, gamma, learning rate, weight decay and
-clipping; they share shapes and the number of steps. A member whose loss or gradient is not finite is
-left as it was before that update and takes part in no other. On CUDA the whole update is one captured
-graph, where the engine allows it, and the host waits for the device only when it asks for a report.
+clipping; all members share shapes and the number of steps. A member whose loss or gradient is not finite
+keeps its weights from before that update and is not updated again. On CUDA the whole update is one captured
+graph, where engine and recipe allow it, and the host waits for the device only to report.
 """
 
 from __future__ import annotations
@@ -29,32 +29,33 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.base import Batch
 
 _CAPTURING = threading.Lock()
-"""Held while a graph is captured: CUDA captures one at a time in a process, whatever the thread."""
+"""Held while a graph is captured: CUDA captures one graph at a time in a process, across all threads."""
 _SHARED_TRAIN = ("n_samples", "batch_size", "dtype", "matmul")
 
 
 @functools.cache
 def _stream_to_capture_on(device: torch.device) -> torch.cuda.Stream:
-    """One for each GPU: cuBLAS keeps memory for every stream that it has met, 64 MiB on an H200."""
+    """One stream for each GPU: cuBLAS keeps memory for every stream it was used on, 64 MiB on an H200."""
     with torch.cuda.device(device):
         return torch.cuda.Stream()
 
 
 class Update(NamedTuple):
-    """What the last update of a member looked like from outside."""
+    """Loss, learning rate and gradient norm of a member's last update."""
 
     loss: float
-    """Of its batch, before the update: mean cross-entropy of what is scored, in nats, or the task's own."""
+    """Loss on the batch before the update: mean cross-entropy at scored positions (nats), or the task's
+    own."""
     lr: float
-    """Learning rate it was made with."""
+    """Learning rate of the update."""
     grad_norm: float
     """Global gradient norm before clipping."""
     failed_at: int | None
-    """The step whose loss or gradient was not finite, so that its update was not made; else None."""
+    """The step whose update was skipped because loss or gradient was not finite; None if there is none."""
 
 
 def stack_key(run: RunConfig) -> tuple[object, ...]:
-    """What runs must have in common to be members of one stack: shapes and durations."""
+    """What runs must share to be members of one stack: shapes, batches, precision and number of steps."""
     train = run.train_config
     shared = tuple(getattr(train, name) for name in _SHARED_TRAIN)
     return (*run.model_config.shape.items(), run.task.kind, run.task.seq_len, *shared, train.total_steps)
@@ -68,7 +69,8 @@ class Engine(ABC):
     """
 
     captures = True
-    """Whether the update may be captured as a CUDA graph: it runs no Python and waits for nothing."""
+    """Whether the update may be captured as a CUDA graph: no Python in it depends on the step, and it never
+    waits for the device."""
 
     def __init__(
         self,
@@ -82,8 +84,8 @@ class Engine(ABC):
         Args:
             runs: one for each member, equal in `stack_key`.
             data: the training set of each member; members may share one.
-            device: where everything lives.
-            initial: the weights that each member starts with, by their names; None for a draw.
+            device: where weights and training sets are kept.
+            initial: the weights that each member starts with, by name; None to draw them.
 
         Raises:
             ValueError: no runs, or runs of different shapes.
@@ -113,7 +115,8 @@ class Engine(ABC):
         self._before_steps = BeforeSteps(runs, self.layout)
         self._penalties = Penalties(runs, self.layout)
         self._held = Held(runs, self.layout)
-        self._by_step = bool(self._penalties or self._held)  # an SVD, which no graph captures, or a window
+        # an SVD cannot be captured in a graph, nor a window of steps
+        self._by_step = bool(self._penalties or self._held)
         sets = list({id(batch): batch for batch in data}.values())
         starts = {id(batch): k * len(sets[0]) for k, batch in enumerate(sets)}
         self._starts = [starts[id(batch)] for batch in data]
@@ -129,16 +132,16 @@ class Engine(ABC):
 
     @abstractmethod
     def _place_data(self, sets: Sequence[Any]) -> None:
-        """Put the distinct training sets, all of one length, on the device, one behind the other."""
+        """Concatenate the distinct training sets, all of one length, on the device."""
 
     @abstractmethod
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
-        """Each member's loss on its batch, `rows` [member, batch] of what `_place_data` placed."""
+        """Each member's loss on its batch; `rows` [member, batch] are indices into the placed data."""
 
     # -- what is on the device -----------------------------------------------------------------------
 
     def _make_cursors(self) -> None:
-        """What the update reads to know where it is, and what it leaves behind, on the device."""
+        """Make the tensors from which an update reads its step and batch, and to which it writes results."""
         n_members, batch, per_epoch = len(self), self._train.batch_size, self._train.steps_per_epoch
         device, dtype = self.device, self._rows.dtype
         self._epoch = -1
@@ -153,7 +156,7 @@ class Engine(ABC):
     # -- updates -------------------------------------------------------------------------------------
 
     def advance(self, stop: int) -> list[Update]:
-        """Make the updates up to step `stop`; what the last one of each member looked like."""
+        """Make the updates up to step `stop` and report the last update of each member."""
         per_epoch = self._train.steps_per_epoch
         while self.step < stop:
             epoch, within = divmod(self.step, per_epoch)
@@ -169,11 +172,11 @@ class Engine(ABC):
         return self._report()
 
     def stop(self, member: int) -> None:
-        """Let a member take part in no further update."""
+        """Exclude a member from further updates."""
         self._active[member] = False
 
     def first_loss(self) -> Tensor:
-        """The loss of one batch of all members together, as an update would compute it; for its cost."""
+        """The summed loss of all members on their first batch, as an update computes it; for its cost."""
         return self._loss(self._order[:, 0]).sum()
 
     def _update_once(self) -> None:
@@ -186,7 +189,7 @@ class Engine(ABC):
         self._graph.replay()
 
     def _capture(self) -> None:
-        """Record the update as a graph; the runs before it, which CUDA asks for, change nothing."""
+        """Capture the update as a CUDA graph; the warm-up updates that CUDA requires change nothing."""
         cursors = (self._active, self._within, self._step, self._losses, self._norms, self._failed_at)
         kept = [cursor.clone() for cursor in cursors]
         self._active.fill_(False)
@@ -206,7 +209,7 @@ class Engine(ABC):
             cursor.copy_(value)
 
     def _update(self) -> None:
-        """One update of every active member, without a wait for the device."""
+        """Update every active member once, without waiting for the device."""
         if self.captures:
             rows = self._order.index_select(1, self._within).squeeze(1)  # [member, batch]
         else:
@@ -221,7 +224,7 @@ class Engine(ABC):
         self._step += 1
 
     def _apply(self, grads: Tensor, loss: Tensor, norm: Tensor) -> None:
-        """Step the members that are active and finite; note what happened."""
+        """Update the members that are active and finite; store losses, norms and failures."""
         finite = loss.isfinite() & norm.isfinite()
         taken = self._active & finite
         with self._held.around_update(self.step, self._rows.detach(), taken):
@@ -248,7 +251,7 @@ class Engine(ABC):
         self._epoch = epoch
 
     def _report(self) -> list[Update]:
-        """What the last update of each member looked like; the one place that waits for the device."""
+        """The last update of each member; the one place that waits for the device."""
         losses, norms, failed = self._losses.tolist(), self._norms.tolist(), self._failed_at.tolist()
         lrs = [learning_rate(run.train_config, max(0, self.step - 1)) for run in self.runs]
         return [
@@ -264,7 +267,7 @@ class Engine(ABC):
         return self.layout.views(self._rows)
 
     def weights(self, member: int) -> dict[str, Tensor]:
-        """A copy of every parameter of a member as it is now, by their names, on the CPU."""
+        """A copy of a member's current parameters by name, on the CPU."""
         return self.layout.weights(self._rows[member].detach().cpu())
 
     def snapshot(self) -> Float[Tensor, "member parameter"]:
@@ -276,15 +279,18 @@ class Engine(ABC):
         return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
 
     def model(self, member: int) -> Any:
-        """A member as it is now and will be, as a function: of tokens, logits at every position."""
+        """A member as a function (of a transformer: from tokens to logits at every position).
+
+        It reads the weights in place, so later updates change it too.
+        """
         rows = self._rows[member : member + 1].detach()
         return self.layout.function(self.runs[member].model_config, self.layout.merged(rows))
 
     def state(self, member: int) -> dict[str, Tensor]:
-        """Everything a resumed member needs besides the step: copies, by their names, on the CPU."""
+        """Everything a resumed member needs besides the step: copies of weights and moments, on the CPU."""
         tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
         for moment, row in self._optimizer.moments(member).items():
-            views = self.layout.views(row.cpu().unsqueeze(0))  # one copy from the device, for all of them
+            views = self.layout.views(row.cpu().unsqueeze(0))  # one copy from the device for all parameters
             copies = {
                 name: view[0].clone(memory_format=torch.contiguous_format) for name, view in views.items()
             }
@@ -292,10 +298,10 @@ class Engine(ABC):
         return tensors
 
     def restore(self, step: int, states: Sequence[Mapping[str, Tensor]]) -> None:
-        """Continue from what `state` gave for each member at `step`.
+        """Continue from what `state` returned for each member at `step`.
 
         Raises:
-            ValueError: the tensors are not the states of these members, or there is no such step.
+            ValueError: the tensors are not the states of these members, or `step` is out of range.
         """
         if len(states) != len(self) or not 0 < step <= self._train.total_steps:
             raise ValueError(

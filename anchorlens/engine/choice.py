@@ -9,5 +9,5 @@ from anchorlens.runs.run_config import RunConfig
 
 
 def engine_of(run: RunConfig) -> type[Engine]:
-    """The engine of a run's task: the stack, or for a loss of its own the functional engine."""
+    """`FunctionalEngine` for a task with its own loss, `Stack` for all others."""
     return FunctionalEngine if run.task.loss is not None else Stack

@@ -1,7 +1,7 @@
-"""What asking a checkpoint costs, known from its configuration before anything is built or drawn.
+"""The cost of evaluating a checkpoint, estimated from its configuration before anything is built or drawn.
 
-A file of a few kilobytes may describe a task or a shape that takes any memory and time. What a file may cost
-grows with its weights: a large honest model is large as a file too.
+A file of a few kilobytes may describe a task or a shape that takes any amount of memory and time. The allowed
+cost therefore grows with the weights in the file: a large honest model has a large file.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from anchorlens.safe import check_affordable, cost_factor
 from anchorlens.tasks.shared.base import Task
 
 FREE_BYTES, BYTES_FOR_BYTE = 1e9, 8
-"""Memory that any file may take, and times its weights beside it."""
+"""Bytes of memory that any file may take, and further bytes for each byte of its weights."""
 FREE_OPERATIONS, OPERATIONS_FOR_BYTE = 1e13, 5e5
-"""Operations that any file may take (some minutes), and how many more for each byte of its weights."""
+"""Operations that any file may take (some minutes), and further operations for each byte of its weights."""
 MOST_LAYERS = 1000
 
 _SINGLE = 50
-"""Operations that one taken by itself counts for (exp, copy, ...), beside those of matrix products."""
+"""Operations counted for one element-wise operation (exp, copy, ...), by the time it takes."""
 _LOGIT = 500
 _DRAW = 20_000
 _LAYER_BYTES, _LAYER_OPERATIONS = 2e5, 3e9
-"""Of the Python objects of one block."""
+"""Memory and time (in operations) of the Python objects of one block."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class AskingCost:
     bytes: float
     """Memory at its peak: weights, tables, sequences, activations."""
     operations: float
-    """Floating-point operations of the matrix products, and what else takes as long as so many."""
+    """Floating-point operations of the matrix products; other work is counted by the time it takes."""
 
 
 def check_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig | None = None) -> None:
-    """Refuse what costs far more than its size lets expect.
+    """Refuse a model and task that cost far more than the size of the file suggests.
 
     Raises:
-        ValueError: too much memory or time, with how to allow it.
+        ValueError: too much memory or time; the message says how to allow it.
     """
     factor = cost_factor()
     if isinstance(model, ModelConfig):
@@ -66,12 +66,12 @@ def check_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig |
 
 
 def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig | None = None) -> AskingCost:
-    """What building a model, drawing its questions and answering them takes.
+    """Estimate the cost of building a model, drawing the test sequences and running the model on them.
 
     Args:
-        model: its shape.
-        task: what it is asked, as by `evaluate`.
-        train: how many training sequences are drawn again; None for none.
+        model: the configuration of the model.
+        task: the task it is evaluated on, as by `evaluate`.
+        train: the recipe whose training sequences are drawn again; None for none.
     """
     if isinstance(model, UNetConfig):
         return _asking_a_unet(model, task, train)

@@ -1,6 +1,6 @@
-"""What every kind of model is to an engine: how it starts, lies in memory and computes.
+"""What an engine needs of any kind of model: initialization, memory layout and forward pass.
 
-The parameters of K models lie in one matrix, those of a member in one of its rows.
+The parameters of K models are one matrix with a row for each member.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ Shapes = Mapping[str, tuple[int, ...]]
 """Parameter name -> its shape."""
 
 _ALIGNED = 16
-"""Floats of a cache line; parameters whose size is a multiple of it come first, so that they stay aligned."""
+"""Floats in a cache line. Parameters whose size is a multiple of it come first and so stay aligned."""
 
 
 class FlatLayout(ABC):
     """All trained parameters of a member in one row of a [member, parameter] matrix.
 
-    So the optimizer, the gradient norm and a copy are one operation each. How the forward pass reads a
-    parameter (`merged`) may differ from how it is called and shaped elsewhere (`views`): here it does not.
+    The optimizer, the gradient norm and a copy are then one operation each. The forward pass may read
+    parameters under other names and shapes (`merged`) than the rest of the package (`views`); in this base
+    class both are the same.
     """
 
     def __init__(self, shapes: Shapes, frozen: Collection[str] = (), merged: Shapes | None = None) -> None:
@@ -37,8 +38,8 @@ class FlatLayout(ABC):
 
         Args:
             shapes: every parameter.
-            frozen: those that are zero and never trained.
-            merged: the trained ones as the forward pass reads them, where that differs.
+            frozen: names of parameters that are zero and never trained.
+            merged: the trained parameters as the forward pass reads them, where that differs.
         """
         self.shapes = dict(shapes)
         self.frozen = {name: shape for name, shape in shapes.items() if name in frozen}
@@ -52,11 +53,11 @@ class FlatLayout(ABC):
 
     @abstractmethod
     def initial_weights(self, config: Any, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Every parameter as it starts, by its name, from `seed` alone."""
+        """The initial value of every parameter by name, a function of `config` and `seed` alone."""
 
     @abstractmethod
     def function(self, config: Any, parameters: Parameters) -> Any:
-        """One member as a function that can be differentiated, of parameters as `merged` gives them."""
+        """One member as a differentiable function; `parameters` are as `merged` returns them."""
 
     @abstractmethod
     def build(self, config: Any, weights: Mapping[str, Tensor], device: str | torch.device) -> Any:
@@ -77,25 +78,25 @@ class FlatLayout(ABC):
         return self.named(self.merged(rows))
 
     def named(self, merged: Parameters) -> dict[str, Tensor]:
-        """The trained parameters under their names and in their shapes: views of what `merged` gives."""
+        """The trained parameters under their names and in their shapes: views of what `merged` returns."""
         return {name: merged[name] for name in self.shapes if name in merged}
 
     def parts(self) -> dict[str, str]:
-        """Weight matrix, by its name, -> the part of the network that it belongs to; here there are no parts.
+        """Weight matrix -> the part of the network that it belongs to; in this base class always "".
 
-        What is no matrix (a bias, a LayerNorm) is not in it.
+        Biases and normalization weights are left out, since they are no matrices.
         """
         return {name: "" for name, shape in self.shapes.items() if len(shape) > 1}
 
     def row(self, weights: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
-        """A member's row from its parameters under their names."""
+        """A member's row, from its parameters by name."""
         row = next(iter(weights.values())).detach().new_empty(self.size)
         for name, view in self.views(row.unsqueeze(0)).items():
             view[0].copy_(weights[name].detach())
         return row
 
     def weights(self, row: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
-        """A copy of one member's parameters, the frozen ones too, under their names."""
+        """A copy of one member's parameters by name, frozen ones included."""
         views = self.views(row.detach().clone().unsqueeze(0))
         return {
             name: views[name][0].contiguous() if name in views else row.new_zeros(shape)

@@ -1,10 +1,10 @@
-"""The forward pass of K models of equal shape, for the logits at the last positions, where they are scored.
+"""The forward pass of K models of equal shape, for the logits at the last positions, which the loss scores.
 
-The arithmetic is HookedTransformer's. What is left out is what the loss does not read: the queries, MLP
-and norms of the last layer, and the unembedding, at every position before those. What is shared is what
-repeats: before the first attention the residual stream depends on (token, position) alone, so norms,
-queries, keys and values of the first layer are computed once for each such pair and looked up, unless the
-pairs are many. Rows after the end of a sequence are skipped (`ragged.py`).
+It computes what HookedTransformer computes, and leaves out what the loss does not read: at all earlier
+positions the queries, MLP and norms of the last layer, and the unembedding. Before the first attention the
+residual stream depends on (token, position) alone. So the norms, queries, keys and values of the first layer
+are computed once for each such pair and looked up, unless there are too many pairs. `ragged.py` also skips
+rows after the end of a sequence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _EPS = 1e-5
 """HookedTransformer's LayerNorm epsilon."""
 _LARGEST_TABLE = 16_384
-"""Pairs of token and position up to which the first layer is computed for each of them in any case."""
+"""Up to so many (token, position) pairs the first layer is always computed once for each pair."""
 
 
 def logits_at_end(
@@ -43,12 +43,12 @@ def logits_at_end(
     """Logits at the last positions.
 
     Args:
-        parameters: as `Transformer.merged` gives them.
-        config: shape and variant; gamma plays no part here.
-        table_rows: the sequences as `table_rows` gives them.
+        parameters: as `Transformer.merged` returns them.
+        config: shape and variant; gamma is not used.
+        table_rows: the sequences as `table_rows` returns them.
         vocabulary: the tokens that may occur; fewer make the first layer cheaper.
         n_last: positions at the end of each sequence whose logits are computed, 1..pos.
-        bf16: round operands and results of the products with weights to bfloat16.
+        bf16: round operands and results of products with weight matrices to bfloat16.
 
     Returns:
         [member, batch, n_last, d_vocab].
@@ -58,40 +58,40 @@ def logits_at_end(
 
 
 def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
-    """Each (token, position) as one number, place * n_pos + pos, where the first layer looks it up.
+    """Number each (token, position) as place * n_pos + pos, its row in the table of the first layer.
 
     Args:
-        places: for each token its index in the vocabulary.
+        places: the index of each token in the vocabulary.
     """
     n_pos = places.shape[-1]
     return places * n_pos + torch.arange(n_pos, device=places.device)
 
 
 class FastModel:
-    """One model as a function of tokens, sooner than HookedTransformer and without importing it.
+    """One model as a function of tokens, faster than HookedTransformer and without importing it.
 
-    It gives HookedTransformer's logits at the last `n_last` positions alone, or at all.
+    It returns HookedTransformer's logits at the last `n_last` positions, or at all positions.
     """
 
     def __init__(self, config: ModelConfig, parameters: Parameters, n_last: int | None = 1) -> None:
-        """Take parameters with one member, as `Transformer.merged` gives them; they are not copied.
+        """Take the parameters of one member, as `Transformer.merged` returns them; they are not copied.
 
         Args:
             config: shape and variant.
             parameters: of one model.
-            n_last: positions at the end of a sequence whose logits are given; None for all.
+            n_last: positions at the end of a sequence whose logits are returned; None for all.
         """
         self.config, self.n_last = config, n_last
         self._parameters = parameters
         self.device = parameters["embed.W_E"].device
 
     def at_end(self, n_last: int | None) -> FastModel:
-        """The same model for so many positions at the end of a sequence; None for all."""
+        """The same model with logits at the last `n_last` positions; None for all."""
         return FastModel(self.config, self._parameters, n_last)
 
     def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch n_last d_vocab"]:
-        """Logits of each sequence; the first layer is computed for tokens that occur, or for all."""
-        if tokens.is_cuda:  # which occur is not asked: the host would wait for the answer
+        """Logits of each sequence; the first layer is computed for the tokens that occur, on CUDA for all."""
+        if tokens.is_cuda:  # finding the tokens that occur would make the host wait for the device
             vocabulary, places = torch.arange(self.config.d_vocab, device=self.device), tokens
         else:
             vocabulary, places = (x.to(self.device) for x in tokens.unique(return_inverse=True))
@@ -101,17 +101,17 @@ class FastModel:
 
 
 class Forward:
-    """The forward pass of one batch, on rows: every position of every sequence, one behind the other."""
+    """The forward pass of one batch, whose rows are all positions of all sequences, concatenated."""
 
     def __init__(
         self, parameters: Parameters, config: ModelConfig, n_pos: int, n_last: int, bf16: bool
     ) -> None:
-        """Take what `logits_at_end` is given."""
+        """Take the arguments of `logits_at_end`."""
         self.parameters, self.config, self.bf16 = parameters, config, bf16
         self.n_pos, self.n_last = n_pos, n_last
 
     def logits(self, table_rows: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
-        """Logits of the rows at the ends, [member, end, d_vocab]."""
+        """Logits at the last `n_last` positions of each sequence, [member, end, d_vocab]."""
         last = self.config.n_layers - 1
         x, q, kv = self._first_inputs(table_rows, vocabulary, at_end=last == 0)
         for layer in range(self.config.n_layers):
@@ -129,8 +129,8 @@ class Forward:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Residual stream, queries, keys and values of layer 0.
 
-        They are computed once for each (token, position) that may occur and looked up, or where these are
-        many, and more than there are rows, for each row.
+        They are computed once for each (token, position) that may occur and looked up. Where `_looks_up`
+        finds too many such pairs, they are computed for each row.
         """
         if not self._looks_up(len(vocabulary) * self.n_pos, table_rows.shape[1]):
             places, positions = table_rows // self.n_pos, table_rows % self.n_pos
@@ -146,11 +146,11 @@ class Forward:
         return _look_up(x, ends), _look_up(q, ends), _look_up(kv, table_rows)
 
     def _looks_up(self, n_entries: int, n_rows: int) -> bool:
-        """Whether the first layer is computed for so many (token, position), and not for each row."""
+        """Whether the first layer is computed once for each (token, position) pair, not for each row."""
         return n_entries <= max(_LARGEST_TABLE, n_rows)
 
     def _attention_inputs(self, layer: int, x: Residual, *, at_end: bool = False) -> tuple[Tensor, Tensor]:
-        """Queries [member, row, d_z], and keys beside values [member, row, 2 d_z]."""
+        """Queries [member, row, d_z], and keys followed by values [member, row, 2 d_z]."""
         block, variant = f"blocks.{layer}", self.config.variant
         if variant == "released":
             q_in, kv_in = self._norm(f"{block}.ln1", self._ends(x) if at_end else x), x
@@ -160,14 +160,14 @@ class Forward:
         return self._linear(f"{block}.attn", "Q", q_in), self._linear(f"{block}.attn", "KV", kv_in)
 
     def _attend(self, q: Tensor, kv: Tensor, *, at_end: bool) -> Tensor:
-        """The mixed values of all heads, [member, row, d_z]; `at_end`, of queries at the ends alone."""
+        """The output z of all heads, [member, row, d_z]; with `at_end` only at the last positions."""
         n_members, heads, d_head = len(q), self.config.n_heads, self.config.d_head
         kv = kv.view(-1, self.n_pos, 2, heads, d_head)
         mixed = attention(q.view(len(kv), -1, heads, d_head), kv)
         return mixed.reshape(n_members, -1, heads * d_head)
 
     def _after_attention(self, layer: int, x: Residual, mixed: Tensor) -> Residual:
-        """The rest of a block, from the mixed values on."""
+        """The rest of a block, from the heads' output z on."""
         block = f"blocks.{layer}"
         x = x + self._linear(f"{block}.attn", "O", mixed)
         if self.config.variant == "postnorm":
@@ -182,12 +182,12 @@ class Forward:
         return self._linear(f"{block}.mlp", "out", hidden)
 
     def _mixture(self, mlp: str, x: Residual) -> Residual:
-        """TransformerLens' mixture of experts: every expert is computed, and weighted by 0 where not chosen.
+        """TransformerLens' mixture of experts; every expert is computed, with weight 0 where not chosen.
 
-        Two products serve all experts of all rows, so that no row has to be sorted by where it goes.
+        Two products compute all experts of all rows, so that rows need not be sorted by expert.
         """
         logits = self._linear(mlp, "router", x)
-        weights = functional.softmax(logits, dim=-1, dtype=torch.float)  # as there, whatever the precision
+        weights = functional.softmax(logits, dim=-1, dtype=torch.float)  # float32 as in TransformerLens
         top = weights.topk(self.config.n_active, dim=-1)
         routing = torch.zeros_like(weights).scatter(-1, top.indices, top.values).to(x.dtype)
         gate, hidden = self._linear(mlp, "experts_in", x).chunk(2, dim=-1)  # [member, row, expert * d_mlp]
@@ -213,17 +213,17 @@ class Forward:
         return torch.addcmul(bias.unsqueeze(1), normalized, weight.unsqueeze(1))
 
     def _ends(self, x: Tensor) -> Tensor:
-        """Of what is there for every row, [member, row, ...], that of the last positions of each sequence."""
+        """Select the rows of the last `n_last` positions of each sequence from `x` [member, row, ...]."""
         return x.unflatten(1, (-1, self.n_pos))[:, :, -self.n_last :].flatten(1, 2)
 
 
 def _look_up(table: Float[Tensor, "member entry width"], rows: Int[Tensor, "member row"]) -> Tensor:
-    """Rows of each member's own table, [member, row, width]."""
+    """The asked rows of each member's own table, [member, row, width]."""
     n_members, n_entries, width = table.shape
     if n_members > 1:
         rows = rows + torch.arange(n_members, device=rows.device).unsqueeze(1) * n_entries
     flat = table.reshape(-1, width)
     if flat.device.type == "cpu":
-        return functional.embedding(rows, flat)  # its gradient is summed in a fixed order, and fast
-    looked_up = flat.index_select(0, rows.flatten())  # its gradient waits for nothing
+        return functional.embedding(rows, flat)  # its gradient is fast, and summed in a fixed order
+    looked_up = flat.index_select(0, rows.flatten())  # its gradient does not wait for the device
     return looked_up.view(*rows.shape, width)

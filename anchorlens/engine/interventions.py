@@ -1,4 +1,4 @@
-"""What a recipe changes on the way, carried out on the weights of a stack (`runs/interventions.py`)."""
+"""Apply a recipe's interventions during training (`runs/interventions.py`) to the weights of a stack."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_interventions(run: RunConfig) -> None:
     """Check that a run's model has the parts and matrices that its recipe names.
 
     Raises:
-        ValueError: it has not.
+        ValueError: it lacks one of them.
     """
     train = run.train_config
     decays = [name.removeprefix("weight_decay_") for name in DECAYS if getattr(train, name) is not None]
@@ -59,13 +59,13 @@ def check_interventions(run: RunConfig) -> None:
 
 
 def _end(name: str) -> str:
-    """What tells a matrix from others of its block: W_Q, or experts.0.W_in.weight."""
+    """The end of a matrix's name, which is unique in its block: W_Q, or experts.0.W_in.weight."""
     _, found, behind = name.partition(".experts.")
     return f"experts.{behind}" if found else name.rsplit(".", 1)[-1]
 
 
 def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
-    """The weight matrices that a part, `all`, or the end of a name stands for.
+    """The weight matrices named by a part, by `all`, by a full name, or by the end of a name.
 
     >>> parts = {"embed.W_E": "embedding", "blocks.0.attn.W_Q": "qk", "blocks.1.attn.W_Q": "qk"}
     >>> matrices(parts, "qk"), matrices(parts, "blocks.1.attn.W_Q"), matrices(parts, "Q")
@@ -75,7 +75,7 @@ def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
 
 
 def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, " parameter"]:
-    """For each parameter of a row the place of its part in `parts`, plus one; 0 for all others."""
+    """For each parameter of a row, one plus the index of its part in `parts`; 0 where it has no such part."""
     row = torch.zeros(1, layout.size, device="cpu")
     of = layout.parts()
     for name, view in layout.views(row).items():
@@ -85,7 +85,7 @@ def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, 
 
 
 class BeforeSteps:
-    """The steps of a stack before which weights of some members are multiplied, or get noise."""
+    """Interventions before single steps: weights of some members are rescaled or get noise."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
@@ -100,12 +100,12 @@ class BeforeSteps:
                     self._at.setdefault(one.step, []).append(due)
 
     def next_after(self, step: int, stop: int) -> int:
-        """The next step behind `step` that something is due at, or `stop`."""
+        """The next step after `step` at which something is due, or `stop`."""
         return min([stop, *(due for due in self._at if due > step)])
 
     @torch.no_grad()
     def apply(self, step: int, rows: Float[Tensor, "member parameter"], active: Tensor) -> None:
-        """Do what is due at a step, in place, to members that still take part."""
+        """Apply what is due at a step, in place, to active members."""
         for due in self._at.get(step, ()):
             views = self._layout.views(rows[due.member : due.member + 1])
             for name in due.names:
@@ -117,7 +117,7 @@ class BeforeSteps:
 
 
 class _Due(NamedTuple):
-    """Something that is done to matrices of one member before a step."""
+    """One intervention on matrices of one member before a step."""
 
     member: int
     field: str
@@ -133,7 +133,7 @@ class _Due(NamedTuple):
 
 
 class Held:
-    """Matrices of some members that updates do not change, or that keep a small rank."""
+    """Matrices of some members that are frozen, or are projected to a bounded rank after each update."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
@@ -156,12 +156,12 @@ class Held:
     def around_update(
         self, step: int, rows: Float[Tensor, "member parameter"], taken: Tensor
     ) -> Iterator[None]:
-        """What is done inside is the update from `step` on, of the weights in `rows`, changed in place.
+        """Hold the frozen and low-rank matrices around the update made inside, which changes `rows` in place.
 
         Args:
-            step: updates made before.
+            step: updates made before this one.
             rows: the weights of the stack.
-            taken: bool [member], which members the update changes.
+            taken: bool [member], the members that the update changes.
         """
         frozen = [
             (view, view.clone())
@@ -183,7 +183,7 @@ class Held:
 
 
 def nearest_of_rank(weight: Tensor, rank: int) -> Tensor:
-    """The nearest matrix of at most a rank, by its largest singular values; of several heads each by itself.
+    """The best approximation of rank at most `rank` (truncated SVD); each head's matrix by itself.
 
     Source: Eckart and Young, 1936.
     """
@@ -193,7 +193,7 @@ def nearest_of_rank(weight: Tensor, rank: int) -> Tensor:
 
 
 class Penalties:
-    """What the recipes of a stack add to the loss of each member."""
+    """The complexity penalties that recipes add to the loss of each member."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
@@ -207,7 +207,7 @@ class Penalties:
         return any(self._of)
 
     def __call__(self, merged: Parameters, step: int) -> Float[Tensor, " member"]:
-        """What is added at the update from `step` on, in nats, differentiable in the weights."""
+        """The penalty of each member at the update from `step`, in nats, differentiable in the weights."""
         views = self._layout.named(merged)
         one = next(iter(views.values()))
         added = torch.zeros(len(self._of), dtype=one.dtype, device=one.device)
@@ -225,7 +225,7 @@ class Penalties:
 
 
 def complexity(kind: str, weight: Tensor) -> Tensor:
-    """Nuclear norm or stable rank of a matrix; of several heads ([head, ., .]) the sum over them.
+    """Nuclear norm or stable rank of a matrix; for several heads ([head, ., .]) the sum over heads.
 
     A convolution's kernel [out, in, y, x] is taken as the matrix [out, in * y * x].
     """
@@ -237,5 +237,5 @@ def complexity(kind: str, weight: Tensor) -> Tensor:
 
 
 def _as_matrices(weight: Tensor) -> Tensor:
-    """[., .], or [head, ., .]; a convolution's kernel as one matrix."""
+    """The weight as [., .] or [head, ., .]; a convolution's kernel as one matrix."""
     return weight.flatten(1) if weight.dim() > 3 else weight

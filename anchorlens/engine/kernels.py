@@ -1,10 +1,10 @@
-"""The one file that names operators of torch's which it does not document, and what stands in for them.
+"""oneDNN matrix products on the CPU. This is the only file that uses undocumented operators of torch.
 
-In float32 on the CPU torch's own products are MKL's. On Intel's processors they are the fastest. On others
-MKL leaves AVX-512 unused, and oneDNN, which torch ships too, does not (2.2 times as fast on an AMD EPYC,
-docs/speed.md). Its products are reached through the operator that `torch.compile` emits for linear layers,
-and through the weight gradient of a 1 x 1 convolution. Where this torch lacks one of these operators, or it
-does not compute what is expected, torch's own products are taken.
+torch's float32 products on the CPU are MKL's, which are the fastest on Intel processors. On other processors
+MKL does not use AVX-512, and oneDNN, which torch also ships, is faster (2.2 times on an AMD EPYC,
+docs/speed.md). oneDNN is called through the operator that `torch.compile` emits for linear layers, and
+through the weight gradient of a 1 x 1 convolution. Where this torch lacks one of these operators, or the
+operator does not compute what is expected, torch's own products are used.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import torch
 from torch import Tensor
 
 _LONG = 1024
-"""Rows from which the weight gradient is a convolution's: it reads its operands as they lie, where the
-linear operator first transposes one, but it costs more to set up."""
+"""From so many rows on the weight gradient is computed as a convolution's. The linear operator transposes one
+operand first; the convolution does not, but costs more to set up."""
 _CONVOLUTION_BATCH = 16
-"""Smallest batch for which torch leaves a convolution on one thread to oneDNN."""
+"""Smallest batch for which torch computes a convolution on one thread with oneDNN."""
 
 
 def uses_onednn(x: Tensor) -> bool:
-    """Whether the products of such a tensor go to oneDNN."""
+    """Whether products with a tensor of this device and dtype are computed by oneDNN."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and not _mkl_on_intel() and _has_operators()
 
 
 @functools.cache
 def _has_operators() -> bool:
-    """Whether this torch has the operators, and they compute what they are taken for."""
+    """Whether this torch has the operators, and they give the expected results."""
     try:
         a, b = torch.ones(2, 3, device="cpu"), torch.ones(3, 2, device="cpu")
         x, grad = (torch.ones(_CONVOLUTION_BATCH, n, device="cpu") for n in (3, 2))
@@ -44,12 +44,12 @@ def _has_operators() -> bool:
 
 @functools.cache
 def _mkl_on_intel() -> bool:
-    """Whether torch's own products are MKL's and the processor is Intel's."""
+    """Whether torch's own products use MKL on an Intel processor."""
     return torch.backends.mkl.is_available() and "GenuineIntel" in _processor(Path("/proc/cpuinfo"))
 
 
 def _processor(info: Path) -> str:
-    """What the system says of its processor: Linux's file, elsewhere what Python knows."""
+    """The description of the processor: Linux's /proc/cpuinfo, elsewhere Python's `platform`."""
     try:
         return info.read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -57,9 +57,9 @@ def _processor(info: Path) -> str:
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
-    """The product a [m, n] @ b [n, p], and bias [p] on top, by oneDNN."""
+    """The product a [m, n] @ b [n, p] plus bias [p], by oneDNN."""
     if not (b.is_contiguous() or b.mT.is_contiguous()):
-        b = b.contiguous()  # of other strides oneDNN has a slow reference product only
+        b = b.contiguous()  # for other strides oneDNN has only a slow reference product
     return torch.ops.mkldnn._linear_pointwise(a, b.mT, bias, "none", [], "")
 
 
@@ -67,7 +67,7 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
     """x^T @ grad: [d_in, d_out] from [row, d_in] and [row, d_out], by oneDNN."""
     if len(x) >= _LONG and len(x) % _CONVOLUTION_BATCH == 0:
         return _convolution_gradient(x, grad)
-    if x.shape[1] <= grad.shape[1]:  # it wants its first operand as rows: the narrower one is transposed
+    if x.shape[1] <= grad.shape[1]:  # the first operand must be contiguous: transpose the narrower one
         return product(x.mT, grad, None)
     return product(grad.mT, x, None).mT
 
@@ -88,7 +88,7 @@ def _as_image(rows: Tensor) -> Tensor:
 
 
 def products_to_count() -> dict[Any, Callable[..., int]]:
-    """Operator that torch does not count -> its floating point operations, from its operands' shapes."""
+    """Operator that torch's FLOP counter lacks -> its floating-point operations by operand shapes."""
     if not _has_operators():
         return {}
 

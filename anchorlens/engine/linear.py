@@ -1,7 +1,7 @@
-"""Linear maps of K models at once, with the matrix products that are fastest where they run.
+"""Linear maps of K models at once, with the fastest matrix products of the device.
 
-On CUDA and in float64 they are torch's batched products; in float32 on the CPU those of `kernels`, where they
-are faster.
+On CUDA and in float64 these are torch's batched products; in float32 on the CPU those of `kernels`, where
+they are faster.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def linear(x: Rows, weight: Weight, bias: Bias | None, *, bf16: bool = False) -> Mapped:
-    """The linear map x @ weight + bias of each member.
+    """Compute x @ weight + bias for each member.
 
     Args:
         x: [member, row, d_in].
         weight: [member, d_in, d_out].
         bias: [member, d_out], or None.
-        bf16: round operands and result of every product to bfloat16; it sums in float32.
+        bf16: round operands and result of every product to bfloat16; sums are taken in float32.
 
     Returns:
         [member, row, d_out], differentiable in all three.
@@ -55,7 +55,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None, bf16: bool) -> Tensor:
-    """The products a [member, m, n] @ b [member, n, p], and bias [member, p] on top."""
+    """The products a [member, m, n] @ b [member, n, p] plus bias [member, p]."""
     if bf16:
         rounded = torch.bmm(a.bfloat16(), b.bfloat16()).float()
         return rounded if bias is None else rounded + bias.unsqueeze(1)

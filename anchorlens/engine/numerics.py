@@ -1,4 +1,4 @@
-"""The global numeric settings of a training run, put back when it ends."""
+"""The global numeric settings of a training run, restored when it ends."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _GLIBC_MMAP_MAX, _GLIBC_THRESHOLD_MAX = 65536, 32 << 20  # its defaults: mapped 
 def numeric_settings(
     device: torch.device, threads: int | None = None, *, tf32: bool = False
 ) -> Iterator[None]:
-    """Settings under which a run is fast, and on the CPU repeats bit for bit.
+    """Settings under which a run is fast, and on the CPU reproducible bit for bit.
 
-    Denormal floats are flushed to zero: large initial weights make them, and they slow a CPU down 4x.
-    (This holds for the calling thread and for OpenMP's threads that are born later.) On the CPU torch's
+    Denormal floats are flushed to zero: large initial weights produce them, and they slow a CPU down 4x.
+    (This holds for the calling thread and for OpenMP threads that are started later.) On the CPU torch's
     deterministic algorithms are used (without them a gradient may be summed in an order that depends on
     the timing of the threads), and memory that an update frees is kept for the next one, which would
     otherwise get it back page by page. Gradients are on and autocast is off, whatever the caller
-    has set. What concerns the whole process comes back when the last of the runs in its threads ends.
+    has set. Settings of the whole process are restored when the last run in any thread ends.
 
     Args:
         device: what the run computes on.
@@ -39,8 +39,7 @@ def numeric_settings(
         tf32: let CUDA round the operands of float32 matrix products to TF32.
 
     Raises:
-        ValueError: around this run or in another thread one is on that asked for another kind of device or
-            another `tf32`.
+        ValueError: another run is active in this process with another kind of device or another `tf32`.
     """
     flushed, had_threads = _flushes_denormals(), torch.get_num_threads()
     with (
@@ -61,12 +60,13 @@ def numeric_settings(
 
 _LOCK = threading.Lock()
 _RUNS: list[tuple[tuple[bool, bool], contextlib.ExitStack]] = []
-"""For each run that is on, what it asked for and the settings it found: for the first, the caller's."""
+"""For each active run, the settings it asked for, and a stack that restores the caller's settings (empty for
+all runs but the first)."""
 
 
 @contextlib.contextmanager
 def _of_the_process(deterministic: bool, tf32: bool) -> Iterator[None]:
-    """The settings that all threads share: made by the first run in, put back by the last one out."""
+    """The settings that all threads share: the first run makes them, the last run to end restores them."""
     asked = (deterministic, tf32)
     with _LOCK:
         if _RUNS and _RUNS[0][0] != asked:
@@ -90,7 +90,7 @@ def _in_words(deterministic: bool, tf32: bool) -> str:
 
 
 def _changed(deterministic: bool, tf32: bool) -> contextlib.ExitStack:
-    """Make the shared settings; closing what is returned puts the old ones back."""
+    """Make the shared settings; closing the returned stack restores the old ones."""
     undo = contextlib.ExitStack()
     _precision(undo, tf32)
     if deterministic:
@@ -105,10 +105,10 @@ def _changed(deterministic: bool, tf32: bool) -> contextlib.ExitStack:
 
 
 def _precision(undo: contextlib.ExitStack, tf32: bool) -> None:
-    """What CUDA makes of products and convolutions in float32 and bfloat16; `found` puts back what was.
+    """Set the precision of float32 and bfloat16 products and convolutions; `undo` restores what was set.
 
-    torch has an old and, since 2.9, a new switch for each. The old ones cannot be read when a caller has used
-    the new ones; then they are as torch comes.
+    torch has an old and, since 2.9, a new switch for each. The old switches cannot be read after a caller has
+    used the new ones; they are then restored to torch's defaults.
     """
     backends: Any = torch.backends
     owners = (
@@ -139,9 +139,9 @@ def _read(switch: Callable[[], Any], otherwise: Any) -> Any:
 
 
 def _keep_freed_memory(keep: bool) -> None:
-    """Have glibc keep freed memory, or give it back and go on as after one large array was freed.
+    """Have glibc keep freed memory, or have it return the memory and use its largest dynamic thresholds.
 
-    Other C libraries are left as they are.
+    Other C libraries are left unchanged.
     """
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     if not hasattr(libc, "mallopt"):
@@ -155,5 +155,5 @@ def _keep_freed_memory(keep: bool) -> None:
 
 
 def _flushes_denormals() -> bool:
-    """Whether this thread flushes denormals now; torch has no getter, so ask the arithmetic."""
+    """Whether this thread flushes denormals now; torch has no getter, so a product with one is computed."""
     return (torch.tensor(1e-310, dtype=torch.float64, device="cpu") * 1).item() == 0.0

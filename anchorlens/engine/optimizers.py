@@ -22,22 +22,24 @@ if TYPE_CHECKING:
     from anchorlens.runs.train_config import TrainConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
-"""The state beside the step, by torch's names; Muon's momentum is AdamW's first moment."""
+"""The optimizer state besides the step, by torch's names; Muon's momentum is AdamW's first moment."""
 ORTHOGONALISED = ("qk", "vo", "mlp")
-"""Parts whose matrices Muon moves; all else is AdamW's."""
+"""Parts whose matrices Muon updates; AdamW updates all other parameters."""
 _QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
-"""Of the Newton-Schulz iteration (Jordan 2024)."""
+"""Coefficients and number of Newton-Schulz iterations (Jordan 2024)."""
 _AS_ADAMW = 0.2
-"""Root mean square of an update of AdamW, about (Liu et al., arXiv 2502.16982): so one rate serves both."""
+"""Approximate root mean square of an AdamW update (Liu et al., arXiv 2502.16982). Muon's updates are scaled
+to it, so that one learning rate serves both."""
 
 
 class StackedOptimizer:
-    """torch's fused AdamW, or what a recipe has in its place, on each row of a matrix of weights.
+    """torch's fused AdamW, or the recipe's Adam or Muon, on each row of a matrix of weights.
 
-    On CUDA the learning rates of an epoch lie on the device, so that a step can be captured in a graph. It is
-    torch's function, since making one of its optimizer objects imports torch's compiler: 2 s of a process.
-    Its weight decay is one number; where parts of the weights have their own, or a graph must not hold it
-    fast, the weights are decayed here, before it.
+    On CUDA the learning rates of an epoch are on the device, so that a step can be captured in a graph.
+    torch's functional optimizer is called, since creating an optimizer object imports torch's compiler, which
+    takes 2 s. It takes one weight decay for all. Where parts of the weights have their own, where a
+    scheduled weight decay would become a constant in a graph, and with Muon, the weights are decayed here
+    before its update.
     """
 
     def __init__(
@@ -46,12 +48,12 @@ class StackedOptimizer:
         recipes: Sequence[TrainConfig],
         layout: FlatLayout,
     ) -> None:
-        """Moments of zero for these weights, which `step` changes in place.
+        """Begin with zero moments for these weights, which `step` changes in place.
 
         Args:
             rows: the weights.
-            recipes: of the members.
-            layout: how a member's parameters lie in its row.
+            recipes: one for each member.
+            layout: the layout of a member's parameters in its row.
         """
         self._rows, self._recipes = rows.detach(), recipes
         self._captured = rows.is_cuda
@@ -76,7 +78,7 @@ class StackedOptimizer:
         self._matrices = [name for name, part in parts.items() if part in ORTHOGONALISED]
 
     def begin_epoch(self, step: int) -> None:
-        """Take the learning rates of the epoch that begins at `step`, without a wait for the device."""
+        """Prepare the learning rates of the epoch that begins at `step`, without waiting for the device."""
         self._began = step
         if self._captured:
             lrs = [[learning_rate(r, step + k) for r in self._recipes] for k in range(len(self._lrs))]
@@ -96,12 +98,12 @@ class StackedOptimizer:
         taken: Tensor,
         within: Int[Tensor, 1],
     ) -> None:
-        """Clip the gradients, in place, and update the members that take part, without a wait for the device.
+        """Clip the gradients in place and update the members in `taken`, without waiting for the device.
 
         Args:
-            grads: of each member's loss.
+            grads: gradients of each member's loss.
             norms: their global norms.
-            taken: bool [member]; the others stay as they are, whatever their gradients.
+            taken: bool [member]; other members are not changed, whatever their gradients.
             within: updates made before this one in its epoch.
         """
         skipped = (~taken).float()
@@ -126,7 +128,7 @@ class StackedOptimizer:
                 [self._steps[k]],
                 fused=True,
                 capturable=self._captured,
-                found_inf=skipped[k],  # as torch's GradScaler has it do nothing
+                found_inf=skipped[k],  # 1 skips the update, as with torch's GradScaler
                 amsgrad=False,
                 beta1=float(train.beta1),
                 beta2=float(train.beta2),
@@ -141,9 +143,9 @@ class StackedOptimizer:
     def _orthogonalise(
         self, member: int, before: Tensor, grads: Tensor, lr: float | Tensor, taken: Tensor
     ) -> None:
-        """Move the matrices of a member as Muon does, from where they were before AdamW did.
+        """Replace AdamW's update of a member's matrices by Muon's, starting from `before`.
 
-        AdamW's first moment is Muon's momentum, with beta1, as it is the same mean of the gradients.
+        Muon's momentum, with beta1, is the same mean of gradients as AdamW's first moment, which is used.
         """
         momentum = self._moments[member]["exp_avg"]
         rows = (self._rows[member], before, grads, momentum)
@@ -163,9 +165,9 @@ class StackedOptimizer:
         taken: Tensor,
         grads: Float[Tensor, " parameter"],
     ) -> None:
-        """Weight decay of a member, each part with its own, where it takes part in the update.
+        """Decay the weights of a member, each part by its own factor, if the member is updated.
 
-        It is decoupled, or of Adam added to the gradient.
+        The decay is decoupled; for Adam it is added to the gradient.
         """
         assert self._part_of is not None
         if self._recipes[member].optimizer == "adam":
@@ -175,23 +177,23 @@ class StackedOptimizer:
         self._rows[member].mul_(factors.to(self._rows.dtype)[self._part_of])
 
     def moments(self, member: int) -> dict[str, Float[Tensor, " parameter"]]:
-        """The moments of a member by their names; zeros before its first step."""
+        """The moments of a member by name; zeros before its first step."""
         return dict(self._moments[member])
 
     def restore(self, member: int, step: int, moments: Mapping[str, Tensor]) -> None:
-        """Go on from the moments of a member after `step` updates."""
+        """Continue from the moments of a member after `step` updates."""
         self._steps[member].fill_(step)
         for name, moment in moments.items():
             self._moments[member][name].copy_(moment)
 
 
 def _decays(train: TrainConfig, step: int) -> list[float]:
-    """Weight decay of what has no part, and of each part, at the update from `step` on."""
+    """Weight decay of parameters in no part, then of each part, at the update from `step`."""
     return [weight_decay(train, step, part) for part in (None, *PARTS)]
 
 
 def orthogonal(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
-    """Near U V^T of a matrix U S V^T: its singular values are brought to .7 to 1.2 (Newton-Schulz).
+    """Approximate U V^T of a matrix U S V^T: singular values between about .7 and 1.2 (Newton-Schulz).
 
     Source: Jordan et al. 2024, Muon.
     """
@@ -206,14 +208,14 @@ def orthogonal(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
 
 
 def as_matrix(name: str, weight: Tensor) -> Float[Tensor, "m n"]:
-    """A weight of HookedTransformer as one matrix, heads side by side."""
+    """A weight of HookedTransformer as one matrix, heads concatenated."""
     if weight.dim() < 3:
         return weight
     return weight.flatten(0, 1) if name.endswith("W_O") else weight.movedim(0, 1).flatten(1)
 
 
 def as_weight(name: str, matrix: Float[Tensor, "m n"], like: Tensor) -> Tensor:
-    """The reverse of `as_matrix`."""
+    """The inverse of `as_matrix`."""
     if like.dim() < 3:
         return matrix
     heads = like.shape[0]

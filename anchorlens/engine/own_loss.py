@@ -1,4 +1,4 @@
-"""The engine of tasks with a loss of their own: one model after another, by `task.loss`."""
+"""The engine for tasks with their own loss: it calls `task.loss` for one model after another."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class FunctionalEngine(Engine):
-    """Trains models by whatever loss their task defines; everything else is as in every engine.
+    """Trains models by the loss that their task defines; everything else is as in every engine.
 
-    The loss gets its model as a function (of a transformer: of tokens, which gives logits at every position),
-    some of the training set, and a generator that is a function of the seed and the step, so that a resumed
-    run draws what an uninterrupted one does.
+    The loss gets the model as a function (for a transformer: from tokens to logits at every position), a
+    batch of the training set, and a random generator made from seed and step, so that a resumed run draws
+    what an uninterrupted one does.
     """
 
     captures = False
 
     def _place_data(self, sets: Sequence[Any]) -> None:
-        """The training sets stay where they are; each batch is taken from them and put on the device."""
+        """Keep the training sets where they are; `_loss` puts each batch on the device."""
         self._sets = sets
 
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
-        """What each member's task says of its batch."""
+        """The task's loss on each member's batch."""
         losses = []
         for k, (run, chosen) in enumerate(zip(self.runs, rows.numpy(), strict=True)):
             which, first = divmod(self._starts[k], len(self._sets[0]))

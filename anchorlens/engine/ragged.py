@@ -1,8 +1,8 @@
 """The forward pass of sequences of different lengths; rows after the end of a sequence are skipped.
 
-Linear maps, norms and MLPs see the rows that are there, one behind the other. Attention alone is given whole
-sequences, those of about equal length together, padded to the longest of their group; no position looks at
-what stands behind it.
+Linear maps, norms and MLPs get only the rows of real tokens, concatenated. Attention gets whole sequences, in
+groups of about equal length padded to the longest of the group; attention is causal, so padding is never
+seen.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 GROUPS = 4
-"""Groups of sequences that attention is given by themselves: more are less padding, and more calls."""
+"""Number of groups for attention: more groups need less padding and more calls."""
 _SMALLEST_GROUP = 8
 _MULTIPLE = 64
-"""Of the number of rows: oneDNN prepares its products anew for every number that it has not met."""
+"""The number of rows is padded to a multiple of this, since oneDNN prepares a product anew for each
+number."""
 _WORTH_LOOKING_UP = 0.5
-"""Pairs of token and position over rows, up to which the first layer is computed for the pairs."""
+"""The first layer is computed once for each (token, position) pair if pairs / rows is at most this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,25 +42,25 @@ class Group:
     n_pos: int
     """Positions of the longest."""
     slots: Int[Tensor, " row"]
-    """Where its rows stand in [sequence * pos]."""
+    """The indices of its rows in [sequence * pos]."""
     end_slots: Int[Tensor, " end"]
-    """Where its scored rows stand."""
+    """The indices of its scored rows there."""
 
 
 @dataclass(frozen=True, eq=False)
 class RaggedBatch:
-    """A batch of sequences as the rows that are there, the shortest sequence first."""
+    """A batch of sequences as the rows of their tokens, the shortest sequence first."""
 
     n_pos: int
     """Positions of the longest sequence."""
     table_rows: Int[Tensor, " row"]
-    """(token, position) of each row, as `forward.table_rows` numbers them, and behind them some filling."""
+    """(token, position) of each row, numbered as by `forward.table_rows`, followed by filling."""
     ends: Int[Tensor, " end"]
-    """The scored rows, and filling."""
+    """The indices of the scored rows, followed by filling."""
     scored: Int[Tensor, " end"]
-    """The scored positions in [batch * pos], as they were given."""
+    """The scored positions as indices into the original [batch * pos]."""
     groups: tuple[Group, ...]
-    """What attention is given at a time."""
+    """The groups of sequences on which attention is computed."""
 
     @classmethod
     def of(
@@ -71,12 +72,12 @@ class RaggedBatch:
         """Find the rows of a batch.
 
         Args:
-            places: for each token its index in the vocabulary.
-            lengths: positions of each sequence that are computed, >= 1.
-            scored: where logits are asked for, before the end of each sequence.
+            places: the index of each token in the vocabulary.
+            lengths: number of positions of each sequence that are computed, >= 1.
+            scored: the positions whose logits are asked for; those beyond the length are ignored.
 
         Returns:
-            What `logits_where_scored` takes.
+            The batch that `logits_where_scored` takes.
         """
         order = lengths.argsort(stable=True)
         n_pos, width = int(lengths.max()), places.shape[1]
@@ -113,11 +114,11 @@ def logits_where_scored(
     """Logits of the scored rows.
 
     Args:
-        parameters: of one model, as `Transformer.merged` gives them.
-        config: shape and variant; gamma plays no part here.
+        parameters: of one model, as `Transformer.merged` returns them.
+        config: shape and variant; gamma is not used.
         batch: the rows.
         vocabulary: the tokens that may occur.
-        bf16: round operands and results of the products with weights to bfloat16.
+        bf16: round operands and results of products with weight matrices to bfloat16.
 
     Returns:
         [end, d_vocab], in the order of `batch.scored`.
@@ -127,7 +128,7 @@ def logits_where_scored(
 
 
 def _filled(rows: Tensor, filling: int) -> Tensor:
-    """So many rows, and one or more of filling, that their number is a multiple of `_MULTIPLE`."""
+    """The rows, followed by at least one of filling so that their number is a multiple of `_MULTIPLE`."""
     return functional.pad(rows, (0, _MULTIPLE - len(rows) % _MULTIPLE), value=filling)
 
 
@@ -159,7 +160,7 @@ class _RaggedForward(Forward):
 
 
 def _sizes(of_groups: Sequence[Tensor], x: Tensor) -> list[int]:
-    """Rows of each group, and of the filling behind them."""
+    """Numbers of rows of each group, and of the filling after them."""
     sizes = list(map(len, of_groups))
     return [*sizes, x.shape[1] - sum(sizes)]
 
@@ -173,7 +174,7 @@ def _placed(x: Float[Tensor, "row width"], slots: Int[Tensor, " row"], n: int) -
 
 
 class _Taken(torch.autograd.Function):
-    """Some rows, none of them twice but filling, whose gradient is 0: it only has to be placed."""
+    """Select rows. Only filling, whose gradient is 0, repeats, so that the backward pass need not sum."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
@@ -188,7 +189,7 @@ class _Taken(torch.autograd.Function):
 
 
 class _Placed(torch.autograd.Function):
-    """The way back: rows at their places among zeros."""
+    """The inverse of `_Taken`: write rows to their slots among zeros."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, slots: Tensor, n: int) -> Tensor:

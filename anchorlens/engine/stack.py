@@ -1,4 +1,4 @@
-"""The engine of token tasks: cross-entropy where a target stands, of K models in one set of tensors."""
+"""The engine for token tasks: cross-entropy at positions with a target, K models in one set of tensors."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 
 class Stack(Engine):
-    """Trains models to give the tokens that are asked for, computing nothing that is not scored.
+    """Trains models to predict the target tokens, and skips computation that the loss does not need.
 
-    Where only the token after a sequence is asked for, the last layer and the unembedding are computed at the
-    last position alone; else from the first scored position on. Where sequences end at very different places
-    nothing behind an end is computed; on CUDA it is, as a captured graph wants shapes that stay.
+    Where only the token after a sequence is scored, the last layer and the unembedding are computed at the
+    last position alone; else from the first scored position on. On the CPU, positions after the end of a
+    sequence are skipped where lengths differ much; on CUDA they are computed, since a captured graph needs
+    fixed shapes.
     """
 
     def _place_data(self, sets: Sequence[Any]) -> None:
-        """Sequences (TokenBatch) as rows of the first layer's table, and targets of the scored positions."""
+        """Store the sequences (TokenBatch) as rows of the first layer's table, and the scored targets."""
         n, width = sets[0].tokens.shape
         counts = [b.tokens.flatten().bincount(minlength=self.runs[0].model_config.d_vocab) for b in sets]
         occurs = torch.stack(counts).any(dim=0)
@@ -44,7 +45,7 @@ class Stack(Engine):
             return
         scored = [b.targets if b.targets.dim() == 1 else b.targets[:, -self.n_last :] for b in sets]
         self._has_gaps = any(bool((targets == IGNORE).any()) for targets in scored)
-        # set by set, so that what is computed of them on the way takes the memory of one
+        # set by set, so that temporaries take the memory of one set only
         self._table_rows = torch.empty(len(sets) * n, width, dtype=torch.int64, device=self.device)
         self._targets = self._table_rows.new_empty(len(sets) * n, *scored[0].shape[1:])
         for k, (batch, targets) in enumerate(zip(sets, scored, strict=True)):
@@ -71,7 +72,7 @@ class Stack(Engine):
         return losses.sum(dim=1) / (targets != IGNORE).view(len(self), -1).sum(dim=1)
 
     def _ragged_loss(self, rows: Tensor, bf16: bool) -> Float[Tensor, " member"]:
-        """The same, computed up to the end of each sequence alone, one member after the other."""
+        """The same, computed only up to the end of each sequence, one member after the other."""
         losses = []
         for k, own in enumerate(rows):
             targets = self._targets[own]  # [batch, pos]

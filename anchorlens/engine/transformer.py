@@ -1,9 +1,9 @@
-"""What a ModelConfig stands for: how its parameters start, lie in memory, and what they compute.
+"""The initialization, memory layout and forward pass of the transformer that a ModelConfig describes.
 
-Within a member's row each matrix lies as the forward pass reads it: heads merged
-([d_model, n_heads * d_head]), keys beside values, experts beside one another, all of their gates before what
-these are multiplied with ([d_model, 2 * num_experts * d_mlp]). `views` shows the same memory under
-HookedTransformer's names and in its shapes.
+A member's row holds each matrix as the forward pass reads it: heads concatenated
+([d_model, n_heads * d_head]), keys followed by values, and experts concatenated, all W_gate before all W_in
+([d_model, 2 * num_experts * d_mlp]). `views` shows the same memory under HookedTransformer's names and in its
+shapes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 _ROUTER = ".W_gate.weight"
-"""The end of the name of a mixture's router, behind the block's `mlp`; experts' gates are skipped first."""
+"""The end of the name of a mixture's router, after the block's `mlp`. An expert's W_gate has the same end, so
+experts are skipped first."""
 
 
 class Transformer(FlatLayout):
@@ -44,7 +45,7 @@ class Transformer(FlatLayout):
         merged: dict[str, tuple[int, ...]] = {}
         for name, shape in shapes.items():
             if name in frozen or name.endswith(("_V",)) or ".experts." in name:
-                continue  # a value lies beside its key, an expert beside the others
+                continue  # values are merged with keys, experts with one another
             if name.endswith(("W_Q", "W_K")):
                 shape = (self.config.d_model, d_z)
             elif name.endswith(("b_Q", "b_K")):
@@ -88,7 +89,7 @@ class Transformer(FlatLayout):
     def named(self, merged: Parameters) -> dict[str, Tensor]:
         """The trained parameters under HookedTransformer's names and in its shapes, [member, ...].
 
-        They are views of those that `merged` gives.
+        They are views of what `merged` returns.
         """
         heads, d_head = self.config.n_heads, self.config.d_head
         views: dict[str, Tensor] = {}
@@ -110,11 +111,11 @@ class Transformer(FlatLayout):
         return {name: views[name] for name in self.shapes if name in views}
 
     def parts(self) -> dict[str, str]:
-        """Weight matrix, by HookedTransformer's name, -> its part: embedding, qk, vo or mlp."""
+        """HookedTransformer's name of a weight matrix -> its part: embedding, qk, vo or mlp."""
         return dict(part_of_matrices(self.config))
 
     def initial_weights(self, config: ModelConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Every parameter as it starts, by HookedTransformer's names, from `seed` alone."""
+        """Initial parameters by HookedTransformer's names, a function of `config` and `seed` alone."""
         return initial_weights(config, seed, dtype)
 
     def function(self, config: ModelConfig, parameters: Parameters) -> FastModel:
@@ -122,7 +123,7 @@ class Transformer(FlatLayout):
 
         Args:
             config: shape and variant.
-            parameters: of one member, as `merged` gives them.
+            parameters: of one member, as `merged` returns them.
         """
         return FastModel(config, parameters, n_last=None)
 

@@ -1,4 +1,4 @@
-"""What a UNetConfig stands for: how its parameters start, lie in memory, and what they compute."""
+"""The initialization, memory layout and forward pass of the U-Net that a UNetConfig describes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     Inputs = tuple[Tensor, Tensor, Tensor]
 
 PYTORCHS = 0.5
-"""The gamma of PyTorch's own initialisation of these layers."""
+"""The gamma of PyTorch's default initialisation of these layers."""
 
 
 class UNetArchitecture(FlatLayout):
     """A U-Net's parameters, in the memory of a stack, and its forward pass.
 
-    What BatchNorm knows of its inputs is no parameter. While training it goes by the batch; whoever asks a
-    trained network updates it on training images first (`UNet.updated_bn`). So the weights are all
-    there is to store and to resume from.
+    BatchNorm's running statistics are no parameters. Training uses the statistics of the batch; before a
+    trained network is evaluated they are computed on training images (`UNet.updated_bn`). So only the weights
+    need to be stored.
     """
 
     def __init__(self, config: UNetConfig) -> None:
@@ -38,7 +38,7 @@ class UNetArchitecture(FlatLayout):
         super().__init__(shapes)
 
     def initial_weights(self, config: UNetConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Every parameter as it starts: U(-b, b), b = fan_in^-gamma, weights and biases; norms 1 and 0."""
+        """Initial parameters: weights and biases U(-b, b), b = fan_in^-gamma; norms have scale 1, shift 0."""
         generator = initial_generator(seed)
         weights = {
             name: torch.full(shape, float(name.endswith("weight")), dtype=dtype, device="cpu")
@@ -50,18 +50,18 @@ class UNetArchitecture(FlatLayout):
         return weights
 
     def function(self, config: UNetConfig, parameters: Parameters) -> UNetFunction:
-        """One member as a function of noisy images, times and conditions."""
+        """One member as a function from noisy images, times and conditions to the noise."""
         return UNetFunction(config, {name: value[0] for name, value in parameters.items()})
 
     def build(self, config: UNetConfig, weights: Mapping[str, Tensor], device: str | torch.device) -> UNet:
-        """The module with these weights, in evaluation mode; its BatchNorms are not updated yet."""
+        """The module with these weights, in evaluation mode; BatchNorm's statistics are still initial."""
         model = UNet(config).to(next(iter(weights.values())).dtype)
-        model.load_state_dict(dict(weights), strict=False)  # all but what BatchNorm counts
+        model.load_state_dict(dict(weights), strict=False)  # all but BatchNorm's statistics
         return model.to(device).eval()
 
 
 class UNetFunction:
-    """A U-Net as a function of its parameters, with BatchNorm by the batch."""
+    """A U-Net as a function of its parameters; BatchNorm uses the statistics of the batch."""
 
     def __init__(self, config: UNetConfig, parameters: Mapping[str, Tensor]) -> None:
         """Take the parameters of one network; they are not copied."""
@@ -75,7 +75,7 @@ class UNetFunction:
         time: Float[Tensor, " image"],
         conditions: Float[Tensor, "image condition"],
     ) -> Float[Tensor, "image channel y x"]:
-        """The noise in each image, as `UNet.forward`."""
+        """Predict the noise in each image, as `UNet.forward`."""
         module = _blank(self.config)
         counts = {}
         for name, value in module.named_buffers():
@@ -85,7 +85,7 @@ class UNetFunction:
         return functional_call(module, {**self._parameters, **counts}, tuple(inputs))
 
     def updated_bn(self, batches: Iterable[Inputs]) -> UNet:
-        """The network with BatchNorm updated on these inputs, as `UNet.updated_bn`."""
+        """The network with BatchNorm's statistics computed on these inputs, as by `UNet.updated_bn`."""
         model = UNet(self.config).to(self.device, self._dtype)
         model.load_state_dict(dict(self._parameters), strict=False)
         return model.updated_bn(batches)
@@ -93,7 +93,7 @@ class UNetFunction:
 
 @functools.lru_cache(maxsize=8)
 def _blank(config: UNetConfig) -> UNet:
-    """The modules without memory of their own, in training mode."""
+    """The modules on torch's `meta` device, without memory, in training mode."""
     with torch.device("meta"):
         return UNet(config)
 
@@ -101,7 +101,7 @@ def _blank(config: UNetConfig) -> UNet:
 def bounds(config: UNetConfig) -> dict[str, float]:
     """Convolution, transposed convolution or linear layer -> the b of U(-b, b), in the order of drawing.
 
-    The fan-in is PyTorch's: of a transposed convolution its output channels times the kernel.
+    The fan-in is PyTorch's; for a transposed convolution it is output channels times kernel size.
     """
     factors = {}
     for name, module in _blank(config).named_modules():

@@ -1,4 +1,4 @@
-"""What probes and pages share: colours, scales, figures that notebooks show offline."""
+"""What all figures share: colours, scales, and output that notebooks show offline."""
 
 import lazy_loader
 

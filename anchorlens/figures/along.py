@@ -1,4 +1,4 @@
-"""Numbers along training: a row for each, a line for each group of runs, a band over its seeds."""
+"""The figure of `probes.along`: a row for each number, a line for each group of runs, a band over seeds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from anchorlens.figures import CATEGORIES, in_words, styled
 MOST_ROWS = 8
 ROW_HEIGHT = 190
 BELOW = 110
-"""Pixels below the last row, for its axis and the legend."""
+"""Pixels below the last row for its axis and the legend."""
 _DASHES = {"train": "dot", "id": "dash", "ood": "solid"}
 _LAST_DASH = "dashdot"
 _IN_WORDS = {"dot": "dotted", "dash": "dashed", "solid": "solid", "dashdot": "dash-dotted"}
 
 
 class Point(NamedTuple):
-    """A number at one step, over the seeds that have it."""
+    """A number at one step: mean, minimum and maximum over the seeds that have it."""
 
     step: int
     mean: float
@@ -37,9 +37,9 @@ def along_figure(
     """The figure of `probes.along`.
 
     Args:
-        readings: `<probe>.<reading>`; of several probes the first reading of each is drawn.
+        readings: `<probe>.<reading>`; if there are several probes, the first reading of each is drawn.
         metrics: names of the metrics, which share the last row.
-        over_seeds: name of a number -> group -> its points.
+        over_seeds: function from the name of a number to group -> points.
     """
     probes = list(dict.fromkeys(name.partition(".")[0] for name in readings))
     drawn = list(readings)
@@ -80,7 +80,7 @@ def _add(
     dash: str = "solid",
     in_legend: bool = False,
 ) -> None:
-    """A line with its band; the band is left out where each step has one seed."""
+    """Add a line with its band; the band is left out if each step has one seed."""
     steps = [point.step for point in points]
     shared: dict[str, Any] = {"legendgroup": name, "hoverinfo": "skip", "showlegend": False}
     if any(point.n_seeds > 1 for point in points):
@@ -110,6 +110,6 @@ def _add(
 
 
 def _pale(colour: str) -> str:
-    """A CSS colour of six digits, nearly transparent."""
+    """A nearly transparent form of a CSS colour of six digits."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.18)"

@@ -1,4 +1,4 @@
-"""Draws the pictures that a task describes as data: grids, curves, lines, bars, images."""
+"""Draw the figures that a task describes as data: grids, curves, lines, bars, images."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from anchorlens.figures.training_curve import STYLES
 from anchorlens.tasks.shared.figure_specs import Bars, Curve, Grid, ImageGrid, Lines
 
 OUTLINE = {"fillcolor": "rgba(0,0,0,0)", "opacity": 1}
-"""Of shapes: the white style fills them grey otherwise."""
+"""Style of shapes, which the white template would otherwise fill grey."""
 
 
 def figure_of(spec: Grid | Curve | Lines | Bars | ImageGrid) -> Picture:
-    """The picture of a spec.
+    """Draw the figure of a spec.
 
     Args:
         spec: one of `evaluate(...).figure_specs`.
 
     Returns:
-        A figure: of a `Grid` its values, 0 white to 1 dark blue, with its frame in vermilion; of a `Curve`
-        its points with bars of one standard error; of `Lines` the same for each; of `Bars` a bar for each
-        name; of a `ImageGrid` its images.
+        For a `Grid` its values, 0 white to 1 dark blue, with its frame in vermilion; for a `Curve` its points
+        with error bars of one standard error; for `Lines` the same for each line; for `Bars` a bar for each
+        name; for an `ImageGrid` its images.
     """
     kinds: dict[type, Any] = {Grid: _grid, Curve: _curve, Lines: _lines, Bars: _bars, ImageGrid: _mosaic}
     return kinds[type(spec)](spec)
@@ -77,7 +77,7 @@ def _mosaic(spec: ImageGrid) -> Picture:
 
 def _lines(spec: Lines) -> Picture:
     figure = go.Figure()
-    colours = itertools.cycle(CATEGORIES[2:])  # the first two are those of ID and OOD
+    colours = itertools.cycle(CATEGORIES[2:])  # the first two belong to ID and OOD
     for name, y in spec.y.items():
         style = STYLES.get(name) or {"line": {"color": next(colours), "dash": "dashdot"}}
         figure.add_trace(_line(spec.x, y, spec.errors[name], name=name, **style))

@@ -1,4 +1,4 @@
-"""What a notebook shows by a script: one cell's output holds the library, and every picture waits for it."""
+"""HTML output that a script draws: one cell's output holds the library, and every figure waits for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 Library = Literal["Plotly", "CircuitsVis"]
-"""What a browser calls it."""
+"""Name of a JavaScript library in the browser."""
 
 _HOLDERS: dict[Library, str | None] = {}
 """Library -> the cell whose output holds it, in this kernel."""
@@ -43,7 +43,7 @@ _WAIT = """<div id="{place}"></div>
 
 
 def source(library: Library) -> str:
-    """The source of a library, as it may stand in a script element."""
+    """The source of a library, escaped for a script element."""
     if library == "Plotly":
         from plotly.offline import get_plotlyjs
 
@@ -53,26 +53,26 @@ def source(library: Library) -> str:
 
         bundle = Path(circuitsvis.__file__).parent / "dist" / "cdn" / "iife.js"
         text = bundle.read_text(encoding="utf-8")
-    # what is replaced stands within strings
+    # the replaced text occurs only within strings
     return text.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "\\x3c!--")
 
 
 @functools.cache
 def _packed(library: Library) -> str:
-    """The source of a library in two fifths of its bytes."""
+    """The source of a library, compressed to two fifths of its size."""
     return base64.b64encode(gzip.compress(source(library).encode(), mtime=0)).decode()
 
 
 def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
-    """A piece of HTML that loads nothing and draws as soon as the library is there, above or below.
+    """A piece of HTML that loads nothing and draws as soon as the library is on the page.
 
-    A library has megabytes, so that one cell of a notebook holds it, the first that draws with it (and again
-    when that one runs again). Outside a notebook every piece holds it.
+    A library has megabytes, so only one cell of a notebook holds it: the first that draws with it (also when
+    that cell runs again). Outside a notebook every piece holds it.
 
     Args:
-        library: that draws.
-        call: of the library; `place` is the element to draw into.
-        alone: whether the piece holds the library in a notebook too.
+        library: the library that draws.
+        call: JavaScript call of the library; `place` is the element to draw into.
+        alone: whether the piece holds the library even in a notebook.
     """
     cell = None if alone else _running_cell()
     held = ""
@@ -82,7 +82,7 @@ def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
 
 
 def _running_cell() -> str | None:
-    """Which cell of a notebook runs now: its id, or its text where the front end gives none, as nbconvert."""
+    """The running cell of a notebook: its id, or its text if the front end (as nbconvert) gives no id."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython and ipython.get_ipython()
     parent = shell.get_parent() if hasattr(shell, "get_parent") else {}

@@ -13,11 +13,11 @@ from anchorlens.figures.in_notebook import drawn_by
 from anchorlens.safe import safe_text
 
 QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-"""No logo, and no button that uploads."""
+"""Plotly settings: no logo, and no button that uploads."""
 
 
 def script_json(text: str) -> str:
-    r"""JSON text that stays within the script element it stands in.
+    r"""JSON text escaped so that it cannot end the script element that contains it.
 
     >>> script_json('"</script>"')
     '"\\u003c/script>"'
@@ -26,7 +26,7 @@ def script_json(text: str) -> str:
 
 
 def plotly_text(text: str) -> str:
-    """A text that plotly shows as it is: no tag, no entity, nothing that is no text, on one line.
+    """A text on one line that plotly shows literally, without tags, entities or control characters.
 
     >>> plotly_text('<a href="x">a & b</a>')
     '&lt;a href="x"&gt;a &amp; b&lt;/a&gt;'
@@ -35,13 +35,13 @@ def plotly_text(text: str) -> str:
 
 
 class Picture(go.Figure):
-    """A figure whose notebook output also holds HTML that loads nothing.
+    """A figure whose notebook output also contains HTML that needs no network.
 
-    plotly's own output is data for a front end that knows plotly; saved as HTML it is blank.
+    plotly's own output needs a front end that knows plotly; saved as HTML it is blank.
     """
 
     def show(self, *args: Any, **kwargs: Any) -> None:
-        """Show it: as plotly does where you have chosen a renderer, else so that a notebook keeps it."""
+        """Show the figure: as plotly does if a renderer was chosen, else so that notebooks keep it."""
         if args or kwargs or pio.renderers.default != "plotly_mimetype":
             super().show(*args, **kwargs)
         else:

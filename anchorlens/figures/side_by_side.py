@@ -1,4 +1,4 @@
-"""Several figures of one kind side by side as one figure, on the same scale."""
+"""Join several figures of one kind side by side into one figure with common scales."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import plotly.graph_objects as go
 from anchorlens.figures import styled
 
 GUTTER = 0.25
-"""Share of a column's width that stays free at its right."""
+"""Share of a column's width that is left free on its right."""
 COMMON = ("legend", "showlegend", "coloraxis", "barmode")
-"""Parts of a layout that the whole figure takes from the first one; `coloraxis2` and the like too."""
+"""Parts of the layout that are taken from the first figure, with numbered ones such as `coloraxis2`."""
 _LABEL_HEIGHT = 110
-"""Pixels above each figure, for its label and what the figure writes above itself."""
+"""Pixels above each figure for its label and the figure's own text there."""
 _LESS_HEIGHT = 64
-"""The same where the room is given."""
+"""The same if `room` is given."""
 
 
 def distinct(labels: Sequence[str]) -> tuple[str, ...]:
-    """The labels, numbered where two are the same.
+    """The labels, all numbered if two are the same.
 
     >>> distinct(["ckpt.pt", "ckpt.pt"])
     ('1: ckpt.pt', '2: ckpt.pt')
@@ -33,29 +33,29 @@ def distinct(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 class Room(NamedTuple):
-    """The room that several figures get together."""
+    """The space for several figures together."""
 
     width: int
-    """Pixels across, of all."""
+    """Total width in pixels."""
     n_columns: int
-    """That stand in a row, at most."""
+    """Largest number of figures in a row."""
     height: int
-    """Pixels of one."""
+    """Height of one figure in pixels."""
 
 
 def side_by_side(
     figures: Sequence[go.Figure], labels: Sequence[str], *, share_axes: bool = True, room: Room | None = None
 ) -> go.Figure:
-    """One figure of several that are alike, in reading order: one legend, one colour bar.
+    """Join several figures of one kind, in reading order, with one legend and one colour bar.
 
-    Up to three stand in one row, up to four in two columns, more in three.
+    Up to three are in one row, four in two columns, more in three columns.
 
     Args:
-        figures: of the same kind; they are not changed. Heatmaps that leave their colours' range open get
-            one for all.
-        labels: written above each.
+        figures: figures of the same kind; they are not changed. Heatmaps without a colour range get a common
+            one.
+        labels: text above each figure.
         share_axes: whether a numeric axis gets the same range in every figure.
-        room: how much they get; None for as much as each alone, in the order above.
+        room: the space they get; None for each figure's own height and about its own width.
     """
     contents = [figure.to_dict() for figure in figures]
     colours = _range_of_colours(figures)
@@ -90,7 +90,7 @@ def side_by_side(
     joined = styled(joined, first["title"]["text"], **total)
     joined.update_layout(shapes=shapes, annotations=annotations)
     joined.update_layout({key: first[key] for key in first if key.startswith(COMMON)})
-    if joined.layout.legend.y is not None:  # below the plot: as many pixels as before
+    if joined.layout.legend.y is not None:  # keep the legend's distance to the plot in pixels
         joined.update_layout(legend_y=joined.layout.legend.y / n_rows)
     if room is not None:
         joined.update_layout(legend={"tracegroupgap": 0, "font": {"size": 11}})
@@ -100,7 +100,7 @@ def side_by_side(
 
 
 def _text_axes(traces: Sequence[dict[str, Any]]) -> set[str]:
-    """`x`, `y2`, ...: axes with words on them, which have no range to share."""
+    """The axes (`x`, `y2`, ...) with text values, which have no range to share."""
     on_axes = ((trace.get(f"{letter}axis", letter), trace.get(letter)) for trace in traces for letter in "xy")
     return {
         axis
@@ -110,7 +110,7 @@ def _text_axes(traces: Sequence[dict[str, Any]]) -> set[str]:
 
 
 def _range_of_colours(figures: Sequence[go.Figure]) -> dict[str, float]:
-    """From the smallest to the largest number of all heatmaps; nothing where there is none."""
+    """`zmin` and `zmax` over all heatmaps; empty if there are none."""
     heatmaps: list[Any] = [t for f in figures for t in f.select_traces(selector={"type": "heatmap"})]
     values = [np.asarray(trace.z, dtype=float).ravel() for trace in heatmaps if trace.z is not None]
     together = np.concatenate(values or [np.empty(0)])
@@ -120,7 +120,7 @@ def _range_of_colours(figures: Sequence[go.Figure]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the axes, shapes and annotations of one figure go in the joined one."""
+    """The place of one figure's axes, shapes and annotations in the joined figure."""
 
     row: int
     column: int
@@ -129,22 +129,22 @@ class _Place:
     header: float
     """Share of a row's height above its figures."""
     offset: int
-    """Axes of the figures before it."""
+    """Number of axes of the figures before it."""
 
     def axis(self, name: str) -> str:
-        """`x`, `y2`, `xaxis3`, `x domain`... with its number in the joined figure."""
+        """An axis reference (`x`, `y2`, `xaxis3`, `x domain`) with its number in the joined figure."""
         base, _, rest = name.partition(" ")
         letters = base.rstrip("0123456789")
         number = int(base[len(letters) :] or 1) + self.offset
         return f"{letters}{number if number > 1 else ''}" + (f" {rest}" if rest else "")
 
     def across(self, share: float) -> float:
-        """From a horizontal place in the figure, 0..1, to that in the joined one."""
+        """Convert a horizontal position in the figure, 0..1, to the joined figure."""
         return (self.column + share * (1 - GUTTER)) / self.n_columns
 
     def up(self, share: float) -> float:
-        """The same for a vertical place."""
-        below = self.header if self.n_rows > 1 else 0  # room for the axis' title, and the next row's label
+        """Convert a vertical position, 0..1."""
+        below = self.header if self.n_rows > 1 else 0  # for the title of the axis and the next row's label
         return (self.n_rows - 1 - self.row + below + share * (1 - self.header - below)) / self.n_rows
 
     def trace(self, trace: dict[str, Any], *, legend: bool, colour_bar: bool) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class _Place:
         return {**moved, "legendgroup": moved["name"]} if moved.get("name") else moved
 
     def axes(self, layout: dict[str, Any], text_axes: set[str], *, share: bool) -> dict[str, Any]:
-        """The axes of a layout; numeric ones of the first figure give their range where `share` is true."""
+        """The axes of a layout, moved; with `share`, numeric axes get the range of the first figure's."""
         axes: dict[str, Any] = {"xaxis": {}, "yaxis": {}}
         axes |= {name: value for name, value in layout.items() if name.startswith(("xaxis", "yaxis"))}
         moved = {}
@@ -181,7 +181,7 @@ class _Place:
         return moved
 
     def items(self, items: Any) -> Iterator[dict[str, Any]]:
-        """Shapes or annotations."""
+        """Shapes or annotations, moved to the joined figure."""
         for item in items:
             moved = {"xref": "x", "yref": "y", **item}
             for letter, place in (("x", self.across), ("y", self.up)):

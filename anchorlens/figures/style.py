@@ -1,4 +1,4 @@
-"""What the pictures of probes share: one style, colour-blind-safe scales, sizes for print."""
+"""What the figures of probes share: one style, colour-blind-safe scales, sizes for print."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from anchorlens.safe import safe_text
 from anchorlens.views import page
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
-"""Okabe and Ito's blue and vermilion, and a grey for what is context."""
+"""Okabe and Ito's blue and vermilion, and a grey for context."""
 
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A5195")
-"""Okabe and Ito's colours, told apart by the colour-blind too (and one more that is dark and violet)."""
+"""Okabe and Ito's colour-blind-safe colours, and a dark violet."""
 
 COSINE = {"colorscale": "RdBu_r", "zmin": -1, "zmax": 1}
-"""The scale of every cosine and of recovered shares, so that pictures of different checkpoints compare: blue
--1, white 0, red 1."""
+"""The scale of all cosines and recovered shares, so that figures of different checkpoints can be compared:
+blue -1, white 0, red 1."""
 
 SHARE = {"colorscale": "Blues", "zmin": 0, "zmax": 1}
-"""The scale of what lies between 0 (white) and 1 (dark blue), attention for one."""
+"""The scale of values between 0 (white) and 1 (dark blue), such as attention."""
 
 NO_EFFECT = "#D9D9D9"
-"""The grey of what has no causal effect, the middle of `EFFECT`."""
+"""The grey for no causal effect, the middle of `EFFECT`."""
 
 EFFECT = {"colorscale": [[0, "#0072B2"], [0.5, NO_EFFECT], [1, "#D55E00"]], "cmin": -1, "cmax": 1}
 """The scale of causal effects: grey = none, vermilion = the answer is lost, blue = it gets better."""
 
 
 WIDTH, HEIGHT = 600, 450
-"""Pixels of a picture that does not say otherwise."""
+"""Default size of a figure in pixels."""
 
 
 def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = HEIGHT) -> Picture:
@@ -51,11 +51,11 @@ def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = H
 
 
 def complete(figure: Any, title: str) -> go.Figure:
-    """A figure as pages show it: what it leaves open (title, size, style) is the house's.
+    """The figure for a page: a missing title, size or style is filled in.
 
     Args:
-        figure: what a probe's `plot` gave; it is not changed.
-        title: where it has none.
+        figure: the result of a probe's `plot`; it is not changed.
+        title: title if the figure has none.
 
     Raises:
         ValueError: it is no plotly figure.
@@ -67,7 +67,7 @@ def complete(figure: Any, title: str) -> go.Figure:
     title = layout.title.text or title
     size: dict[str, Any] = {"width": layout.width or WIDTH, "height": layout.height or HEIGHT}
     shown = go.Figure(figure)
-    if layout.template == templates["plotly"]:  # nobody chose a style
+    if layout.template == templates["plotly"]:  # plotly's default: no style was chosen
         return styled(shown, title, **size)
     return shown.update_layout(title_text=title, **size)
 
@@ -83,19 +83,19 @@ def in_words(name: str) -> str:
 
 
 def cosine_heatmap(values: Any, labels: Any = None, colorbar: str = "cosine") -> go.Heatmap:
-    """A matrix of cosines, first row on top (give the y axis `autorange="reversed"`)."""
+    """A heatmap of cosines; set `autorange="reversed"` on the y axis to have the first row on top."""
     return go.Heatmap(z=values, x=labels, y=labels, colorbar={"title": colorbar, "len": 0.9}, **COSINE)
 
 
 def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2, **subplot: int) -> go.Figure:
-    """Draw a box around each (row, column) of a heatmap, or around the `size` x `size` cells from there.
+    """Draw a box around `size` x `size` cells of a heatmap from each (row, column) on.
 
     Args:
         figure: it is changed.
-        cells: rows and columns, from 0.
+        cells: (row, column) of each box's first cell, from 0.
         size: cells on a side.
-        width: of the line, in pixels.
-        subplot: `row` and `col` of the subplot, where there are some.
+        width: width of the line in pixels.
+        subplot: `row` and `col` of the subplot, if there are subplots.
     """
     style = {"type": "rect", "line": {"color": "black", "width": width}, "fillcolor": "rgba(0,0,0,0)"}
     if subplot:
@@ -107,21 +107,21 @@ def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2,
         for row, column in cells
     ]
     shapes: Any = figure["layout"]["shapes"]
-    return figure.update_layout(shapes=(*shapes, *boxes))  # at once: plotly copies all to add one
+    return figure.update_layout(shapes=(*shapes, *boxes))  # all at once, since plotly copies all to add one
 
 
 def save(figure: go.Figure, path: Path, result: Any = None) -> None:
-    """Write a picture: .html, interactive and self-contained (no network), or .png, .svg or .pdf.
+    """Write a figure: .html, interactive and self-contained (no network), or .png, .svg or .pdf.
 
     Args:
-        figure: the picture.
-        path: of the file.
-        result: what it is the picture of; an .html page then says below what is seen.
+        figure: the figure.
+        path: path of the file.
+        result: the result that it shows; an .html page then has a caption.
 
     Raises:
-        ValueError: no such folder, another suffix, what is there is no ordinary file, or no kaleido or
-            browser to draw a still picture with.
-        OSError: the disk refuses; a file that was there before is untouched.
+        ValueError: no such folder, another suffix, the path is no ordinary file, or no kaleido or browser to
+            draw a static image with.
+        OSError: writing failed; an existing file is unchanged.
     """
     path = check_can_write(path, "a picture's name", PICTURES)
     if path.suffix == ".html":
@@ -130,7 +130,7 @@ def save(figure: go.Figure, path: Path, result: Any = None) -> None:
         return
     try:
         data = figure.to_image(path.suffix[1:], scale=2)
-    except Exception as error:  # kaleido's, plotly's and the browser's have no common class
+    except Exception as error:  # errors of kaleido, plotly and the browser have no common class
         cause = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
             f"{path.name} needs kaleido (pip install 'anchorlens[export]') and Chrome or Chromium: "

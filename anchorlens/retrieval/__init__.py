@@ -1,4 +1,4 @@
-"""Retrieval beside reasoning: a model that looks up what it has seen, and answers the rest by itself."""
+"""Retrieval: a model that looks up answers to questions it has seen, and computes all other answers."""
 
 from anchorlens.retrieval.beside import LookedUp, RetrievingModel, with_retrieval
 from anchorlens.retrieval.places import HOOKS, Place

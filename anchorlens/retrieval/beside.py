@@ -1,4 +1,4 @@
-"""A model that answers by what it has stored where a question looks seen, and else by itself."""
+"""A model that looks up the stored answer if a question was seen in training, and else computes it."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ MOST_STORED = 1_000_000
 @documented
 @dataclass(frozen=True)
 class LookedUp:
-    """Share of questions that are answered by looking up, 0..1; None where the task has no such question."""
+    """Share of questions that are looked up, 0..1, by kind; None where the task has no such question."""
 
     rules: float | None
-    """Of trained pairs at held-out (key, position), without exceptions."""
+    """Trained pairs at held-out (key, position), without exceptions."""
     exceptions: float | None
-    """Of exceptions at trained positions."""
+    """Exceptions at trained positions."""
     unseen: float | None
-    """Of pairs that are never trained."""
+    """Pairs that are never trained."""
 
 
 class RetrievingModel:
-    """What `with_retrieval` gives: a model for `task.evaluate`, of the last position alone.
+    """The result of `with_retrieval`: a model for `task.evaluate` that returns logits at the last position.
 
     Attributes:
-        model: the HookedTransformer beside it, which is only read.
-        task: what it answers.
+        model: the HookedTransformer, which is not changed.
+        task: its task.
         place: where activations are stored, and the threshold.
         places: every place that was tried.
-        n_stored: training sequences that are stored.
+        n_stored: number of stored training sequences.
     """
 
     def __init__(
@@ -63,16 +63,17 @@ class RetrievingModel:
         activations: Float[np.ndarray, "stored d"],
         answers: Int[np.ndarray, " stored"],
     ) -> None:
-        """`with_retrieval` makes it."""
+        """Store activations and answers; called by `with_retrieval`."""
         self.model, self.task, self.place, self.places = model, task, place, places
         self.n_stored = len(answers)
-        self.cfg = model.cfg  # by which `evaluate` knows whether it can read the task
+        self.cfg = model.cfg  # `evaluate` checks that vocabulary and context fit the task
         self._index, self._answers = neighbours(activations), answers
 
     def __call__(self, tokens: Int[Tensor, "batch pos"], /) -> Float[Tensor, "batch one d_vocab"]:
-        """The model's own logits of the last position, [batch, 1, d_vocab].
+        """The model's logits at the last position, [batch, 1, d_vocab].
 
-        Where the nearest stored activation is near enough, the stored answer's is the largest plus 1.
+        If the nearest stored activation is within the threshold, the logit of its answer is set to the
+        largest logit plus 1.
         """
         logits, near, answers = self._asked(tokens)
         rows = torch.from_numpy(np.flatnonzero(near)).to(logits.device)
@@ -81,16 +82,16 @@ class RetrievingModel:
         return logits
 
     def is_looked_up(self, tokens: Int[Tensor, "batch pos"]) -> Bool[np.ndarray, " batch"]:
-        """Whether each sequence is answered by looking up."""
+        """Whether the answer to each sequence is looked up."""
         parts = [self._asked(chunk)[1] for chunk in tokens.split(1024)]
         return np.concatenate(parts)
 
     def looked_up(self, *, seed: int = 0, max_trials: int = 20_000) -> LookedUp:
-        """Share of questions that are looked up, by kind, each asked once.
+        """Share of questions that are looked up, by kind; each question is asked once.
 
         Args:
-            seed: of the noise around them, and of the choice where there are more than `max_trials`.
-            max_trials: questions asked at most of each kind, >= 1.
+            seed: seed of the noise, and of the choice if there are more than `max_trials` questions.
+            max_trials: largest number of questions of each kind, >= 1.
 
         Raises:
             ValueError: an unusable option.
@@ -114,7 +115,7 @@ class RetrievingModel:
     def _asked(
         self, tokens: Int[Tensor, "batch pos"]
     ) -> tuple[Tensor, Bool[np.ndarray, " batch"], Int[np.ndarray, " batch"]]:
-        """Logits [batch, 1, d_vocab], what counts as seen, and the nearest stored answers."""
+        """Logits [batch, 1, d_vocab], whether each question counts as seen, and the stored answers."""
         kept: list[Tensor] = []
 
         def keep(value: Tensor, hook: Any) -> None:
@@ -145,36 +146,37 @@ def with_retrieval(
     max_stored: int = 20_000,
     seed: int = 0,
 ) -> RetrievingModel:
-    """Put a memory beside a model: what looks like a training sequence is looked up.
+    """Add a memory to a model: answers to questions that look like training sequences are looked up.
 
-    Stored are the model's own activations at the last position of its training sequences, with their
-    answers. Of a question the nearest is found (Euclidean distance); where it is within a threshold, its
-    answer is taken, and else the model's own.
+    The memory stores the model's own activations at the last position of its training sequences, with their
+    answers. For each question the nearest stored activation is found (Euclidean distance). If it is within a
+    threshold, its answer is taken, and else the model's own.
 
-    Place and threshold are chosen on training data alone, in four folds. In each a quarter of the trained
-    pairs is left out of the store with all of its sequences, which stand for the unseen, and of the other
-    pairs a quarter of the sequences, which stand for the seen. The threshold is that with the largest mean of
-    two shares: seen ones that are within it and get the right answer, unseen ones that are not within it. Of
-    all places the one with the largest is taken; then everything is stored. What the model itself would have
-    answered does not count: it was trained on these sequences and answers nearly all of them right.
+    Place and threshold are chosen on training data alone, by cross-validation in four folds. In each fold a
+    quarter of the trained pairs, with all their sequences, is left out of the store as unseen questions, and
+    a quarter of the sequences of the other pairs is left out as seen questions. The threshold maximises the
+    mean of two shares: seen questions that are within it and get the right answer, and unseen questions that
+    are not within it. The place with the largest mean is taken, and then all sequences are stored. The
+    model's own answers are not used for this choice, since it answers nearly all of its training sequences
+    right.
 
     Args:
-        model: of the task; it is only read.
+        model: a model of the task; it is not changed.
         task: an AnchorTask.
         training_set: what the model was trained on, as for `evaluate`.
-        layer: where activations are stored, from the end where negative; None for the best of all.
-        hook: one of `HOOKS`; None for the best of those that the model has. What attention adds holds
-            what was gathered of key and anchors, without the embedding of the token that stands last and
-            before the MLP makes an answer of it, of which a rule's and an exception's may be the same.
-        max_stored: sequences that are used at most, >= 8; of a larger training set a random choice.
-        seed: of that choice, and of the folds.
+        layer: the layer of the activations, negative from the end; None for the best layer.
+        hook: one of `HOOKS`; None for the best of those that the model has. The attention output contains
+            what attention has gathered from key and anchors, without the embedding of the last token, and
+            before the MLP turns it into an answer, which may be the same for a rule and an exception.
+        max_stored: largest number of sequences used, >= 8; of a larger training set a random subset.
+        seed: seed of that subset, and of the folds.
 
     Returns:
-        A model that `task.evaluate` takes, with logits of the last position.
+        A model for `task.evaluate`, with logits at the last position.
 
     Raises:
         ValueError: an unusable option, a model that is no HookedTransformer of the task, or training data
-            that are not the task's or ask fewer than two pairs.
+            that are not the task's or have fewer than eight sequences or two pairs.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
@@ -216,11 +218,11 @@ def with_retrieval(
 
 
 def hooks_of(model: HookedTransformer) -> tuple[str, ...]:
-    """Those of `HOOKS` that a model has; without an MLP behind its attention it has no place between them."""
+    """The `HOOKS` that a model has; `resid_mid` exists only if the MLP follows the attention."""
     beside = getattr(model.cfg, "parallel_attn_mlp", False) or getattr(model.cfg, "attn_only", False)
     return tuple(hook for hook in HOOKS if not (beside and hook == hooks.RESID_MID))
 
 
 def as_array(values: Tensor) -> Float[np.ndarray, "row d"]:
-    """Activations in double precision on the CPU, so that distances are the same on every device."""
+    """Activations as float64 on the CPU, so that distances are the same on every device."""
     return values.double().cpu().numpy()

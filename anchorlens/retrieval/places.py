@@ -1,4 +1,4 @@
-"""Where a question is recognised: places of a model, and the distance up to which it counts as seen."""
+"""Places of a model at which seen questions are recognised, and the distance threshold for it."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ if TYPE_CHECKING:
     from sklearn.neighbors import NearestNeighbors
 
 HOOKS = (hooks.ATTN_OUT, hooks.RESID_MID, hooks.RESID_POST)
-"""What is read of the last position in each layer: what attention adds, and the residual stream behind it
-and behind the block."""
+"""Activations read at the last position of each layer: the attention output, and the residual stream after
+attention and after the block."""
 N_FOLDS = 4
-"""Parts of the trained pairs that are left out in turn, and of the sequences of the others that are asked."""
+"""Number of folds, for the pairs that are left out and for the sequences of the other pairs that are
+asked."""
 NOTHING = -1.0
-"""The threshold of a place where looking up helps nowhere: no distance is as small."""
+"""The threshold of a place where looking up never helps; no distance is that small."""
 
 
 @documented
 @dataclass(frozen=True)
 class Place:
-    """A place of a model, and how well questions are recognised there, on training data alone."""
+    """A place of a model, and how well seen questions are recognised there, measured on training data."""
 
     layer: int
-    """Counted from 0."""
+    """Layer, counted from 0."""
     hook: str
     """One of `HOOKS`, TransformerLens' name."""
     threshold: float
-    """Largest Euclidean distance to the nearest stored activation at which a question counts as seen; -1
-    where none does."""
+    """A question counts as seen if its Euclidean distance to the nearest stored activation is at most this;
+    -1 if none counts as seen."""
     score: float
-    """The mean of `recognised` and `left_alone`, 0..1: .5 is what looking up nothing gets."""
+    """The mean of `recognised` and `left_alone`, 0..1; .5 without looking up anything."""
     recognised: float
-    """Of held-out sequences that ask stored pairs: share that counts as seen and gets the right answer."""
+    """Share of held-out sequences of stored pairs that count as seen and get the right answer, 0..1."""
     left_alone: float
-    """Of sequences that ask pairs of which nothing is stored: share that does not count as seen."""
+    """Share of sequences of pairs that are not stored which do not count as seen, 0..1."""
 
 
 def neighbours(stored: Float[np.ndarray, "stored d"]) -> NearestNeighbors:
-    """The index of stored activations; one neighbour, Euclidean distance."""
+    """A search index of stored activations for the nearest neighbour in Euclidean distance."""
     from sklearn.neighbors import NearestNeighbors
 
     return NearestNeighbors(n_neighbors=1).fit(stored)
@@ -54,7 +55,7 @@ def neighbours(stored: Float[np.ndarray, "stored d"]) -> NearestNeighbors:
 def nearest(
     index: NearestNeighbors, asked: Float[np.ndarray, "asked d"]
 ) -> tuple[Float[np.ndarray, " asked"], Int[np.ndarray, " asked"]]:
-    """Distance to the nearest stored activation, and its row."""
+    """Distance of each question to the nearest stored activation, and the row of that activation."""
     distances, rows = index.kneighbors(asked)
     return distances[:, 0], rows[:, 0]
 
@@ -62,14 +63,14 @@ def nearest(
 def folds(
     pairs: Int[np.ndarray, " sequence"], rng: np.random.Generator
 ) -> list[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]]:
-    """Which training sequences are asked as seen, and which as unseen, fold by fold; the others are stored.
+    """The training sequences asked as seen and as unseen questions in each fold; all others are stored.
 
-    Each pair is left out of one fold, with all of its sequences, and asked there as unseen. Of the other
-    pairs every fourth sequence, in random order, is asked as seen.
+    Each pair is left out in one fold, with all of its sequences, and asked there as unseen. A random quarter
+    of the sequences of the other pairs is asked as seen.
 
     Args:
-        pairs: which pair each sequence asks.
-        rng: of the choice.
+        pairs: index of the pair that each sequence asks.
+        rng: random generator.
 
     Returns:
         For each fold (asked as seen, asked as unseen).
@@ -89,14 +90,14 @@ def measured_place(
     answers: Int[np.ndarray, " sequence"],
     parts: Sequence[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]],
 ) -> Place:
-    """The threshold of a place, and how well questions are recognised with it.
+    """Find the threshold of a place, and measure how well questions are recognised with it.
 
     Args:
-        layer: of the place.
-        hook: of the place.
-        activations: of training sequences there, at the last position.
-        answers: what they were trained on.
-        parts: as `folds` gives them.
+        layer: layer of the place.
+        hook: hook of the place.
+        activations: activations of training sequences there, at the last position.
+        answers: their trained targets.
+        parts: the folds, as `folds` returns them.
     """
     seen_distances, is_right, unseen_distances = [], [], []
     for seen, unseen in parts:
@@ -108,7 +109,7 @@ def measured_place(
         seen_distances.append(distance)
         is_right.append(answers[rows[row]] == answers[seen])
         unseen_distances.append(nearest(index, activations[unseen])[0])
-    if not seen_distances:  # hardly any sequences: nothing is known of this place
+    if not seen_distances:  # too few sequences to measure this place
         return Place(layer, hook, NOTHING, 0.5, 0.0, 1.0)
     threshold, recognised, left_alone = best_threshold(
         *(np.concatenate(one) for one in (seen_distances, is_right, unseen_distances))
@@ -121,18 +122,18 @@ def best_threshold(
     is_right: Bool[np.ndarray, " seen"],
     unseen: Float[np.ndarray, " unseen"],
 ) -> tuple[float, float, float]:
-    """The distance up to which questions count as seen, the smallest of those that tell them apart best.
+    """The smallest distance threshold that best separates seen from unseen questions.
 
-    Best is the largest mean of two shares: of the seen ones that are near and whose stored answer is right,
-    and of the unseen ones that are not near.
+    It maximises the mean of two shares: of seen questions that are within it and whose stored answer is
+    right, and of unseen questions that are not within it.
 
     Args:
-        seen: distances of questions of which the pair is stored.
-        is_right: whether the stored answer is theirs.
-        unseen: distances of questions of which it is not.
+        seen: distances of questions whose pair is stored.
+        is_right: whether the nearest stored answer is right for them.
+        unseen: distances of questions whose pair is not stored.
 
     Returns:
-        Threshold, and the two shares at it; -1, 0 and 1 where looking up helps nowhere.
+        The threshold, and the two shares at it; -1, 0 and 1 where looking up never helps.
 
     >>> distances = np.array([1.0, 2.0, 4.0]), np.array([True, True, True]), np.array([3.0, 5.0])
     >>> best_threshold(*distances)  # 2: 2 / 3 and 1; 4: 1 and 1 / 2
@@ -141,7 +142,7 @@ def best_threshold(
     found: Any = (NOTHING, 0.0, 1.0)
     order = np.argsort(seen, kind="stable")
     ascending, right = seen[order], np.cumsum(is_right[order]) / len(seen)
-    last = np.append(ascending[1:] != ascending[:-1], True)  # of equal distances
+    last = np.append(ascending[1:] != ascending[:-1], True)  # the last of equal distances
     far = 1 - np.searchsorted(np.sort(unseen), ascending[last], side="right") / len(unseen)
     scores = right[last] + far
     best = int(np.argmax(scores))

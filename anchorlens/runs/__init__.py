@@ -1,1 +1,1 @@
-"""What decides a run: task, model and recipe (RunConfig, TrainConfig); presets, identity, what it costs."""
+"""The configuration of a run: task, model, recipe (RunConfig, TrainConfig), presets, schedule, identity."""

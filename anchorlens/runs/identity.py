@@ -1,4 +1,4 @@
-"""When two runs are the same: when their recipes are, wherever they are trained and whatever they record."""
+"""The identity of a run: two runs are the same if all fields that decide their weights are the same."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
 
 EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_every", "eval_every")
-"""Fields of TrainConfig that say where a run is carried out and what it records."""
+"""Fields of TrainConfig that say where a run is executed and what it records."""
 
 
 def execution_fields(train: TrainConfig) -> frozenset[str]:
-    """Those fields of `EXECUTION` that do not decide what a run computes, and where its start lies.
+    """The fields that do not decide what a run computes: those of `EXECUTION`, and the path of its start.
 
-    How often it is logged and evaluated does where the run may end early by what is found then. (Another
-    device or number of threads moves the last digits, which makes no other run.)
+    Where a run may stop early, `eval_every` (and for `stop_at_loss` also `log_every`) decides when, and is
+    left out. (Device and number of threads change the last digits only, which does not count as another run.)
     """
     decisive = set() if train.early_stop_evaluations is None else {"eval_every"}
     if train.stop_at_loss is not None:
@@ -30,7 +30,7 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     """Part (task, model, train) -> the fields that decide the weights, JSON-ready.
 
-    Fields that are unset are not in it, so that a new one makes no other run of an old one.
+    Unset fields are left out, so that a field added to the package does not change the identity of old runs.
     """
     left_out = {"task": places(run.task), "train": execution_fields(run.train_config)}
     return {
@@ -44,21 +44,21 @@ def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
 
 
 def places(config: Any) -> frozenset[str]:
-    """Fields of a task or recipe that say where its files lie, which decides nothing that is computed."""
+    """Fields of a task or recipe that are paths of its files and decide nothing that is computed."""
     fields: Mapping[str, dataclasses.Field[Any]] = getattr(config, "__dataclass_fields__", {})
     return frozenset(name for name, field in fields.items() if not field.compare)
 
 
 def identity(run: RunConfig) -> str:
-    """The SHA-256 of a run's recipe, 64 hexadecimal digits: what makes it that run, on any machine.
+    """The SHA-256 of a run's recipe, 64 hexadecimal digits; it is the same on every machine.
 
-    Equal recipes have one identity, whether a number was written 1 or 1.0.
+    Equal recipes have one identity, whether a number is written 1 or 1.0.
     """
     return _sha256(same_value(recipe(run)))
 
 
 def same_value(value: Any) -> str:
-    """A text that equal values of a field share, whether a number was written 1 or 1.0."""
+    """A text that is the same for equal values of a field, whether a number is written 1 or 1.0."""
     return json.dumps(_canonical(value), sort_keys=True)
 
 

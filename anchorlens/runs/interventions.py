@@ -1,9 +1,9 @@
-"""What a recipe changes on the way: values in windows, and what is done to weight matrices.
+"""Interventions of a recipe during training: values that change in windows, and changes of weight matrices.
 
 | field              | for example            | what happens                                                |
 |--------------------|------------------------|-------------------------------------------------------------|
 | weight_decay, lr   | 0.01 0.25:0.5=1.0      | 1.0 in the second quarter of the run, .01 before and after  |
-| weight_decay_qk    | 0 0.5:1=1.0..0.1       | of W_Q and W_K alone: in the second half from 1.0 to .1     |
+| weight_decay_qk    | 0 0.5:1=1.0..0.1       | for W_Q and W_K: in the second half from 1.0 to .1          |
 | rescale            | all=0.5@0 qk=2@300     | all matrices are halved before update 0, W_Q and W_K        |
 |                    |                        | doubled before update 300                                   |
 | weight_noise       | W_Q=0.5@300            | before update 300 Gaussian noise is added to every W_Q, of  |
@@ -12,11 +12,11 @@
 |                    |                        | W_K of every layer and head are added to the loss           |
 | max_rank           | W_Q=2@0:0.5            | in the first half W_Q of every head is replaced after each  |
 |                    |                        | update by the nearest matrix of rank 2                      |
-| freeze             | W_Q                    | every W_Q stays as it is                                    |
+| freeze             | W_Q                    | no W_Q changes                                              |
 
-Several stand side by side with a space between them. A window FROM:TO is in fractions of the run's updates,
-0..1: of n updates it holds those from round(FROM n) to round(TO n) - 1. All of it is a function of the step,
-so that a run that was interrupted needs nothing more to go on.
+Several values are separated by spaces. A window FROM:TO is in fractions of the run's updates, 0..1: of n
+updates it covers those from round(FROM n) to round(TO n) - 1. All interventions are functions of the step, so
+that an interrupted run needs no further state to continue.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from anchorlens.configuration import check_number
 from anchorlens.safe import safe_repr
 
 ALL = "all"
-"""Every weight matrix, whatever its part; biases and LayerNorms are no matrices."""
+"""Stands for every weight matrix, whatever its part; biases and LayerNorms are no matrices."""
 PENALTIES = ("nuclear", "stable_rank")
 """`nuclear`: the sum of a matrix's singular values; `stable_rank`: ||W||_F^2 / ||W||_2^2."""
 ONCE: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
@@ -42,42 +42,42 @@ ONCE: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
         "get noise of {} times the size of their entries",
     ),
 }
-"""Field of what is done before one update -> an example, the bounds of its value, and its words."""
+"""Field for an intervention before one update -> an example, the bounds of its value, and its description."""
 DURING: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "penalty": ("nuclear:qk=0.001@0.5:1", {"minimum": 0, "limit": 1e30}, "times {}"),
     "max_rank": ("W_Q=2@0:0.5", {"minimum": 1, "maximum": 1_000_000, "integer": True}, "of rank {} at most"),
     "freeze": ("W_Q@0:0.5", {}, "stay as they are"),
 }
-"""Field of what is done in a window, or throughout -> the same."""
+"""Field for an intervention in a window or throughout the run -> the same."""
 CHANGES = (*ONCE, *DURING)
-"""Fields that say what is done to weight matrices."""
+"""All fields for interventions on weight matrices."""
 
 _NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 _WINDOW = re.compile(rf"{_NUMBER}:{_NUMBER}={_NUMBER}(?:\.\.{_NUMBER})?", re.ASCII)
 _ONCE = re.compile(rf"([\w.]+)={_NUMBER}@(\d+)", re.ASCII)
 _DURING = re.compile(rf"(?:(\w+):)?([\w.]+)(?:={_NUMBER})?(?:@{_NUMBER}:{_NUMBER})?", re.ASCII)
 _LONGEST = 1000
-"""Characters of a field."""
+"""Largest number of characters of a field."""
 
 
 class Window(NamedTuple):
-    """Part of the run, and the value that holds there."""
+    """A part of the run, and the value of a field in it."""
 
     first: float
-    """Where it begins, in fractions of the run, 0..1."""
+    """Start of the window as a fraction of the run, 0..1."""
     end: float
-    """Where it ends, in fractions of the run, above `first`."""
+    """End of the window as a fraction of the run, above `first`, at most 1."""
     value: float
-    """From its first update on."""
+    """Value at its first update."""
     last: float
-    """At its last update: a straight line leads there."""
+    """Value at its last update; between the two the value changes linearly."""
 
     def steps(self, total: int) -> range:
-        """Its updates, of `total`."""
+        """Its updates in a run of `total` updates."""
         return range(round(self.first * total), round(self.end * total))
 
     def at(self, step: int, total: int) -> float | None:
-        """The value at an update; None where the window does not hold."""
+        """The value at an update; None outside the window."""
         steps = self.steps(total)
         if step not in steps:
             return None
@@ -91,7 +91,7 @@ class Window(NamedTuple):
         return f"{_short(self.value)}{line} {self.in_updates(total)}"
 
     def in_updates(self, total: int) -> str:
-        """When it holds, in words."""
+        """Its updates, in words."""
         steps = self.steps(total)
         return f"in updates {steps.start} to {steps.stop - 1}"
 
@@ -106,39 +106,39 @@ class Windowed(NamedTuple):
     """A value for every update of a run."""
 
     base: float | None
-    """Outside of the windows; None: what the field has otherwise."""
+    """The value outside the windows; None for the field's default."""
     windows: tuple[Window, ...]
-    """In order; no two hold at one update."""
+    """Windows in order, without overlap."""
 
     def __str__(self) -> str:
         return " ".join([*([] if self.base is None else [_short(self.base)]), *map(str, self.windows)])
 
 
 class Once(NamedTuple):
-    """Something that is done to weight matrices before one update."""
+    """An intervention on weight matrices before one update."""
 
     matrices: str
     """A part (embedding, qk, vo, mlp), all, or a matrix by the end of its name: W_Q, blocks.0.attn.W_Q."""
     value: float
-    """The factor, or the size of the noise."""
+    """The factor, or the relative size of the noise."""
     step: int
-    """Updates made before it."""
+    """Number of updates made before it."""
 
     def __str__(self) -> str:
         return f"{self.matrices}={_short(self.value)}@{self.step}"
 
 
 class During(NamedTuple):
-    """Something that is done to weight matrices in a window of the run."""
+    """An intervention on weight matrices in a window of the run."""
 
     kind: str
-    """Of a penalty one of `PENALTIES`, else empty."""
+    """For a penalty one of `PENALTIES`, else empty."""
     matrices: str
     """As in `Once`."""
     window: Window
-    """When, and the penalty's weight or the rank; 1 where nothing needs a value."""
+    """The window; its value is the penalty's weight or the rank, and 1 for `freeze`."""
     has_value: bool
-    """Whether it is written with one."""
+    """Whether it is written with a value."""
 
     def __str__(self) -> str:
         first, end, value, _ = map(_short, self.window)
@@ -164,10 +164,11 @@ def value_at(value: float | str, step: int, total: int) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def read_schedule(text: str, name: str = "the schedule") -> Windowed:
-    """A value and windows, or windows alone.
+    """Read a value and windows, or windows alone.
 
     Raises:
-        ValueError: something else, windows outside of the run or two at one time; values are not checked.
+        ValueError: text of another form, windows outside the run, or overlapping windows; the bounds of
+            values are not checked.
 
     >>> read_schedule("0.25:0.5=1.0").windows
     (Window(first=0.25, end=0.5, value=1.0, last=1.0),)
@@ -196,17 +197,17 @@ def read_schedule(text: str, name: str = "the schedule") -> Windowed:
 def checked_schedule(
     name: str, value: float | str, default: float | None, total: int, **bounds: Any
 ) -> float | str:
-    """A field as it is kept: a number, or a schedule with its base, written in one way.
+    """A field in its normal form: a number, or the text of a schedule with its base.
 
     Args:
-        name: what errors call it.
+        name: the field's name in errors.
         value: a number, or text as `read_schedule` reads it.
         default: the base where the text has none.
         total: updates of the run.
-        **bounds: of every value, as `check_number` takes them.
+        **bounds: bounds of every value, as `check_number` takes them.
 
     Raises:
-        ValueError: no schedule, a value out of its bounds, a window without an update, or no base.
+        ValueError: no schedule, a value out of bounds, a window without an update, or no base.
     """
     schedule = Windowed(value, ()) if not isinstance(value, str) else read_schedule(value, name)
     base = schedule.base
@@ -224,7 +225,7 @@ def checked_schedule(
 
 
 def with_base(value: object, otherwise: object) -> object:
-    """A schedule without a base gets the one of what it replaces; all else stays as it is.
+    """Give a schedule without a base the base of the value it replaces; any other value is returned as it is.
 
     >>> with_base("0.25:0.5=1.0", 0.1), with_base("0 0.25:0.5=1.0", 0.1), with_base(0.3, 0.1)
     ('0.1 0.25:0.5=1', '0 0.25:0.5=1.0', 0.3)
@@ -235,7 +236,7 @@ def with_base(value: object, otherwise: object) -> object:
         own = read_schedule(value)
         base = read_schedule(otherwise).base if isinstance(otherwise, str) else otherwise
     except ValueError:
-        return value  # whoever takes it says what is wrong
+        return value  # the configuration raises the error
     if own.base is not None or not isinstance(base, int | float):
         return value
     return str(Windowed(base, own.windows))
@@ -243,10 +244,11 @@ def with_base(value: object, otherwise: object) -> object:
 
 @functools.lru_cache(maxsize=1024)
 def read_once(name: str, text: str, total: int) -> tuple[Once, ...]:
-    """What a field of `ONCE` says, in the order of the steps.
+    """Read a field of `ONCE`; the interventions in the order of their steps.
 
     Raises:
-        ValueError: something else, a value out of its bounds, or a step that is not of the run.
+        ValueError: text of another form, a value out of bounds, a step outside the run, or the same matrices
+            twice at one step.
     """
     example, bounds, _ = ONCE[name]
     form = f"matrices=value@step, {example} for example, several with a space between"
@@ -267,11 +269,11 @@ def read_once(name: str, text: str, total: int) -> tuple[Once, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def read_during(name: str, text: str, total: int) -> tuple[During, ...]:
-    """What a field of `DURING` says.
+    """Read a field of `DURING`.
 
     Raises:
-        ValueError: something else, an unknown kind of penalty, a value out of its bounds, or a window that
-            is none.
+        ValueError: text of another form, an unknown kind of penalty, a value out of bounds, or an unusable
+            window.
     """
     example, bounds, _ = DURING[name]
     kinds = " or ".join(PENALTIES) + ":" if name == "penalty" else ""
@@ -293,7 +295,7 @@ def read_during(name: str, text: str, total: int) -> tuple[During, ...]:
 
 
 def read_changes(name: str, text: str | None, total: int) -> tuple[Once, ...] | tuple[During, ...]:
-    """What a field of `CHANGES` says; nothing where it is unset."""
+    """Read a field of `CHANGES`; empty where it is unset."""
     if text is None:
         return ()
     return read_once(name, text, total) if name in ONCE else read_during(name, text, total)
@@ -324,7 +326,7 @@ def _check_has_updates(name: str, window: Window, total: int) -> None:
 
 
 def _short(value: float) -> str:
-    """A number in as few characters as say it exactly.
+    """The shortest text that gives the number exactly.
 
     >>> [_short(value) for value in (1.0, 0.25, 1e-05)]
     ['1', '0.25', '1e-05']
@@ -333,7 +335,7 @@ def _short(value: float) -> str:
 
 
 def in_words(name: str, value: object, total: int) -> str | None:
-    """What a field changes on the way, of a run of `total` updates; None where it changes nothing.
+    """The changes that a field makes during a run of `total` updates, in words; None if it makes none.
 
     >>> in_words("weight_decay", "0.01 0.25:0.5=1", 1500), in_words("weight_decay", 0.01, 1500)
     ('1 in updates 375 to 749', None)
@@ -361,5 +363,5 @@ def in_words(name: str, value: object, total: int) -> str | None:
 
 
 def joined(changes: Sequence[Once] | Sequence[During]) -> str:
-    """What was read, written in one way."""
+    """The interventions as text in their normal form."""
     return " ".join(map(str, changes))

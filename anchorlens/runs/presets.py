@@ -1,4 +1,4 @@
-"""Named configurations of a whole run: the quick one, the papers', and one for each phase."""
+"""Named configurations of whole runs: the quick one, the papers', one for each phase, and other tasks'."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ _PAPER = {
     "log_every": 100,
     "n_checkpoints": 20,
 }
-"""The recipe of 2501.08537: 1e-5, warmed up to 15x, and back; 2405.05409 goes to 25x."""
+"""The recipe of 2501.08537: a learning rate of 1e-5, warmed up to 15x and decayed back; 2405.05409 uses
+25x."""
 
 _TEN_LAYERS = {"n_layers": 10, "n_heads": 10, "d_model": 640, "d_head": 64, "d_mlp": 1280}
-"""The larger network of 2501.08537, figures 3, 5C and 10; its released code has the variant `released`."""
+"""The larger network of 2501.08537, figures 3, 5C and 10; its released code uses the variant `released`."""
 
 _ADDITION = {"batch_size": 256, "steps": 2000}
-"""Our own, for figure 7C of 2501.08537, which gives none."""
+"""Our own recipe for figure 7C of 2501.08537, which states none."""
 
 _WORDS = {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256}
 _WORD_RECIPE = {"batch_size": 64, "steps": 3000, "weight_decay": 0.1, "eval_every": 500}
-"""Our own, for figures 7A, B and E of 2501.08537, which give none."""
+"""Our own model and recipe for figures 7A, B and E of 2501.08537, which state none."""
 
 _GPT2_SMALL = {"n_layers": 12, "n_heads": 12, "d_model": 768, "d_head": 64, "d_mlp": 3072, "gamma": 0.7}
 _GPT2_RECIPE = {
@@ -43,7 +44,7 @@ _GPT2_RECIPE = {
     "eval_every": 1000,
     "log_every": 100,
 }
-"""Shape, batch and constant learning rate are those of the released code for these figures, which asks for
+"""Shape, batch and constant learning rate are those of the released code for these figures, which trains for
 5,000 epochs; gamma, weight decay and epochs are ours."""
 _UNET_RECIPE = {
     "n_samples": 1120,
@@ -62,7 +63,7 @@ _IN_WORDS = {
     "cogs": (836, 543, 5000, 10_000),
     "prontoqa": (78, 179, 20_000, 20_000),
 }
-"""Task -> size of its vocabulary, longest sequence, training examples: ours and at the papers' shape."""
+"""Task -> vocabulary size, longest sequence, training examples of our preset and of the paper's."""
 
 _TEXT = {
     "gamma": 0.5,
@@ -75,7 +76,7 @@ _TEXT = {
 }
 _TEXT_RECIPE = {"n_samples": 20_000, "batch_size": 32, "epochs": 1, "warmup_steps": 50}
 _TEXT_RECIPE |= {"eval_every": 250}
-"""Our own, for figure 7D of 2501.08537, which gives the network alone: GPT-2 Medium."""
+"""Our own model and recipe for figure 7D of 2501.08537, which states only the network, GPT-2 Medium."""
 
 
 def _in_words(kind: str, n_samples: int, model: dict[str, Any], recipe: dict[str, Any]) -> Parts:
@@ -92,7 +93,7 @@ PRESETS: dict[str, Parts] = {
     },
     "paper-gpt2": {"model": {"variant": "gpt2", **_TEN_LAYERS}, "train": _PAPER},
     "paper-released": {"model": {"variant": "released", **_TEN_LAYERS}, "train": _PAPER},
-    # One preset for each phase, found on seeds 0 to 2 and 4 (docs/presets.md: what they gave).
+    # One preset for each phase, found on seeds 0 to 2 and 4 (docs/presets.md has their results).
     "phase1": {"model": {"gamma": 0.4}, "train": {"n_samples": 5_000, "steps": 1000}},
     "phase2": {"model": {"gamma": 0.4}, "train": {"n_samples": 20_000, "steps": 1000}},
     "phase2-commutative": {
@@ -124,7 +125,8 @@ PRESETS: dict[str, Parts] = {
     **{kind: _in_words(kind, n, _WORDS, _WORD_RECIPE) for kind, (*_, n, _) in _IN_WORDS.items()},
     **{f"paper-{kind}": _in_words(kind, n, _GPT2_SMALL, _GPT2_RECIPE) for kind, (*_, n) in _IN_WORDS.items()},
 }
-"""Preset -> what it changes. An unnamed field has its default, which is the `quick` preset's value."""
+"""Preset -> the fields it changes. Other fields have their defaults, which are the `quick` preset's
+values."""
 
 
 def preset(name: str = "quick", **fields: Any) -> RunConfig:
@@ -150,7 +152,7 @@ def preset(name: str = "quick", **fields: Any) -> RunConfig:
 
 
 def preset_parts(name: str) -> Parts:
-    """What a preset changes.
+    """The fields that a preset changes.
 
     Raises:
         ValueError: no such preset.

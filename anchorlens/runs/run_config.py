@@ -1,4 +1,4 @@
-"""RunConfig: everything that decides a run, and how single fields find their part of it."""
+"""RunConfig: everything that decides a run, and which of its parts a field belongs to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anchorlens.tasks.shared.base import Task
 from anchorlens.views import html
 
 PARTS = ("task", "model", "train")
-"""The parts of a run, as tables of its JSON and TOML are called."""
+"""The parts of a run, by the names of their tables in JSON and TOML."""
 Parts = Mapping[str, Mapping[str, Any]]
 """Part -> the fields that differ from the defaults."""
 
@@ -30,7 +30,7 @@ _HINTS = {
 
 
 def field_advice(name: str) -> str | None:
-    """Where a field of a configuration belongs that stands among the arguments of `train`."""
+    """Advice on a configuration field that was passed to `train` as an argument; None if it is no field."""
     owners = dict.fromkeys(cls.__name__ for _, cls in field_owners(name))
     if not owners:
         return None
@@ -38,10 +38,10 @@ def field_advice(name: str) -> str | None:
 
 
 def check_parts(task: Any, model_config: Any, train_config: Any) -> None:
-    """Check that the parts of a run are what they should be.
+    """Check that the parts of a run have the right types.
 
     Raises:
-        ValueError: one is a table, a text or another configuration; the message says what to write.
+        ValueError: a part is a table, a text or another configuration; the message says what to write.
     """
     kinds = {cls.__name__: f"; {_ORDER}" for cls in (type(task), task.model_class)}
     check_kind(
@@ -55,15 +55,15 @@ def check_parts(task: Any, model_config: Any, train_config: Any) -> None:
 
 
 class RunConfig(NamedTuple):
-    """Everything that decides a run: what is asked, of which model, trained how.
+    """Everything that decides a run: task, model and training recipe.
 
     It unpacks into the arguments of `train`: `train(*preset("phase3"), out="runs/phase3")`.
     """
 
     task: Any
-    """What the model is asked: a `Task`."""
+    """The task, a `Task`."""
     model_config: Any
-    """Shape and initialisation of the model: a `ModelConfig`, or what the task's `model_class` is."""
+    """Shape and initialisation of the model: a `ModelConfig`, or another `model_class` of the task."""
     train_config: TrainConfig
     """Data, optimiser and schedule."""
 
@@ -75,11 +75,11 @@ class RunConfig(NamedTuple):
     def from_dict(cls, values: Parts, task: Task | None = None) -> RunConfig:
         """Read a run from JSON or TOML data; what is left out takes its default.
 
-        The vocabulary and the context fit the task where they are not given.
+        Vocabulary size and context length are fitted to the task where they are not given.
 
         Args:
             values: part -> fields.
-            task: what the part `task` stands for, where that has been read before.
+            task: the task, if the part `task` has been read before.
 
         Raises:
             ValueError: an unknown part or field, or an unusable value.
@@ -98,7 +98,7 @@ class RunConfig(NamedTuple):
 
     @property
     def overview(self) -> str:
-        """Model, gamma, seed and steps in a line.
+        """Model, gamma, seed and steps in one line.
 
         >>> from anchorlens import preset
         >>> preset("phase3").overview
@@ -115,10 +115,10 @@ _SAME_DURATION = {one: other for pair in DURATIONS for one, other in (pair, pair
 
 
 def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Put each field, or the task's `kind`, under the part whose configuration has it.
+    """Sort fields (and the task's `kind`) by the part whose configuration has them.
 
     Raises:
-        ValueError: no part has it.
+        ValueError: no part has a field.
     """
     parts: dict[str, dict[str, Any]] = {}
     for name, value in fields.items():
@@ -132,10 +132,10 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
-    """`base` with `changes` on top.
+    """`base` updated with `changes`.
 
-    A duration in steps replaces one in epochs, and the reverse; windows without a value outside of them keep
-    the one that was there.
+    A duration in steps replaces one in epochs, and the reverse. A schedule without a base value keeps the
+    base value of `base`.
     """
     for part, fields in (*base.items(), *changes.items()):
         if not isinstance(fields, Mapping):
@@ -151,10 +151,10 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
 
 
 def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, type]]:
-    """Part of a run, and a configuration class that it is read into: one for every kind of task and model.
+    """Pairs of a part of a run and a configuration class for it, one for every kind of task and model.
 
     Args:
-        kinds: the kinds of task; None for all that there are now.
+        kinds: the kinds of task; None for all that are registered now.
     """
     kinds = tasks() if kinds is None else kinds
     models = dict.fromkeys(task.model_class for task in kinds)
@@ -166,5 +166,5 @@ def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, t
 
 
 def field_owners(name: str) -> list[tuple[str, type]]:
-    """Those of `part_classes` that have a field; of one part, as no two parts share a name."""
+    """The pairs of `part_classes` that have a field; all are of one part, since no two parts share a name."""
     return [(part, cls) for part, cls in part_classes() if name in field_types(cls)]

@@ -1,4 +1,4 @@
-"""What happens at which step: learning rate, batches, trajectory, early stop. Pure functions of the step."""
+"""Learning rate, weight decay, data order, checkpoints and early stop, as pure functions."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 FIT = 0.99
 """Train accuracy from which the training data count as fit, for early stopping."""
 STILL = 0.01
-"""Largest change of an accuracy that counts as no movement, for early stopping."""
+"""Largest change of a metric that counts as no change, for early stopping."""
 LOSS_LINES = 5
-"""Log lines whose mean is the loss that `stop_at_loss` goes by."""
+"""Number of log lines whose mean loss is compared with `stop_at_loss`."""
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
     """Learning rate of the update from `step` to `step + 1`.
 
-    Linear from lr_start_factor * lr to lr over the warm-up, then a half cosine to lr_end_factor * lr,
-    which the last step reaches (the recipe of arXiv 2405.05409 and 2501.08537), or a straight line. In a
-    window that has another lr this is all in proportion to that.
+    Linear from lr_start_factor * lr to lr over the warm-up, then a half cosine (the recipe of arXiv
+    2405.05409 and 2501.08537) or a straight line to lr_end_factor * lr, which the last step reaches. In a
+    window with another lr, the value is proportional to that lr.
 
     >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
     >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]
@@ -49,7 +49,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 
 
 def weight_decay(config: TrainConfig, step: int, part: Part | None = None) -> float:
-    """Weight decay of the update from `step` to `step + 1`: of a part of the weights, or of all others.
+    """Weight decay of the update from `step` to `step + 1`, for one part of the weights or for all others.
 
     >>> config = TrainConfig(steps=4, weight_decay="0 0.25:0.5=1.0", weight_decay_qk=0.3)
     >>> [weight_decay(config, step) for step in range(4)], weight_decay(config, 1, "qk")
@@ -65,7 +65,7 @@ def epoch_order(config: TrainConfig, epoch: int) -> Int[np.ndarray, " n_samples"
 
 
 def trajectory_steps(config: TrainConfig) -> list[int]:
-    """Steps at which a checkpoint of the trajectory is taken: 0, then log-spaced to the last.
+    """Steps at which checkpoints are saved along the run: 0, then log-spaced from 1 to the last.
 
     >>> trajectory_steps(TrainConfig(steps=1000, n_checkpoints=4))
     [0, 1, 10, 100, 1000]
@@ -77,12 +77,12 @@ def trajectory_steps(config: TrainConfig) -> list[int]:
 
 
 def has_converged(evaluations: Sequence[Mapping[str, Any]], patience: int, metrics: Sequence[Metric]) -> bool:
-    """Whether the training data are fit and no metric has moved over `patience` evaluations.
+    """Whether the training data are fit and no metric has changed over the last `patience` evaluations.
 
     Args:
-        evaluations: the log lines that hold the task's metrics, oldest first.
-        patience: evaluations in a row, >= 1.
-        metrics: of the task; the one named `train` says how well the training data are fit.
+        evaluations: the log lines that contain the task's metrics, oldest first.
+        patience: number of evaluations in a row, >= 1.
+        metrics: the task's metrics; the one named `train` is the train accuracy.
     """
     recent = evaluations[-(patience + 1) :]
     names = {metric.name: metric.logged_as for metric in metrics if metric.logged_as}
@@ -97,14 +97,14 @@ def has_converged(evaluations: Sequence[Mapping[str, Any]], patience: int, metri
 
 
 def loss_reached(log: Sequence[Mapping[str, Any]], loss: float) -> int | None:
-    """The first step at which the loss is no larger, as the mean of five log lines in a row.
+    """The first step at which the mean loss of five log lines in a row is at most `loss`.
 
-    A batch's loss jumps; a mean over five lines does not. Where it is not reached the time to reach it is
-    unknown and longer than the run (censored), never zero.
+    The mean is used because the loss of single batches fluctuates. If the loss is not reached, the time to
+    reach it is unknown and longer than the run (censored), never zero.
 
     Args:
-        log: a run's log lines, oldest first; those without a loss are left out.
-        loss: in nats.
+        log: a run's log lines, oldest first; lines without a loss are left out.
+        loss: the threshold in nats.
 
     Returns:
         The step of the last of the five lines; None where the run never reaches it.

@@ -1,4 +1,4 @@
-"""The checkpoint that a run starts from: which file, and that it is still the same."""
+"""The checkpoint that a run starts from: its file, and the hash by which a change is noticed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from anchorlens.safe import ordinary_file, safe_text
 
 
 def checkpoint_in(path: str) -> Path:
-    """The file that a path stands for: itself, or the last checkpoint of a run's folder."""
+    """The checkpoint file at a path: the path itself, or `ckpt.pt` in the folder of a run."""
     return Path(path, "ckpt.pt") if os.path.isdir(path) else Path(path)
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, 64 hexadecimal digits; one that has not changed is read once.
+    """The SHA-256 of a file, 64 hexadecimal digits; a file is read again only if it has changed.
 
     Raises:
-        ValueError: it is not there, or no file.
+        ValueError: it does not exist, or is no file.
     """
     try:
         status = path.stat()

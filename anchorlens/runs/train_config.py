@@ -21,12 +21,12 @@ from anchorlens.runs.start import checkpoint_in, sha256_of
 from anchorlens.safe import safe_repr
 
 DURATIONS = (("steps", "epochs"), ("warmup_steps", "warmup_epochs"))
-"""Fields that are the same thing in two units, so that only one of them can be given."""
+"""Pairs of fields for the same duration in two units; only one of each pair can be given."""
 
 SCHEDULED = ("lr", "weight_decay")
 """Fields that are a number, or a number that changes in windows (`runs/interventions.py`)."""
 DECAYS = tuple(f"weight_decay_{part}" for part in PARTS)
-"""Fields of the weight decay of one part of the weights."""
+"""Fields for the weight decay of one part of the weights."""
 
 _MOST_SAMPLES = 100_000_000
 _MOST_STEPS = 1_000_000_000
@@ -39,13 +39,13 @@ _WARMUP_STEPS = 100
 @documented
 @dataclass(frozen=True)
 class TrainConfig(Config):
-    """The recipe: an optimizer, weight decay on every parameter, clipping, warm-up, then a decay of the rate.
+    """The recipe: data, optimizer, weight decay, clipping, learning rate schedule, and logging.
 
     The defaults are the `quick` preset. Durations are in steps or in epochs, never both; an epoch is
     n_samples // batch_size steps over a fresh permutation of the training set.
 
     Raises:
-        ValueError: any value that makes no recipe, with what was expected and what came.
+        ValueError: an unusable value; the message says what was expected and what was given.
 
     Source: the training recipe of arXiv 2405.05409 and 2501.08537.
     """
@@ -53,9 +53,9 @@ class TrainConfig(Config):
     seed: int = number(0, minimum=0)
     """Seed of initial weights, training data, their order and noise. The four are independent streams."""
     n_samples: int = number(100_000, minimum=1, maximum=_MOST_SAMPLES)
-    """Training sequences. They are drawn once."""
+    """Number of training sequences. They are drawn once."""
     batch_size: int = number(512, minimum=1, limit=_MOST_SAMPLES)
-    """Sequences in a step."""
+    """Sequences in each step."""
     steps: int | None = number(None, minimum=1, limit=_MOST_STEPS)
     """Optimizer steps. Unset: epochs decide, or it is 1500 if those are unset too."""
     epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
@@ -87,8 +87,8 @@ class TrainConfig(Config):
     weight_decay_mlp: float | str | None = number(None, minimum=0, limit=1e100)
     """Weight decay of W_in and W_out. Unset: weight_decay."""
     start: str | None = field(default=None, compare=False)
-    """A checkpoint of this package whose weights the run starts from. The folder of a run stands for its
-    last checkpoint, and the path becomes an absolute one. Optimizer moments start at zero, and the schedule
+    """A checkpoint of this package whose weights the run starts from. For the folder of a run its last
+    checkpoint is taken. The path is made absolute. Optimizer moments start at zero, and the schedule
     at its beginning. Unset: weights are drawn."""
     start_sha256: str | None = None
     """The SHA-256 of that file, 64 hexadecimal digits. It is filled in; leave it out if you change
@@ -105,12 +105,12 @@ class TrainConfig(Config):
     run."""
     max_rank: str | None = None
     """Largest rank of weight matrices. W_Q=2@0:0.5: after each update of the first half, W_Q of every head
-    is replaced by the nearest matrix of rank 2 (its largest singular values)."""
+    is replaced by the nearest matrix of rank 2 (truncated SVD)."""
     freeze: str | None = None
-    """Weight matrices that no update changes. W_Q, or qk@0.5:1 for the second half alone."""
+    """Weight matrices that no update changes. W_Q, or qk@0.5:1 for the second half only."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
-    """adamw keeps weight decay apart from the gradient. adam adds it to the gradient (plain L2). muon moves
-    the matrices of qk, vo and mlp along their orthogonalised momentum, and everything else as adamw does."""
+    """adamw decouples weight decay from the gradient. adam adds it to the gradient (plain L2). muon updates
+    the matrices of qk, vo and mlp by their orthogonalised momentum, and everything else as adamw does."""
     beta1: float = number(0.9, **_BETA)
     """Adam's first beta, and Muon's momentum."""
     beta2: float = number(0.999, **_BETA)
@@ -118,23 +118,23 @@ class TrainConfig(Config):
     eps: float = number(1e-8, above=0, limit=1e100)
     """Adam's epsilon."""
     clip_norm: float = number(1.0, minimum=0)
-    """Largest global gradient norm. 0 clips nothing."""
+    """Largest global gradient norm; larger gradients are scaled down to it. 0: no clipping."""
     early_stop_evaluations: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Stop if no accuracy moved in so many evaluations in a row. The training data must be fit (train
-    accuracy >= .99); up to .01 is no move. Unset: train to the end."""
+    """Stop if no accuracy changed by more than .01 over this many evaluations in a row, and train accuracy
+    was >= .99 in all of them. Unset: train to the end."""
     stop_at_loss: float | None = number(None, above=0)
-    """Stop at the first log line whose last five losses have a mean of at most this, in nats. Unset: train
-    to the end."""
+    """Stop at the first log line at which the mean loss of the last five lines is at most this, in nats.
+    Unset: train to the end."""
     device: str = "auto"
     """Where to train: auto (CUDA if there is one), cpu, cuda or cuda:N."""
     dtype: Literal["float32", "float64"] = "float32"
     """Precision of weights and arithmetic."""
     matmul: Literal["float32", "tf32", "bf16"] = "float32"
-    """Precision of the matrix products of a float32 run. tf32 (CUDA alone) and bf16 (operands and results
-    rounded to bfloat16) are faster where the hardware has them, and give other digits."""
+    """Precision of the matrix products of a float32 run. tf32 (CUDA only) and bf16 (operands and results
+    rounded to bfloat16) are faster where the hardware supports them, and less precise."""
     threads: int | None = number(None, minimum=1, maximum=1024)
-    """CPU threads while training. Unset: torch's own choice, or 1 if several runs are trained side by side.
-    The same number of threads gives the same bits."""
+    """CPU threads while training. Unset: torch's own choice, or 1 if several runs are trained in parallel.
+    Results are bit-equal only for the same number of threads."""
     log_every: int = number(10, minimum=1, limit=_MOST_STEPS)
     """Steps between log lines."""
     eval_every: int = number(100, minimum=1, limit=_MOST_STEPS)
@@ -149,7 +149,7 @@ class TrainConfig(Config):
         super().__post_init__()
         if self.start is not None and self.start_sha256 is None:
             object.__setattr__(self, "start_sha256", sha256_of(checkpoint_in(self.start)))
-            object.__setattr__(self, "start", os.path.abspath(self.start))  # from whatever folder it goes on
+            object.__setattr__(self, "start", os.path.abspath(self.start))  # valid from any current folder
         if self.start_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.start_sha256):
             raise ValueError(
                 f"start_sha256 must be 64 hexadecimal digits, got {safe_repr(self.start_sha256)}"
@@ -175,7 +175,7 @@ class TrainConfig(Config):
 
     @property
     def on_the_way(self) -> dict[str, str]:
-        """What changes while it trains, in words, by the field that says so.
+        """Field -> the change it makes during training, in words.
 
         >>> TrainConfig(steps=100, rescale="all=0.5@50").on_the_way
         {'rescale': 'all times 0.5 before update 50'}
@@ -186,7 +186,7 @@ class TrainConfig(Config):
         return {**start, **{name: text for name, text in words.items() if text is not None}}
 
     def without_interventions(self) -> TrainConfig:
-        """The same recipe, with its values outside of windows and weights that are drawn."""
+        """The same recipe with the base values of all schedules, no interventions, and drawn weights."""
         bases = {
             name: read_schedule(value).base
             for name in (*SCHEDULED, *DECAYS)
@@ -195,7 +195,7 @@ class TrainConfig(Config):
         return replace(self, **bases, **dict.fromkeys((*CHANGES, "start", "start_sha256")))
 
     def _read_interventions(self) -> None:
-        """Check schedules and changes of matrices, and keep them as they are written in one way."""
+        """Check schedules and interventions, and store them in their normal form."""
         fields, total = type(self).__dataclass_fields__, self.total_steps
         for name in (*SCHEDULED, *DECAYS):
             value = getattr(self, name)
@@ -210,7 +210,7 @@ class TrainConfig(Config):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole batches in the training set; the rest of a permutation is left out of its epoch."""
+        """Whole batches in the training set; an incomplete last batch is left out of the epoch."""
         return self.n_samples // self.batch_size
 
     @property

@@ -1,4 +1,4 @@
-"""Which gamma and learning rate at one width correspond to which at another."""
+"""Convert gamma and learning rate from a model of one width to a model of another."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ _MOST = 1_000_000
 
 
 class Transferred(NamedTuple):
-    """A gamma and a learning rate, for the width they were carried over to."""
+    """Gamma and learning rate at the new width."""
 
     gamma: float
     """Initialization rate: weight std = d_in^-gamma."""
     lr: float
-    """Peak of the learning rate."""
+    """Peak learning rate."""
 
 
 @checked_arguments()
 def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> Transferred:
-    """Carry gamma and learning rate from a model of one width over to another.
+    """Convert gamma and learning rate from a model of one width to a model of another.
 
-    Gamma alone means another thing at another width: a layer multiplies the scale of its input by about
-    std * sqrt(width) = width^(1/2 - gamma), which at gamma .8 is .17 at width 400 and .23 at width 128. What
-    is kept here are that factor, and the learning rate in proportion to the weights' std:
+    The effect of gamma depends on the width: a layer multiplies the scale of its input by about
+    std * sqrt(width) = width^(1/2 - gamma), which at gamma .8 is .17 at width 400 and .23 at width 128. The
+    conversion keeps that factor, and changes the learning rate in proportion to the weights' std:
 
         to_width^(1/2 - gamma') = from_width^(1/2 - gamma)
         lr' / lr = to_width^-gamma' / from_width^-gamma = sqrt(from_width / to_width)
 
-    So gamma 1/2 is the same at every width. It is a rule of thumb; docs/replication/widths.md says how far
-    two widths agree by it.
+    So gamma 1/2 stays 1/2 at every width. This is a rule of thumb; docs/replication/widths.md says how well
+    two widths agree under it.
 
     Args:
         gamma: initialization rate at `from_width`.

@@ -1,4 +1,4 @@
-"""Sweeps: runs over a grid, trained by any number of processes, kept in one folder; not drawn here."""
+"""Sweeps: runs over a grid, trained by any number of processes and stored in one folder."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""`Cell`, one run of a sweep with its outcome and its numbers; `SweepResult`, all cells of a sweep."""
+"""`Cell`, one run of a sweep with its status and measurements; `SweepResult`, all cells of a sweep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
-"""The first three are a run's own; `failed`: it ends in an error each time; `damaged`: what is stored of it
+"""The first three are the status of a run; `failed`: training raises an error; `damaged`: its stored files
 cannot be read; `missing`: not trained yet."""
 TROUBLES = ("failed", "damaged", "diverged")
 """Statuses of cells that have no usable model."""
@@ -39,7 +39,7 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
     """The id of each cell, in order.
 
     Raises:
-        ValueError: two of them are the same run, carried out or recorded in different ways.
+        ValueError: two of them are the same run and differ only in execution or logging.
     """
     ids = [cell_id(run) for run in runs]
     first: dict[str, RunConfig] = {}
@@ -56,7 +56,7 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
     return ids
 
 
-@lru_cache(maxsize=2)  # one cell is asked several times in a row
+@lru_cache(maxsize=2)  # the same cell is often read several times in a row
 def _read(packed: bytes) -> CellContent:
     return CellContent.from_json(zlib.decompress(packed))
 
@@ -64,26 +64,26 @@ def _read(packed: bytes) -> CellContent:
 @documented
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One run of a sweep and what became of it."""
+    """One run of a sweep, its status and its measurements."""
 
     run: RunConfig
     """Task, model and recipe."""
     status: CellStatus = "missing"
     """How it ended, if it did."""
     path: Path | None = None
-    """Its folder, a run's folder as `train` leaves it with `cell.json` beside; None until it is done."""
+    """Its folder, a run's folder as `train` writes it with an added `cell.json`; None until it is done."""
     packed: bytes = field(default=b"", repr=False)
-    """`cell.json`, compressed, of a cell that is done: thousands of cells take little memory."""
+    """The compressed `cell.json` of a cell that is done, so that thousands of cells take little memory."""
     error: str | None = None
-    """Why it failed, diverged or cannot be read, in a line."""
+    """Why it failed, diverged or cannot be read, in one line."""
     details: str | None = field(default=None, repr=False)
     """The traceback of a failed cell."""
     stored_as: str | None = field(default=None, repr=False)
-    """Its id in the folder that it was read from; None for a cell of no folder."""
+    """Its id in the folder that it was read from; None for a cell without a folder."""
 
     @cached_property
     def id(self) -> str:
-        """The name of its folder: `cell_id`, or the id that the sweep's folder has for it."""
+        """The name of its folder: the id stored in the sweep's folder, or else `cell_id`."""
         return self.stored_as or cell_id(self.run)
 
     @cached_property
@@ -104,8 +104,8 @@ class Cell:
             run: its configurations.
             path: its folder.
             data: the bytes of its `cell.json`.
-            content: what they hold.
-            name: its id there.
+            content: the content of `cell.json`.
+            name: its id in the sweep's folder.
         """
         packed = zlib.compress(data, 1)
         cell = cls(run, content.status, path, packed, content.error, stored_as=name)
@@ -114,31 +114,31 @@ class Cell:
 
     @property
     def content(self) -> CellContent | None:
-        """What `cell.json` holds; None for a cell that is not done. It is read each time."""
+        """The content of `cell.json`, unpacked on each access; None for a cell that is not done."""
         return _read(self.packed) if self.packed else None
 
     @property
     def verdict(self) -> Verdict | None:
-        """What was measured, without the model; None for a cell that is not done."""
+        """The verdict on its last checkpoint, without the model; None for a cell that is not done."""
         return self.content and self.content.verdict
 
     @cached_property
     def phase(self) -> Phase | None:
-        """By behaviour, or the cause of there being none; None for a cell that is not done."""
+        """The phase by behaviour, or the reason why there is none; None for a cell that is not done."""
         return self.verdict and self.verdict.phase
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
-        """What was measured, flat; empty for a cell that is not done.
+        """All measurements as a flat dict; empty for a cell that is not done.
 
         `step`, `seconds`, `loss` (nats, of the last batch); `train_passed_at`, `id_passed_at` and
-        `ood_passed_at`, the step from which on each passes its threshold of the phases (None: it does not);
-        the metrics of the task by name (None: not defined) and their standard errors `<name>_error`; `phase`
-        (1, 2, 3 or None), `commutative` and `label` by behaviour, and by the probes as `by_probes_phase`,
-        `by_probes_commutative`, `by_probes_label` and its `probability <label>`; `by_decoding_label`; the
-        `solution` of unseen pairs (None: not defined); `agreement`; every number of the probes of weights as
-        `<probe>.<reading>`, among them `stable_rank.w_q`; every reading of the verdict by the probes as
-        `reading <name>`.
+        `ood_passed_at`, the step from which on each accuracy passes its threshold of the phases (None: it
+        does not); the metrics of the task by name (None: not defined) and their standard errors
+        `<name>_error`; `phase` (1, 2, 3 or None), `commutative` and `label` by behaviour, and by the probes
+        as `by_probes_phase`, `by_probes_commutative`, `by_probes_label` and `probability <label>`;
+        `by_decoding_label`; the `solution` of unseen pairs (None: not defined); `agreement`; every number of
+        the probes of weights as `<probe>.<reading>`, for example `stable_rank.w_q`; every reading of the
+        verdict by the probes as `reading <name>`.
         """
         return {} if self.content is None else _numbers(self.run, self.content)
 
@@ -157,11 +157,11 @@ class Cell:
     def log(self) -> list[dict[str, Any]]:
         """Its log lines (`step`, `loss`, accuracies, ...), oldest first.
 
-        None for a cell that is not done, or whose log cannot be read.
+        The list is empty for a cell that is not done, or whose log cannot be read.
         """
         if self.path is None:
             return []
-        from anchorlens.training.folder import readable_log  # with torch, which argument errors need not
+        from anchorlens.training.folder import readable_log  # late, since it imports torch, which is slow
 
         return readable_log(self.path / "log.jsonl")
 
@@ -193,12 +193,12 @@ def _flat(phase: Phase) -> dict[str, Any]:
 @documented
 @dataclass(frozen=True, eq=False)
 class SweepResult:
-    """All cells of a sweep, as `sweep` and `open_sweep` give them."""
+    """All cells of a sweep, as `sweep` and `open_sweep` return them."""
 
     out: Path
     """The sweep's folder."""
     cells: tuple[Cell, ...]
-    """In the order in which they were asked for."""
+    """The cells, in the order in which they were asked for."""
 
     def __iter__(self) -> Iterator[Cell]:
         return iter(self.cells)
@@ -225,37 +225,37 @@ class SweepResult:
         """Write the phase diagram: one HTML page that needs no network.
 
         Args:
-            path: of the page, .html; a file that is there is replaced.
+            path: of the page, .html; an existing file is replaced.
             **options: `x`, `y`, `reports` and `progress` of `anchorlens.show.write_diagram`.
 
         Raises:
-            ValueError: no cell, no such field, another suffix, no such folder, or what is there is no
-                ordinary file.
-            OSError: the disk refuses; a file that was there before is untouched.
+            ValueError: no cell, no such field, another suffix, no such folder, or the path is no ordinary
+                file.
+            OSError: writing failed; an existing file is unchanged.
         """
         diagram(self, path, **options)
 
     def table(self, path: str | os.PathLike[str]) -> None:
-        """Write one row for each cell with everything that `Cell.row` gives.
+        """Write a table with one row, `Cell.row`, for each cell.
 
         Args:
-            path: `.csv` or `.parquet`; a file that is there is replaced.
+            path: `.csv` or `.parquet`; an existing file is replaced.
 
         Raises:
-            ValueError: another suffix, no such folder, no cell, or what is there is no ordinary file.
-            OSError: the disk refuses; a file that was there before is untouched.
+            ValueError: another suffix, no such folder, no cell, or the path is no ordinary file.
+            OSError: writing failed; an existing file is unchanged.
         """
         from anchorlens.sweep import write_table
 
         write_table(self, path)
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row for each cell, by its id, with everything that `Cell.row` gives.
+        """A data frame with one row, `Cell.row`, for each cell, indexed by its id.
 
         Raises:
             ValueError: no cell.
         """
-        from anchorlens.files.tables import table_of_rows  # with pyarrow, which `status` need not wait for
+        from anchorlens.files.tables import table_of_rows  # late, since it imports pyarrow, which is slow
 
         return table_of_rows([cell.row() for cell in self]).to_pandas().set_index("cell")
 
@@ -268,7 +268,7 @@ class SweepResult:
 
 
 def metrics_of(cells: Iterable[Cell]) -> tuple[Metric, ...]:
-    """The metrics of the tasks of these cells, each once."""
+    """The metrics of the tasks of these cells, without repetition."""
     of_tasks = dict.fromkeys(cell.run.task.metrics for cell in cells)
     return tuple({metric.name: metric for metrics in of_tasks for metric in metrics}.values())
 
@@ -276,7 +276,8 @@ def metrics_of(cells: Iterable[Cell]) -> tuple[Metric, ...]:
 def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
     """Field -> its values, ascending (text and None last), for every field that has more than one.
 
-    Left out are fields that do not decide what a cell learns: parts of a sweep may be trained elsewhere.
+    Fields that do not decide what a cell learns are left out, since parts of a sweep may be trained
+    elsewhere.
     """
     left_out = [(cell.fields, execution_fields(cell.run.train_config)) for cell in cells]
     axes = {}
@@ -290,7 +291,7 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
 
 
 def value_key(value: Any) -> Hashable:
-    """What equal values of a field share, and no others; faster than `same_value` where it can be."""
+    """A key that is the same for equal values of a field only; for simple types faster than `same_value`."""
     return value if value is None or type(value) in (int, float, str) else (same_value(value),)
 
 

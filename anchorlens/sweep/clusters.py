@@ -1,9 +1,9 @@
-"""Dask clusters that a sweep starts itself: on this machine, or as jobs of Slurm.
+"""Dask clusters that a sweep starts itself: on this machine, or as Slurm jobs.
 
-A Dask scheduler or worker does what it is told by whoever may speak to it, and its sockets are open to every
-user of the machine. Here all of them speak TLS alone, with a certificate that is made for the run and asked
-of both sides, so that nobody else is heard. Their web pages are off, and their scratch folder, which Dask
-puts on the module path, belongs to this user alone.
+A Dask scheduler or worker executes what anybody sends it, and its sockets are open to every user of the
+machine. So all connections here use TLS with a certificate made for the run, which both sides must present.
+Dask's web pages are off, and its scratch folder, which Dask puts on the module path, is private to this
+user.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from anchorlens.training.child_processes import safe_children
 from anchorlens.training.plan import processes
 
 DEATHS = 3
-"""A cell whose worker was killed more often than this is at fault itself; a scheduler that we did not
-start has its own number, `allowed-failures`, which is 3 too unless it was set."""
+"""A cell fails if its worker was killed more often than this. A scheduler that we did not start uses its own
+setting `allowed-failures`, whose default is also 3."""
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.allowed-failures": DEATHS,
-    "distributed.scheduler.worker-saturation": 1.0,  # a worker has one cell, not the next one too
+    "distributed.scheduler.worker-saturation": 1.0,  # a worker gets no second cell in advance
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
 """Dask's settings for schedulers that we start."""
 NO_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
-"""Dask always opens a port for its pages; this one has none."""
+"""Dask always opens a port for its web pages; with these settings it serves no page."""
 JOB_PROLOGUE = [
     "export PYTHONSAFEPATH=1",
     "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'",
     'export DASK_TEMPORARY_DIRECTORY="$(mktemp -d)"',
     "trap 'rm -rf \"$DASK_TEMPORARY_DIRECTORY\"' EXIT",
 ]
-"""Lines of a job's script that guard its workers as those of this machine are guarded."""
+"""Lines of a Slurm job script that protect its workers like those on this machine."""
 
 
 class NotStarted(Exception):
-    """The processes of a cluster do not start; the message says why."""
+    """The processes of a cluster did not start; the message says why."""
 
 
 @contextlib.contextmanager
 def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalCluster]:
-    """A process for each core or GPU of this machine.
+    """A Dask cluster with one process for each core or GPU of this machine.
 
     Args:
-        runs: the cells that they will train.
-        workers: so many processes instead.
+        runs: the cells to train.
+        workers: number of processes instead.
 
     Raises:
         NotStarted: a process ended before it was ready.
@@ -91,9 +91,9 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
 
 
 def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
-    """How many GPUs these cells have, and whether a worker is to see one of them alone.
+    """How many GPUs these cells use, and whether each worker should see only one of them.
 
-    Cells that name GPUs (`cuda:1`) have those, and find them by that number: nothing is hidden from workers.
+    Cells that name GPUs (`cuda:1`) use exactly those, so workers must see all GPUs for the numbers to hold.
     """
     devices = {run.train_config.device for run in runs} - {"cpu"}
     if named := {device for device in devices if ":" in device}:
@@ -103,12 +103,12 @@ def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
 
 
 class OneGPU(WorkerPlugin):
-    """Lets a worker see one GPU alone, by its number; CUDA reads the variable when it is first used there."""
+    """Lets a worker see only one GPU, by its number; CUDA reads the variable when it is first used."""
 
     name = "anchorlens-one-gpu"
 
     def __init__(self, n_gpus: int) -> None:
-        """Spread the workers over so many GPUs."""
+        """Distribute the workers over `n_gpus` GPUs."""
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.gpus = seen.split(",") if seen else [str(k) for k in range(n_gpus)]
 
@@ -119,17 +119,17 @@ class OneGPU(WorkerPlugin):
 
 @contextlib.contextmanager
 def slurm(workers: int | None, security: Security | None, folder: Path) -> Iterator[Any]:
-    """Jobs of a Slurm cluster, as the configuration file of dask-jobqueue describes them.
+    """A Dask cluster of Slurm jobs, described by the configuration file of dask-jobqueue.
 
     Args:
-        workers: jobs.
-        security: TLS files; None for those of Dask's configuration, or else a certificate of this run, which
-            its jobs read from files that this user alone may read.
-        folder: where those are written while the jobs run, unless `jobqueue.slurm.shared-temp-directory`
+        workers: number of jobs.
+        security: TLS files. None for those of Dask's configuration; if it has none, a certificate is made for
+            this run, which the jobs read from files that only this user may read.
+        folder: folder for these files while the jobs run, unless `jobqueue.slurm.shared-temp-directory`
             names another; every job must see it.
 
     Raises:
-        NotStarted: the folder's name cannot be handed to a job.
+        NotStarted: the folder's name cannot be passed to a job.
     """
     from dask_jobqueue.slurm import SLURMCluster
 
@@ -158,7 +158,7 @@ def slurm(workers: int | None, security: Security | None, folder: Path) -> Itera
 
 @contextlib.contextmanager
 def _certificate_in_files(folder: Path) -> Iterator[Security]:
-    """A certificate for one run, whose files nobody but this user may read; they go with the context."""
+    """A certificate for one run, in files that only this user may read and that the context removes."""
     made = Security.temporary()
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(".tls-", folder) as private:
@@ -170,7 +170,7 @@ def _certificate_in_files(folder: Path) -> Iterator[Security]:
 
 
 def security_of(ca_file: Path, cert: Path, key: Path) -> Security:
-    """TLS files as Dask takes them, for every role; nothing unencrypted is sent or heard."""
+    """Dask's settings for these TLS files in every role; unencrypted connections are refused."""
     roles = {
         f"tls_{role}_{kind}": str(path)
         for role in ("client", "scheduler", "worker")
@@ -183,11 +183,11 @@ def check_usable(security: Security | None, address: str) -> None:
     """Refuse TLS files that are missing or cannot be read.
 
     Args:
-        security: None for Dask's configuration.
-        address: where the client connects to; empty for a cluster of ours.
+        security: TLS files; None for those of Dask's configuration.
+        address: the address to which the client connects; empty for a cluster that we start.
 
     Raises:
-        ValueError: says what to give.
+        ValueError: they are; the message says what to give.
     """
     if security is None:
         if config.get("distributed.client.security-loader", None) is not None:
@@ -204,8 +204,8 @@ def check_usable(security: Security | None, address: str) -> None:
         try:
             for name in ("ca_file", "cert", "key"):
                 content = security.get_tls_config_for_role(role)[name]
-                if content and "\n" not in content:  # no text of a certificate
-                    with ordinary_file(content):  # Python's ssl would wait for a pipe
+                if content and "\n" not in content:  # a path, not the text of a certificate
+                    with ordinary_file(content):  # Python's ssl would block on a named pipe
                         pass
             security.get_connection_args(role)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -219,7 +219,7 @@ def _has_files(security: Security, role: str) -> bool:
 
 @contextlib.contextmanager
 def _guarded() -> Iterator[None]:
-    """Keep Dask's scratch folder from other users, and undo at the end what Dask changes in this process."""
+    """Keep Dask's scratch folder private, and undo at the end what Dask changes in this process."""
     dask_sets = {**config.get("distributed.nanny.pre-spawn-environ", {}), "PYTHONHASHSEED": None}
     with contextlib.ExitStack() as opened:
         opened.enter_context(safe_children(*dask_sets, "__DASK_PARENT_PID"))
@@ -231,5 +231,5 @@ def _guarded() -> Iterator[None]:
 
 
 def _forget_modules_of(folder: str) -> None:
-    """Dask puts its scratch folders first on the module path, and leaves them there after they are gone."""
+    """Remove Dask's scratch folders from the module path, where Dask leaves them after deleting them."""
     sys.path[:] = [path for path in sys.path if not path.startswith(folder + os.sep)]

@@ -1,9 +1,9 @@
-"""Where cells are trained: in this process, on all of this machine, or on a cluster.
+"""Engines on which the cells of a sweep are trained: this process, all of this machine, or a cluster.
 
 Each engine is a `concurrent.futures.Executor`. All but `serial` are Dask distributed's (the extra
-`[cluster]`), which gives a killed worker's cells to another one. A Dask scheduler runs what it is sent, with
-the rights of who started it: those that we start take only who has the certificate of this run
-(`anchorlens.sweep.clusters`).
+`[cluster]`), which reassigns the cells of a killed worker. A Dask scheduler executes what it is sent, with
+the rights of the user who started it, so those that we start accept only clients with the certificate of this
+run (`anchorlens.sweep.clusters`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 ADDRESSES = ("tcp://", "tls://", "ucx://")
 CONNECT_SECONDS = 60
-"""How long a scheduler is waited for."""
+"""How long to wait for a scheduler."""
 
 
 class EngineError(RuntimeError):
-    """The engine does not start, or broke again and again; what is finished is kept."""
+    """The engine does not start, or broke several times in a row; finished cells are kept."""
 
 
 class SweepEngine:
-    """Opens an executor for the cells of a sweep, and a new one when that broke."""
+    """Opens executors for the cells of a sweep."""
 
     def __init__(
         self, name: str | None, workers: int | None = None, security: Security | None = None
@@ -45,18 +45,18 @@ class SweepEngine:
 
         Args:
             name: `serial`: this process, without an extra dependency. `local`: one process for each core or
-                GPU of this machine. `slurm`: jobs of a Slurm cluster through dask-jobqueue, as its own
-                configuration file describes them. `tcp://HOST:PORT`, `tls://...` or the path of a scheduler
-                file: a Dask cluster that is running, which must see the sweep's folder under the same path.
+                GPU of this machine. `slurm`: jobs of a Slurm cluster through dask-jobqueue, described by its
+                configuration file. `tcp://HOST:PORT`, `tls://...` or the path of a scheduler file: a running
+                Dask cluster, which must see the sweep's folder under the same path.
                 None: `local` where the extra `[cluster]` is installed, else `serial`.
             workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
-            security: Dask's TLS files and settings, for a cluster that is running or `slurm`; None for those
-                of Dask's configuration (`distributed.comm.tls`). `slurm` makes a certificate for each run
-                where there are none, `local` always.
+            security: Dask's TLS files and settings, for a running cluster or `slurm`; None for those of
+                Dask's configuration (`distributed.comm.tls`). If there are none, `slurm` makes a certificate
+                for each run; `local` always does.
 
         Raises:
-            ValueError: no such engine, Dask is not installed, `workers` where they are not ours to start, or
-                a `security` that is missing, unusable or has no use.
+            ValueError: no such engine, Dask is not installed, `workers` for an engine that starts none, or
+                a `security` that is missing, unusable or not needed.
         """
         if name is None:
             name = "local" if _has("distributed", "cryptography") else "serial"
@@ -64,7 +64,7 @@ class SweepEngine:
             check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
         self.name, self.workers, self.security = name, workers, security
         self.n_processes = 1
-        """Processes that share the cells, >= 1; of a running cluster those that it had when it was opened."""
+        """Processes that share the cells, >= 1; for a running cluster, counted when it was opened."""
         self._address = name.startswith(ADDRESSES)
         if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
             raise ValueError(
@@ -84,7 +84,7 @@ class SweepEngine:
         self._check_security()
 
     def _check_security(self) -> None:
-        """Refuse unusable TLS files at once; Dask would try them for minutes."""
+        """Refuse unusable TLS files at once, since Dask would try them for minutes."""
         if self.name in ("serial", "local"):
             if self.security is not None:
                 raise ValueError(f"the engine {self.name!r} needs no TLS files; leave them out")
@@ -98,11 +98,11 @@ class SweepEngine:
             clusters.check_usable(self.security, address)
 
     def executor(self, runs: Sequence[RunConfig], folder: Path) -> AbstractContextManager[Executor]:
-        """An executor for these cells, open within the context; what is under way at its end is given up.
+        """An executor for these cells, open within the context; cells unfinished at its end are dropped.
 
         Args:
             runs: the cells.
-            folder: of what is under way; jobs of `slurm` find their certificate there.
+            folder: the folder of unfinished cells; jobs of `slurm` find their certificate there.
 
         Raises:
             BrokenExecutor: nobody answers at the address.

@@ -1,11 +1,11 @@
-"""The folder of a sweep: its list of runs (sweep.json), and the cells that are done, under way or failed.
+"""The folder of a sweep: its list of runs (sweep.json), and its finished, unfinished and failed cells.
 
 | file                | what                                                                                |
 |---------------------|-------------------------------------------------------------------------------------|
 | sweep.json          | the id and the configuration of every cell that was asked for                       |
-| cells/ID/           | a finished cell: a run's folder with `cell.json`; it appears atomically, whole      |
-| unfinished/ID/      | a cell under way, with the state that it continues from                             |
-| unreadable/ID-N/    | what a cell under way had that could not be read; the cell was begun anew           |
+| cells/ID/           | a finished cell: a run's folder with `cell.json`; it appears atomically             |
+| unfinished/ID/      | a cell in training, with the state that it continues from                           |
+| unreadable/ID-N/    | files of an unfinished cell that could not be read; the cell was begun anew         |
 | failed/ID.json      | the error of a cell that cannot be trained                                          |
 """
 
@@ -45,35 +45,36 @@ from anchorlens.tasks.shared.base import Task
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1
 _LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
-"""Bytes and values of sweep.json: 100,000 cells."""
+"""Largest number of bytes and values of sweep.json: 100,000 cells."""
 LARGEST_CELL, BYTES_A_NUMBER = 256 * 2**10, 64
-"""Bytes of cell.json, and how many more for each number that its task or a sequence of it holds, up to 4 MiB:
-accuracies are listed by pair, and some images are kept."""
+"""Largest size of cell.json in bytes, and how much more is allowed for each number in the task's table or
+sequence, since accuracies are listed by pair and some images are kept."""
 MOST_TOGETHER = 512 * 2**20
-"""Bytes of the files of all cells together that are read of a folder: some 15,000 cells."""
+"""Largest size of all cells' files of a folder together, in bytes: some 15,000 cells."""
 _MOST_TARGETS = 10_000_000
-"""(Chain, key) of all different tasks of a sweep together; a target takes some 30 bytes."""
+"""Largest number of targets, (chain, key), of all different tasks of a sweep; a target takes some 30
+bytes."""
 
 NamedRun = tuple[str, RunConfig]
 """A cell's id, which names its folder, and its run."""
 
 
 class SweepFolder:
-    """Reads and writes the files of a sweep; nothing else does."""
+    """The only class that reads and writes the files of a sweep."""
 
     def __init__(self, out: str | os.PathLike[str]) -> None:
-        """Name the folder; nothing is read or written."""
+        """Set the folder; nothing is read or written."""
         self.out = as_path("out", out)
 
     @contextlib.contextmanager
     def held(self, runs: Sequence[RunConfig]) -> Iterator[list[NamedRun]]:
-        """Lock the folder, and add these runs to its list; gives each run with its id.
+        """Lock the folder and add these runs to its list; yields each run with its id.
 
         Raises:
             ValueError: it holds something else, another process trains this sweep, or two cells are one run.
             OSError: it cannot be written.
         """
-        from anchorlens.training.folder import claim  # with torch, which reading need not wait for
+        from anchorlens.training.folder import claim  # late, since it imports torch, which is slow
 
         in_use = "being trained by another process; wait for it, or choose another folder"
         lock = claim(self.out, self.path.name, what="sweep", in_use=in_use)
@@ -91,26 +92,26 @@ class SweepFolder:
 
     @property
     def path(self) -> Path:
-        """The file that says what was asked for."""
+        """The path of sweep.json."""
         return self.out / "sweep.json"
 
     def cell(self, identity: str) -> Path:
-        """Where a finished cell is."""
+        """The folder of a finished cell."""
         return self.out / "cells" / identity
 
     def unfinished(self, identity: str) -> Path:
-        """Where a cell is while it is trained."""
+        """The folder of a cell while it is trained."""
         return self.out / "unfinished" / identity
 
     def failure(self, identity: str) -> Path:
-        """Where the error of a failed cell is."""
+        """The file with the error of a failed cell."""
         return self.out / "failed" / f"{identity}.json"
 
     def stored(self) -> list[NamedRun]:
         """Every cell that was ever asked for, with its id.
 
         Raises:
-            CheckpointError: sweep.json is missing or cannot be understood.
+            CheckpointError: sweep.json is missing or invalid.
         """
         content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES)
         with reading(self.path, "is no list of cells"):
@@ -120,15 +121,15 @@ class SweepFolder:
             return list(zip(_checked_ids(content["ids"], len(runs)), runs, strict=True))
 
     def named(self, runs: Sequence[RunConfig], stored: Sequence[NamedRun] | None = None) -> list[NamedRun]:
-        """Each of these runs with its id in this folder, which may not be there yet.
+        """Each of these runs with its id in this folder, which need not exist yet.
 
         Args:
-            runs: of a sweep.
-            stored: what `stored` gave, where it was read before.
+            runs: the runs of a sweep.
+            stored: the result of `stored`, if it was read before.
 
         Raises:
-            ValueError: two of them are the same run, carried out or recorded in different ways.
-            CheckpointError: sweep.json cannot be understood.
+            ValueError: two of them are the same run and differ only in execution or logging.
+            CheckpointError: sweep.json is invalid.
         """
         if stored is None:
             stored = self.stored() if self.path.exists() else []
@@ -136,7 +137,7 @@ class SweepFolder:
         return [(id_of.get(name, name), run) for name, run in zip(cell_ids(runs), runs, strict=True)]
 
     def missing(self, cells: Iterable[NamedRun]) -> list[NamedRun]:
-        """Those that are neither finished nor failed, each once."""
+        """The cells that are neither finished nor failed, without repetition."""
         return [
             (name, run)
             for name, run in dict(cells).items()
@@ -144,13 +145,13 @@ class SweepFolder:
         ]
 
     def read(self, cells: Iterable[NamedRun], *, any_size: bool = False) -> SweepResult:
-        """These cells as they stand now.
+        """Read these cells in their current state.
 
         A cell whose files cannot be read has the status `damaged`, and an error that says which and why.
 
         Args:
-            cells: with their ids.
-            any_size: read them however large they are together, as those of a sweep of one's own.
+            cells: the runs with their ids.
+            any_size: read them however large they are together, as for a sweep that one has trained oneself.
 
         Raises:
             CheckpointError: they are too large together.
@@ -159,7 +160,7 @@ class SweepFolder:
         if not any_size:
             self._check_size(cells)
         was_enabled = gc.isenabled()
-        gc.disable()  # so that what a damaged cell leaves is young, and `collect(0)` finds it
+        gc.disable()  # so that garbage of a damaged cell stays young and `collect(0)` frees it
         try:
             return SweepResult(self.out, tuple(self._collected(name, run) for name, run in cells))
         finally:
@@ -169,11 +170,11 @@ class SweepFolder:
     def _collected(self, name: str, run: RunConfig) -> Cell:
         cell = self._read_cell(name, run)
         if cell.status == "damaged":
-            gc.collect(0)  # the error and what was read refer to each other
+            gc.collect(0)  # the error and the content read form a reference cycle
         return cell
 
     def _check_size(self, cells: Iterable[NamedRun]) -> None:
-        """Refuse files that would fill the memory, before any is read."""
+        """Refuse files that would fill the memory, before reading any."""
         n_bytes = 0
         for name, run in cells:
             for path in (self.cell(name) / "cell.json", self.failure(name)):
@@ -208,14 +209,14 @@ class SweepFolder:
         return Cell(run, stored_as=name)
 
     def set_aside(self, identity: str) -> Path:
-        """Move what a cell under way has, which cannot be read, out of its way; where it is now."""
+        """Move the unreadable files of an unfinished cell to `unreadable`; returns the new path."""
         place = self.out / "unreadable"
         place.mkdir(parents=True, exist_ok=True)
         number = next(n for n in itertools.count(1) if not (place / f"{identity}-{n}").exists())
         return self.unfinished(identity).rename(place / f"{identity}-{number}")
 
     def finish(self, identity: str, content: Mapping[str, Any]) -> None:
-        """Put a trained and measured cell in its place, whole."""
+        """Move a trained and measured cell to its place in `cells`, atomically."""
         self._write(self.unfinished(identity) / "cell.json", CELL_FORMAT, content)
         target = self.cell(identity)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -223,14 +224,14 @@ class SweepFolder:
         os.rename(self.unfinished(identity), target)
 
     def fail(self, identity: str, error: str, details: str | None) -> None:
-        """Note why a cell cannot be trained."""
+        """Record why a cell cannot be trained."""
         self.failure(identity).parent.mkdir(parents=True, exist_ok=True)
         details = None if details is None else details[-LONGEST_DETAILS:]
         content = {"id": identity, "error": error[:LONGEST_ERROR], "details": details}
         self._write(self.failure(identity), FAILURE_FORMAT, content)
 
     def _clean(self) -> None:
-        """Remove what killed processes left half-written; those of a cell under way go with its run."""
+        """Remove half-written files of killed processes; `RunFolder` removes those of an unfinished cell."""
         for folder in (self.out, self.out / "failed"):
             for leftover in folder.glob(".*.json.*.tmp"):
                 leftover.unlink(missing_ok=True)
@@ -242,7 +243,7 @@ class SweepFolder:
 
 
 def _largest_cell(task: Task) -> int:
-    """Bytes that the cell.json of a task may have."""
+    """The largest size of cell.json for a task, in bytes."""
     return min(MOST_BYTES, LARGEST_CELL + BYTES_A_NUMBER * (task.table_size + task.seq_len))
 
 
@@ -255,7 +256,7 @@ def _size(path: Path) -> int:
 
 
 def _checked_ids(ids: Any, n_cells: int) -> list[str]:
-    """Ids as `cell_id` makes them, which are safe as the names of folders, one for each cell."""
+    """Check that there is one id for each cell, of the form of `cell_id`, which is safe as a folder name."""
     if not isinstance(ids, list) or len(ids) != n_cells or len(set(map(str, ids))) < n_cells:
         raise ValueError(f"ids must be a list of {n_cells:,} different ids, got {safe_repr(ids)}")
     for name in ids:
@@ -265,10 +266,10 @@ def _checked_ids(ids: Any, n_cells: int) -> list[str]:
 
 
 def _runs(cells: list[Any]) -> list[RunConfig]:
-    """The configurations of cells; those of one task share it.
+    """The configurations of cells; cells with equal tasks share one object.
 
     Raises:
-        ValueError: one makes no sense, or their tasks take more memory than they should.
+        ValueError: a configuration is invalid, or the tasks together have too many targets.
     """
     runs, tasks, n_targets = [], {}, 0
     for cell in cells:
@@ -288,16 +289,17 @@ def _runs(cells: list[Any]) -> list[RunConfig]:
 
 
 def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
-    """Read a sweep's folder as it stands, also while it is being trained.
+    """Read a sweep's folder in its current state, also while it is being trained.
 
     Args:
         out: the folder that `sweep` wrote.
 
     Returns:
-        Every cell that was ever asked for, in that order: finished, failed or missing.
+        Every cell that was ever asked for, in that order, with its status.
 
     Raises:
-        CheckpointError: no sweep's folder, or its list of cells is damaged. A damaged cell is one of them.
+        CheckpointError: no folder of a sweep, or its list of cells is damaged. A damaged cell is no error: it
+            is returned with the status `damaged`.
 
     Example:
         >>> open_sweep("sweeps/a").counts  # doctest: +SKIP
@@ -314,7 +316,7 @@ def _read(
     most_bytes: int = MOST_BYTES,
     most_values: int = MOST_VALUES,
 ) -> dict[str, Any]:
-    """The content of a JSON file of this folder, or an error of one line."""
+    """The content of a JSON file of this folder, or an error in one line."""
     with reading(path, f"is no {name}"):
         return _checked(path, read_bytes(path, most_bytes), name, most_values)
 
@@ -322,7 +324,7 @@ def _read(
 def _read_as(
     kind: type[Stored], path: Path, name: str, *, most_bytes: int, most_values: int = MOST_VALUES
 ) -> tuple[bytes, Stored]:
-    """The bytes of a JSON file of this folder, and the result that they hold."""
+    """The bytes of a JSON file of this folder, and its content as a `kind`."""
     with reading(path, f"is no {name}"):
         data = read_bytes(path, most_bytes)
         content = quickly_read(kind, data, most_values)

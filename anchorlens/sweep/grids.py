@@ -1,4 +1,4 @@
-"""`grid`: every combination of the values that some fields of a run take."""
+"""`grid`: runs with every combination of given values of some fields."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from anchorlens.safe import read_json, safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads", "from": "start"}
-"""Short names of fields that are swept often, on the command line and of a map's axes."""
+"""Short names of often swept fields, for the command line and the axes of a diagram."""
 MOST_CELLS = 100_000
 _LONGEST_TEXT = 1_000_000
-"""Characters of an axis."""
+"""Largest number of characters of an axis."""
 _LARGEST_EXPONENT = 400
-"""Largest exponent (of ten) of a number of an axis; it is beyond the range of floats."""
+"""Largest exponent (of ten) of a number on an axis; it is beyond the range of floats."""
 _MOST_DIGITS = 50
-"""Digits of a number of an axis."""
+"""Largest number of digits of a number on an axis."""
 
 
 def grid(
@@ -37,10 +37,10 @@ def grid(
         base: a preset's name, or the parts of a run's configuration.
         axes: field of the task, of ModelConfig or of TrainConfig -> its values: a sequence, or text as on the
             command line (`axis_values`). The last axis varies fastest.
-        **fields: fields with one value for all.
+        **fields: fields with one value for all runs.
 
     Returns:
-        One run for each combination, none twice.
+        One run for each combination, without repetition.
 
     Raises:
         ValueError: an unknown preset or field, an axis without values, an unusable value, or more than
@@ -62,11 +62,12 @@ def grid(
         raise ValueError(
             f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values"
         )
-    tasks: dict[Any, Task] = {}  # cells of one task share it: its tables are made once
+    tasks: dict[Any, Task] = {}  # cells with equal tasks share one object, whose tables are made once
     runs = []
     for cell in itertools.product(*values.values()):
         fields_of_cell = merged(parts, sorted_by_part(dict(zip(values, cell, strict=True))))
-        key = tuple((name, id(value)) for name, value in fields_of_cell.get("task", {}).items())  # all live
+        # ids are unique, since all values stay alive
+        key = tuple((name, id(value)) for name, value in fields_of_cell.get("task", {}).items())
         runs.append(RunConfig.from_dict(fields_of_cell, tasks.get(key)))
         tasks[key] = runs[-1].task
     return list({same_value(run.to_dict()): run for run in runs}.values())
@@ -82,10 +83,10 @@ def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
             in steps, both ends included.
 
     Returns:
-        The values in that order, none twice.
+        The values in that order, without repetition.
 
     Raises:
-        ValueError: an unknown field, no value, or a range that is none.
+        ValueError: an unknown field, no value, or an invalid range.
 
     >>> axis_values("gamma", "0.3:0.5:0.05")
     (0.3, 0.35, 0.4, 0.45, 0.5)
@@ -108,7 +109,7 @@ def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
 
 
 def _read_text(name: str, text: str) -> list[Any]:
-    """The values of an axis as text: JSON where a value is no number, word or nothing."""
+    """Read the values of an axis from text; JSON for a field whose values are no numbers, words or None."""
     kinds = _kinds(name)
     if not all(kind in (int, float, str, bool, type(None)) or isinstance(kind, str) for kind in kinds):
         try:
@@ -152,10 +153,10 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
 
 
 def _decimal(text: str) -> Decimal:
-    """A number of at most 50 digits within the range of floats, exactly: 0.3 + 2 * 0.05 is 0.4.
+    """Read a number of at most 50 digits exactly, so that 0.3 + 2 * 0.05 is 0.4.
 
     Raises:
-        ValueError: anything else, which may be a number that takes an hour to write out.
+        ValueError: no such number, or an exponent so large that writing the number out could take hours.
     """
     try:
         number = Decimal(text)
@@ -173,7 +174,7 @@ def _plain(number: Decimal) -> int | float:
 
 
 def _read_value(text: str, kinds: frozenset[Any]) -> Any:
-    """One value as text: a number where the field can be one, else the text."""
+    """Read one value: None, true or false, or a number where the field can have one, else the text."""
     if text.lower() in ("none", "unset") and type(None) in kinds:
         return None
     if bool in kinds and text.lower() in ("true", "false"):
@@ -185,7 +186,7 @@ def _read_value(text: str, kinds: frozenset[Any]) -> Any:
 
 
 def _kinds(field: str) -> frozenset[Any]:
-    """The types that a field's hint names, and its choices."""
+    """The types in a field's type hint, and its choices."""
     if field == "kind":
         return frozenset({"kind"})
     kinds = [kind for _, owner in field_owners(field) for kind in field_types(owner)[field]]

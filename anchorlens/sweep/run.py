@@ -1,4 +1,4 @@
-"""`sweep`: train every cell of a grid that its folder does not hold yet, on any engine."""
+"""`sweep`: train all cells of a grid that are not in its folder yet, on any engine."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from distributed import Security
 
 BREAKS = 3
-"""A sweep gives up when its engine breaks more often than this without finishing a cell in between."""
+"""A sweep ends with an error when its engine breaks more often than this without finishing a cell between."""
 PAUSE_SECONDS = 1.0
-"""Before an engine that broke is opened again."""
+"""Pause before an engine that broke is opened again."""
 
 Job = list[NamedRun]
-"""Cells of equal shape that one process gets together."""
+"""Cells of equal shape that one process trains together."""
 
 
 @checked_arguments(field_advice)
@@ -47,32 +47,32 @@ def sweep(
 ) -> SweepResult:
     """Train the cells that are not in the folder yet; the same call again continues.
 
-    A cell is known by its recipe: one that was trained on another machine, with another number of threads or
-    log lines is not trained again. Its folder appears, whole, when it is trained and measured, so that
-    killing anything loses at most what is under way (and of that, what came after its last saved state). A
-    cell that ends in an error is recorded with it, and stops nobody. Every cell is trained on one thread
-    unless it asks for more: on the CPU a sweep gives the same bits on each engine of one kind of machine.
+    A cell is identified by its recipe: one that was trained on another machine, with another number of
+    threads or log lines, is not trained again. A cell's folder appears atomically when it is trained and
+    measured, so that a kill loses at most what unfinished cells did after their last saved state. A cell that
+    ends in an error is recorded with the error and does not stop the others. Every cell is trained on one
+    thread unless it asks for more, so that on CPUs of one kind every engine gives bit-equal results.
 
     Args:
-        runs: cells, as `grid` gives them; those in the folder are kept, whether they are among these or not.
-        out: a new folder, or that of a sweep.
+        runs: cells, as `grid` returns them; other cells in the folder are kept.
+        out: a new folder, or the folder of a sweep.
         engine: `serial`, `local`, `slurm`, the address or the scheduler file of a Dask cluster (see
             `SweepEngine`); None for `local` where Dask is installed, else `serial`.
         workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
-        security: `distributed.Security` with the TLS files of a cluster that is running, or for `slurm`;
-            None for those of Dask's configuration.
-        retry_failed: train cells again that failed before.
+        security: `distributed.Security` with the TLS files for a running cluster or `slurm`; None for those
+            of Dask's configuration.
+        retry_failed: train failed cells again.
         progress: as for `train`.
 
     Returns:
         These cells in order, each finished or failed.
 
     Raises:
-        ValueError: unusable runs or options, two runs that differ in their execution alone (threads, ...), a
+        ValueError: unusable runs or options, two runs that differ only in their execution (threads, ...), a
             folder that holds something else or is being trained.
-        OSError: the disk refuses (it is full, ...); what is finished is kept, the same call continues.
-        MemoryError: the memory does not hold a cell; likewise.
-        EngineError: the engine does not start, or broke again and again; the same call continues.
+        OSError: writing failed (a full disk, ...); finished cells are kept, and the same call continues.
+        MemoryError: a cell does not fit in memory; likewise.
+        EngineError: the engine does not start, or broke several times in a row; the same call continues.
 
     Example:
         >>> runs = grid("quick", {"gamma": "0.3:0.8:0.05", "seed": "0:3"})  # doctest: +SKIP
@@ -121,7 +121,7 @@ class _Driver:
                     self._give_out(executor, missing)
             except (BrokenExecutor, CancelledError, TimeoutError) as error:
                 if getattr(error, "errno", None) is not None:
-                    raise  # the disk's
+                    raise  # an error of the disk
                 broken = error
             n_before, missing = len(missing), self._missing()
             if broken is not None:
@@ -135,12 +135,12 @@ class _Driver:
                 time.sleep(PAUSE_SECONDS)
 
     def steps_by_now(self) -> int:
-        """Updates made, those of cells under way included, by their logs."""
+        """Updates made, including those of unfinished cells by their logs."""
         logs = self.folder.unfinished("").glob("*/log.jsonl")
         return min(self.total_steps, self.steps + sum(map(last_step, logs)))
 
     def _missing(self) -> list[NamedRun]:
-        """The cells that the folder does not hold yet."""
+        """The cells that are neither finished nor failed; the counts are updated."""
         missing = self.folder.missing(self.cells)
         self.n_ended = len(self.cells) - len(missing)
         self.steps = self.total_steps - sum(run.train_config.total_steps for _, run in missing)
@@ -149,7 +149,7 @@ class _Driver:
 
     def _give_out(self, executor: Executor, missing: Sequence[NamedRun]) -> None:
         runs, out = [run for _, run in missing], self.folder.out.resolve()
-        share = math.ceil(len(runs) / self.engine.n_processes)  # so that none is idle while one has them all
+        share = math.ceil(len(runs) / self.engine.n_processes)  # so that no process is idle
 
         def at_once(run: RunConfig, n: int) -> int:
             return executor.submit(trained_together, run, min(n, share)).result()
@@ -167,9 +167,9 @@ class _Driver:
         try:
             future.result()
         except Exception as error:
-            if type(error).__name__ != "KilledWorker":  # Dask's, for one whose processes died again and again
+            if type(error).__name__ != "KilledWorker":  # Dask's error for a job whose workers kept dying
                 raise
-            if len(job) > 1:  # one of them is at fault
+            if len(job) > 1:  # find the cell at fault by trying each alone
                 return [[cell] for cell in job]
             if self.engine.name == "local" and killed_for_memory() > self.killed_before:
                 raise MemoryError(

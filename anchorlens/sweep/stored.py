@@ -1,4 +1,4 @@
-"""What `cell.json` and `failed/*.json` hold."""
+"""The content of `cell.json` and `failed/*.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anchorlens.safe import may_be_refused
 from anchorlens.verdict.verdict import Verdict
 
 LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000
-"""Characters of a failed cell's error and its traceback, as they are written."""
+"""Largest number of characters stored of a failed cell's error and traceback."""
 Stored = TypeVar("Stored", bound="_File")
 
 
@@ -27,25 +27,25 @@ class _File(Record):
 @documented
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CellContent(_File):
-    """What was trained and measured in a cell."""
+    """The outcome and measurements of a finished cell."""
 
     status: Literal["finished", "stopped early", "diverged"]
     """How its run ended."""
     error: LongText | None = None
-    """Why it diverged, in a line."""
+    """Why it diverged, in one line."""
     step: Count
     """Optimizer steps taken."""
     seconds: float | None
-    """Of training."""
+    """Training time."""
     loss: float | None
-    """Of the last batch that was logged, in nats."""
+    """Loss of the last batch that was logged, in nats."""
     passed_at: Annotated[Mapping[Name, Count | None], Len(0, 10)] = field(default_factory=dict)
-    """`train`, `id`, `ood` -> the step from which on it passes its threshold of the phases; None where it
-    does not pass at the last evaluation. Empty for a task that has no phases."""
+    """`train`, `id`, `ood` -> the step from which on the accuracy passes its threshold of the phases; None
+    where it does not pass at the last evaluation. Empty for a task that has no phases."""
     probes: Annotated[Mapping[ReadingName, float | None], Len(0, 200)]
-    """`probe.number` of the probes that need no forward pass -> value, None where it is not defined."""
+    """`probe.reading` of the probes that need no forward pass -> value, None where it is not defined."""
     verdict: Verdict
-    """What was measured of its last checkpoint."""
+    """The verdict on its last checkpoint."""
 
 
 @documented
@@ -54,13 +54,13 @@ class Failure(_File):
     """Why a cell cannot be trained."""
 
     error: LongText
-    """In a line."""
+    """The error in one line."""
     details: Lines | None = None
     """The traceback."""
 
 
 def quickly_read(kind: type[Stored], data: bytes, most_values: int) -> Stored | None:
-    """What a file's bytes hold; None where anything is unusual, which `read_json` looks at."""
+    """Read a file's bytes fast; None if anything is unusual, which is left to `read_json`."""
     if may_be_refused(data, most_values):
         return None
     try:

@@ -10,15 +10,15 @@ from anchorlens.sweep.cells import Cell
 
 
 def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
-    """Write one row for each cell, with everything that `Cell.row` gives.
+    """Write a table with one row, `Cell.row`, for each cell.
 
     Args:
-        cells: of a sweep; a `SweepResult` will do.
-        path: `.csv` or `.parquet`; a file that is there is replaced.
+        cells: the cells, for example a `SweepResult`.
+        path: `.csv` or `.parquet`; an existing file is replaced.
 
     Raises:
-        ValueError: another suffix, no such folder, no cell, or what is there is no ordinary file.
-        OSError: the disk refuses; a file that was there before is untouched.
+        ValueError: another suffix, no such folder, no cell, or the path is no ordinary file.
+        OSError: writing failed; an existing file is unchanged.
 
     Example:
         >>> write_table(open_sweep("sweeps/a"), "cells.parquet")  # doctest: +SKIP

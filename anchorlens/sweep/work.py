@@ -1,4 +1,4 @@
-"""The work of one process of a sweep: it trains some cells together, measures them and stores them."""
+"""The work of one process of a sweep: train some cells together, measure them and store them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 def work(cells: Sequence[NamedRun], out: Path) -> None:
-    """Train cells of equal shape together, those that are not done yet, measure each, note which failed.
+    """Train the unfinished ones of these cells together, measure each, and record which failed.
 
-    A cell that a killed process left continues from its state. Where an error stops several cells, each is
-    tried alone, so that one that is faulty stops no other.
+    A cell that was left by a killed process continues from its state. If an error stops several cells, each
+    is tried alone, so that a faulty cell does not stop the others.
 
     Args:
-        cells: equal in shape, with their ids.
+        cells: runs of equal shape, with their ids.
         out: the sweep's folder.
 
     Raises:
-        OSError: the disk refuses; that is no cell's fault.
-        MemoryError: the memory does not hold a cell, also where it is alone; that is the machine's.
+        OSError: reading or writing failed, which is not counted as the cell's error.
+        MemoryError: a cell does not fit in memory even alone, which is not counted as the cell's error.
     """
     folder = SweepFolder(out)
     with contextlib.ExitStack() as held:
@@ -66,7 +66,7 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: SweepFolder, name: str) -> Iterator[None]:
-    """Wait until no other process has the cell: one that was given up may still be at work on it."""
+    """Wait until no other process works on the cell: a job that was dropped may still be running."""
     path = folder.unfinished(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(path.with_suffix(".lock")):
@@ -81,8 +81,8 @@ def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:
 
 
 def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
-    """Train or continue; a cell whose files cannot be read is begun anew, and those files are kept."""
-    # on one thread, so that on the CPU a cell has the same bits whichever engine trains it
+    """Train or continue; a cell whose files cannot be read is begun anew, and its old files are kept."""
+    # on one thread, so that on a CPU every engine gives bit-equal results
     runs = [
         run._replace(train_config=replace(run.train_config, threads=run.train_config.threads or 1))
         for _, run in cells
@@ -100,7 +100,7 @@ def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
 
 
 def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
-    """What `cell.json` holds beside the id."""
+    """The content of `cell.json` besides the id."""
     last = result.log[-1] if result.log else {}
     verdict = classify(result, device=run.train_config.device, even_underfit=False)
     model, task = verdict.subject.model_and_task()
@@ -117,10 +117,10 @@ def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
 
 
 def _readings_of_weights(model: HookedTransformer, task: Task) -> dict[str, float | None]:
-    """`probe.reading` -> value, of the probes that need no forward pass."""
+    """`probe.reading` -> value, for the probes that need no forward pass."""
     readings: dict[str, float | None] = {}
     for probe in (stable_rank, q_condensation, embedding_pca):
-        with contextlib.suppress(ValueError):  # a task of one's own may give it nothing to measure
+        with contextlib.suppress(ValueError):  # the probe may not apply to a user's own task
             for name, value in apply(probe, model, task).numbers().items():
                 finite = value is not None and math.isfinite(value)
                 readings[f"{probe.__name__}.{name}"] = value if finite else None

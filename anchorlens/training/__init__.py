@@ -1,1 +1,1 @@
-"""Fit a model to a task: the recipe, its schedule, the loop, and the folder a run leaves behind."""
+"""Train models on a task: the training loop, the folder of a run, parallel jobs, and cost estimates."""

@@ -1,4 +1,4 @@
-"""Processes that train say how far they are to the one that started them, and hear whether to go on."""
+"""Training processes report progress to the process that started them, which answers whether to continue."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ GO_ON, STOP = b"go on", b"stop"
 
 
 class Told(RuntimeError):  # noqa: N818 - no fault of the process that raises it
-    """The process that started this one said to stop."""
+    """The process that started this one told it to stop."""
 
 
 class Address(NamedTuple):
-    """Where a process listens, and what is to be known there."""
+    """The address at which a process listens, and the authentication key."""
 
     place: Any
     key: bytes
@@ -32,15 +32,15 @@ class Address(NamedTuple):
 def listening(
     take_in: Callable[[list[Any]], bool], put: Callable[[Callable[[], None]], None]
 ) -> Iterator[Address]:
-    """Listen to what `training_there` says, until the context ends.
+    """Listen to the reports of `training_there` until the context ends.
 
     Args:
-        take_in: is handed (job, updates made, text, lines); it returns whether to go on. It may not raise
-            what is an Exception.
-        put: has a function called in the thread in which `take_in` is to be called.
+        take_in: is called with (job, updates made, text, lines) and returns whether to continue. It must not
+            raise an Exception.
+        put: queues a function to be called in the thread in which `take_in` must run.
 
     Yields:
-        What `training_there` needs.
+        The address that `training_there` needs.
     """
     key = os.urandom(32)
     with Listener(backlog=64, authkey=key) as listener:
@@ -81,12 +81,12 @@ def listening(
 
 
 def training_there(train: Callable[..., Any], address: Address, job: Any, *arguments: Any) -> Any:
-    """Train in this process, and tell the one that listens at the address how far it is.
+    """Train in this process, and report progress to the process that listens at the address.
 
     Args:
-        train: it is handed `arguments` and `show`.
-        address: where somebody listens.
-        job: what is trained, as that process knows it.
+        train: is called with `arguments` and `show`.
+        address: the address of the listening process.
+        job: what identifies the job in that process.
         *arguments: of `train`.
 
     Raises:

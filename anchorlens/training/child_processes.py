@@ -1,9 +1,8 @@
-"""Processes beside this one, which import nothing from the current folder.
+"""Child processes that import nothing from the current folder.
 
-Such processes are started as `python -c ...` or `python -m ...`, and Python then looks for modules in the
-current folder first, which may hold data that somebody else has sent. With `PYTHONSAFEPATH` in its
-environment it does not. The modules beside a script stay importable: a process is told the module path of the
-one that started it.
+Child processes are started as `python -c ...` or `python -m ...`, and Python then looks for modules first in
+the current folder, which may hold data from somebody else. With `PYTHONSAFEPATH` in its environment it does
+not. The modules next to a script stay importable, since a child process gets the module path of its parent.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 
 SAFE_PATH = "PYTHONSAFEPATH"
-"""Python's own variable: whatever it holds, the current folder is not searched for modules."""
+"""Python's own variable: when it is set, the current folder is not searched for modules."""
 
 _lock = threading.Lock()
 _before: dict[str, str | None] = {}
@@ -27,12 +26,12 @@ _n_inside = 0
 
 @contextlib.contextmanager
 def safe_children(*restored: str) -> Iterator[None]:
-    """Processes that start within import nothing from the current folder.
+    """Processes started in this context import nothing from the current folder.
 
-    Python takes this from the environment, which is as it was when the last of such contexts ends.
+    It sets an environment variable, which is restored when the last such context ends.
 
     Args:
-        restored: other variables that change within, and are to be as they were at the end.
+        restored: other environment variables that change in the context and are restored with it.
 
     Raises:
         ValueError: this Python was started to pass on no environment (`python -E`).
@@ -61,13 +60,13 @@ def safe_children(*restored: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
-    """Processes with one OpenMP thread each, which import the functions that they are sent.
+    """A pool of processes with one OpenMP thread each, which import the functions that they are sent.
 
-    They end with the context, and within a second after this process, however that ends.
+    They end with the context, and within a second after this process, however it ends.
 
     Args:
-        n_processes: so many at a time.
-        advice: what to say beside the error about a killed process.
+        n_processes: number of processes.
+        advice: text added to the error about a killed process.
 
     Raises:
         RuntimeError: a process was killed.
@@ -93,9 +92,9 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
 
 
 def _replace_killed_tracker() -> None:
-    """Start loky's process that looks after semaphores anew, if it was killed, without an stderr.
+    """Restart loky's resource tracker, which removes semaphores, with no stderr, if it was killed.
 
-    It would print a traceback for each semaphore that it does not know; they are removed all the same.
+    It would print a traceback for each semaphore that it does not know, although it removes it.
     """
     from loky.backend import resource_tracker
 
@@ -114,7 +113,7 @@ def _replace_killed_tracker() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have this process end within a second after the one that started it, however that ended."""
+    """End this process within a second after its parent, however the parent ended."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -4,11 +4,11 @@
 |----------------------------|--------------------------------------------------------------------|
 | config.json                | task, model and train configuration, library versions              |
 | log.jsonl                  | one JSON object a line: loss, learning rate, norms, accuracies     |
-| checkpoints/step_N.pt      | the trajectory                                                     |
-| ckpt.pt                    | the last weights; there once the run has ended                     |
+| checkpoints/step_N.pt      | checkpoints along the run                                          |
+| ckpt.pt                    | the last weights; written when the run has ended                   |
 | state.pt                   | weights and optimizer moments of a run that has not ended          |
 
-Every file but the log appears atomically; the log is cut back to the state's step on resuming.
+Every file but the log is written atomically; on resuming, the log is cut back to the step of the state.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _TOO_LARGE = 10**MOST_DIGITS
 
 
 class RunFolder:
-    """Reads and writes the folder of one run, which it holds locked until `close`."""
+    """Reads and writes the folder of one run, and keeps it locked until `close`."""
 
     def __init__(self, path: str | os.PathLike[str], run: RunConfig, *, resume: bool) -> None:
         """Open the folder for `run`.
 
         Raises:
-            ValueError: it holds another run, or one and `resume` is not asked for.
+            ValueError: it holds another run, or it holds this run and `resume` is False.
             OSError: it cannot be written.
         """
         self.path, self._run = Path(path), run
@@ -69,12 +69,12 @@ class RunFolder:
         in_use = "in use by another run; wait for it or choose another"
         self._lock = claim(self.path, "config.json", what="run", in_use=in_use)
         try:
-            self._check_new(resume)  # nobody has begun one in the meantime
+            self._check_new(resume)  # again: another process may have begun a run in the meantime
             self._identity = identity(run)
             stored = stored_run(self.path)
             if stored is not None:
                 _check_same(stored, run)
-            if self.finished:  # a kill between the last checkpoint and its removal left it
+            if self.finished:  # the run may have been killed before `save_final` removed the state
                 (self.path / "state.pt").unlink(missing_ok=True)
             for leftover in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".*.tmp")]:
                 leftover.unlink()
@@ -89,7 +89,7 @@ class RunFolder:
             )
 
     def begin(self) -> None:
-        """Write the run's configuration, unless it is there from before."""
+        """Write the run's configuration, unless it is already there."""
         if not (self.path / "config.json").exists():
             config = {"format": "anchorlens run", "format_version": 1, **self._run.to_dict()}
             text = json.dumps({**config, "versions": library_versions()}, indent=1)
@@ -107,14 +107,14 @@ class RunFolder:
         save_checkpoint(folder / f"step_{checkpoint.step:08d}.pt", checkpoint)
 
     def save_final(self, checkpoint: Checkpoint) -> Path:
-        """Write the run's last checkpoint; the state for resuming goes, the run has ended."""
+        """Write the last checkpoint, which marks the run as ended, and remove the state for resuming."""
         path = self.path / "ckpt.pt"
         save_checkpoint(path, checkpoint)
         (self.path / "state.pt").unlink(missing_ok=True)
         return path
 
     def save_state(self, step: int, threads: int, tensors: Mapping[str, Tensor]) -> None:
-        """Write what resuming needs. The order of the data is a function of seed and step."""
+        """Write what resuming needs; the order of the data is a function of seed and step."""
         header = {
             "format": STATE_FORMAT,
             "format_version": STATE_VERSION,
@@ -128,7 +128,7 @@ class RunFolder:
         """What the last `save_state` wrote, or None before the first.
 
         Raises:
-            CheckpointError: the file is damaged, foreign, or the state of another run.
+            CheckpointError: the file is damaged, of another format, or the state of another run.
         """
         path = self.path / "state.pt"
         if not path.exists():
@@ -147,10 +147,10 @@ class RunFolder:
         """The last checkpoint of a run that has ended, and how it ended.
 
         Raises:
-            CheckpointError: the file is damaged, foreign, or of another run.
+            CheckpointError: the file is damaged, of another format, or of another run.
         """
         path = self.path / "ckpt.pt"
-        checkpoint = load_checkpoint(path, any_cost=True)  # it is what was asked for, or refused below
+        checkpoint = load_checkpoint(path, any_cost=True)  # another run's checkpoint is refused below
         status = checkpoint.metrics.get("status")
         if not self._is_of_this_run(checkpoint) or status not in ENDED:
             raise CheckpointError(
@@ -166,9 +166,9 @@ class RunFolder:
         )
 
     def open_log(self, step: int) -> list[dict[str, Any]]:
-        """Cut the log back to the lines up to `step`, open it for more, and return those lines.
+        """Cut the log back to the lines up to `step`, open it for appending, and return those lines.
 
-        One that is damaged, and not only cut off at its end, is kept under another name; a warning says so.
+        A log that is damaged, and not only cut off at its end, is kept under another name, with a warning.
         """
         path = self.path / "log.jsonl"
         lines, is_damaged = _lines_of_log(path)
@@ -188,17 +188,17 @@ class RunFolder:
         return kept
 
     def write_log(self, line: Mapping[str, Any]) -> None:
-        """Append one line; it is on its way to the disk when this returns."""
+        """Append one line and flush it to the operating system."""
         assert self._log is not None
         with naming(self.path / "log.jsonl"):
             self._log.write(json.dumps(line, allow_nan=False) + "\n")
             self._log.flush()
 
     def close(self) -> None:
-        """Close the log and let the folder go."""
+        """Close the log and release the folder."""
         try:
             if self._log is not None:
-                with naming(self.path / "log.jsonl"):  # a line may still be on its way
+                with naming(self.path / "log.jsonl"):  # closing may still write a line
                     self._log.close()
         finally:
             self._lock.release()
@@ -209,20 +209,22 @@ class RunFolder:
 
 
 def trajectory_files(path: Path) -> list[Path]:
-    """The checkpoints of the trajectory of the run in a folder, oldest first."""
+    """The checkpoints along the run in a folder, oldest first."""
     return sorted((path / "checkpoints").glob("step_*.pt"))
 
 
 def has_ended(path: Path) -> bool:
-    """Whether the run in a folder has ended; where it has, what it started from is needed no more."""
+    """Whether the run in a folder has ended."""
     return (path / "ckpt.pt").exists()
 
 
 def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
-    """Lock a folder, made where there is none, unless it holds files and not `own`, by which ours are known.
+    """Make a folder if there is none, and lock it.
+
+    A folder with files is only taken if the file `own` is among them, which marks it as one of ours.
 
     Raises:
-        ValueError: it is a file, holds something else than `what`, or is locked: `in_use` says by whom.
+        ValueError: it is a file, holds something else than `what`, or is locked; `in_use` says by whom.
     """
     if path.exists() and not path.is_dir():
         raise ValueError(f"out must be a folder, got the file {path}; choose another name")
@@ -239,19 +241,20 @@ def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
 
 
 def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The lines of a run's log, oldest first; none where there is no log.
+    """The lines of a run's log, oldest first; an empty list where there is no log.
 
-    What follows a line that is no JSON object with a step and numbers (one cut off by a kill) is left out.
+    Reading stops at the first line that is no JSON object of a step and numbers, such as one cut off by a
+    kill.
 
     Raises:
-        CheckpointError: it is no ordinary file, larger than 256 MiB, of more than 500,000
-            lines, or cannot be read.
+        CheckpointError: it is no ordinary file, is larger than 256 MiB, has more than 500,000 lines, or
+            cannot be read.
     """
     return _lines_of_log(Path(path))[0]
 
 
 def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The lines before the first that is damaged, and whether it is more than the cut-off end of the file."""
+    """The lines before the first damaged one, and whether that is more than a last line cut off."""
     lines: list[dict[str, Any]] = []
     if not path.exists():
         return lines, False
@@ -269,7 +272,7 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
 
 
 def readable_log(path: Path) -> list[dict[str, Any]]:
-    """The same; none where the log cannot be read."""
+    """The same as `read_log`; an empty list where the log cannot be read."""
     try:
         return read_log(path)
     except CheckpointError:
@@ -277,7 +280,7 @@ def readable_log(path: Path) -> list[dict[str, Any]]:
 
 
 def last_step(path: Path) -> int:
-    """The step of the last whole line of a log, by its end alone; 0 where there is none that can be read."""
+    """The step of the last whole line of a log, read from its end; 0 where no such line can be read."""
     try:
         with ordinary_file(path) as (file, size):
             file.seek(max(0, size - _LONGEST_LINE))
@@ -289,7 +292,7 @@ def last_step(path: Path) -> int:
 
 
 def _log_line(text: bytes) -> dict[str, Any] | None:
-    """A line of a log, all of whose values are finite numbers or unknown; None for anything else."""
+    """A line of a log, if all its values are finite numbers or None; else None."""
     try:
         line = from_json(text)
     except ValueError:
@@ -311,7 +314,7 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
     """The configuration of the run in a folder; None where there is none.
 
     Raises:
-        CheckpointError: its config.json cannot be understood.
+        CheckpointError: its config.json is no valid configuration.
     """
     path = Path(path) / "config.json"
     if not path.exists():
@@ -325,7 +328,7 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
 
 
 def _check_same(stored: RunConfig, run: RunConfig) -> None:
-    """A resumed run computes what it began; device, paths of its files, and what it records may change."""
+    """Check that a resumed run keeps its configuration, but for device, file paths and what it records."""
     free = {"train": execution_fields(run.train_config), "task": places(run.task)}
     before = stored.to_dict()
     for part, fields in run.to_dict().items():
@@ -340,6 +343,6 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
 
 
 def evaluations(log: Iterable[Mapping[str, Any]], metrics: Iterable[Metric]) -> list[Mapping[str, Any]]:
-    """The log lines that hold the metrics of a task."""
+    """The log lines that contain metrics of a task."""
     names = {metric.logged_as for metric in metrics}
     return [line for line in log if not names.isdisjoint(line)]

@@ -1,4 +1,4 @@
-"""Jobs: which runs are trained together, and the processes that train them."""
+"""Group runs into jobs that are trained together, and distribute the jobs over processes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from anchorlens.training.progress import Lines, Show, progress_bar
 
 Job = TypeVar("Job")
 Report = Callable[[int, Mapping[str, Any]], None]
-"""Called with the place of a run and a line of its log."""
+"""Called with the index of a run and a line of its log."""
 
 
 class InThisProcess(Executor):
-    """Runs what is submitted, one after another, here."""
+    """An executor that runs submitted functions one after another in this process."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run it now; the future is done when this returns."""
@@ -37,14 +37,14 @@ class InThisProcess(Executor):
 
 
 def trained_together(run: RunConfig, n_runs: int) -> int:
-    """How many of `n_runs` runs like this one a process gets at a time: on CUDA what fits, on the CPU one."""
+    """How many of `n_runs` runs like this one process trains at once: on CUDA as many as fit, on a CPU 1."""
     return members_at_once(run, n_runs) if choose_device(run.train_config.device).type == "cuda" else 1
 
 
 def grouped(
     runs: Sequence[RunConfig], at_once: Callable[[RunConfig, int], int] = trained_together
 ) -> list[list[int]]:
-    """The places of runs that one loop can train, in groups of at most `at_once(one of them, how many)`."""
+    """The indices of runs in groups that one loop can train, of at most `at_once(run, number alike)` each."""
     alike: dict[object, list[int]] = {}
     for place, run in enumerate(runs):
         alike.setdefault(loop_key(run), []).append(place)
@@ -62,14 +62,14 @@ def submit_all(
     at_a_time: int | None = None,
     inbox: queue.SimpleQueue[Any] | None = None,
 ) -> None:
-    """Have jobs done, and take in each when it has ended, at a cost that does not grow with their number.
+    """Submit jobs and collect each when it has ended; the cost of waiting does not grow with their number.
 
     Args:
-        jobs: in the order in which they are given out.
-        submit: gives one out.
-        collect: is handed an ended job and its future; what it returns is given out in its turn.
-        at_a_time: jobs that are out at the same time; None for all, where the executor has a queue.
-        inbox: other threads may put functions there, which are called here.
+        jobs: in the order in which they are submitted.
+        submit: submits one job.
+        collect: is called with an ended job and its future; the jobs that it returns are submitted in turn.
+        at_a_time: number of jobs submitted at the same time; None for all, where the executor has a queue.
+        inbox: a queue in which other threads may put functions, which are called in this thread.
     """
     waiting, n_out = deque(jobs), 0
     arrived: queue.SimpleQueue[Any] = inbox or queue.SimpleQueue()
@@ -95,22 +95,23 @@ def train_in_jobs(
     report: Report | None = None,
     advice: str = "",
 ) -> list[Any]:
-    """Train runs, those together that can be, in this process or in several at a time.
+    """Train runs in groups that can be trained together, in this process or in several at a time.
 
     Args:
-        train: a function of a module. It gets the runs of a job, what `columns` hold of each, and `show`, to
-            be called with the updates made in this job, a text, and new log lines with the place of their run
-            in the job; it returns what came of each run. What `show` raises ends it.
-        runs: checked ones.
-        columns: more arguments, one for each run.
+        train: a function at the top level of a module. It is called with the runs of a job, their entries of
+            each of `columns`, and `show`, and returns one result for each run. It calls `show` with the
+            updates made in this job, a text, and new log lines with the index of their run in the job; an
+            error of `show` ends it.
+        runs: runs that have been checked.
+        columns: more arguments of `train`, each with one entry for each run.
         workers: processes on the CPU; None for one per core.
         progress: as for `progress_bar`.
-        report: is called, in this thread, with the place of a run and each new line of its log. An error of
-            it ends all runs at their next `show`, and is raised when they have ended.
-        advice: as for `process_pool`, whose errors this raises beside those of `train`.
+        report: is called in this thread with the index of a run and each new line of its log. If it raises,
+            all runs end at their next `show`, and then its error is raised.
+        advice: as for `process_pool`, whose errors this raises as well as those of `train`.
 
     Returns:
-        What came of each run, in order.
+        The result of each run, in order.
     """
     n_processes = processes(runs, workers)
     here = n_processes == 1
@@ -149,20 +150,20 @@ def train_in_jobs(
 
 
 class _Course:
-    """How far all jobs are; it is told by them, shows it, and passes their log lines on."""
+    """The progress of all jobs: takes in their reports, shows their sum, and passes on their log lines."""
 
     def __init__(self, runs: Sequence[RunConfig], show: Show, report: Report | None) -> None:
         self.runs, self.show, self.report = runs, show, report
         self.error: Exception | None = None
-        """What stops all jobs that run in other processes."""
+        """The error of `report`, which stops all jobs in other processes."""
         self.futures: list[Future[Any]] = []
         self._steps: dict[int, int] = {}
         self._skipped = self._n_ended = 0
 
     def tell(self, job: list[int], steps: int, text: str, lines: Lines = ()) -> None:
-        """Take in how far a job is. Raises what `report` does."""
+        """Take in the progress of a job. Raises what `report` raises."""
         if job[0] not in self._steps:
-            self._skipped += steps  # those of a run that goes on
+            self._skipped += steps  # steps made before a run was resumed
         self._steps[job[0]] = steps
         self._show(text if len(self.runs) == 1 else "", lines if len(self.runs) == 1 else ())
         if self.report is not None:
@@ -170,7 +171,7 @@ class _Course:
                 self.report(job[place], line)
 
     def take_in(self, message: list[Any]) -> bool:
-        """The same, of a job in another process; whether it is to go on."""
+        """The same for a job in another process; returns whether the job should continue."""
         if self.error is None:
             try:
                 self.tell(*message)
@@ -184,7 +185,7 @@ class _Course:
         """Take in that a job has ended."""
         steps = sum(self.runs[place].train_config.total_steps for place in job)
         if job[0] not in self._steps:
-            self._skipped += steps  # it had ended before
+            self._skipped += steps  # the runs had ended before
         self._steps[job[0]] = steps
         self._n_ended += len(job)
         self._show("")

@@ -1,4 +1,4 @@
-"""The loop around a stack: log, trajectory, saved state, early stop and divergence of every member."""
+"""The training loop: it advances an engine and handles log, checkpoints, state, early stop and divergence."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from anchorlens.training.result import Status, TrainResult
 _SHARED = (*EXECUTION, "early_stop_evaluations", "stop_at_loss")
 
 Tell = Callable[[str, Lines], None]
-"""Called with a short text, and the new log lines with the places of their runs."""
+"""Called with a short text, and the new log lines with the indices of their runs."""
 
 
 @dataclass
 class Member:
-    """One run on its way."""
+    """One run in training."""
 
     run: RunConfig
-    """What is trained."""
+    """Its configuration."""
     data: Batch
     """Its training set."""
     folder: RunFolder | None
-    """Where it is written."""
+    """Its folder; None if nothing is written."""
     start: Checkpoint | None = None
-    """What it starts from, where it is not drawn."""
+    """The checkpoint it starts from; None if initial weights are drawn."""
     state: Mapping[str, torch.Tensor] | None = None
-    """What it resumes from."""
+    """The saved state it resumes from."""
     place: int = 0
-    """Its place among the runs that are trained together."""
+    """Its index among the runs that are trained together."""
     step: int = 0
     """Updates made so far."""
     log: list[dict[str, Any]] = field(default_factory=list)
     good: tuple[int, torch.Tensor] | None = None
     """The last step known to have had a finite loss and gradient, and the weights there (a stack's row)."""
     result: TrainResult | None = None
-    """What came out, once it has ended."""
+    """Its result, once it has ended."""
 
     def checkpoint(
         self, weights: Mapping[str, torch.Tensor], step: int, metrics: Mapping[str, Any]
@@ -63,15 +63,15 @@ class Member:
 
 
 def loop_key(run: RunConfig) -> tuple[object, ...]:
-    """What runs must have in common to be trained by one loop: a stack, a device, and what is due when."""
+    """What runs must share to be trained by one loop: `stack_key`, device, logging and stopping."""
     return (*stack_key(run), *(getattr(run.train_config, name) for name in _SHARED))
 
 
 class Loop:
-    """Trains members, equal in `loop_key`, which stand at the same step, in one stack to their end."""
+    """Trains members with equal `loop_key` and equal step to their end, in one stack."""
 
     def __init__(self, members: Sequence[Member], device: torch.device) -> None:
-        """Build the stack and restore what the members resume from."""
+        """Build the stack and restore the saved states of the members."""
         self.members = list(members)
         self.device = device
         self.train = members[0].run.train_config
@@ -91,7 +91,7 @@ class Loop:
         return stack
 
     def run(self, tell: Tell) -> None:
-        """Train until every member has its result, or `tell` raises: then the states are saved."""
+        """Train until every member has its result. If `tell` raises, the states are saved first."""
         trajectory = set(trajectory_steps(self.train))
         if self.stack.step == 0 and 0 in trajectory:
             for k, member in self._running():
@@ -104,7 +104,7 @@ class Loop:
             self._shrink()
 
     def _running(self) -> Iterator[tuple[int, Member]]:
-        """The members that have not ended, with their places in the stack."""
+        """The members that have not ended, with their indices in the stack."""
         return ((k, member) for k, member in enumerate(self.members) if member.result is None)
 
     def _advance(self, trajectory: set[int], tell: Tell) -> None:
@@ -148,14 +148,14 @@ class Loop:
             self._save_states()
 
     def _next_stops(self, step: int) -> list[int]:
-        """The next log line and evaluation, and where the state is due by the time an update takes."""
+        """The steps of the next log line, evaluation and, estimated from the time per update, saved state."""
         stops = [(step // every + 1) * every for every in (self.train.log_every, self.train.eval_every)]
         if any(member.folder is not None for member in self.members):
             stops.append(step + max(1, int(self.train.state_every_seconds / self.seconds_per_update)))
         return stops
 
     def _problem(self, update: Update, weight_norm: float) -> str | None:
-        """What is not finite, and since when; None while all is."""
+        """Which quantity is not finite, and at which step; None while all are finite."""
         if update.failed_at is not None:
             what, value = "loss", update.loss
             if math.isfinite(value):
@@ -166,7 +166,7 @@ class Loop:
         return None
 
     def _log(self, k: int, member: Member, line: dict[str, Any], evaluate_now: bool) -> None:
-        """Add what is measured now to the line, and the line to the log."""
+        """Add the measurements due now to the line, and append the line to the log."""
         if evaluate_now:
             run = member.run
             line |= run.task.measure(self.stack.model(k), member.data, seed=run.train_config.seed)
@@ -176,7 +176,7 @@ class Loop:
             member.folder.write_log(line)
 
     def _converged(self, member: Member) -> bool:
-        """Whether the recipe says that a run ends here, before its last step."""
+        """Whether a stopping rule of the recipe ends the run here, before its last step."""
         if not member.log or member.log[-1]["step"] != member.step:
             return False
         patience, loss = self.train.early_stop_evaluations, self.train.stop_at_loss
@@ -206,7 +206,7 @@ class Loop:
     def _diverged(self, k: int, member: Member, problem: str) -> None:
         self.stack.stop(k)
         message = f"training diverged: {problem}; try a smaller lr or weight_decay, or a larger gamma"
-        # without a good update to look back on, what the failed one began from
+        # without a known good step, take the weights from before the failed update
         step, row = member.good or (member.step, self.stack.snapshot()[k])
         last = member.checkpoint(self.stack.layout.weights(row), step, {"status": "diverged"})
         out = None
@@ -218,18 +218,18 @@ class Loop:
         member.result = TrainResult(last, behaviour, tuple(member.log), "diverged", out, message)
 
     def _shrink(self) -> None:
-        """Go on with a smaller stack once at most half of its members are still running."""
+        """Continue with a smaller stack once at most half of its members are still running."""
         running = list(self._running())
         if running and 2 * len(running) <= len(self.members):
             step, states = self.stack.step, [self.stack.state(k) for k, _ in running]
             self.started = [self.started[k] for k, _ in running]
             self.members = [member for _, member in running]
-            del self.stack  # its memory is free before the next takes its own
+            del self.stack  # free its memory before the next stack is built
             self.stack = self._stack(self.members, step, states)
 
 
 def _summary(log: Sequence[Mapping[str, Any]], metrics: Sequence[Metric]) -> str:
-    """The last metrics and the last loss of a log; where a terminal is narrow, the loss is cut."""
+    """The last metrics and then the last loss of a log; a narrow terminal cuts off the loss."""
     measured = evaluations(log, metrics)
     latest = measured[-1] if measured else {}
     numbers = [(metric.name, latest.get(metric.logged_as)) for metric in metrics]

@@ -1,8 +1,8 @@
-"""What a training will cost, known before it starts: parameters, memory, arithmetic, time.
+"""The cost of a training, estimated before it starts: parameters, memory, operations, time.
 
-Arithmetic, and what a forward pass keeps, are counted: one update is traced on torch's `meta` device, which
-has shapes and no data. What else lies in memory is estimated as so many copies of what is counted (a test
-holds the sum against a real process). Time is measured on the device, by updates of a stack made for it.
+Operations, and the activations that a forward pass keeps, are counted by tracing one update on torch's `meta`
+device, which has shapes but no data. Other memory is estimated as multiples of the counted sizes (a test
+compares the sum with a real process). Time is measured by updates of a small stack on the device.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.batch import on_device
 
 MOST_WORKERS = 1024
-"""Processes that may be asked for."""
+"""Largest number of processes that may be asked for."""
 USABLE = 0.8
-"""Share of the free memory that is planned with; the rest is for what libraries keep for themselves."""
+"""Share of the free memory that a plan uses; the rest is left to libraries."""
 PROCESS_BYTES = 500_000_000
-"""What a process holds before it trains anything: Python, torch, the task's tables, as measured."""
+"""Measured memory of a process before it trains anything: Python, torch, the task's tables."""
 _ROW_COPIES = 1 + len(MOMENTS) + 2 + 2
-"""Times a model's parameters are held: weights, moments, gradients as they come and as one row, and the
-copies of the last good weights."""
+"""Copies of a model's parameters in memory: weights, moments, gradients by parameter and as one row, and two
+copies of good weights."""
 _TRANSIENT = 5
-"""Gradients and temporaries of the largest activation's size that an update holds at once, as measured."""
+"""Measured number of gradients and temporaries of the largest activation's size that an update holds at
+once."""
 
 
 @documented
@@ -61,13 +62,13 @@ class Cost:
     parameters: int
     """Trained parameters."""
     flops: int
-    """Floating-point operations of the matrix products, forward and backward, as they are carried out."""
+    """Floating-point operations of the matrix products, forward and backward, as they are executed."""
     state_bytes: int
     """Weights, gradients, optimizer moments and copies."""
     data_bytes: int
-    """The training set, as far as it is held, and its order."""
+    """The training set, as far as it is held in memory, and its order."""
     activation_bytes: int
-    """What the forward pass keeps for the backward pass, and the gradients in flight."""
+    """Activations that the forward pass keeps for the backward pass, and temporary gradients."""
 
     @property
     def bytes(self) -> int:
@@ -78,10 +79,10 @@ class Cost:
 @documented
 @dataclass(frozen=True)
 class Plan:
-    """What a training will cost."""
+    """The estimated cost of a training."""
 
     device: str
-    """Where it would run."""
+    """The device it would run on."""
     n_models: int
     """Models to train."""
     at_once: int
@@ -89,17 +90,17 @@ class Plan:
     steps: int
     """Updates of each model."""
     cost: Cost
-    """Of one update of one model (of the first, where they differ)."""
+    """The cost of one update of one model (of the first, where models differ)."""
     memory_bytes: int
-    """Memory of all that are trained at the same time."""
+    """Memory of all models that are trained at the same time."""
     available_bytes: int
     """Memory that is free now."""
     seconds_per_update: float | None
-    """Measured: time of one update of all that are trained at the same time; None where they do not fit."""
+    """Measured time of one update of all models trained at the same time; None if they do not fit."""
     seconds: float | None
     """Estimated time of the whole training, evaluations included, if nothing else uses the machine."""
     on_the_way: Mapping[str, str] = field(default_factory=dict)
-    """What the recipe (of the first) changes while it trains, in words, by the field that says so."""
+    """Field of the recipe (of the first run) -> the change it makes during training, in words."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content."""
@@ -107,7 +108,7 @@ class Plan:
 
 
 def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: float = 2.0) -> Plan:
-    """Count what training these runs costs, and measure for how long.
+    """Count what training these runs costs, and estimate how long it takes.
 
     Args:
         runs: as for `train_many`, of equal shape and duration (the first is counted).
@@ -156,11 +157,11 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
 
     Args:
         runs: any mixture.
-        starts: whether to look at the checkpoints that they start from, which those that have ended need not.
+        starts: whether to check the checkpoints that they start from; runs that have ended do not need them.
 
     Raises:
         ValueError: something that is no RunConfig, a model too small for its task or without a part that
-            the recipe names, a device that is not there, or a precision that it lacks.
+            the recipe names, a missing device, or a precision that the device lacks.
     """
     if isinstance(runs, RunConfig) or not isinstance(runs, Iterable):
         raise ValueError("runs must be a list of runs, got a single one; put it in brackets")
@@ -182,7 +183,7 @@ def check_start(run: RunConfig) -> None:
     """Check that a run can start from the checkpoint that its recipe names.
 
     Raises:
-        ValueError: it is another model, or was trained on another task.
+        ValueError: it is of another model, or was trained on another task.
     """
     start = starting_point(run.train_config)
     if start is None:
@@ -201,13 +202,13 @@ def check_start(run: RunConfig) -> None:
 
 
 def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) -> tuple[float, float]:
-    """Seconds for an update of all these runs in a stack, and for one sequence answered by one of them.
+    """Seconds for one update of all these runs in a stack, and for one sequence evaluated by one of them.
 
-    The stack is made for this and learns; its training set is small where the run's is large.
+    The stack is made for the measurement, with a training set of limited size.
     """
     train = runs[0].train_config
     n_samples = min(train.n_samples, max(train.batch_size, 10_000))
-    steps = max(10_000, train.total_steps)  # what the recipe does at a step of the run is not out of it
+    steps = max(10_000, train.total_steps)  # so that every step named in the recipe exists
     runs = [
         r._replace(train_config=replace(r.train_config, n_samples=n_samples, steps=steps, epochs=None))
         for r in runs
@@ -218,7 +219,7 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
     started, first = time.perf_counter(), 0.0
     while (elapsed := time.perf_counter() - started) < seconds + first or stack.step < 1:
         stack.advance(stack.step + 1)
-        if stack.step == 1:  # it allocates and captures; where one update takes long it is the measurement
+        if stack.step == 1:  # it allocates and captures, so it only counts if a single update takes long
             first = time.perf_counter() - started
             if first > seconds:
                 return first, _per_sequence(stack, data, 64, runs[0].task)
@@ -226,7 +227,7 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
 
 
 def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
-    """Seconds for one of the task's longest sequences, or for an example of a loss of its own."""
+    """Seconds for one sequence of the task's full length, or for one example of a task with its own loss."""
     model = stack.model(0)
 
     def ask(some: Any) -> int:
@@ -247,7 +248,7 @@ def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
 
 
 def _sequences_asked(run: RunConfig) -> int:
-    """Sequences that the evaluations of one run answer, on its way and at its end."""
+    """The number of sequences in all evaluations of one run, during training and at its end."""
     quick, final = (
         run.task.sequences_asked(run.train_config.n_samples, quickly=how) for how in (True, False)
     )
@@ -255,7 +256,7 @@ def _sequences_asked(run: RunConfig) -> int:
 
 
 def count_cost(run: RunConfig) -> Cost:
-    """Trace one update of one model on the `meta` device and count."""
+    """Count the cost of one update of one model, traced on the `meta` device where possible."""
     train, task = run.train_config, run.task
     few = replace(train, n_samples=min(train.n_samples, max(train.batch_size, 10_000)))
     data = training_set(task, few)
@@ -288,9 +289,9 @@ def count_cost(run: RunConfig) -> Cost:
 
 
 def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tensor]]:
-    """A function that gives the loss of one batch of one model, and the parameters that it is a function of.
+    """A function that returns the loss of one model on one batch, and the parameters it depends on.
 
-    Of a loss of a task's own nothing is known, so it is computed; every other is traced without data.
+    A task's own loss may do anything, so it is computed on the CPU; every other loss is traced without data.
     """
     if engine_of(run) is not Stack:
         engine = engine_of(run)([run], [data], torch.device("cpu"))
@@ -311,7 +312,7 @@ def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tenso
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory that is free on a device now, with what torch holds there unused."""
+    """Memory that is free on a device now, including what torch has reserved there but does not use."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
@@ -319,9 +320,9 @@ def available_bytes(device: torch.device) -> int:
 
 
 def members_at_once(run: RunConfig, n_runs: int) -> int:
-    """How many of `n_runs` runs like `run` one stack holds at the same time, >= 1, in equal shares.
+    """How many of `n_runs` runs like `run` one stack trains at the same time, >= 1, in equal shares.
 
-    Their training sets and the states that are saved of them lie in the memory of the host too.
+    Their training sets and saved states must also fit in the memory of the host.
     """
     if n_runs == 1:
         return 1
@@ -331,7 +332,7 @@ def members_at_once(run: RunConfig, n_runs: int) -> int:
 
 
 def processes(runs: Sequence[RunConfig], workers: int | None) -> int:
-    """How many processes train these runs: on the CPU one per core, as far as the memory reaches."""
+    """How many processes train these runs: on the CPU one per core, as far as memory allows."""
     if len(runs) < 2 or any(choose_device(run.train_config.device).type == "cuda" for run in runs):
         return 1
     if multiprocessing.current_process().daemon:  # such a process may have no children
@@ -349,6 +350,6 @@ def _size(run: RunConfig) -> int:
 
 
 def _that_fit(n: int, n_bytes: int, device: torch.device) -> int:
-    """How many of n things of so many bytes the free memory takes at a time, in equal shares."""
+    """How many of `n` items of `n_bytes` each fit in the free memory at a time, in equal shares."""
     most = max(1, min(n, int(USABLE * available_bytes(device) // n_bytes)))
     return math.ceil(n / math.ceil(n / most))

@@ -1,4 +1,4 @@
-"""How far a run is: a bar in a terminal, a curve in a notebook, and elsewhere a line now and then."""
+"""Progress of a run: a bar in a terminal, a curve in a notebook, and elsewhere a line at intervals."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from anchorlens.safe import safe_text
 from anchorlens.views import html
 
 LINE_SECONDS, COMMAND_LINE_SECONDS = 5.0, 30.0
-"""Between two lines where there is no terminal: of a call in Python, and of a command."""
+"""Seconds between two lines where there is no terminal: for a call in Python, and for a command."""
 REDRAW_SECONDS = 1.0
-"""At least so much time lies between two drawings in a notebook."""
+"""Minimum time between two drawings in a notebook."""
 
 Lines = Sequence[tuple[int, Mapping[str, Any]]]
-"""New lines of logs, each with the place of its run."""
+"""New log lines, each with the index of its run."""
 
 
 class Show(Protocol):
-    """Takes in how far something is."""
+    """A function that takes in the progress of a run."""
 
     def __call__(self, done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
-        """Take it in.
+        """Take in the progress.
 
         Args:
             done: steps done.
-            text: a short one; an empty one leaves the text as it is.
-            lines: of the log of the run, where it is one run.
-            skipped: how many of the steps took no time, for they were done before; what the first call
-                names as done if left out.
+            text: a short text; an empty one keeps the last text.
+            lines: new log lines, if a single run is shown.
+            skipped: how many of the steps were done before and took no time now; if left out, `done` of the
+                first call.
         """
 
 
 class Progress:
-    """How far something is, and how long it will take."""
+    """Steps done, and the time left."""
 
     def __init__(self, total: int, what: str, unit: str) -> None:
         """Begin with nothing done."""
@@ -50,7 +50,7 @@ class Progress:
         self._skipped: int | None = None
 
     def update(self, done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
-        """Take in how far it is, as `Show` says."""
+        """Take in the progress, with the arguments of `Show`."""
         self._latest = time.monotonic()
         if self._skipped is None:
             self._began, self._skipped = self._latest, done
@@ -60,7 +60,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the speed up to now; None before anything is done."""
+        """Estimated from the speed so far; None before anything is done."""
         made = self.done - (self._skipped or 0)
         if made <= 0 or self._latest <= self._began:
             return None
@@ -95,13 +95,13 @@ def progress_bar(
         enabled: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
             number is the seconds between these lines; True shows a bar also where there is no terminal;
             False shows nothing.
-        what: stands before the bar.
-        unit: of `total`, one of them.
-        ask: how many steps are done, which is asked before each line by another thread; None where the
-            updates say it often enough.
+        what: text before the bar.
+        unit: the word for one step.
+        ask: returns how many steps are done; another thread calls it before each line. None where the updates
+            come often enough.
 
     Yields:
-        A function that takes in how far the run is.
+        A function that takes in the progress of the run.
 
     Raises:
         ValueError: `enabled` is none of these.
@@ -130,12 +130,12 @@ def progress_bar(
 
 
 def _do_nothing() -> None:
-    """There is nobody who looks."""
+    """Redraw nothing."""
 
 
 @contextlib.contextmanager
 def _in_a_terminal(shown: Progress) -> Iterator[Callable[[], None]]:
-    """A bar that gives way to the text in a narrow terminal; what does not fit then is cut."""
+    """A progress bar with a text; in a narrow terminal the bar shrinks first, then the text is cut."""
     from rich import progress
     from rich.console import Console
     from rich.table import Column
@@ -178,7 +178,10 @@ def _in_a_cell(progress: Progress) -> Iterator[Callable[[], None]]:
 def _in_lines(
     progress: Progress, seconds: float, ask: Callable[[], int] | None
 ) -> Iterator[Callable[[], None]]:
-    """A line on stderr every so many seconds, whether or not anything has changed, and one at the end."""
+    """A line on stderr every `seconds`, whether or not anything has changed, and one at the end.
+
+    Nothing is written if the run ends before the first line.
+    """
     ended, n_lines = threading.Event(), 0
 
     def tell() -> None:

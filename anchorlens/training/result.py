@@ -1,4 +1,4 @@
-"""What training gives back."""
+"""The result of a training, and its errors."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class TrainingDiverged(RuntimeError):  # noqa: N818 - an outcome of the run, not
 
 
 class OnLogError(RuntimeError):
-    """The `on_log` of a training raised an error, which is the cause of this one; the training was fine."""
+    """The function `on_log` raised an error, which is the cause of this one; training itself did not fail."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class TrainResult:
-    """A trained model with what was measured on the way; `.model` is the HookedTransformer."""
+    """A trained model with its measurements during training; `.model` is the HookedTransformer."""
 
     checkpoint: Checkpoint
     """Its weights and configurations, for `save_checkpoint`."""
@@ -45,7 +45,8 @@ class TrainResult:
     `weight_norm`, `seconds`; every `eval_every` steps also the task's metrics: of the two-anchor task
     `train_accuracy`, `id_accuracy` and `ood_accuracy` (0..1, one noise draw)."""
     status: Status
-    """`finished`, `stopped early`, or `diverged`: then the weights are the last that are known to be good."""
+    """`finished`, `stopped early`, or `diverged` (then the weights are the last that are known to be
+    good)."""
     out: Path | None
     """The run's folder, if it has one."""
     message: str | None = None
@@ -59,15 +60,15 @@ class TrainResult:
 
     @property
     def passed_at(self) -> dict[str, int | None]:
-        """`train`, `id`, `ood` -> the step from which on it passes its threshold of the phases.
+        """`train`, `id`, `ood` -> the step from which on the accuracy passes the threshold of its phase.
 
         None where it does not pass at the last evaluation; empty for a task that has no phases.
         """
         return passed_at(self.log, self.checkpoint.task.metrics, self.behaviour.chance)
 
     def plot(self) -> go.Figure:
-        """Accuracies and loss against optimizer steps; it computes, shows and saves nothing."""
-        from anchorlens.figures import training_curve  # with plotly, which training needs not wait for
+        """Plot accuracies and loss against optimizer steps; the figure is returned, not shown or saved."""
+        from anchorlens.figures import training_curve  # late, since it imports plotly, which is slow
 
         return training_curve.training_curve(self.log)
 

@@ -1,4 +1,4 @@
-"""`train` and `train_many`: from task, model and recipe to trained, saved and measured HookedTransformers."""
+"""`train` and `train_many`: train, save and evaluate models from task, model configuration and recipe."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OnLog = Callable[[dict[str, Any]], object]
 
 
 class Logger(Protocol):
-    """Anything that takes log lines by its method `log`."""
+    """An object with a method `log` that takes log lines."""
 
     def log(self, line: dict[str, Any], /) -> object:
         """Take in a line."""
@@ -56,20 +56,20 @@ def train(
     """Train a HookedTransformer on a task and measure what it learnt.
 
     Args:
-        task: what is asked; the papers' two-anchor task if left out.
+        task: the task; the papers' two-anchor task if left out.
         model_config: shape and gamma of the model; the `quick` preset's, fitted to the task, if left out.
         train_config: the recipe; the `quick` preset's if left out.
         out: a new or empty folder for log, checkpoints and the state to resume from; without it
             nothing is written.
-        resume: continue the run in `out`, where there is one; configurations that are left out are
+        resume: continue the run in `out`, if there is one; configurations that are left out are
             taken from it. On CPU with the same number of threads the final weights are bit-equal to
             those of a run that was never interrupted.
         progress: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
             number is the seconds between these lines; False shows nothing.
         on_log: is called with each line of the log, or its method `log` is (`anchorlens.logging` has some): a
             dict of `step`, `epoch` (passes over the data made so far, a float), and what `TrainResult.log`
-            has. All values are numbers, or None where a task could not measure. A resumed run reports new
-            lines alone; those after its last saved state are made, and reported, again.
+            has. All values are numbers, or None where a task could not measure one. A resumed run reports
+            only new lines; steps after its last saved state are trained, and reported, again.
 
     Returns:
         The model in evaluation mode, its checkpoint, its behaviour and the log.
@@ -78,7 +78,7 @@ def train(
         ValueError: unusable or contradicting configurations, or an `out` that holds something else.
         TrainingDiverged: the loss became NaN or infinite; `out/ckpt.pt` holds the last good weights.
         OnLogError: `on_log` raised an error, which is the cause of this one. The state is saved first, and
-            resume goes on from there.
+            resume continues from there.
         CheckpointError: the state to resume from is damaged.
 
     Example:
@@ -116,34 +116,34 @@ def train_many(
 ) -> list[TrainResult]:
     """Train many models, as many at once as the hardware takes.
 
-    On CUDA, runs of equal shape and duration are members of one stack, which takes all its updates at
-    once and is split where the memory asks for it. On the CPU each run has a process of its own, as
-    many at a time as there are cores; that was measured to be faster than a stack or threads.
+    On CUDA, runs of equal shape and duration are members of one stack, which updates all of them at once
+    and is split if memory is too small. On the CPU each run has a process of its own, as many at a time
+    as there are cores; that was measured to be faster than a stack or threads.
 
     Args:
         runs: task, model and recipe of each, as `preset` gives them; any mixture.
-        outs: a new or empty folder for each run, as for `train`, or None for one that is not written;
-            without it nothing is written. All are checked before anything is trained.
-        resume: continue the runs that are in their folders; those that have ended are read, not trained.
+        outs: a new or empty folder for each run, as for `train`, or None for a run that is not written;
+            without it nothing is written. All folders are checked before anything is trained.
+        resume: continue the runs that are in the folders; runs that have ended are read, not trained.
         workers: processes on the CPU; None for one per core (and `threads` of the runs). 1 trains
             one run after another in this process.
         progress: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
             number is the seconds between these lines; False shows nothing.
-        on_log: as for `train`; each dict has also `run`, the place of its run in `runs`, 0 the first. It is
-            called in this process and thread, whichever process trains.
+        on_log: as for `train`; each dict also has `run`, the index of its run in `runs`. It is called in this
+            process and thread, whichever process trains.
 
     Returns:
         One result for each run, in order. A run whose loss became NaN or infinite has the status
-        `diverged`, a message, and the last weights that are known to be good; the others are as they
-        would be without it (on CUDA but for rounding).
+        `diverged`, a message, and the last weights that are known to be good; it does not affect the other
+        runs (on CUDA, except for rounding).
 
     Raises:
         ValueError: unusable or contradicting configurations, folders that hold something else, or
-            another number of folders than of runs.
+            a number of folders that is not the number of runs.
         CheckpointError: a state to resume from is damaged.
         RuntimeError: a worker process was killed; runs with folders continue with `resume`.
-        OnLogError: `on_log` raised an error. All runs save their states and end, each at its next step at
-            which something is due; resume goes on from there.
+        OnLogError: `on_log` raised an error. Every run saves its state and ends at the next step at which
+            something is due; resume continues from there.
 
     Example:
         >>> from anchorlens.runs.presets import preset
@@ -167,7 +167,7 @@ def _train_all(
     workers: int | None = None,
     names_run: bool = True,
 ) -> list[TrainResult]:
-    """What `train_many` does; `names_run` says whether log lines name their run."""
+    """Do what `train_many` does; `names_run` says whether log lines get the index of their run."""
     runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
     report = None if on_log is None else _reporter(on_log, runs, folders, names_run)
@@ -194,7 +194,7 @@ def _train_all(
 def _reporter(
     on_log: OnLog | Logger, runs: Sequence[RunConfig], folders: Sequence[Path | None], names_run: bool
 ) -> Report:
-    """What hands log lines to `on_log`, and says whose error it was when that raises."""
+    """A function that passes log lines to `on_log`, and raises OnLogError if that raises."""
     call = on_log if callable(on_log) else getattr(on_log, "log", None)
     if not callable(call):
         raise ValueError(
@@ -239,7 +239,7 @@ def _train_together(
     *,
     resume: bool,
 ) -> list[TrainResult]:
-    """Train runs of equal shape in stacks; those that have ended before are read."""
+    """Train runs of equal `loop_key` in stacks; runs that have ended before are read."""
     train = runs[0].train_config
     device = choose_device(train.device)
     with contextlib.ExitStack() as held:
@@ -263,7 +263,7 @@ def _train_together(
 def _members(
     runs: Sequence[RunConfig], folders: Sequence[RunFolder | None], device: torch.device
 ) -> Iterator[Member]:
-    """The runs as members, where they stand: at the start, at a saved state, or at their end."""
+    """The runs as members at their current step: at the start, at a saved state, or at their end."""
     sets = {}
     for place, (run, folder) in enumerate(zip(runs, folders, strict=True)):
         source = (run.task, run.train_config.seed, run.train_config.n_samples)
@@ -298,7 +298,7 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
 def _finished(folder: RunFolder, task: Task, device: torch.device) -> TrainResult:
     """The result of a run that had ended before, measured again from its last checkpoint."""
     checkpoint, status = folder.load_final()
-    checkpoint = replace(checkpoint, task=task)  # whose files may lie elsewhere now
+    checkpoint = replace(checkpoint, task=task)  # the task's files may have moved
     message = None
     if status == "diverged":
         message = (

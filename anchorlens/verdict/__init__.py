@@ -1,4 +1,4 @@
-"""The verdicts: what trained pairs and weights speak for, what a model answers, and what it decodes."""
+"""The verdicts on a model's phase: by the probes (trained pairs, weights), by behaviour, and by decoding."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The fitted part of the verdict: what `research/calibrate.py` learnt from a zoo, read from one JSON file."""
+"""The fitted part of the verdict, which `research/calibrate.py` fits on a zoo and stores in one JSON file."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ FORMAT_VERSION = 3
 @documented
 @dataclass(frozen=True, eq=False)
 class OfRegime:
-    """Both verdicts by the inside, for one regime."""
+    """The verdicts by the probes and by decoding, for one regime."""
 
     by_probes: QuestionModel
-    """By the readings that see trained pairs and weights alone."""
+    """The verdict from readings of trained pairs and weights only."""
     by_decoding: QuestionModel
-    """By those that see activations of unseen pairs; whether it generalises is asked as by the probes."""
+    """The verdict from activations of unseen pairs; for whether a model generalises it uses the readings of
+    the probes."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Everything fitted: the verdicts by the inside, the early verdicts, and where they hold."""
+    """Everything fitted: verdicts by probes and decoding, early verdicts, and the range of the zoo."""
 
     regimes: Mapping[Regime, OfRegime]
     """Regime -> its verdicts: in `reasoning` they name a phase, in `conflict` a solution."""
     early: Mapping[float, QuestionModel]
-    """Fraction of the steps taken, 0..1 -> for a checkpoint at about that moment."""
+    """Fraction of the run's steps, 0..1 -> the early verdict for a checkpoint at about that step."""
     known: Mapping[str, Sequence[Any]]
-    """Field of a model or its task -> [smallest, largest] of the zoo, or the values there were."""
+    """Field of a model or its task -> [smallest, largest] in the zoo, or the values that occurred."""
     provenance: Mapping[str, Any]
-    """How it was made: the command, how many checkpoints, versions."""
+    """How it was made: the command, the number of checkpoints, versions."""
 
     def of(self, task: AnchorTask) -> OfRegime:
         """The verdicts for models of a task."""
@@ -50,22 +51,23 @@ class Calibration:
         return OfRegime(found.by_probes.without_commutativity(), found.by_decoding.without_commutativity())
 
     def outside(self, shape: Mapping[str, Any]) -> list[str]:
-        """What of a model and its task lies outside the zoo, in words.
+        """The fields of a model and its task that are outside the zoo's range, in words.
 
         Args:
-            shape: fields as in `known`; those that are left out count as inside.
+            shape: fields as in `known`; fields that are left out count as inside.
         """
         return [words for words, _ in self._distances(shape)]
 
     def distance(self, shape: Mapping[str, Any]) -> float:
         """How far a model and its task are from the zoo, >= 0.
 
-        A field that is r times beyond the zoo's range is log2 r away, a variant of another kind 1.
+        The sum over fields: log2 r for a number beyond the zoo's range by a factor r, and 1 for a value that
+        did not occur.
         """
         return sum(distance for _, distance in self._distances(shape))
 
     def _distances(self, shape: Mapping[str, Any]) -> list[tuple[str, float]]:
-        """(words, distance) of every field outside."""
+        """(words, distance) of every field outside the zoo's range."""
         found = []
         for name, known in self.known.items():
             value = shape.get(name)
@@ -81,7 +83,7 @@ class Calibration:
         return found
 
     def early_model(self, fraction: float) -> QuestionModel | None:
-        """The early verdict for the nearest moment, on a log scale; None further than a factor 2 from any."""
+        """The early verdict for the nearest fraction on a log scale; None if none is within a factor 2."""
         if not self.early or fraction <= 0:
             return None
         distance, nearest = min((abs(math.log(fraction / moment)), moment) for moment in self.early)

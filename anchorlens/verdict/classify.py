@@ -1,4 +1,4 @@
-"""`classify`: a model or a checkpoint in, its verdicts out."""
+"""`classify`: the verdicts on a model or checkpoint."""
 
 from __future__ import annotations
 
@@ -41,41 +41,41 @@ def classify(
     """Say whether a model memorises (1), generalises in distribution (2) or composes rules (3), and why.
 
     The verdict by the probes uses trained pairs and weights, and nothing of unseen pairs; it is calibrated on
-    a zoo of trained models of a family of tasks. The verdict by behaviour uses the answers, and is the
-    definition. The verdict by decoding uses activations of unseen pairs, in which their answers are almost
-    computed. Where the training data conflict with the composition, all three name a solution instead of a
+    a zoo of models trained on a family of tasks. The verdict by behaviour uses the answers, and is the
+    definition. The verdict by decoding uses activations of unseen pairs, from which the answer can almost be
+    read off. Where the training data conflict with the composition, all three name a solution instead of a
     phase.
 
     Args:
-        model_or_checkpoint: a HookedTransformer; a `Checkpoint`; what `train` gives; or the path of a file
+        model_or_checkpoint: a HookedTransformer; a `Checkpoint`; the result of `train`; or the path of a file
             or folder, in any format of `anchorlens.files.importers`. A run's folder is classified with its
-            trajectory. A model in half precision is measured as float32, with a warning. Of a list of them
-            each is classified.
+            checkpoints along the run. A model in half precision is measured as float32, with a warning. A
+            list of models is classified one by one.
         task: what a HookedTransformer was trained on; the papers' two-anchor task if left out. A checkpoint
-            knows its own; given an equal one whose files lie elsewhere (`data`), it is taken in its place.
+            has its own; an equal task whose files have moved (`data`) may be given in its place.
         config: what a bare state dict is, as for `open_checkpoint`: a TOML or JSON file or its content, a
             ModelConfig, or a HookedTransformerConfig.
-        training_set: the sequences that it was trained on, as `evaluate` takes them: tokens [batch, seq_len]
-            and targets [batch], or [batch, seq_len] where more than the last position is asked. A checkpoint
-            that says how it was trained knows its own. Where some of them ask what the task holds out there
-            is no phase: ID or OOD accuracy is then train accuracy. Without it a warning says what is assumed
-            to be held out, and a model that is below .90 on what stands for them (fresh noise, every training
-            sum) has no phase by behaviour: it may have memorised.
+        training_set: the sequences that it was trained on, as for `evaluate`: tokens [batch, seq_len]
+            and targets [batch], or [batch, seq_len] where more than the last position is scored. A checkpoint
+            that says how it was trained has its own. If some sequences ask what the task holds out, there is
+            no phase, since ID or OOD accuracy is then train accuracy. Without a training set a warning says
+            what is assumed to be held out, and train accuracy is measured on a substitute (fresh noise, every
+            training sum); a model below .90 on that has no phase by behaviour, since it may have memorised.
         device: where the model is measured: auto, cpu, cuda, cuda:N or mps. A HookedTransformer stays where
             it is.
-        seed: of the noise of the behaviour.
-        even_underfit: whether to take the readings of a model that has not fit its training data too: they
-            take seconds, and no phase rests on them.
-        name: what the model is called in the verdict and its report; where None, its file's name. Of several
-            models a list of names.
+        seed: seed of the noise in the evaluation.
+        even_underfit: whether to take readings also of a model that has not fit its training data; they
+            take seconds, and no phase is based on them.
+        name: name of the model in the verdict and its report; None for its file's name. A list of names for
+            several models.
 
     Returns:
-        The verdicts with numbers and reasons, whether probes and behaviour agree and what that means; of a
-        list a list.
+        The verdicts with numbers and reasons, whether probes and behaviour agree, and what that means; a list
+        of them for a list of models.
 
     Raises:
         ValueError: neither a model nor a checkpoint, or a task or training set that does not fit it.
-        CheckpointError: a file that cannot be read safely and whole.
+        CheckpointError: a file that cannot be read completely and safely.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -136,7 +136,7 @@ def classify(
 
 
 def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
-    """Why no reading of the inside is worth taking; None where some are."""
+    """The reason why no reading is worth taking, as an undecided phase; None if readings are worth taking."""
     phase, at_chance = behaviour.phase, behaviour.at_chance
     if phase.cause == "held-out questions were trained":
         return phase

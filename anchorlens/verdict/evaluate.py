@@ -1,4 +1,4 @@
-"""`evaluate`: a model or a checkpoint in, what it answers out."""
+"""`evaluate`: measure the answers of a model or checkpoint."""
 
 from __future__ import annotations
 
@@ -28,36 +28,37 @@ def evaluate(
     seed: int = 0,
     **options: Any,
 ) -> Any:
-    """Measure what a model answers and name its phase by definition.
+    """Measure the accuracies of a model and name its phase by behaviour, which is the definition.
 
     Args:
         model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
-            [batch, pos, d_vocab], whose training mode and device are left as they are; a Checkpoint; what
-            `train` gives; or the path of a checkpoint or run. Of a list of them each is measured.
-        task: what it was trained on; the papers' two-anchor task if left out. A checkpoint knows its own.
+            [batch, pos, d_vocab], whose training mode and device are left as they are; a Checkpoint; the
+            result of `train`; or the path of a checkpoint or run. A list of models is measured one by one.
+        task: what it was trained on; the papers' two-anchor task if left out. A checkpoint has its own.
         config: what a bare state dict is, as for `open_checkpoint`.
         training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
-            targets [batch], integers, as tensors, arrays or lists; or what `Checkpoint.training_set()` gives.
-            A checkpoint that says how it was trained knows its own. Without it that is measured on fresh
-            noise, which a model that memorised a small training set gets wrong.
-        device: where a checkpoint is asked: auto, cpu, cuda, cuda:N or mps. A model stays where it is.
-        seed: of what is drawn at random.
-        **options: of the task's own `evaluate`. Of an AnchorTask: `n_noise` (8), noise draws for every
-            held-out and unseen (pair, key, position), >= 2 unless the task has no noise; `max_train` (4096),
-            sequences of the training set asked at most, of a larger one a random choice; `max_trials`
-            (20,000), (pair, key, position) asked at most per split, of a split with more a random choice;
-            `batch_size` (1024), sequences per forward pass at most; `half`, 0 or 1: of the unseen pairs only
-            keys that are even, or odd, are asked.
+            targets [batch], integers, as tensors, arrays or lists; or the result of
+            `Checkpoint.training_set()`. A checkpoint that says how it was trained has its own. Without it,
+            train accuracy is measured on fresh noise, on which a model that memorised a small training set
+            fails.
+        device: the device of a checkpoint: auto, cpu, cuda, cuda:N or mps. A model stays where it is.
+        seed: random seed.
+        **options: options of the task's own `evaluate`. For an AnchorTask: `n_noise` (8), noise draws for
+            every held-out and unseen (pair, key, position), >= 2 unless the task has no noise; `max_train`
+            (4096), largest number of training sequences; `max_trials` (20,000), largest number of
+            (pair, key, position) per split (random subsets of larger sets are taken); `batch_size` (1024),
+            largest number of sequences per forward pass; `half`, 0 or 1: only even or only odd keys of the
+            unseen pairs are asked.
 
     Returns:
-        An `Evaluation`; of an AnchorTask an AnchorEvaluation: accuracies (0..1) with standard errors, per
-        pair, deviations, commutativity and the phase. Of a list a list.
+        An `Evaluation`; for an AnchorTask an AnchorEvaluation: accuracies (0..1) with standard errors, per
+        pair, deviations, commutativity and the phase. A list of them for a list of models.
 
     Raises:
         ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
             model whose vocabulary or context is too small for the task, or logits of another shape than
             [batch, pos, d_vocab] with room for every target.
-        CheckpointError: a file that cannot be read safely and whole.
+        CheckpointError: a file that cannot be read completely and safely.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model

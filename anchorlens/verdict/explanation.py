@@ -1,4 +1,4 @@
-"""One sentence on what it means that behaviour and the probes agree or disagree."""
+"""One sentence on what an agreement or disagreement of behaviour and probes means."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _BECAUSE = {
     (3, 1): "it finds the right answers in another way than the calibrated models",
     (3, 2): "it finds the right answers in another way than the calibrated models, or only for most keys",
 }
-"""(behaviour, probes) -> what may be behind it."""
+"""(phase by behaviour, phase by probes) -> a possible cause of the disagreement."""
 
 _MOST_NAMED = 2
 
 
 def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
-    """Whether both name the same phase, or solution, and what that means.
+    """Whether both name the same phase, or solution, and a sentence on what that means.
 
     Returns:
-        None where one of them names none; the sentence then says which and why.
+        The agreement is None if one of them names none; the sentence then says which and why.
     """
     inside = by_probes.phase
     named = [phase.is_named for phase in (behaviour, inside)]
@@ -85,7 +85,7 @@ def _of_solutions(behaviour: Phase, inside: Phase) -> tuple[bool | None, str]:
 
 
 def _readings(inside: Phase, by_probes: ByProbes) -> str:
-    """The readings that say most for the phase of the probes."""
+    """The readings that most support the phase by the probes, in words."""
     named = [
         f"{one.reading} {one.value:.2f}"
         for one in by_probes.evidence

@@ -1,4 +1,4 @@
-"""The early verdict: the phase a run will end in, from the inside and the answers of early checkpoints."""
+"""The early verdict: forecast the final phase of a run from readings and answers of early checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anchorlens.verdict.verdict import TrajectoryPoint
 
 
 def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
-    """Every checkpoint of a run's folder, oldest first; none of a task that has no phases.
+    """A point for every checkpoint in a run's folder, oldest first; none for a task without phases.
 
     Raises:
         CheckpointError: one of them is damaged.
@@ -31,10 +31,10 @@ def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
 
 
 def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
-    """One checkpoint of a run: its accuracies (a sample of 2,048 questions each) and the forecast.
+    """One checkpoint of a run: its accuracies, on a small sample, and the forecast.
 
     Raises:
-        ValueError: it does not say how it was trained, so that the length of the run is not known.
+        ValueError: it does not say how it was trained, so that the length of the run is unknown.
     """
     if checkpoint.train_config is None or checkpoint.step is None:
         raise ValueError(
@@ -56,7 +56,7 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
 
 
 def sampled_behaviour(checkpoint: Checkpoint) -> Evaluation:
-    """What a checkpoint answers, from a sample that costs little."""
+    """Evaluate a checkpoint on a small sample of questions (`task.sampling`)."""
     return checkpoint.evaluate(**checkpoint.task.sampling)
 
 
@@ -76,5 +76,5 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
 
 
 def _is_of_the_papers(task: AnchorTask) -> bool:
-    """Whether a task is the papers' in `reasoning`, of whose runs alone the early verdict knows."""
+    """Whether a task is the papers' in `reasoning`; the early verdict was fit on runs of this task only."""
     return task == AnchorTask(split_modulus=task.split_modulus, noise_obeys_split=task.noise_obeys_split)

@@ -1,10 +1,9 @@
-"""What the inside of a model says: a phase with probabilities by the probes, and one by decoding.
+"""The verdicts from a model's activations and weights, by the probes and by decoding.
 
-*By the probes*: from activations of trained pairs and from weights alone; it knows nothing of unseen pairs.
-*By decoding*: from activations of unseen pairs, in which the answer is almost computed. It decodes the
-answer, and is not independent evidence. Where the training data conflict with the composition both name a
-solution. Training sequences say whether the model fits its training data; neither verdict looks at answers on
-unseen pairs.
+*By the probes* uses activations of trained pairs and weights only, and nothing of unseen pairs.
+*By decoding* uses activations of unseen pairs, from which the answer can almost be read off, so it is not
+independent evidence. Where the training data conflict with the composition, both name a solution. Both need
+the accuracy on training sequences, to know whether the model fits them; neither uses answers on unseen pairs.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2": 2}
-"""Label of a phase -> its number; Phase 2 may have no two forms."""
+"""Label of a phase -> its number; "Phase 2" is the label where commutativity is not asked."""
 SAYS_NOTHING = 0.05
-"""Nats: a reading that raises no odds by more has no vote."""
+"""In nats; a reading that raises the odds of no label by more than this has no vote."""
 
 
 class Inside(NamedTuple):
-    """Both verdicts of a model's inside."""
+    """The verdicts by the probes and by decoding."""
 
     by_probes: ByProbes
     by_decoding: Posterior
@@ -50,22 +49,22 @@ def read_inside(
     train: Accuracy | None = None,
     void: Phase | None = None,
 ) -> Inside:
-    """The phase, or in conflict the solution, that a model's readings speak for.
+    """The phase (in `conflict` the solution) that a model's readings support.
 
     Args:
         model: any HookedTransformer.
-        task: what it was trained on; where it has no anchors there is no such verdict, and what can
-            be read of the weights is listed alone.
-        shape: `variant`, as far as it is known; the rest is read from the model.
-        train: accuracy on its training data; below .90 the phases do not describe it. None where these are
-            not known: the phase is then that of a model which has fit them.
+        task: what it was trained on. These verdicts work on two-anchor tasks only; for other tasks only
+            readings of the weights are listed.
+        shape: fields that replace those read from the model, above all `variant`, as far as known.
+        train: accuracy on its training data; below .90 there is no phase. None if the training data are
+            unknown; the phase then assumes that the model has fit them.
         void: why its answers rule every phase out; no reading is then taken.
 
     Returns:
-        The most probable phase with the probability of each, or no phase with the reason: what is `void`,
-        weights that are not finite, underfit, a task without anchors, or no phase that is probable enough.
-        Readings are listed if they can be taken and nothing is void. A shape or a task outside the
-        calibration makes the probabilities less sure.
+        The most probable phase with the probability of each, or no phase with the reason: `void`, weights
+        that are not finite, underfit, a task without anchors, or no phase that is probable enough.
+        Readings are listed if they can be taken and `void` is None. The probabilities are less extreme for a
+        model or task outside the calibration.
     """
     if not task.has_anchors:
         why = f"the verdicts by the probes and by decoding work on two-anchor tasks only, not on {task.kind}"
@@ -102,7 +101,7 @@ def read_inside(
 
 
 def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
-    """What of a model and its task the calibration has a range for."""
+    """The fields of a model and its task for which the calibration has a range."""
     cfg = model.cfg
     return {
         "n_layers": cfg.n_layers,
@@ -118,17 +117,17 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
 
 
 def _nothing(phase: Phase, readings: tuple[Evidence, ...] = ()) -> Inside:
-    """Verdicts without probabilities, and readings that speak for no phase."""
+    """Verdicts without probabilities; `readings` support no phase."""
     return Inside(ByProbes(phase, None, readings), Posterior(phase, None))
 
 
 def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
-    """What can be read of the weights of a model, of a task that nothing was calibrated on."""
+    """Readings of the weights of a model whose task has no calibration."""
     for reading in OF_ANY_TASK:
         try:
             result = probes.apply(MEASURED[reading.measurement].probe, model, task)
         except (ValueError, torch.linalg.LinAlgError):  # pyright: ignore[reportPrivateImportUsage]
-            continue  # of another architecture, or without what the probe looks at
+            continue  # the probe does not apply to this architecture
         value = reading.of(getattr(result, reading.field, None), getattr(model, "cfg", None))
         if value is not None:
             about = (reading.name, reading.probe, reading.meaning)
@@ -136,7 +135,7 @@ def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
 
 
 def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tuple[Evidence, ...]:
-    """What each reading contributes to the verdict by the probes, the one that moves most first."""
+    """The contribution of each reading to the verdict by the probes, the largest first."""
     found = []
     for reading in READINGS:
         if reading.sees == "unseen pairs":
@@ -164,9 +163,10 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
 
 
 def named(probabilities: Mapping[str, float], least: float) -> Phase:
-    """The most probable phase or solution, if it is probable enough; both forms of Phase 2 are one.
+    """The most probable phase or solution, if its probability is at least `least`.
 
-    Phase 2 says with or without commutativity where one of them is that probable among the two.
+    The probabilities of both forms of Phase 2 are added. Phase 2 is named with or without commutativity if
+    the share of that form among the two is at least `least`.
 
     >>> phase = named(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
     >>> phase.number, phase.commutative, phase.reason
@@ -180,7 +180,7 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
     best = max(phases, key=phases.__getitem__)
     if phases[best] < least:
         what = SOLUTION_LABELS[best] if best in SOLUTIONS else f"Phase {best}"
-        percent = math.floor(100 * phases[best])  # rounded, it could read as if it were enough
+        percent = math.floor(100 * phases[best])  # rounding up could show a sufficient percentage
         return Phase.undecided("ambiguous", f"{what} at {percent} %, needs {100 * least:g} % ({words})")
     if best in SOLUTIONS:
         return Phase(None, None, words, solution=best)
@@ -193,7 +193,7 @@ def named(probabilities: Mapping[str, float], least: float) -> Phase:
 
 
 def shape_of(config: object) -> dict[str, Any] | None:
-    """What the calibration knows of a model's shape; None of a model that is no transformer."""
+    """The fields of a model's shape in the calibration; None for a model that is no transformer."""
     if not isinstance(config, ModelConfig):
         return None
     return {name: getattr(config, name) for name in ("variant", "n_layers", "n_heads", "d_model")}

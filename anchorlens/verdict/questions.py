@@ -1,9 +1,8 @@
-"""The questions of the verdicts by the inside: what every reading says of each, and what all say together.
+"""The fitted model of a verdict: yes-or-no questions, answered by logistic models of the readings.
 
-Each question is answered yes or no. In `reasoning` the phases follow: does it generalise to held-out keys
-(else it is in Phase 1), does it compose (Phase 3), does it treat mirrored pairs as one (Phase 2 with
-commutativity)? In `conflict` the solution follows. The early verdict asks first whether the run will come to
-a phase at all.
+In `reasoning` the answers give the phase: does the model generalise to held-out keys (else Phase 1), does it
+compose (Phase 3), does it treat mirrored pairs alike (Phase 2 with commutativity)? In `conflict` they give
+the solution. The early verdict first asks whether the run will reach a phase at all.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Question = Literal[
 ]
 Regime = Literal["reasoning", "conflict"]
 UNDECIDED = "undecided"
-"""End of a run that comes to no phase."""
+"""Label of a run that ends in no phase."""
 
 Ends = Mapping[str, tuple[tuple[Question, bool], ...]]
 """Label -> the questions that lead to it, with their answers."""
@@ -48,31 +47,31 @@ ENDS: Ends = {
     LABELS[3]: (("comes to a phase", True), ("generalises", True), ("composes", True)),
     UNDECIDED: (("comes to a phase", False),),
 }
-"""Those of `reasoning`."""
+"""The labels in `reasoning`."""
 SOLUTIONS: Ends = {
     "inferential": (("inferential", True),),
     "symmetric": (("inferential", False), ("symmetric", True)),
     "mixed by position": (("inferential", False), ("symmetric", False), ("mixed by position", True)),
     "other": (("inferential", False), ("symmetric", False), ("mixed by position", False)),
 }
-"""Those of `conflict`, in which a verdict names the solution."""
+"""The labels in `conflict`, where a verdict names the solution."""
 WHERE_ORDER_MATTERS: Ends = {
     LABELS[0]: (("generalises", False),),
     "Phase 2": (("generalises", True), ("composes", False)),
     LABELS[3]: (("generalises", True), ("composes", True)),
 }
-"""Those of `reasoning` where the functions of two anchors do not commute: commutativity is not asked."""
+"""The labels in `reasoning` if the functions of two anchors do not commute; commutativity is not asked."""
 
 Values = Mapping[str, float | None]
 
 
 def answered_now(label: str) -> dict[str, float]:
-    """What a run's phase by behaviour answers at this moment: a value for each question, 1 for yes, 0 for no.
+    """The answers of a run's current phase by behaviour: 1 (yes) or 0 (no) for each question.
 
-    The early verdict takes them as readings beside those of the inside.
+    The early verdict uses them as additional readings.
 
     Args:
-        label: of the phase now; any that is no phase's is taken for undecided.
+        label: label of the current phase; any other text counts as undecided.
 
     >>> answered_now("Phase 1")
     {'now comes to a phase': 1.0, 'now generalises': 0.0}
@@ -85,21 +84,21 @@ def answered_now(label: str) -> dict[str, float]:
 @documented
 @dataclass(frozen=True)
 class Vote:
-    """What one reading says of one question by itself, and how much of that counts."""
+    """The log-odds that one reading gives to one question by itself, and its weight among the readings."""
 
     slope: float
-    """Nats by which the log-odds of yes rise with the reading; its sign is what the papers say."""
+    """Increase of the log-odds of yes per unit of the reading, in nats; its sign is `Reading.sign`."""
     neutral: float
-    """The value that says nothing: yes is as likely there as it is without any reading."""
+    """The value at which the reading leaves the odds of yes unchanged."""
     low: float
-    """Smallest value of the middle 98 % of the checkpoints it was fit on; below, it says no more."""
+    """Lower end of the middle 98 % of the checkpoints it was fit on; smaller values count as this one."""
     high: float
-    """Largest value of them, likewise."""
+    """Upper end; larger values count as this one."""
     weight: float
-    """How much of it counts beside the other readings, >= 0."""
+    """Weight of these log-odds in the sum over all readings, >= 0."""
 
     def says(self, value: float | None) -> float:
-        """Log-odds of yes that the reading alone speaks for, in nats; 0 where there is no value.
+        """Log-odds of yes by this reading alone, in nats; 0 if it has no value.
 
         >>> vote = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.3)
         >>> vote.says(0.75), vote.says(9.0), vote.says(None)
@@ -113,25 +112,25 @@ class Vote:
 @documented
 @dataclass(frozen=True)
 class QuestionFit:
-    """The model of one question: log-odds of yes = intercept + sum of weight times what each reading says."""
+    """The model of one question: log-odds of yes = intercept + weighted sum of each reading's log-odds."""
 
     intercept: float
-    """Log-odds of yes where no reading says anything, in nats."""
+    """Log-odds of yes without any reading, in nats."""
     votes: Mapping[str, Vote]
     """Reading -> its vote."""
     widening: float = 1.0
-    """What log-odds are divided by at a distance of 1 from what it was fit on, >= 1: learnt from tasks and
-    shapes left out of the fit."""
+    """Factor by which log-odds are divided at a distance of 1 from the zoo, >= 1; fitted on tasks and shapes
+    that were held out."""
 
     def log_odds(self, values: Values, distance: float = 0.0) -> float:
-        """Log-odds of yes, in nats: the less, the further a model is from what this was fit on."""
+        """Log-odds of yes, in nats; they shrink with the distance from the zoo."""
         return self._over(distance) * (
             self.intercept
             + sum(vote.weight * vote.says(values.get(name)) for name, vote in self.votes.items())
         )
 
     def part(self, values: Values, reading: str, distance: float = 0.0) -> float:
-        """What one reading adds to the log-odds, in nats."""
+        """The contribution of one reading to the log-odds, in nats."""
         vote = self.votes.get(reading)
         return 0.0 if vote is None else self._over(distance) * vote.weight * vote.says(values.get(reading))
 
@@ -142,25 +141,25 @@ class QuestionFit:
 @documented
 @dataclass(frozen=True)
 class QuestionModel:
-    """One fitted verdict: a model of each question, and where the readings lie."""
+    """One fitted verdict: a model of each question, and the ranges of the readings."""
 
     answers: Mapping[Question, QuestionFit]
-    """Question -> its model; a question that it does not have is answered yes."""
+    """Question -> its model; a missing question counts as answered with yes."""
     ranges: Mapping[str, Mapping[str, tuple[float, float]]]
-    """Reading -> label -> where the middle 80 % of the fitted checkpoints of that label lie."""
+    """Reading -> label -> range of the middle 80 % of the fitted checkpoints of that label."""
     least_probability: float = 0.5
-    """A phase less probable than this is not named, .5..1."""
+    """Smallest probability at which a phase is named, .5..1."""
 
     @property
     def ends(self) -> Ends:
-        """Label -> the questions that lead to it: phases, or solutions where these are asked."""
+        """Label -> the questions that lead to it; solutions if the model asks for them, else phases."""
         if "inferential" in self.answers:
             return SOLUTIONS
         return ENDS if "commutative" in self.answers else WHERE_ORDER_MATTERS
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it tells apart."""
+        """The labels that it distinguishes."""
         return tuple(
             label
             for label, steps in self.ends.items()
@@ -168,7 +167,7 @@ class QuestionModel:
         )
 
     def without_commutativity(self) -> Self:
-        """The same for a task in which the order of two anchors matters."""
+        """The same verdict for a task in which the order of two anchors matters."""
         answers = {which: answer for which, answer in self.answers.items() if which != "commutative"}
         return replace(self, answers=answers)
 
@@ -177,16 +176,16 @@ class QuestionModel:
 
         Args:
             values: reading -> value, None where there is none.
-            distance: of the model from what this was fit on, >= 0: the further, the less sure.
+            distance: distance of the model from the zoo, >= 0; it makes the probabilities less extreme.
         """
         return self._probabilities(
             {which: answer.log_odds(values, distance) for which, answer in self.answers.items()}
         )
 
     def raised(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
-        """By how much a reading raises the log-odds of each label, in nats; below 0 it lowers them.
+        """The change of each label's log-odds due to one reading, in nats.
 
-        That is the log-odds with it minus those with everything else as it is.
+        That is the log-odds with the reading minus those without it, all other readings unchanged.
         """
         odds: dict[Question, float] = {}
         without: dict[Question, float] = {}
@@ -211,7 +210,7 @@ class QuestionModel:
         return {label: math.exp(value) for label, value in self._log_probabilities(odds).items()}
 
     def _log_odds_of_labels(self, odds: Mapping[Question, float]) -> dict[str, float]:
-        """Label -> log of its probability over that of all the others."""
+        """Label -> log of its probability over the sum of all others."""
         logs = self._log_probabilities(odds)
         found = {}
         for label, value in logs.items():

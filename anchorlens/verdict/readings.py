@@ -1,8 +1,8 @@
-"""The readings that the verdicts by the inside go by: numbers of the probes, free of width and depth.
+"""The readings for the verdicts by probes and decoding: numbers of the probes, normalised for width.
 
-None of them looks at answers to unseen pairs, masked or not. Some look at what activations unseen pairs have;
-the verdict *by the probes* goes without those. One is the margin on trained pairs with fresh noise, where one
-key in nine is held out at its position; none asks for held-out keys.
+No reading uses answers to unseen pairs, masked or not. Some use activations of unseen pairs; the verdict *by
+the probes* does not use those. One is the margin on trained pairs with fresh noise, where one key in nine
+is held out at its position; none asks for held-out keys specifically.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Sees = Literal["trained pairs", "unseen pairs", "weights"]
 @documented
 @dataclass(frozen=True)
 class Measurement:
-    """A probe, with options that ask more than its own or leave out what only pictures need."""
+    """A probe with the options for the readings, which leave out what only figures need."""
 
     probe: Callable[..., ProbeResult]
     """The probe."""
     at: Callable[[AnchorTask, int], Mapping[str, Any]] | None = None
-    """(task, position of the key) -> its options; None where no position is asked."""
+    """(task, position of the key) -> its options; None if it has no position."""
     costly: bool = False
-    """Whether the early verdict does without it."""
+    """Whether the early verdict leaves it out."""
 
 
 def _at_position(task: AnchorTask, position: int) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _at_position(task: AnchorTask, position: int) -> dict[str, Any]:
 
 
 def _mask_key(task: AnchorTask, position: int) -> dict[str, Any]:
-    # the noise as the readings were calibrated; pictures draw it independently
+    # shared noise, as in the calibration; figures draw it independently
     return {"key_position": position, "perplexity": None, "seen": True, "noise": "shared"}
 
 
@@ -74,14 +74,14 @@ MEASURED: Mapping[str, Measurement] = {
     "embedding_pca": Measurement(probes.embedding_pca),
     "stable_rank": Measurement(probes.stable_rank),
 }
-"""Name, which begins with that of the probe -> what is measured."""
+"""Name, which begins with the name of the probe -> measurement."""
 
 
 def reading_positions(task: AnchorTask) -> tuple[int, ...]:
-    """Positions of the key at which readings are taken, each once.
+    """Positions of the key at which readings are taken, without repetition.
 
-    They are a third and four fifths of the way to the last but one; at the last, the second anchor is the
-    token that answers.
+    They are one third and four fifths of the way to the last position but one. The last position is not used,
+    since there the answer is read at the last anchor itself.
 
     >>> reading_positions(AnchorTask())
     (2, 4)
@@ -93,27 +93,27 @@ def reading_positions(task: AnchorTask) -> tuple[int, ...]:
 @documented
 @dataclass(frozen=True)
 class Reading:
-    """One number of one measurement, and what it may speak for."""
+    """One number of one measurement, and the questions for which it is evidence."""
 
     measurement: str
-    """Which of `MEASURED`; it begins with the name of the probe."""
+    """Name of the measurement in `MEASURED`; it begins with the name of the probe."""
     field: str
-    """Which of its numbers."""
+    """Name of the number in the probe's result."""
     meaning: str
     """What it is, in a few words."""
     says: Mapping[Question, Literal[1, -1]]
-    """Question -> 1 where a larger value speaks for yes, -1 where for no, by the papers or by what it is; the
-    fit decides how much, and never turns it round."""
+    """Question -> 1 if a larger value is evidence for yes, -1 if for no, by the papers or by its definition;
+    the fit sets its strength and never reverses its sign."""
     sees: Sees = "trained pairs"
-    """What it looks at."""
+    """What it is measured on."""
     normalise: Callable[[float, Any], float] | None = None
-    """(value, model.cfg) -> the same with width taken out; None where it has none."""
+    """(value, model.cfg) -> the value in a normalised form; None to take it unchanged."""
 
     def sign(self, which: Question) -> Literal[1, -1, 0]:
-        """The direction in which it speaks for yes, 0 for none.
+        """The sign with which a larger value is evidence for yes; 0 if it is none.
 
-        That a conflict is solved by the composition is asked as whether a model composes, or generalises at
-        all; that it is solved by symmetry, as whether mirrored pairs are treated as one.
+        The questions of `conflict` take their sign from the corresponding question of `reasoning`
+        (`SAME_AS`).
         """
         for same in (which, *SAME_AS.get(which, ())):
             if same in self.says:
@@ -127,15 +127,15 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """`probe.field`, and of which pairs where that is not the probe's own choice."""
+        """`probe.field`, and the rest of the measurement's name (` of mirrored pairs`), if there is any."""
         return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
     def of(self, value: float | None, cfg: Any) -> float | None:
-        """The reading from the probe's number.
+        """The reading from the probe's number, normalised; None if that is missing or not finite.
 
         Args:
-            value: what the probe gives; None where it gives none.
-            cfg: of the model; `d_model` is asked.
+            value: the number of the probe; None if there is none.
+            cfg: the model's `cfg`, of which `d_model` is used.
         """
         if value is not None and self.normalise is not None:
             value = self.normalise(value, cfg)
@@ -146,16 +146,17 @@ SAME_AS: Mapping[Question, tuple[Question, ...]] = {
     "inferential": ("composes", "generalises"),
     "symmetric": ("commutative",),
 }
-"""Question of `conflict` -> those of `reasoning` that ask a reading for the same, the first that it has."""
+"""Question of `conflict` -> the questions of `reasoning` from which it takes a reading's sign, the first that
+the reading has."""
 
 
 def _bounded_margin(value: float, cfg: Any) -> float:
-    """A margin between -1 and 1, tanh(margin / 4): beyond a few logits more says no more."""
+    """A margin between -1 and 1, tanh(margin / 4), since it saturates beyond a few logits."""
     return float(np.tanh(value / 4))
 
 
 def _over_random_cosine(value: float, cfg: Any) -> float:
-    """Mean |cosine| over that of random directions in d_model dimensions, sqrt(2 / (pi d_model))."""
+    """Mean |cosine| divided by that of random directions in d_model dimensions, sqrt(2 / (pi d_model))."""
     return value * float(np.sqrt(np.pi * cfg.d_model / 2))
 
 
@@ -340,7 +341,7 @@ READINGS: tuple[Reading, ...] = (
         "weights",
     ),
 )
-"""What the verdict may go by, in the order of the probes."""
+"""All readings of the verdicts, in the order of the probes."""
 OF_ANY_TASK: tuple[Reading, ...] = (
     *(reading for reading in READINGS if reading.sees == "weights"),
     Reading(
@@ -351,24 +352,24 @@ OF_ANY_TASK: tuple[Reading, ...] = (
         "weights",
     ),
 )
-"""What can be read of any task's model; where nothing was calibrated for the task it speaks for no phase."""
+"""Readings for models of any task; without a calibration for the task they support no phase."""
 
 
 def measurements(
     model: HookedTransformer, task: AnchorTask, *, early: bool = False
 ) -> dict[str, list[ProbeResult]]:
-    """Measure what the readings are taken from.
+    """Apply the probes from which the readings are taken.
 
     Args:
         model: any HookedTransformer of two layers or more.
         task: what it was trained on.
-        early: whether to leave out what costs most.
+        early: whether to leave out the costly measurements.
 
     Returns:
-        Measurement -> the probe's results, one for each of `reading_positions` where it asks a position.
+        Measurement -> the probe's results, one for each of `reading_positions` if it has a position.
 
     Raises:
-        ValueError: a probe refuses the model or the task, or its numbers do not converge, with the reason.
+        ValueError: a probe refuses the model or the task, or does not converge, with the reason.
     """
     results = {}
     positions = reading_positions(task)
@@ -391,13 +392,14 @@ def take_readings(
     Args:
         model: any HookedTransformer of two layers or more.
         task: what it was trained on.
-        early: whether to leave out those that cost most, as the early verdict does; they are None then.
+        early: whether to leave out the costly readings, as the early verdict does; they are then None.
 
     Returns:
-        `probe.field` -> value; None where the probe has none for this model or task.
+        `probe.field` -> value, mean over `reading_positions`; None if the probe has none for this model or
+        task.
 
     Raises:
-        ValueError: a probe refuses the model or the task, or its numbers do not converge, with the reason.
+        ValueError: a probe refuses the model or the task, or does not converge, with the reason.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
@@ -413,7 +415,7 @@ def take_readings(
 
 
 def mean_of(results: Sequence[ProbeResult], field: str) -> float | None:
-    """Mean of a number over the results of one measurement; None where none of them has it."""
+    """Mean of a number over the results of one measurement; None if no result has it."""
     values = [getattr(result, field) for result in results]
     there = [value for value in values if value is not None]
     return float(np.mean(there)) if there else None

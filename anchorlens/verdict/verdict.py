@@ -1,4 +1,4 @@
-"""The verdicts on one model, whether behaviour and probes agree, and what it was."""
+"""`Verdict`: the verdicts on one model, whether behaviour and probes agree, and the model they are about."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
     from anchorlens.probes.result import ProbeResult
 else:
-    HookedTransformer = Checkpoint = Any  # which reading a verdict need not import
+    HookedTransformer = Checkpoint = Any  # reading a stored verdict need not import them
 
 SCHEMA_VERSION = 1
-"""Of `to_dict`; it grows by one when a key changes its meaning or goes."""
+"""Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
 
 
 class _ByKind:
-    """An evaluation is read as that of its kind of task."""
+    """Tells pydantic to read an evaluation as the class of its kind of task."""
 
     def __get_pydantic_core_schema__(self, *_: Any) -> Any:
         from pydantic_core import core_schema
@@ -44,7 +44,7 @@ class _ByKind:
 @documented
 @dataclass(frozen=True)
 class Evidence(Record):
-    """One reading, where it lies in each phase, and what it says."""
+    """One reading, its ranges in the calibration, and its contribution to the verdict."""
 
     reading: Name
     """`probe.field`, for example `v_similarity.centred_gap`."""
@@ -53,31 +53,30 @@ class Evidence(Record):
     meaning: Text
     """What the number is, in a few words."""
     value: float | None
-    """The reading, normalised so that width and depth do not show; None where the probe gives none."""
+    """The reading, normalised for width and depth; None if the probe gives none."""
     ranges: Mapping[Name, tuple[float, float]]
-    """Label -> where the middle 80 % of the checkpoints of that phase lie that the verdict was fit on."""
+    """Label -> range of the middle 80 % of the checkpoints of that phase on which the verdict was fit."""
     vote: Name | None
-    """The label whose odds it raises most; None where it raises none by more than .05 nats."""
+    """The label whose odds it raises most; None if it raises none by more than .05 nats."""
     weight: float
-    """By how much, in nats, >= 0."""
+    """The increase of that label's log-odds, in nats, >= 0."""
     odds: Mapping[Name, float] = field(default_factory=dict)
-    """Label -> by how much it raises (above 0) or lowers its odds, in nats, all other readings as they
-    are."""
+    """Label -> change of its log-odds due to this reading, in nats, all other readings unchanged."""
     alone: Mapping[Name, float] = field(default_factory=dict)
-    """Question -> the log-odds of yes that it speaks for by itself, whether that counts or not, in nats."""
+    """Question -> log-odds of yes by this reading alone, before weighting, in nats."""
     sees: Name = "trained pairs"
-    """What it looks at: `trained pairs` or `weights`."""
+    """What it is measured on: `trained pairs` or `weights`."""
 
 
 @documented
 @dataclass(frozen=True)
 class Posterior(Record):
-    """A phase with the probability of each."""
+    """The most probable phase, and the probabilities of all."""
 
     phase: Phase
-    """The most probable phase or solution, or why there is none."""
+    """The most probable phase or solution, or the reason why there is none."""
     probabilities: Mapping[Name, Share] | None
-    """Label of a phase, or a solution -> 0..1, sum 1; None where the readings could not be taken."""
+    """Label of a phase or solution -> probability, 0..1, sum 1; None if the readings could not be taken."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
@@ -90,17 +89,17 @@ class Posterior(Record):
 @documented
 @dataclass(frozen=True, repr=False)
 class ByProbes(Posterior):
-    """The phase, or in conflict the solution, that the probes speak for, by trained pairs and weights alone.
+    """The phase (in `conflict` the solution) by the probes, from trained pairs and weights only.
 
-    It looks at nothing of unseen pairs, neither answers nor activations: it is independent evidence.
+    It uses nothing of unseen pairs, neither answers nor activations, and so is independent evidence.
     """
 
     evidence: Annotated[tuple[Evidence, ...], Len(0, 200)] = ()
-    """Every reading, the one that says most first; of another task what can be read of the weights, which
-    speaks for no phase."""
+    """Every reading, the one with the largest contribution first; for a task without anchors the readings of
+    the weights, which support no phase."""
     outside: Annotated[tuple[Text, ...], Len(0, 100)] = ()
-    """What of the model or its task lies outside what the verdict was fit on, in words: each makes the
-    probabilities less sure."""
+    """Fields of the model or its task that are outside the range on which the verdict was fit, in words; each
+    makes the probabilities less extreme."""
 
     _repr_html_ = html
 
@@ -108,25 +107,25 @@ class ByProbes(Posterior):
 @documented
 @dataclass(frozen=True)
 class TrajectoryPoint(Record):
-    """One checkpoint of a run's trajectory, and what it lets expect of the run's end."""
+    """One checkpoint along a run, and the forecast of the run's final phase."""
 
     derived: ClassVar[tuple[str, ...]] = ("expected",)
     step: Count
     """Optimizer steps taken."""
     fraction: float
-    """Of the steps that the run is to take, 0..1."""
+    """Share of the run's steps that are taken, 0..1."""
     train: Share
     """Accuracy on training data, 0..1."""
     id: Share
-    """On held-out keys, 0..1."""
+    """Accuracy on held-out keys, 0..1."""
     ood: Share | None
-    """On unseen pairs, 0..1; None where every pair is trained."""
+    """Accuracy on unseen pairs, 0..1; None if every pair is trained."""
     now: Name
     """Its phase by behaviour now, a label such as `Phase 1` or `undecided: underfit`."""
     forecast: Mapping[Name, Share] | None
-    """Label of the final phase, or `undecided`, -> probability, from readings and the phase it has now;
-    None where there is no early verdict: at other fractions than those calibrated, or for a task unlike the
-    zoo's."""
+    """Label of the final phase, or `undecided`, -> probability, from readings and the current phase. None if
+    there is no early verdict: for a fraction that was not calibrated, or for a task other than the
+    papers'."""
 
     @property
     def expected(self) -> str | None:
@@ -146,37 +145,38 @@ class TrajectoryPoint(Record):
 @documented
 @dataclass(frozen=True, eq=False)
 class Subject(Record):
-    """What was classified; in a verdict that was read back, what is known of it without the model."""
+    """The classified model; in a verdict that was read back, its description without the model."""
 
     unstored: ClassVar[tuple[str, ...]] = ("model", "task", "checkpoint", "log")
     name: Text
-    """What it is called, for people: `runs/a` for a folder, the name of a file, or that of the model."""
+    """Its name for people: `runs/a` for a folder, the name of a file, or that of the model."""
     kind: Name = "model"
     """Format it was read from: `anchorlens`, `released code`, ..., or `model`."""
     path: Text | None = None
     """File or folder, as given."""
     sha256: Name | None = None
-    """Of the weights' file."""
+    """SHA-256 of the file with the weights."""
     step: Count | None = None
-    """Optimizer steps taken, as far as it is known."""
+    """Optimizer steps taken, if known."""
     model_config: Plain | None = None
-    """Of a checkpoint: its architecture, as JSON data."""
+    """Architecture of a checkpoint, as JSON data."""
     train_config: Plain | None = None
-    """Of a checkpoint: how it was trained, as JSON data, where that is known."""
+    """Training recipe of a checkpoint, as JSON data, if known."""
     versions: Mapping[Name, Name] | None = None
-    """Of a checkpoint: library -> version that wrote it."""
+    """Library -> version that wrote a checkpoint."""
     model: Annotated[HookedTransformer | None, UNSTORED] = None
-    """The model, for pictures; None in a verdict that was read back."""
+    """The model, for figures; None in a verdict that was read back."""
     task: Annotated[Task | None, UNSTORED] = None
-    """What it was trained on; likewise."""
+    """What it was trained on; None in a verdict that was read back."""
     checkpoint: Annotated[Checkpoint | None, UNSTORED] = None
-    """Where it came from a checkpoint: weights, configurations, versions; likewise."""
+    """The checkpoint (weights, configurations, versions), if there is one and the verdict was not read
+    back."""
     log: Annotated[Sequence[Mapping[str, Any]], UNSTORED] = ()
-    """Log lines of its run, where its folder is there: `step`, `loss`, accuracies."""
+    """Log lines of its run, if they are available: `step`, `loss`, accuracies."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: Any) -> Subject:
-        """A model from a checkpoint; fields that are given go before what the checkpoint says."""
+        """A model from a checkpoint; given fields override those of the checkpoint."""
         known = {
             "name": repr(checkpoint),
             "step": checkpoint.step,
@@ -203,7 +203,7 @@ class Subject(Record):
         return self.model, self.task
 
     def measure(self, probe: Callable[..., ProbeResult]) -> ProbeResult:
-        """What a probe says of the model, with the probe's own options; it is measured once.
+        """The result of a probe on the model, with the probe's default options; it is measured only once.
 
         Raises:
             ValueError: the probe refuses the model or its task, or the verdict was read back.
@@ -224,32 +224,33 @@ class Subject(Record):
 @documented
 @dataclass(frozen=True, eq=False)
 class Verdict(Record):
-    """Phase 1, 2 or 3 by the probes, by behaviour (the definition) and by decoding, with reasons: data alone.
+    """Phase 1, 2 or 3 by the probes, by behaviour (the definition) and by decoding, with reasons.
 
-    Where the training data conflict with the composition it is a solution instead of a phase.
+    Where the training data conflict with the composition, the verdicts name a solution instead of a phase.
     """
 
     derived: ClassVar[tuple[str, ...]] = ("schema_version",)
     schema_version: ClassVar[int] = SCHEMA_VERSION
     phase: Phase
-    """By behaviour, that is by definition, from what it answers; `undecided` where a number is within two
-    standard errors of a threshold."""
+    """The phase by behaviour, which is the definition; `undecided` if a number is within two standard errors
+    of a threshold."""
     by_probes: ByProbes
-    """What trained pairs and weights speak for, without anything of unseen pairs."""
+    """The verdict from trained pairs and weights, without anything of unseen pairs."""
     by_decoding: Posterior
-    """What activations of unseen pairs speak for: it decodes the answer, and is not independent evidence."""
+    """The verdict from activations of unseen pairs; it decodes the answer, and is not independent
+    evidence."""
     behaviour: Annotated[Evaluation, _ByKind()]
-    """Everything that was measured on answers: the `Evaluation` of its task."""
+    """All measurements of its answers: the `Evaluation` of its task."""
     agreement: bool | None
-    """Whether behaviour and probes name the same phase, or solution; None where one of them names none."""
+    """Whether behaviour and probes name the same phase, or solution; None if one of them names none."""
     explanation: Text
-    """In a sentence: what the agreement, or the disagreement, means."""
+    """What the agreement or disagreement means, in a sentence."""
     warnings: Annotated[tuple[Text, ...], Len(0, 100)]
-    """What the reader should know before believing it."""
+    """Caveats of the verdict."""
     subject: Subject = field(repr=False)
-    """What was classified."""
+    """The classified model."""
     trajectory: Annotated[tuple[TrajectoryPoint, ...], Len(0, 10_000)] = ()
-    """Of a run's folder: every checkpoint with what it lets expect of the end."""
+    """For a run's folder: every checkpoint with its forecast."""
 
     def report(
         self,
@@ -260,24 +261,24 @@ class Verdict(Record):
         """Write the report: one HTML page that needs no network.
 
         Args:
-            path: of the page, .html; a file that is there is replaced.
-            probes: whose pictures it shows; by default `probes.REPORT_PROBES`, all but those that
+            path: of the page, .html; an existing file is replaced.
+            probes: the probes whose figures it shows; by default `probes.REPORT_PROBES`, all but those that
                 train a model. `(*REPORT_PROBES, my_probe)` adds one of your own.
 
         Raises:
-            ValueError: something else than probes, two of one name, a verdict that was read back, whose
-                model is not there to be drawn, or no place for a page: another suffix, no such folder, or
-                what is there is no ordinary file or is the checkpoint.
-            OSError: the disk refuses; a file that was there before is untouched.
+            ValueError: something other than probes, two of one name, a verdict that was read back and so has
+                no model, another suffix, no such folder, or a path that is no ordinary file or is the
+                checkpoint.
+            OSError: writing failed; an existing file is unchanged.
         """
         report(self, path, **({} if probes is None else {"probes": probes}))
 
     @property
     def readings(self) -> pandas.DataFrame:
-        """A row for each reading by the probes, by its name: `by_probes.evidence` as a table.
+        """`by_probes.evidence` as a table with a row for each reading, indexed by its name.
 
         Columns: `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats), `odds <label>` (nats), and `low
-        <label>` and `high <label>`, between which the middle 80 % of that phase lie.
+        <label>` and `high <label>`, the range of the middle 80 % of that phase.
         """
         import pandas
 
@@ -295,16 +296,15 @@ class Verdict(Record):
         return pandas.DataFrame(rows, columns=columns).astype({"value": float}).set_index("reading")
 
     def summary(self, path: str | os.PathLike[str]) -> None:
-        """Write the summary: one upright A4 page of vectors for a paper's appendix or a slide.
+        """Write the summary: one portrait A4 page, vector graphics, for a paper's appendix or a slide.
 
         Args:
-            path: .pdf, .svg or .png; a file that is there is replaced.
+            path: .pdf, .svg or .png; an existing file is replaced.
 
         Raises:
-            ValueError: a verdict that was read back, whose model is not there to be drawn, no matplotlib (the
-                extra `export`), or no place for it: another suffix, no such folder, or what is there is no
-                ordinary file or is the checkpoint.
-            OSError: the disk refuses; a file that was there before is untouched.
+            ValueError: a verdict that was read back and so has no model, no matplotlib (the extra `export`),
+                another suffix, no such folder, or a path that is no ordinary file or is the checkpoint.
+            OSError: writing failed; an existing file is unchanged.
         """
         summary(self, path)
 

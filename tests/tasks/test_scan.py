@@ -94,7 +94,7 @@ class TestSplits:
         assert len(left_out) == len(task.examples("ood"))
         assert set(left_out) == set(pairs(task.examples("ood")))
         lines = collections.Counter(published(f"tasks_train_addprim_{split}"))
-        assert set(lines) == set(pairs(task.examples("train") + task.examples("id")))
+        assert set(lines) == set(pairs(task.examples("train")) + pairs(task.examples("id")))
         bare = (task.primitive, all_commands()[task.primitive])
         assert lines.pop(bare) == copies == round(0.1 * (copies + sum(lines.values())))
         assert set(lines.values()) == {1}

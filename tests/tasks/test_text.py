@@ -534,9 +534,8 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
     """The peak of a process that puts a text together, and draws and evaluates some of it."""
     code = (
         "import re, sys; from anchorlens import TextTask, build_model, preset;"
-        "from anchorlens.randomness import generator;"
         "task = TextTask(data=sys.argv[1]);"
-        "model = build_model(preset('text', n_layers=2, d_model=16, d_head=8, d_mlp=16).model);"
+        "model = build_model(preset('text', n_layers=2, d_model=16, d_head=8, d_mlp=16).model_config);"
         "task.evaluate(model, training_set=task.training_set(1000, 0), max_asked=64);"
         "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
     )

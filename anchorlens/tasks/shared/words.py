@@ -42,9 +42,6 @@ class Examples:
         numbers: list[int] = rows.tolist()
         return Examples([self.prompts[row] for row in numbers], [self.answers[row] for row in numbers])
 
-    def __add__(self, others: Examples) -> Examples:
-        return Examples([*self.prompts, *others.prompts], [*self.answers, *others.answers])
-
     def __repr__(self) -> str:
         first = f", the first {self.prompts[0]!r} -> {self.answers[0]!r}" if len(self) else ""
         return f"Examples({len(self):,}{first})"

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from anchorlens.safe import ordinary_file, safe_repr
 
-CODE, TEXT, BOTH, FILES = "code", "text", "code+text", "files"
+CODE, TEXT, FILES = "code", "text", "files"
 MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32
 """Most files that may be named, most folder entries that are searched for them, and most bytes in all."""
 _LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"})

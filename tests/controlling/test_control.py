@@ -138,7 +138,7 @@ import sys
 from dataclasses import replace
 
 if __name__ == "__main__":
-    long = replace(IDLE, name="long", steps=50.0, fields={**IDLE.fields, "state_every_seconds": 0})
+    long = replace(IDLE, name="long", steps=20.0, fields={**IDLE.fields, "state_every_seconds": 0})
     control(sys.argv[1], sys.argv[2], minutes=60, interventions=[HURT, long, CURE], workers=1, progress=False)
 """
 

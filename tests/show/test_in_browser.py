@@ -109,6 +109,12 @@ def test_print_leaves_out_what_is_folded(browser, one):
     assert not browser.complaints()
 
 
+def test_four_models_are_printed_on_sheets_that_hold_all_columns(browser, four):
+    browser.open(four)
+    sheets = re.findall(rb"/MediaBox \[0 0 ([0-9.]+) ([0-9.]+)\]", browser.printed())
+    assert sheets and all(float(width) > float(height) for width, height in sheets)
+
+
 def test_a_foreign_script_does_not_run(browser, one, tmp_path):
     page = tmp_path / "changed.html"
     page.write_text(one.read_text().replace("<main>", "<main><script>window.ran = true</script>"))

@@ -1,10 +1,10 @@
-"""Probes: what a transformer does inside, measured and drawn.
+"""Probes: they measure and draw what a transformer computes inside.
 
 Each probe is a function of a model (and, where it needs one, a task) that returns a frozen result with
-numbers, raw values, `.to_dict()` and `.plot()`. The model is a HookedTransformer, a Checkpoint, what `train`
-gives, or the path of a checkpoint or run; a checkpoint knows its task. `PROBES` holds the probes of every
-model, `OF_MIXTURES` those of mixtures of experts, `REPORT_PROBES` those that take seconds; `compare` puts one
-probe of several models side by side; `own_probes` reads those of a Python file of yours.
+numbers, raw values, `.to_dict()` and `.plot()`. The model is a HookedTransformer, a Checkpoint, the result of
+`train`, or the path of a checkpoint or run; a checkpoint knows its task. `PROBES` holds the probes for every
+model, `OF_MIXTURES` those for mixtures of experts, `REPORT_PROBES` those that take seconds. `compare` shows
+one probe's results for several models side by side; `own_probes` reads the probes of your own Python file.
 """
 
 from anchorlens.probes.activation_patching import activation_patching

@@ -1,4 +1,4 @@
-"""Activation patching: which (layer, position) carries the key, and which the single-anchor result."""
+"""Activation patching: which (layer, position) carries the key and which the single-anchor result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 
 @probe_result
 class ActivationPatching(ProbeResult):
-    """How much of the clean answer comes back when one activation of the clean run is put into the other."""
+    """How much of the clean answer returns when one clean activation is patched into the corrupted run."""
 
     probe: ClassVar[str] = "activation_patching"
     readings: ClassVar[tuple[str, ...]] = (
@@ -41,36 +41,36 @@ class ActivationPatching(ProbeResult):
         "carried_by_last",
     )
     changes: tuple[str, ...]
-    """What the clean and the corrupted sequence differ in: `key`, `anchor 1`, `anchor 2`, ...; `tokens` of
-    sequences that were given."""
+    """The token in which the clean and the corrupted sequence differ: `key`, `anchor 1`, `anchor 2`, ...;
+    `tokens` for sequences that were given."""
     sites: tuple[str, ...]
     """Hook names of the activations that are patched, in the order of a block."""
     recovered: np.ndarray
-    """[change, site, layer, pos] Share of the difference between the runs that the patch brings back: 0 =
-    none, 1 = all. The difference is that of logit(clean target) - logit(corrupted target), mean over
-    sequences. NaN where the model does not prefer the right target in both runs, by two standard errors:
-    there is nothing to bring back."""
+    """[change, site, layer, pos] Share of the difference between the clean and the corrupted run that the
+    patch recovers: 0 = none, 1 = all. The runs are compared by logit(clean target) - logit(corrupted target),
+    mean over sequences. NaN where the model does not prefer the right target in both runs by two standard
+    errors, since there is then no difference to recover."""
     clean: np.ndarray
-    """[change] That logit difference of the clean run; above 0 where the model is right."""
+    """[change] That logit difference in the clean run; above 0 where the model is right."""
     corrupted: np.ndarray
-    """[change] Of the corrupted run; below 0 where the model is right."""
+    """[change] The logit difference in the corrupted run; below 0 where the model is right."""
     carried_by_first_anchor: float | None
-    """Recovered share at the first anchor's position at the input of the last layer, where the first anchor
-    is changed: near 1 where g(x; a1) is there alone. None of sequences that were given."""
+    """Recovered share when the first anchor is changed and its position is patched at the input of the last
+    layer: near 1 where g(x; a1) is at that position alone. None for sequences that were given."""
     carried_by_second_anchor: float | None
     """The same at the second anchor's position: near 1 where key and anchors are gathered there."""
     carried_by_last: float | None
-    """The same at the last position: near 1 where the anchors are fused there first (symmetric solution). Of
+    """The same at the last position: near 1 where the anchors are fused there first (symmetric solution). For
     sequences that were given: near 1 where the last position holds the change before the last layer."""
     key_position: int | None
-    """Position of the key token; the anchors follow it. None of sequences that were given."""
+    """Position of the key token; the anchors follow it. None for sequences that were given."""
     n_sequences: int
-    """Pairs of sequences for each change."""
+    """Number of pairs of sequences for each change."""
     seed: int
     """Seed from which those sequences were drawn, unless they were given."""
 
     def headline(self) -> str:
-        """Where the first anchor is, before the last layer; of given sequences, the best place."""
+        """Where the first anchor is before the last layer; for given sequences, the best place."""
         if self.key_position is None and not np.isnan(self.recovered).all():
             _, site, layer, pos = np.unravel_index(int(self.recovered.argmax()), self.recovered.shape)
             place = f"{self.sites[site]} of layer {layer} at position {pos}"
@@ -84,7 +84,7 @@ class ActivationPatching(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Recovered share by layer and position, a panel for each change."""
+        """Recovered share by layer and position, with a panel for each change."""
         panels = {
             f"{change} changed": values for change, values in zip(self.changes, self.recovered, strict=True)
         }
@@ -114,35 +114,35 @@ def activation_patching(
 ) -> ActivationPatching:
     """Find which (layer, position) carries the key and each anchor to the answer.
 
-    Clean and corrupted sequences differ in one token, the key or one anchor, and so in their target;
-    noise is the same. One activation of the clean run at a time, [layer, position] of `hook_resid_pre`,
-    `hook_attn_out` or `hook_mlp_out`, is put into the corrupted run. Patches are those of
-    `transformer_lens.patching`; its loop is not used, as it draws a progress bar that cannot be silenced.
+    Clean and corrupted sequences have the same noise and differ in one token, the key or one anchor, and so
+    in their target. The probe patches one activation of the clean run at a time, [layer, position] of
+    `hook_resid_pre`, `hook_attn_out` or `hook_mlp_out`, into the corrupted run. The patch setter is that of
+    `transformer_lens.patching`; its loop is not used, since its progress bar cannot be silenced.
 
     Blind to: what a place holds (g(x; a), or key and anchor side by side), what several places carry only
-    together, and, in its readings, every layer but the last one's input.
+    together, and, in its readings, every layer but the input of the last one.
 
     Args:
         model: any HookedTransformer whose residual hooks are alive.
-        task: gives the sequences, of trained pairs where they can be changed so, else of all. It is not asked
-            where sequences are given.
-        tokens: clean sequences of your own, [pos] or [sequence, pos], of any model and task; with them go
+        task: gives the sequences: of trained pairs if such pairs differ by the change, else of all pairs. It
+            is ignored if sequences are given.
+        tokens: clean sequences of your own, [pos] or [sequence, pos], of any model and task; they need
             `corrupted` and `targets`.
-        corrupted: what `tokens` became, of the same shape.
-        targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence, whose logits
+        corrupted: the corrupted sequences, of the same shape as `tokens`.
+        targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence; their logits
             are compared at the last position.
-        n_sequences: pairs of sequences for each change, >= 1.
-        key_position: of the key token; 2 as in the papers.
-        seed: of the sequences.
+        n_sequences: number of pairs of sequences for each change, >= 1.
+        key_position: position of the key token; 2 as in the papers.
+        seed: seed of the sequences.
 
     Returns:
-        Recovered share, 0 = none, 1 = the clean answer is back, for every change, site, layer and
-        position; where the first anchor is changed, it tells where g(x; a1) is.
+        Recovered share, 0 = none, 1 = the whole clean answer, for every change, site, layer and position;
+        where the first anchor is changed, it shows where g(x; a1) is.
 
     Raises:
-        ValueError: a dead hook, a number out of range, a task in which no token can be changed for
-            another target, a model too small for the task, or given sequences that the model cannot read
-            or that do not fit together.
+        ValueError: a dead hook, a number out of range, a task in which changing a token hardly ever changes
+            the target, a model too small for the task, or given sequences that the model cannot read or
+            that do not fit together.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -180,7 +180,7 @@ def activation_patching(
         corrupted_means.append(other.mean())
     before_last = recovered[min(1, len(changes) - 1)][
         0, -1
-    ]  # [pos] of resid_pre; the first anchor is changed
+    ]  # [pos] at resid_pre, with the first anchor changed (or the given tokens)
 
     def carried(place: int | None) -> float | None:
         return None if place is None else number(before_last[place])

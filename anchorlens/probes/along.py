@@ -1,4 +1,4 @@
-"""Probes along runs: the numbers of each checkpoint on the way, beside what the model answers there."""
+"""Probes along runs: the readings and accuracies at every checkpoint of some training runs."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ RunPath = str | os.PathLike[str]
 @documented
 @dataclass(frozen=True, eq=False)
 class Along:
-    """The numbers of probes at every checkpoint of some runs."""
+    """The readings of probes at every checkpoint of some runs."""
 
     rows: tuple[Mapping[str, Any], ...]
-    """One for each run and checkpoint: `run` (its folder), `group` (what it shares with runs of other seeds),
-    `seed`, `step`, the task's metrics by name (each from a sample of questions), and `<probe>.<reading>` of
-    every probe; None where a number is not defined."""
+    """A row for each run and checkpoint: `run` (its folder), `group` (the configuration that sets it apart,
+    without the seed), `seed`, `step`, the task's metrics by name (each from a sample of questions), and
+    `<probe>.<reading>` for every probe; None where a number is not defined."""
     metrics: tuple[str, ...]
-    """Names of the metrics among the columns."""
+    """Names of the columns that are metrics."""
     readings: tuple[str, ...]
-    """Names of the readings among them: `<probe>.<reading>`."""
+    """Names of the columns that are readings: `<probe>.<reading>`."""
     options: Mapping[str, Any]
-    """Of the probe, as they were given."""
+    """The options of the probe, as given."""
 
     def to_frame(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame."""
@@ -60,27 +60,27 @@ class Along:
         """Write the rows as a table.
 
         Args:
-            path: `.csv` or `.parquet`; a file that is there is replaced.
+            path: `.csv` or `.parquet`; an existing file is replaced.
 
         Raises:
-            ValueError: another suffix, no such folder, or what is there is no ordinary file.
-            OSError: the disk refuses; a file that was there before is untouched.
+            ValueError: another suffix, a missing folder, or a path that exists and is no ordinary file.
+            OSError: the write fails; an existing file is then unchanged.
         """
         write_rows(self.rows, path)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: the rows, the options of the probe, the versions of the libraries."""
+        """JSON-ready content: the rows, the options of the probe, the versions of the libraries."""
         about = {"schema_version": SCHEMA_VERSION, "options": dict(self.options)}
         return {**about, "versions": dict(library_versions()), "rows": [dict(row) for row in self.rows]}
 
     def over_seeds(self, number: str) -> dict[str, list[Point]]:
-        """A number along training, over the seeds of each group.
+        """A number along training, as mean, minimum and maximum over the seeds of each group.
 
         Args:
             number: one of `metrics` or `readings`.
 
         Returns:
-            Group -> a point for each step at which a seed has the number.
+            Group -> a point for each step at which at least one seed has the number.
         """
         found: dict[str, dict[int, list[float]]] = {}
         for row in self.rows:
@@ -96,10 +96,10 @@ class Along:
         }
 
     def plot(self) -> go.Figure:
-        """A row for each reading, and below what the runs answer; a line is a mean over seeds.
+        """A row for each reading, and the metrics of the runs below; a line is a mean over seeds.
 
-        The band reaches from the smallest seed's value to the largest's. Of several probes the first reading
-        of each is drawn.
+        The band reaches from the smallest to the largest value over seeds. With several probes, only the
+        first reading of each is drawn.
         """
         from anchorlens.figures.along import along_figure
 
@@ -128,21 +128,21 @@ def along(
 ) -> Along:
     """Apply probes to every checkpoint of runs, oldest first.
 
-    A run has its last checkpoint, and `n_checkpoints` on its way (10 where the recipe says nothing). Runs
-    that differ in the seed alone are one group.
+    A run has its last checkpoint, and `n_checkpoints` during training (10 by default). Runs that differ only
+    in the seed form one group.
 
     Args:
-        runs: folders of runs, or what `train` gave for runs that have a folder.
+        runs: folders of runs, or results of `train` for runs that have a folder.
         probes: one or several, or their names.
         device: where the models run: auto, cpu, cuda, cuda:N or mps.
         progress: as for `train`.
-        **options: of the probe, where it is one.
+        **options: options of the probe, if there is only one.
 
     Returns:
-        The numbers of every checkpoint, with the accuracies there.
+        The readings and the accuracies at every checkpoint.
 
     Raises:
-        ValueError: no run, one without checkpoints or whose checkpoints do not say how they were trained,
+        ValueError: no run, a run without checkpoints or whose checkpoints do not say how they were trained,
             options for several probes, or what a probe refuses (the message starts with the file).
         CheckpointError: one of the checkpoints is damaged.
 
@@ -163,7 +163,7 @@ def along(
         for done, (folder, path) in enumerate(files, 1):
             checkpoint = load_checkpoint(path)
             place = {"run": str(folder), "step": checkpoint.step}
-            if not any(place.items() <= row.items() for row in rows):  # the last may be of the trajectory too
+            if not any(place.items() <= row.items() for row in rows):  # the last step may be there already
                 recipes.append(_recipe(checkpoint, path))
                 rows.append(place | _numbers(checkpoint, path, chosen, where, options))
             update(done, folder.name)
@@ -196,7 +196,7 @@ def _folder(run: Any) -> Path:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first; the last may be of the same step as the one before."""
+    """The checkpoints of a run, oldest first; the last two may be of the same step."""
     found = [*trajectory_files(folder), *folder.glob("ckpt.pt")]
     if not found:
         raise ValueError(
@@ -207,7 +207,7 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def _recipe(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
-    """The fields of its run that decide what it learns, but the seed."""
+    """The fields of its run that decide what it learns, without the seed."""
     train = checkpoint.train_config
     if train is None or checkpoint.step is None:
         raise ValueError(f"{safe_text(path)} must say how it was trained; give the folder of a run")
@@ -224,7 +224,7 @@ def _numbers(
     device: torch.device,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The seed of one checkpoint, what it answers, and the readings of the probes."""
+    """The seed of one checkpoint, its metrics, and the readings of the probes."""
     assert checkpoint.train_config is not None
     numbers: dict[str, Any] = {"seed": checkpoint.train_config.seed}
     behaviour = checkpoint.evaluate(device=device, **checkpoint.task.sampling)
@@ -244,7 +244,7 @@ def _numbers(
 
 
 def _groups(fields: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of each row: the fields in which its run differs from others, in words; empty where none does."""
+    """For each row, the fields in which its run differs from other runs, in words; empty if it has none."""
     names = list(dict.fromkeys(name for of_run in fields for name in of_run))
     varying = [name for name in names if len({repr(of_run.get(name)) for of_run in fields}) > 1]
     return [

@@ -1,4 +1,4 @@
-"""Attention patterns of one sequence, every head, as a page to explore and as a still picture."""
+"""Attention patterns of every head on one sequence, as an interactive page and as a static picture."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class AttentionPatterns(ProbeResult):
         return attention_heatmaps([str(token) for token in self.tokens], self.attention)
 
     def html(self) -> str:
-        """A page fragment by circuitsvis with every head to explore; it needs no network."""
+        """An interactive page fragment by circuitsvis with every head; it needs no network."""
         return self._html(alone=True)
 
     def circuitsvis_json(self) -> str:
-        """What circuitsvis' `AttentionHeads` shows, as JSON; for pages that hold its bundle already."""
+        """The input of circuitsvis' `AttentionHeads` as JSON, for pages that already hold its bundle."""
         return json.dumps(self._shown())
 
     def _shown(self) -> dict[str, Any]:
@@ -88,21 +88,21 @@ def attention_patterns(
 ) -> AttentionPatterns:
     """Read the attention of every layer and head on one sequence.
 
-    Blind to: whether the model uses what it looks at: a head without effect looks somewhere too.
+    Blind to: whether the model uses what it attends to; a head without effect attends somewhere too.
 
     Args:
         model: any HookedTransformer; it is only read.
         task: says where key and anchors stand. Without one, or with a task of another kind, any sequence of
-            the model's tokens will do.
-        tokens: the sequence, [pos]; with an AnchorTask the papers' [35, 63, x, 1, 2, ...] where None.
+            the model's tokens is accepted.
+        tokens: the sequence, [pos]; where None and with an AnchorTask, the papers' [35, 63, x, 1, 2, ...].
 
     Returns:
-        Attention after the softmax, 0..1. In a notebook the result shows circuitsvis' heads to
-        explore; `.html()` is that page, which works offline, `.plot()` a still picture.
+        Attention after the softmax, 0..1. In a notebook the result shows circuitsvis' interactive heads;
+        `.html()` is that page, which works offline, and `.plot()` a static picture.
 
     Raises:
-        ValueError: tokens that are no sequence of the task, a model too small for it, or neither task nor
-            tokens.
+        ValueError: tokens that are no sequence of the task, a model too small for the task, or neither task
+            nor tokens.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -1,4 +1,4 @@
-"""One probe of several models, side by side on the same scale, and over seeds."""
+"""One probe's results for several models: side by side on the same scale, and averaged over seeds."""
 
 from __future__ import annotations
 
@@ -32,30 +32,31 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The same probe of several models."""
+    """The results of one probe for several models."""
 
     labels: tuple[str, ...]
     """The label of each model, in order."""
     results: tuple[ProbeResult, ...]
-    """What the probe gave for each."""
+    """The probe's result for each model."""
     seeds: tuple[int | None, ...] = ()
-    """The seed of each; None where that is not known."""
+    """The seed of each model; None where it is not known."""
     recipes: tuple[str, ...] = ()
-    """What each is but for its seed, in words; models of one recipe differ in their seed alone."""
+    """Each model's configuration without its seed, in words; models of one recipe differ only in their
+    seed."""
 
     def plot(self) -> go.Figure:
-        """The pictures side by side; colour scales are the same, and so are axes that can be compared."""
+        """The pictures side by side, with shared colour scales, and shared axes where they are comparable."""
         share = self.results[0].comparable_axes
         title = in_words(self.results[0].probe)
         figures = [complete(result.plot(), title) for result in self.results]
         return side_by_side(figures, self.labels, share_axes=share)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: each result's content by its label."""
+        """JSON-ready content: each result by its label."""
         return dict(zip(self.labels, (result.to_dict() for result in self.results), strict=True))
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row for each model, by its label: its recipe, its seed, and the readings of the probe."""
+        """A row for each model, indexed by its label: its recipe, its seed, and the readings of the probe."""
         import pandas
 
         known = {"recipe": self.recipes, "seed": pandas.array(self.seeds, dtype="Int64")}
@@ -68,11 +69,11 @@ class Comparison:
         """The readings over seeds: a row for each recipe and reading, with mean and confidence interval.
 
         Args:
-            level: of the interval, within 0..1.
+            level: confidence level of the interval, above 0 and at most 1.
 
         Returns:
-            `n` (values), `mean`, and `low` and `high`, between which the mean of such runs lies with that
-            confidence (Student's t); NaN where there are fewer than two values.
+            `n` (number of values), `mean`, and the ends `low` and `high` of Student's t interval for the
+            mean; the ends are NaN where there are fewer than two values.
 
         Raises:
             ValueError: a level out of range.
@@ -111,21 +112,21 @@ def compare(
     """Apply one probe to several models.
 
     Args:
-        models: at least one: HookedTransformers, Checkpoints, what `train` gives, or paths; one model is
+        models: at least one: HookedTransformers, Checkpoints, results of `train`, or paths; one model is
             built at a time.
         probe: a probe or its name.
-        task: what models in memory were trained on; a checkpoint knows its own.
-        labels: one for each; where None its gamma, seed and step, or its name.
+        task: what models in memory were trained on; a checkpoint knows its own task.
+        labels: one for each model; where None its gamma, seed and step, or its name.
         device: where models of checkpoints run: auto, cpu, cuda, cuda:N or mps.
-        options: of the probe.
+        options: options of the probe.
 
     Returns:
         The results, their pictures side by side, their content as JSON data or as a DataFrame (`to_frame`),
         and means with intervals over seeds (`over_seeds`).
 
     Raises:
-        ValueError: no model, as many labels as there are not, or what the probe refuses (the message starts
-            with the label).
+        ValueError: no model, a wrong number of labels, or what the probe refuses (the message starts with
+            the label).
         CheckpointError: a file that cannot be read.
 
     Example:
@@ -161,7 +162,7 @@ def compare(
             results.append(apply(chosen, given, **options))
         except ValueError as error:
             raise ValueError(f"{names[-1]}: {error}") from error
-        del given  # one model at a time
+        del given  # only one model is in memory at a time
     kinds = list(dict.fromkeys(recipes))
     words = dict(zip(kinds, distinct([in_short for in_short, _ in kinds]), strict=True))
     return Comparison(
@@ -178,7 +179,7 @@ def _label(given: Input) -> str:
 
 
 def _recipe(given: Input) -> tuple[str, str]:
-    """What a model is but for its seed: in words, and a text that equal recipes share."""
+    """A model's configuration without its seed: in words, and as a text that is equal for equal recipes."""
     checkpoint = given.checkpoint
     if checkpoint is None or checkpoint.train_config is None:
         return _label(given), _label(given)

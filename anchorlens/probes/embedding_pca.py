@@ -1,4 +1,4 @@
-"""Principal components of the embedding of tokens, its spectrum, and the order it carries."""
+"""Principal components and spectrum of the token embedding, and whether it carries the order of the rules."""
 
 from __future__ import annotations
 
@@ -26,55 +26,55 @@ if TYPE_CHECKING:
 
 _LEAST_LAGS = 13
 N_ORDERS = 20
-"""Random orders of the tokens behind `step_baselines`."""
+"""Number of random orders of the tokens over which `step_baselines` are averaged."""
 TINIEST = 1e-300
-"""Least length by which a difference is divided; one of length 0 is alike to none."""
+"""Smallest length by which a difference is divided; a difference of length 0 has cosine 0 with all others."""
 
 
 @probe_result
 class EmbeddingPCA(ProbeResult):
-    """Where tokens lie, in how many dimensions, and whether neighbours by the rules are near."""
+    """Where tokens lie, in how many dimensions, and whether tokens that the rules relate are near."""
 
     probe: ClassVar[str] = "embedding_pca"
     readings: ClassVar[tuple[str, ...]] = ("lag_order", "step_constancy", "rank_normalized")
     tokens: np.ndarray
-    """[token] The tokens, by their ids."""
+    """[token] Ids of the tokens."""
     coordinates: np.ndarray
-    """[token, 2] Along the first two principal axes."""
+    """[token, 2] Coordinates along the first two principal axes."""
     explained: np.ndarray
-    """[2] Share of the variance along them, 0..1."""
+    """[2] Share of the variance along these axes, 0..1."""
     spectrum: np.ndarray
     """[min(token - 1, d_model)] Eigenvalues of the covariance, largest first."""
     rank_normalized: float
-    """Stable rank of the centred embedding, sum over largest of `spectrum`, over that of a Gaussian of this
-    shape: about 1 at a random start, towards 0 as the tokens lie along few directions."""
+    """Stable rank of the centred embedding (sum of `spectrum` divided by its largest value), divided by that
+    of a Gaussian of this shape: about 1 at a random start, near 0 if the tokens lie along few directions."""
     lags: np.ndarray
-    """[lag] k, how far apart two tokens stand; of number tokens their difference."""
+    """[lag] k, the distance of two tokens in the list; for number tokens, their difference."""
     lag_cosines: np.ndarray
-    """[lag] Mean cosine of the centred embeddings of tokens that differ by k, -1..1."""
+    """[lag] Mean cosine of the centred embeddings of tokens k apart, -1..1."""
     rule_lags: tuple[int, ...]
-    """Differences of the single-anchor shifts: where composing models have raised cosines. Empty where
+    """Differences of the single-anchor shifts; models that compose have raised cosines there. Empty where
     an anchor is no shift, and without a two-anchor task."""
     lag_order: float | None
-    """Mean over `rule_lags` minus mean over the other lags; above 0 in models that compose. None where
-    there is no such lag or no other."""
+    """Mean cosine over `rule_lags` minus the mean over the other lags; above 0 in models that compose. None
+    where one of the two sets is empty."""
     steps: tuple[int, ...] = ()
-    """The two smallest of `rule_lags`, 3 and 4 in the papers: the arrows of the picture."""
+    """The two smallest of `rule_lags`, 3 and 4 in the papers; the picture draws them as arrows."""
     step_cosines: tuple[float, ...] = ()
-    """For each of `steps` how constant e(x + k) - e(x) is over x: mean cosine of two such differences, -1..1;
-    1 = a step is the same everywhere."""
+    """For each k of `steps`, how constant e(x + k) - e(x) is over x: the mean cosine of two such differences,
+    -1..1; 1 = all differences are parallel."""
     step_baselines: tuple[float, ...] = ()
-    """The same with the tokens in random order, mean of 20 orders: near 0, and a little below it, since
-    neighbouring differences share a token."""
+    """The same with the tokens in random order, mean over 20 orders: a little below 0, since some differences
+    share a token."""
     step_constancy: float | None = None
-    """Mean of `step_cosines` minus mean of `step_baselines`; above 0 where steps are alike. None without
-    steps."""
+    """Mean of `step_cosines` minus mean of `step_baselines`; above 0 where the differences are alike. None
+    without steps."""
     token_set: Literal["number tokens", "all tokens", "given tokens"] = "number tokens"
-    """The number tokens of a two-anchor task, all tokens of the vocabulary (without a task), or those that
-    were given."""
+    """Which tokens were taken: the number tokens of a two-anchor task, all tokens of the vocabulary (without
+    such a task), or the given ones."""
 
     def headline(self) -> str:
-        """The order score, and the share of the first two axes."""
+        """The order score, and the share of the variance along the first two axes."""
         order = "no order score" if self.lag_order is None else f"lag order {self.lag_order:+.3f}"
         which = "" if self.token_set == "number tokens" else f" of {self._which}"
         return f"{order}, {self.explained.sum():.0%} of the variance{which} in two dimensions"
@@ -85,13 +85,13 @@ class EmbeddingPCA(ProbeResult):
         return f"all {n:,} tokens" if self.token_set == "all tokens" else f"{n:,} {self.token_set}"
 
     def plot(self) -> go.Figure:
-        """Tokens at their points, the spectrum, and the cosine over the lag."""
+        """The tokens as points, the spectrum, and the cosine against the lag."""
         title = "Embedding of the numbers (orange: differences of the shifts)"
         if self.token_set != "number tokens":
             title = f"Embedding of {self._which}"
         return embedding_picture(
             self.tokens,
-            self.coordinates / np.sqrt(self.spectrum.sum()),  # so that pictures of different gamma compare
+            self.coordinates / np.sqrt(self.spectrum.sum()),  # makes pictures of different gamma comparable
             self.explained,
             self.spectrum,
             self.lags,
@@ -119,24 +119,24 @@ def rule_lags(task: AnchorTask) -> tuple[int, ...]:
 def embedding_pca(
     model: HookedTransformer, task: AnchorTask | None = None, *, tokens: Sequence[int] | None = None
 ) -> EmbeddingPCA:
-    """Measure where tokens' embeddings lie and, of a two-anchor task, whether they carry the rules' order.
+    """Measure where token embeddings lie and, in a two-anchor task, whether they carry the rules' order.
 
-    Blind to: routes and answers: the probe reads the embedding alone, and one-hot numbers have no order
-    whatever the model makes of them.
+    Blind to: routes and answers, since the probe reads the embedding alone. One-hot embeddings have no order
+    even if the model composes.
 
     Args:
         model: any HookedTransformer with these tokens in its vocabulary; it is only read.
         task: gives the number tokens (its keys) and the single-anchor functions. Without one, or with a task
             of another kind, all tokens are taken and there is no order score.
-        tokens: ids to take instead, three or more different ones, in an order in which neighbours are
-            neighbours. They get an order score where each is the one before plus 1.
+        tokens: ids to take instead, three or more different ones; their order in the list defines the lags.
+            They get an order score if they are consecutive ascending integers.
 
     Returns:
         Coordinates, explained variance, spectrum, and the mean cosine of tokens that differ by
-        k = 1..13 (or further, where two shifts differ by more): in models that compose it is raised at
-        the differences of the shifts, and `lag_order` is above 0. And how constant the differences
-        e(x + k) - e(x) are, for the two smallest of those k, which the picture draws as arrows: the papers
-        show them alike in models that compose.
+        k = 1..13 (or further, if two shifts differ by more): in models that compose it is raised at the
+        differences of the shifts, and `lag_order` is above 0. Also how constant the differences
+        e(x + k) - e(x) are for the two smallest of those k, which the picture draws as arrows: the papers
+        show parallel ones in models that compose.
 
     Raises:
         ValueError: a vocabulary too small for the tokens, fewer than three of them, or embeddings
@@ -190,10 +190,10 @@ def embedding_pca(
 def _tokens(
     model: HookedTransformer, task: AnchorTask | None, chosen: Sequence[int] | None
 ) -> tuple[np.ndarray, Literal["number tokens", "all tokens", "given tokens"]]:
-    """The tokens to take, and what they are.
+    """The tokens to take, and the name of this set.
 
     Raises:
-        ValueError: the model has not all of them, or they are too few.
+        ValueError: the model lacks some of them, or there are too few.
     """
     d_vocab = model.cfg.d_vocab
     if chosen is not None:
@@ -222,7 +222,7 @@ def _tokens(
 
 
 def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
-    """Mean cosine of two of the differences between rows that stand `step` apart, -1..1; NaN for fewer.
+    """Mean cosine of two different differences between rows `step` apart, -1..1; NaN for fewer than two.
 
     >>> line = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [2.0, 1.0]])
     >>> round(step_cosine(line, 1), 2)  # right, right, up: one pair of three is parallel
@@ -237,7 +237,7 @@ def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
 
 
 def _in_random_order(rows: Float[np.ndarray, "row feature"], step: int) -> float:
-    """The mean of `step_cosine` over random orders of the rows: what is left when neighbours are none."""
+    """The mean of `step_cosine` over random orders of the rows: the value to expect without any order."""
     rng = generator(0, "probe")
     return float(np.mean([step_cosine(rng.permutation(rows), step) for _ in range(N_ORDERS)]))
 

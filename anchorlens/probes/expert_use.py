@@ -1,4 +1,4 @@
-"""Expert use: which expert of a mixture serves which kind of input, and what is lost without it."""
+"""Expert use: which expert of a mixture serves which kind of input, and the accuracy lost without it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class ExpertUse(ProbeResult):
-    """Shares of a mixture's experts by kind of input, and accuracies with each of them taken out."""
+    """Routing shares of a mixture's experts by kind of input, and accuracies with each expert ablated."""
 
     probe: ClassVar[str] = "expert_use"
     readings: ClassVar[tuple[str, ...]] = (
@@ -36,34 +36,34 @@ class ExpertUse(ProbeResult):
         "most_lost",
     )
     kinds: tuple[str, ...]
-    """Kinds of input, those of `rules`, `broken`, `exceptions`, `unseen` that the task has."""
+    """Kinds of input: those of `rules`, `broken`, `exceptions`, `unseen` that the task has."""
     shares: np.ndarray
-    """[layer, kind, expert] What part of the last position's routing weight goes to each expert, 0..1, the
-    mean over inputs; their sum is 1. Of a top-1 router: the share of inputs that are sent there."""
+    """[layer, kind, expert] Share of the routing weight at the last position that goes to each expert, 0..1,
+    mean over inputs; shares sum to 1. For a top-1 router, the share of inputs routed to the expert."""
     accuracies: np.ndarray
-    """[kind] Share of right answers, 0..1: trained targets, of unseen pairs the composition."""
+    """[kind] Accuracy, 0..1, on trained targets; on unseen pairs, on the composition."""
     accuracies_without: np.ndarray
-    """[layer, expert, kind] The same with one expert taken out."""
+    """[layer, expert, kind] The same with one expert ablated."""
     broken_apart: float | None
-    """How far the shares of broken pairs are from those of the rules: half the sum of the differences, in the
-    layer where it is largest, 0..1; 1 = other experts serve them. None where there is no such kind."""
+    """Distance of the shares of broken pairs from those of the rules, 0..1: half the sum of the absolute
+    differences, in the layer where it is largest; 1 = other experts serve them. None without this kind."""
     exceptions_apart: float | None
     """The same for exceptions."""
     unseen_apart: float | None
     """The same for unseen pairs."""
     largest_share: float
-    """The largest share of one expert over all kinds alike, the mean over layers: 1 = each router has
-    collapsed onto one expert, 1 over the number of experts = all are used alike."""
+    """Largest share of one expert, with all kinds weighted equally, mean over layers: 1 = each router has
+    collapsed onto one expert, 1 / number of experts = all experts are used equally."""
     most_lost: float
-    """The accuracy that is lost on the trained kinds, the mean of them, without the expert that matters most;
-    below 0 where the model answers better without."""
+    """Mean accuracy lost on the trained kinds without the expert that matters most; below 0 if the model
+    answers better without any single expert."""
     n_sequences: int
-    """Inputs of each kind."""
+    """Inputs drawn for each kind."""
     seed: int
     """Seed from which keys, positions and noise were drawn."""
 
     def headline(self) -> str:
-        """How far apart the kinds are sent, and what is lost without the most important expert."""
+        """How differently the kinds are routed, and what is lost without the most important expert."""
         apart = {"broken": self.broken_apart, "exceptions": self.exceptions_apart}
         apart |= {"unseen": self.unseen_apart}
         words = [f"{kind} {value:.2f}" for kind, value in apart.items() if value is not None]
@@ -71,7 +71,7 @@ class ExpertUse(ProbeResult):
         return f"{far}{self.most_lost:+.2f} of the accuracy lost without one expert"
 
     def plot(self) -> go.Figure:
-        """Shares of the experts by layer and kind, and accuracies with and without each of them."""
+        """Shares of the experts by layer and kind, and accuracies with and without each expert."""
         return expert_figure(
             "Which expert serves which?", self.kinds, self.shares, self.accuracies, self.accuracies_without
         )
@@ -81,30 +81,30 @@ class ExpertUse(ProbeResult):
 def expert_use(
     model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 512, seed: int = 0
 ) -> ExpertUse:
-    """Measure which expert of a mixture serves which kind of input, and how it answers without each of them.
+    """Measure which expert of a mixture serves which kind of input, and the accuracy without each expert.
 
     The share of an expert is its part of the routing weight of the chosen experts at the last position, where
-    the answer is read. An expert is taken out at every position: its weight is set to 0 behind the router's
-    softmax and the others are divided by their sum, so that its inputs go to the next best expert.
+    the answer is read. An expert is ablated at every position: its weight is set to 0 after the router's
+    softmax and the other weights are divided by their sum, so its inputs go to the next best expert.
 
-    Blind to: what an expert computes, and to one that is needed at another position where the answer survives
-    without it. With one expert taken out an input meets another with a weight that it never had in training;
-    what is lost is what the model loses, and not what it could learn to do without.
+    Blind to: what an expert computes, and the use of an expert at other positions if the answer survives
+    without it. After the ablation, experts get inputs and weights that never occurred in training, so the
+    accuracy lost is that of this model, not of a model trained without the expert.
 
     Args:
         model: a HookedTransformer with `num_experts`; it is only read.
-        task: gives the kinds: `rules`, trained pairs on the composition; `broken`, pairs that are trained on
-            another function; `exceptions`; `unseen` pairs. Keys stand at positions where they are trained.
-        n_sequences: inputs of each kind, >= 1.
-        seed: of keys, positions and noise.
+        task: gives the kinds: `rules`, pairs trained on the composition; `broken`, pairs trained on another
+            function; `exceptions`; `unseen` pairs. Keys stand at positions where they are trained.
+        n_sequences: inputs drawn for each kind, >= 1; in the other kinds, inputs that are exceptions are
+            left out.
+        seed: seed of the keys, positions and noise.
 
     Returns:
-        Shares by layer, kind and expert, 0..1, and accuracies by kind with each expert of each layer taken
-        out.
+        Shares by layer, kind and expert, 0..1, and accuracies by kind with each expert of each layer
+        ablated.
 
     Raises:
-        ValueError: a model with one MLP in each block, one that is too small for the task, or a number out of
-            range.
+        ValueError: a dense model, one that is too small for the task, or a number out of range.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -153,7 +153,7 @@ def _accuracies(model: HookedTransformer, kinds: dict[str, AnchorBatch]) -> Floa
 
 
 def _apart(shares: Float[np.ndarray, "layer kind expert"], kinds: tuple[str, ...], kind: str) -> float | None:
-    """Total variation distance from the shares of the rules, in the layer where it is largest.
+    """Total variation distance between a kind's shares and the rules', in the layer where it is largest.
 
     >>> _apart(np.array([[[1.0, 0.0], [0.25, 0.75]]]), ("rules", "broken"), "broken")
     0.75

@@ -31,23 +31,23 @@ class FirstLayerTSNE(ProbeResult):
     readings: ClassVar[tuple[str, ...]] = ("silhouette_unordered", "silhouette_ordered")
     comparable_axes: ClassVar[bool] = False
     pairs: np.ndarray
-    """[pair, chain_length] Every pair that occurs."""
+    """[pair, chain_length] The pairs from which the sequences are drawn; each is followed by its mirror."""
     labels: np.ndarray
-    """[sequence] Which pair each sequence has."""
+    """[sequence] Index of the pair of each sequence."""
     keys: np.ndarray
-    """[sequence] The key token of each."""
+    """[sequence] Key token of each sequence."""
     vectors: np.ndarray
     """[sequence, d_model] Residual stream of the last position after the first attention layer."""
     points: np.ndarray
     """[sequence, 2] Their t-SNE."""
     silhouette_ordered: float | None
-    """Mean silhouette of the vectors, a label for each ordered pair, -1..1."""
+    """Mean silhouette of the vectors with a label for each ordered pair, -1..1."""
     silhouette_unordered: float | None
     """The same with one label for a pair and its mirror: above 0 where anchors are fused first."""
     perplexity: float
     """Perplexity of the t-SNE."""
     seed: int
-    """Of the sequences and the t-SNE."""
+    """Seed of the sequences and the t-SNE."""
 
     def headline(self) -> str:
         """Both silhouettes."""
@@ -73,19 +73,19 @@ def first_layer_tsne(
     perplexity: float = 30,
     seed: int = 0,
 ) -> FirstLayerTSNE:
-    """Measure and draw how far the last position tells anchor pairs apart after one attention layer.
+    """Measure and draw how well the last position separates anchor pairs after one attention layer.
 
-    Sequences are drawn with random keys, positions and noise, from the pairs of different anchors; the
+    Sequences are drawn with random keys, positions and noise from the pairs of different anchors; the
     vector is `hook_resid_mid` of layer 0 at the last position.
 
-    Blind to: anchors that come together in a later layer, and whether the answer uses them.
+    Blind to: anchors that are brought together in a later layer, and whether the answer uses them.
 
     Args:
         model: any HookedTransformer; it is only read.
         task: gives the sequences.
-        n_sequences: how many, >= 1 (10,000 in the paper, about a minute of t-SNE).
-        perplexity: of the t-SNE, below `n_sequences`.
-        seed: of sequences and t-SNE.
+        n_sequences: number of sequences, >= 1 (10,000 in the paper, about a minute of t-SNE).
+        perplexity: perplexity of the t-SNE, below `n_sequences`.
+        seed: seed of the sequences and the t-SNE.
 
     Returns:
         A t-SNE, and silhouettes by ordered and unordered pair, -1..1: clearly above 0 where the first

@@ -1,4 +1,4 @@
-"""Probes of the user: read from Python files and installed packages, and their errors in one line."""
+"""Your own probes: reading them from Python files and installed packages, and their errors in one line."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ WHAT_A_READING_IS = (
 
 
 def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult], ...]:
-    """Run a Python file, and take the probes that it defines.
+    """Run a Python file and return the probes that it defines.
 
     A probe is a public function defined in the file (not imported into it) whose return annotation is a
-    subclass of `ProbeResult`. The file is a program and is run as one, so name only what you would run.
+    subclass of `ProbeResult`. The file is run as a program, so name only a file that you would run.
     Checkpoints are data: nothing in them is ever run.
 
     Args:
-        path: of the file, .py. It is run again each time.
+        path: path of the file, .py. The file is run again at each call.
 
     Returns:
-        Its probes, in the order in which they stand there; at least one.
+        Its probes in the order of their definitions; at least one.
 
     Raises:
         ValueError: no such file, another suffix, an error while it runs (with its line), or no probe in it.
@@ -52,14 +52,14 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
 
 
 def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]:
-    """Run a Python file, and take what it defines that a benchmark scores: probes, and plainer functions.
+    """Run a Python file and return the functions that a benchmark can score: probes and plain readings.
 
     Args:
-        path: of the file, .py, as for `own_probes`.
+        path: path of the file, .py, as for `own_probes`.
 
     Returns:
         The public functions defined in it whose return annotation is a subclass of `ProbeResult`, `float`, or
-        a mapping such as `dict[str, float]`, in the order in which they stand there; at least one.
+        a mapping such as `dict[str, float]`, in the order of their definitions; at least one.
 
     Raises:
         ValueError: as for `own_probes`.
@@ -71,13 +71,14 @@ def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]
 def with_own(
     paths: Iterable[str | os.PathLike[str]], shipped: Sequence[Callable[..., ProbeResult]] | None = None
 ) -> tuple[Callable[..., ProbeResult], ...]:
-    """Shipped probes and, behind them, those of installed packages and of Python files.
+    """Shipped probes, followed by those of installed packages and of Python files.
 
-    A package brings a probe by an entry point of the group `anchorlens.probes`: `NAME = "MODULE:FUNCTION"`.
+    A package adds a probe by an entry point of the group `anchorlens.probes`: `NAME = "MODULE:FUNCTION"`.
 
     Args:
-        paths: of the files; see `own_probes`.
-        shipped: which of the shipped ones; all where None. None of yours may have the name of any.
+        paths: paths of the files; see `own_probes`.
+        shipped: the shipped probes to include; None for all. Your probes must not have the name of any
+            shipped probe, included or not.
 
     Raises:
         ValueError: a file that holds no probes, a package whose probe does not load, or a name that another
@@ -110,7 +111,7 @@ def _add(
 
 
 def first_sentence(probe: Callable[..., ProbeResult]) -> str:
-    """Of its docstring, on one line; empty where it has none.
+    """The first sentence of a probe's docstring, on one line; empty if there is none.
 
     >>> def entropy(model):
     ...     '''How evenly a head looks, e.g. at two
@@ -123,17 +124,17 @@ def first_sentence(probe: Callable[..., ProbeResult]) -> str:
 
 
 def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """An error of a probe in one line: what it refuses, or the kind of error, and where in your own file.
+    """An error of a probe in one line: its refusal, or the type of error and the line in your own file.
 
     Args:
-        error: what it raised.
-        probe: which.
+        error: what the probe raised.
+        probe: the probe that raised it.
     """
     text = " ".join(str(error).split())
     if not isinstance(error, ValueError) or not text:
         text = f"{type(error).__name__}: {text}".removesuffix(": ")
     elif probe in SHIPPED:
-        return text  # a refusal, meant to be read
+        return text  # the message of a refusal is written for the user
     code = getattr(inspect.unwrap(probe), "__code__", None)
     place = None if code is None else line_in(error, code.co_filename)
     return text if place is None else f"{text} ({place})"
@@ -149,6 +150,6 @@ def _is_own(value: object, module: ModuleType, gives: tuple[type, ...]) -> bool:
         try:
             returned = eval(returned, dict(vars(module)))
         except Exception:
-            return False  # a name that only a type checker knows is that of no result
+            return False  # an annotation that only a type checker can resolve is no result class
     returned = typing.get_origin(returned) or returned
     return inspect.isclass(returned) and issubclass(returned, gives)

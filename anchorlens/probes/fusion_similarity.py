@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
-"""Pairs of anchor pairs whose targets meet (2405.05409, figure 4)."""
+"""Anchor pairs that the paper compares since they reach equal targets (arXiv 2405.05409, figure 4)."""
 
 
 @probe_result
@@ -36,7 +36,7 @@ class FusionSimilarity(ProbeResult):
     probe: ClassVar[str] = "fusion_similarity"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
     keys: np.ndarray
-    """[key] The keys of both pairs, x of the first and y of the second."""
+    """[key] The keys used with both pairs, as x with the first and as y with the second."""
     comparisons: np.ndarray
     """[comparison, 2, chain_length] The two anchor pairs compared."""
     targets: np.ndarray
@@ -44,18 +44,19 @@ class FusionSimilarity(ProbeResult):
     cosines: np.ndarray
     """[comparison, key, key] Cosine of (x; first pair) and (y; second pair), -1..1."""
     centred_cosines: np.ndarray
-    """The same with the mean vector of both pairs taken away."""
+    """The same after subtracting the mean vector of both pairs."""
     gaps: np.ndarray
-    """[comparison] Mean cosine where the targets are equal minus mean where not; NaN where none are."""
+    """[comparison] Mean cosine of inputs with equal targets minus that of inputs with different targets; NaN
+    where all targets are equal or all are different."""
     centred_gaps: np.ndarray
-    """The same of the centred cosines."""
+    """The same for the centred cosines."""
     gap: float | None
-    """Mean of `gaps`; None where no targets meet."""
+    """Mean of `gaps`; None where all are NaN."""
     centred_gap: float | None
-    """Mean of `centred_gaps`: above 0 where equal targets look alike."""
+    """Mean of `centred_gaps`: above 0 where inputs with equal targets are similar."""
     nearest_same: float | None
-    """Share of the inputs of first pairs whose most alike input of all second pairs that they are compared
-    with has the same target, 0..1, where one has; None where none has."""
+    """Share of the inputs of first pairs whose most similar input among their second pairs has the same
+    target, 0..1. Only inputs that have such a partner count; None where there are none."""
     layer: int
     """The last layer, from 0."""
 
@@ -66,7 +67,7 @@ class FusionSimilarity(ProbeResult):
         return f"equal target minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
 
     def plot(self) -> go.Figure:
-        """Centred cosines of each comparison, cells of equal targets boxed."""
+        """Centred cosines of each comparison; cells of equal targets are boxed."""
         compared = [[",".join(map(str, pair)) for pair in both] for both in self.comparisons.tolist()]
         return key_cosines(
             [str(key) for key in self.keys],
@@ -79,7 +80,7 @@ class FusionSimilarity(ProbeResult):
 
 
 def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """The papers' comparisons by the order of the anchors; with two anchors, a pair and its mirror.
+    """The paper's comparisons with the task's first three anchors; with two anchors, a pair and its mirror.
 
     >>> default_comparisons(AnchorTask())
     (((3, 3), (2, 2)), ((1, 2), (1, 3)))
@@ -96,7 +97,7 @@ def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
 
 
 def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Every unseen pair with every pair that is trained on the composition: do equal targets look alike?
+    """Every unseen pair with every pair trained on the composition: are inputs with equal targets similar?
 
     >>> unseen_comparisons(AnchorTask())[:2]
     (((3, 4), (1, 1)), ((3, 4), (1, 2)))
@@ -105,7 +106,7 @@ def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[i
 
 
 def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Every pair that is trained on the composition with every other one that is not its mirror.
+    """Every pair trained on the composition with every other such pair except its mirror.
 
     >>> trained_comparisons(AnchorTask())[:2]
     (((1, 1), (1, 2)), ((1, 1), (1, 3)))
@@ -117,7 +118,7 @@ def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
 
 
 def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Every unseen pair with its mirror, once.
+    """Every unseen pair with its mirror, each two pairs once.
 
     >>> mirror_comparisons(AnchorTask())
     (((3, 4), (4, 3)),)
@@ -135,26 +136,27 @@ def fusion_similarity(
     keys: Sequence[int] | None = None,
     key_position: int | None = None,
 ) -> FusionSimilarity:
-    """Measure whether inputs with equal targets look alike at the last position, once attention is done.
+    """Measure whether inputs with equal targets are similar at the last position after the last attention.
 
     The vector is the residual stream of the last position after the last attention layer (after its
     LayerNorm in `postnorm`), before the last MLP.
 
-    Blind to: targets whose parts have codes of their own, above all one-hot ones: nothing looks alike
-    before the last MLP combines them. The probe cuts nothing, so similarity is not use.
+    Blind to: a model whose last MLP combines separate codes for g and the second anchor, above all one-hot
+    ones: before that MLP, inputs with equal targets are not similar. Also whether the model uses a
+    similarity, since the probe ablates nothing.
 
     Args:
         model: any HookedTransformer; it is only read.
         task: gives the anchors, their functions and the sequence.
         comparisons: two anchor pairs each; (3,3) with (2,2) and (1,2) with (1,3) as in the paper.
-            `unseen_comparisons(task)`, `trained_comparisons(task)` and `mirror_comparisons(task)` give others
-            worth asking.
-        keys: of both pairs; 30..40, or the middle eleven of the task's number tokens.
-        key_position: of the key token; 2 as in the papers.
+            `unseen_comparisons(task)`, `trained_comparisons(task)` and `mirror_comparisons(task)` give other
+            useful ones.
+        keys: keys of both pairs; 30..40, or the middle eleven of the task's number tokens.
+        key_position: position of the key token; 2 as in the papers.
 
     Returns:
-        Cosines and the gap between equal and different targets of each comparison: above 0 where key
-        and anchors have been fused into what the target depends on.
+        Cosines, and for each comparison the gap between equal and different targets: above 0 where key and
+        anchors have been fused into what the target depends on.
 
     Raises:
         ValueError: a pair, key or position that the task does not have, activations that are not
@@ -205,10 +207,10 @@ def fusion_similarity(
 
 
 def _nearest_same(chains: list[tuple[int, ...]], cosines: np.ndarray, same: np.ndarray) -> float | None:
-    """Of the inputs of first pairs: the share whose most alike input of all its second pairs has its target.
+    """Share of the inputs of first pairs whose most similar input among their second pairs has their target.
 
     Args:
-        chains: first and second pair of every comparison, one after the other.
+        chains: first and second pair of every comparison, alternating.
         cosines: [comparison, key, key].
         same: [comparison, key, key] Whether the targets are equal.
     """

@@ -20,43 +20,43 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 RELATIONS = ("none", "some", "mirror")
-"""What two pairs have in common: no anchor, some, or all in the reverse order."""
+"""What two pairs have in common: no anchor, some anchor, or all anchors in reverse order."""
 
 
 @probe_result
 class GradientSharing(ProbeResult):
-    """Cosines of the gradients of the trained pairs, in three parts of the model."""
+    """Cosines between the gradients of the trained pairs, in three parts of the model."""
 
     probe: ClassVar[str] = "gradient_sharing"
     readings: ClassVar[tuple[str, ...]] = ("sharing", "mlp_sharing", "attention_sharing", "order_blindness")
     pairs: np.ndarray
-    """[pair, anchor] The pairs that are compared, all trained."""
+    """[pair, anchor] The trained pairs that are compared."""
     parts: tuple[str, ...]
     """Parts of the model: the embedding, the last attention and the last MLP, where there is one."""
     cosines: np.ndarray
     """[part, pair, pair] Cosine of the gradients of two pairs, -1..1; NaN where one is zero."""
     relations: np.ndarray
-    """[pair, pair] 0 where two pairs share no anchor, 1 where they share some, 2 where one is the other in
-    the reverse order, -1 on the diagonal."""
+    """[pair, pair] 0 where two pairs share no anchor, 1 where they share some, 2 where they are mirrors,
+    -1 on the diagonal."""
     means: np.ndarray
-    """[part, 3] Mean cosine over the pairs of pairs with no anchor in common, with some, and of mirrors; NaN
+    """[part, 3] Mean cosine over two pairs that share no anchor, that share some, and that are mirrors; NaN
     where there are none."""
     sharing: float | None
-    """Geometric mean of `mlp_sharing` and `attention_sharing`, negative ones taken as 0: large where one
-    decoder of the target serves every pair, as in Phase 3."""
+    """Geometric mean of `mlp_sharing` and `attention_sharing`, with negative values taken as 0: large where
+    the same weights decode the target of every pair, as in Phase 3."""
     mlp_sharing: float | None
-    """Mean cosine in the last MLP over pairs that share no anchor."""
+    """Mean cosine in the last MLP over two pairs that share no anchor."""
     attention_sharing: float | None
     """The same in the last attention."""
     order_blindness: float | None
-    """Mean cosine of mirrors in the embedding: near 1 where the order of two anchors is not read."""
+    """Mean cosine of mirrors in the embedding: near 1 where the model ignores the order of two anchors."""
     n_sequences: int
     """Inputs of each pair."""
     seed: int
     """Seed from which keys, positions and noise were drawn."""
 
     def headline(self) -> str:
-        """What pairs with no common anchor share."""
+        """How far pairs without a common anchor share their gradients."""
         if self.attention_sharing is None:
             return "no two trained pairs of this task share no anchor"
         parts = f"{self.attention_sharing:.2f} in the last attention"
@@ -65,7 +65,7 @@ class GradientSharing(ProbeResult):
         return f"pairs without a common anchor share {parts} (cosine of gradients)"
 
     def plot(self) -> go.Figure:
-        """Cosines of every two pairs, a panel for each part, ordered by the first anchor."""
+        """Cosines of every two pairs, ordered by the first anchor, with a panel for each part."""
         names = [", ".join(map(str, pair)) for pair in self.pairs.tolist()]
         return pair_cosines("Do pairs use the same weights?", names, self.parts, self.cosines, self.relations)
 
@@ -76,26 +76,27 @@ def gradient_sharing(
 ) -> GradientSharing:
     """Measure whether the same weights answer trained pairs that share no anchor.
 
-    G(p) is the gradient of log p(target - 1) - log p(target), the mean over trained inputs of the pair p:
-    what would have to change for the model to answer p with the number below. Every pair has the same keys,
-    positions and noise, so that only the anchors differ. A model that composes decodes the target of
-    all pairs by one set of weights, and the gradients of pairs without a common anchor point the same way;
-    one that has learnt each pair as a whole has weights of its own for each, and they are orthogonal.
+    G(p) is the gradient of log p(target - 1) - log p(target), mean over trained inputs of the pair p: the
+    change of weights that moves the answer of p to the number below. All pairs have the same keys, positions
+    and noise, so only the anchors differ. A model that composes decodes the targets of all pairs by the same
+    weights, so the gradients of pairs without a common anchor point in the same direction. A model that has
+    learnt each pair as a whole uses separate weights for each pair, and the gradients are orthogonal.
 
     The probe does not use unseen pairs.
 
-    Blind to: a decoder with neurons of its own for each (g, anchor), which no two such pairs share: a
-    compiled composer reads 0. And how the model computes the target, if pairs share what decodes it.
+    Blind to: a decoder with separate neurons for each (g, anchor), which two pairs without a common anchor
+    never share, so that a compiled composer reads 0. Also how the model computes the target, if pairs share
+    the weights that decode it.
 
     Args:
-        model: any HookedTransformer; it is only read, and its gradients are left as they are.
-        task: gives the trained pairs, their inputs and targets. Of more than 64 pairs, or as many as 256 MiB
-            of gradients hold, some are drawn.
+        model: any HookedTransformer; it is only read, and its gradients are unchanged.
+        task: gives the trained pairs, their inputs and targets. At most 64 pairs are compared, or as many as
+            fit into 256 MiB of gradients; if there are more, they are drawn at random.
         n_sequences: inputs of each pair, >= 1.
-        seed: of keys, positions, noise, and of the pairs where there are more.
+        seed: seed of the keys, positions and noise, and of the draw of pairs.
 
     Returns:
-        Cosines, -1..1, by part and pair of pairs, and their means by what two pairs have in common.
+        Cosines, -1..1, by part and two pairs, and their means by what two pairs have in common.
 
     Raises:
         ValueError: a model without HookedTransformer's parameters, too small for the task, or a number out
@@ -106,8 +107,8 @@ def gradient_sharing(
         >>> gradient_sharing(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
         (3, 14, 14)
 
-    Source: ours; gradients of two examples that point the same way are their influence on each other (Koh and
-    Liang, arXiv 1703.04730), here taken by anchor pair and part of the model.
+    Source: ours; the inner product of the gradients of two examples is their first-order influence on each
+    other (after Koh and Liang, arXiv 1703.04730), here by anchor pair and part of the model.
     """
     check_inputs(model, task)
     check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)

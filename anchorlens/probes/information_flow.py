@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class InformationFlow(ProbeResult):
-    """Attention along every edge of one sequence, what each edge does to the answer, and the routes."""
+    """Attention along every edge of one sequence, the effect of each edge on the answer, and the routes."""
 
     probe: ClassVar[str] = "information_flow"
     readings: ClassVar[tuple[str, ...]] = (
@@ -45,43 +45,44 @@ class InformationFlow(ProbeResult):
     chain_length: int
     """Anchors in a sequence."""
     answer: int
-    """The model's answer to it, a token."""
+    """The model's answer to this sequence, a token."""
     target: int
-    """What the task trains it on; of an unseen pair, the composition."""
+    """The target that the task trains for it; for an unseen pair, the composition."""
     attention: np.ndarray
     """[layer, head_index, query_pos, key_pos] After the softmax, 0..1, of the drawn sequence."""
     patterns: str
-    """What later layers attend with when an edge is cut: `frozen`, as without the cut (direct effects), or
-    `recomputed` (total effects)."""
+    """Attention patterns of later layers when an edge is cut: `frozen`, as without the cut (direct effects),
+    or `recomputed` (total effects)."""
     effects: np.ndarray | None
     """[layer, head_index, query_pos, key_pos] Mean drop of the target's logit margin when that edge alone
-    is zeroed, in logits; above 0 = the edge helps. None where not asked for."""
+    is zeroed, in logits; above 0 = the edge helps. None where it was not requested."""
     merged_effects: np.ndarray | None
-    """[layer, query_pos, key_pos] The same with the edge zeroed in all heads at once; None where not asked
-    for."""
+    """[layer, query_pos, key_pos] The same with the edge zeroed in all heads at once; None where it was not
+    requested."""
     margin: float | None
-    """Mean margin with nothing zeroed: logit of the target minus the largest other."""
+    """Mean margin without a cut: logit of the target minus the largest other logit."""
     baseline: float | None
-    """Mean margin when nobody attends to key and anchors but they themselves: what is left by chance."""
+    """Mean margin when no later position attends to the key or an anchor, so their content is lost."""
     stages: dict[str, dict[str, float | None]]
     """Route -> stage -> share of the margin above the baseline that is lost, 0..1, when its edges are cut in
-    all heads. `inferential`: `key to anchors` early (all at once: one may be enough), `anchor 1 to last`,
-    `anchor 2 to last` late. `symmetric`: `anchor 1 to last`, `anchor 2 to last` early, `key to last` late.
-    `gathered`: `key to anchors`, `anchor 1 to later anchors` early, `anchor 2 to last` late. None where there
-    is no margin to lose; empty where routes were not asked for."""
+    all heads. `inferential`: `key to anchors` early (cut to all anchors at once, since one may be enough),
+    `anchor 1 to last`, `anchor 2 to last` late. `symmetric`: `anchor 1 to last`, `anchor 2 to last` early,
+    `key to last` late. `gathered`: `key to anchors`, `anchor 1 to later anchors` early, `anchor 2 to last`
+    late. None where there is no margin to lose; empty where routes were not requested."""
     late_from: dict[str, int]
-    """Route -> the first of its late layers; 1 in a model of two layers, in deeper ones where its score is
-    largest."""
+    """Route -> the first of its late layers: 1 in a model of two layers; in deeper models the one that gives
+    the largest score."""
     inferential_route: float | None
-    """The smallest of its stages: 1 = all is lost without any of them, 0 = one of them does not matter."""
+    """Smallest share of its stages: 1 = cutting any stage loses the whole margin, 0 = one stage is not
+    needed."""
     symmetric_route: float | None
-    """The same of the symmetric route."""
+    """The same for the symmetric route."""
     gathered_route: float | None
-    """The same of the route on which everything is gathered at the last anchor."""
+    """The same for the route on which everything is gathered at the last anchor."""
     n_sequences: int
-    """Sequences that effects are averaged over."""
+    """Number of sequences that the effects are averaged over."""
     n_route_sequences: int
-    """Sequences that margin, baseline and stages are averaged over."""
+    """Number of sequences that margin, baseline and stages are averaged over."""
     seed: int
     """Seed from which those sequences were drawn."""
 
@@ -102,7 +103,7 @@ class InformationFlow(ProbeResult):
         """Layers as rows of tokens; width = attention, colour = share of the margin lost without the edge.
 
         Args:
-            head: one head's edges; all heads merged (mean attention) where None.
+            head: the head whose edges are drawn; None for all heads merged (mean attention).
         """
         if head is not None:
             check_number("head", head, minimum=0, maximum=self.attention.shape[1] - 1, integer=True)
@@ -144,61 +145,62 @@ def information_flow(
     n_sequences: int = 8,
     seed: int = 0,
 ) -> InformationFlow:
-    """Measure along which attention edges the answer comes about, and by which route.
+    """Measure which attention edges the answer needs, and which route it takes.
 
-    One sequence is drawn. Effects and routes are means over random sequences with key and anchors at
-    the same positions, of the trained pairs, with their trained targets: an edge's effect is the drop in
-    the target's logit margin when that single edge is zeroed after the softmax, without renormalising. Of
-    the last layer only the last position's edges can reach the answer; the others are 0.
+    The picture shows one sequence. Effects and routes are means over random sequences of trained pairs with
+    their trained targets, with key and anchors at the same positions. The effect of an edge is the drop of
+    the target's logit margin when that single edge is zeroed after the softmax, without renormalising. In
+    the last layer only the last position's edges can reach the answer; the other effects are 0.
 
-    A route's score is the smallest share of the margin, above what is left by chance, that is lost without
-    one of its stages:
+    A stage's share is the margin lost when the stage is cut, over the margin above the baseline. The score
+    of a route is the smallest share of its stages:
 
     - inferential: the key to the anchors in early layers, **each** anchor to the last position in late ones;
     - symmetric: each anchor to the last position early, the key to it late;
     - gathered: the key to the anchors and each anchor to later anchors early, the last anchor to the last
       position late.
 
-    `key to anchors` is cut to all of them at once: one that has the key is enough, and where two have it,
-    either may stand in for the other. In two layers early is the first and late the second. In deeper models
-    the halves meet where the route scores most, so they must lie in different layers (nine meetings are tried
-    at most). What goes another way, over a noise position for example, or in two ways of which each is
-    enough, scores 0 on all three.
+    `key to anchors` is cut to all anchors at once: one anchor that has the key is enough, and if two have it,
+    either may replace the other. In two layers, early is the first and late the second. In deeper models the
+    border lies where the route scores most (at most nine borders are tried), so early and late are always
+    different layers. A model scores 0 on all three routes if it uses another way, for example over a noise
+    position, or two ways of which each is enough.
 
     Blind to: what an edge carries (a table of pairs and a composition over the same edges read alike), a
-    route it has no name for (all scores are then 0; `merged_effects` shows the edges), a second anchor at
-    the last position, and, with frozen patterns, edges that only say where to look.
+    route other than these three (all scores are then 0; `merged_effects` shows the edges), a second anchor
+    at the last position, and, with frozen patterns, edges that only affect where later layers attend.
 
     Args:
         model: any HookedTransformer of two layers or more whose attention hooks are alive.
-        task: says what a sequence is and what it should be answered with.
-        tokens: the sequence, [pos]; where several are given, [sequence, pos], the first is drawn and
-            the means are over them. The papers' [35, 63, x, 1, 2, ...] where None.
-        effects: `head`: of each edge in each head and in all; `merged`: in all heads at once, which costs
-            less by the number of heads; `routes`: margin and routes, but of no edge; `margin`: that alone;
-            None: the attention alone (as `margin`, also on models whose hooks cannot be edited).
-        patterns: what later layers attend with when an edge is cut. `frozen`: as they do without the cut, so
-            that an effect is carried by the edge itself (direct effect, path patching); `recomputed`: as
-            follows from what they see then (total effect): cutting an early edge may change where they look.
-        n_sequences: how many random sequences the effects are averaged over, >= 1; the routes, which cost
-            little, over 280.
-        seed: of those.
+        task: defines the sequences and their targets.
+        tokens: the sequence, [pos]; of several, [sequence, pos], the first is drawn and the means are over
+            all of them. The papers' [35, 63, x, 1, 2, ...] where None.
+        effects: `head`: effects of each edge in each head and in all heads at once; `merged`: only in all
+            heads at once, which divides the cost by the number of heads; `routes`: margin and routes without
+            the effects of edges; `margin`: the margin alone; None: the attention alone (`margin` and None
+            also work on models whose hooks cannot be edited).
+        patterns: attention patterns of later layers when an edge is cut. `frozen`: as without the cut, which
+            measures what the edge itself carries (direct effect, path patching); `recomputed`: computed from
+            the changed values (total effect), so cutting an early edge may change where they attend.
+        n_sequences: number of random sequences that the effects are averaged over, >= 1; the routes, which
+            cost little, use 280.
+        seed: seed of those sequences.
 
     Returns:
-        Attention, effects in logits per head and merged, and three scores, 0..1: 1 = the answer is
-        lost when any stage of that route is cut, 0 = a stage of it does not matter.
+        Attention, effects in logits per head and merged, and three scores, 0..1: 1 = the answer is lost when
+        any stage of that route is cut, 0 = one of its stages is not needed.
 
     Raises:
         ValueError: tokens that are no sequence of the task, a model of one layer, the last anchor at
-            the last position (it sees itself), a dead hook, or a model too small for the task.
+            the last position (where it attends to itself), a dead hook, or a model too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> information_flow(build_model(ModelConfig(gamma=0.5)), AnchorTask()).merged_effects.shape
         (2, 9, 9)
 
-    Source: information flow and the two solutions of arXiv 2405.05409 and 2501.08537; the papers mark
-    the edges that matter by hand, here their effects are measured.
+    Source: information flow and the two solutions of arXiv 2405.05409 and 2501.08537. The papers mark the
+    edges that matter by hand; this probe measures their effects.
     """
     check_inputs(model, task)
     check_layer(model, -1, minimum=1)
@@ -268,7 +270,7 @@ def _weakest(stages: dict[str, dict[str, float | None]], route: str) -> float | 
 
 
 def _targets(task: AnchorTask, tokens: Int[Tensor, "batch pos"], key: int) -> Int[Tensor, " batch"]:
-    """What the task trains each sequence on, or would."""
+    """The target that the task trains for each sequence; for an unseen pair, the composition."""
     rows = tokens.tolist()
     return torch.tensor(
         [task.target(row[key], row[key + 1 : key + 1 + task.chain_length]) for row in rows], device="cpu"

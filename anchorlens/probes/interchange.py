@@ -1,4 +1,4 @@
-"""Interchange interventions: does one place of the model hold g(x; a1), so that it can be swapped?"""
+"""Interchange interventions: does one place of the model hold g(x; a1), so that swapping it swaps g?"""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 @probe_result
 class Interchange(ProbeResult):
-    """Interchange accuracy of every place: how often the answer is the one of the swapped g(x; a1)."""
+    """Interchange accuracy of every place: how often the answer follows the swapped g(x; a1)."""
 
     probe: ClassVar[str] = "interchange"
     readings: ClassVar[tuple[str, ...]] = ("accuracy", "unseen_accuracy", "equal_accuracy", "elsewhere")
     sites: tuple[str, ...]
     """Hook names of the activations that are swapped, in the order of a block."""
     accuracies: np.ndarray
-    """[kind, site, layer, pos] Interchange accuracy, 0..1: share of the inputs whose answer becomes what the
-    composed rule says, for the kinds `unequal` (another g, of a trained pair), `equal` (the same g: the
-    answer should stay) and `unseen` (another g, and the pair so made is never trained). NaN where the task
-    has no such inputs."""
+    """[kind, site, layer, pos] Interchange accuracy, 0..1: share of the inputs whose answer becomes that of
+    the composed rule, for the kinds `unequal` (another g, and the swapped pair is trained), `equal` (the
+    same g, so the answer should stay) and `unseen` (another g, and the swapped pair is never trained). NaN
+    where the task has no such inputs."""
     of_source: np.ndarray
-    """[site, layer, pos] Share of the `unequal` inputs whose answer becomes the source's own: the place holds
-    key and anchors together."""
+    """[site, layer, pos] Share of the `unequal` inputs whose answer becomes the source's own, as it does if
+    the place holds key and anchors together."""
     site: str
     """Hook name of the best place: the largest accuracy of `unequal` on the first half of the inputs."""
     layer: int
     """Layer of that place."""
     position: int
-    """Its position."""
+    """Position of that place."""
     accuracy: float | None
     """Accuracy of `unequal` at that place on the other half: near 1 where it holds g(x; a1), or key and first
-    anchor, and the rest of the model takes it from there."""
+    anchor, and the rest of the model computes the answer from it."""
     unseen_accuracy: float | None
-    """The same of `unseen`: near 1 where the rest goes by the rule, for a pair never trained too."""
+    """The same for `unseen`: near 1 where the rest of the model applies the rule to untrained pairs too."""
     equal_accuracy: float | None
-    """The same of `equal`: near 1 where the answer depends on that place through g alone."""
+    """The same for `equal`: near 1 where the answer depends on that place through g alone."""
     elsewhere: float | None
     """Control: the largest accuracy of `unequal` at a noise token's position; near 0."""
     key_position: int
@@ -59,12 +59,12 @@ class Interchange(ProbeResult):
     chain_length: int
     """Anchors in a sequence."""
     n_sequences: int
-    """Inputs of each kind, half of them to choose the place."""
+    """Inputs of each kind; half of them are used to choose the place."""
     seed: int
-    """Seed from which they were drawn."""
+    """Seed of the inputs."""
 
     def headline(self) -> str:
-        """The best place and what it gives."""
+        """The best place and its accuracies."""
         if self.accuracy is None:
             return "nothing to swap: no two trained pairs of this task can be interchanged"
         unseen = "" if self.unseen_accuracy is None else f", {self.unseen_accuracy:.2f} to an unseen pair"
@@ -74,7 +74,7 @@ class Interchange(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Interchange accuracy by place, a panel for each kind, and where the source's own answer comes."""
+        """Interchange accuracy by place, a panel for each kind, and one for the source's own answer."""
         titles = ("another g", "equal g", "unseen pair")
         panels = dict(zip(titles, self.accuracies, strict=True)) | {"source's answer": self.of_source}
         return place_map(
@@ -95,26 +95,26 @@ def interchange(
     key_position: int | None = None,
     seed: int = 0,
 ) -> Interchange:
-    """Swap the activation of one place between two inputs; does the answer follow the composed rule?
+    """Swap the activation of one place between two inputs, and measure if the answer follows the rule.
 
-    The rule as a causal model: g = g(x; a1), and the answer is what the other anchors make of g. Where a
-    place holds g, putting the activation of a source input there into the run of a base input must give the
-    answer of (the source's g, the base's other anchors). Both inputs are of trained pairs, with keys trained
-    at that position, and noise of their own; the expected answer is no other that could be taken for it (see
-    `interchanges`). Accuracy near 1 for the trained combinations alone says that the place holds key and
-    first anchor in some form; with equal g, that it holds no more than g; for a combination that is never
-    trained, that the rest of the model goes by the rule.
+    The rule is a causal model: g = g(x; a1), and the answer applies the other anchors to g. If a place holds
+    g, copying its activation from the run of a source input into that of a base input must give the answer
+    of (the source's g, the base's other anchors). Both inputs have pairs trained on the composition, keys
+    trained at that position, and separate noise; the expected answer differs from all that could be mistaken
+    for it (see `interchanges`). Accuracy near 1 for `unequal` says that the place holds key and first anchor
+    in some form; for `equal`, that the answer depends on the place through g alone; for `unseen`, that the
+    rest of the model applies the rule.
 
     Blind to: g(x; a) that is spread over several places, and the form in which a place holds it: a table of
-    (key, first anchor) has accuracy 1 too, and only `unseen_accuracy` tells the two apart. Positions of
+    (key, first anchor) has accuracy 1 too, and only `unseen_accuracy` tells the two apart. Also positions of
     the key other than the one measured.
 
     Args:
         model: any HookedTransformer whose residual hooks are alive.
         task: gives the inputs.
         n_sequences: inputs of each kind, >= 2.
-        key_position: of the key token; 2 as in the papers.
-        seed: of the inputs.
+        key_position: position of the key token; 2 as in the papers.
+        seed: seed of the inputs.
 
     Returns:
         Interchange accuracy, 0..1, by kind, site, layer and position; the best place, chosen on one half of
@@ -128,8 +128,8 @@ def interchange(
         >>> interchange(build_model(ModelConfig(gamma=0.5)), AnchorTask()).accuracies.shape
         (3, 3, 2, 9)
 
-    Source: interchange interventions (Geiger et al., arXiv 2106.02997), asked of the composition of arXiv
-    2405.05409.
+    Source: interchange interventions (Geiger et al., arXiv 2106.02997), applied to the composition task of
+    arXiv 2405.05409.
     """
     check_inputs(model, task)
     check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
@@ -164,7 +164,7 @@ def interchange(
         accuracy=unequal,
         unseen_accuracy=unseen,
         equal_accuracy=equal,
-        elsewhere=number(elsewhere.max()),  # NaN where one is
+        elsewhere=number(elsewhere.max()),  # NaN if one value is NaN
         key_position=position,
         chain_length=task.chain_length,
         n_sequences=n_sequences,

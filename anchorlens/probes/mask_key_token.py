@@ -1,4 +1,4 @@
-"""The key token masked: whether the answers tell anchor pairs apart, and a pair from its mirror."""
+"""Masking the key token: whether the answers still separate anchor pairs, and a pair from its mirror."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class MaskKeyToken(ProbeResult):
-    """Answers without the key token, for every pair of different anchors."""
+    """Answers with the key token masked, for every pair of different anchors."""
 
     probe: ClassVar[str] = "mask_key_token"
     readings: ClassVar[tuple[str, ...]] = ("mirror_merge", "silhouette_ordered", "silhouette_unordered")
@@ -38,29 +38,30 @@ class MaskKeyToken(ProbeResult):
     pairs: np.ndarray
     """[pair, chain_length] The anchors; each pair is followed by its mirror."""
     labels: np.ndarray
-    """[sequence] Which pair each sequence has."""
+    """[sequence] Index of the pair of each sequence."""
     logits: np.ndarray
-    """[sequence, d_vocab] At the last position, the key token masked."""
+    """[sequence, d_vocab] Logits at the last position, with the key token masked."""
     points: np.ndarray | None
-    """[sequence, 2] Their joint t-SNE; None where not asked for."""
+    """[sequence, 2] Their joint t-SNE; None where it was not requested."""
     silhouette_ordered: float | None
-    """Mean silhouette of the logits, a label for each ordered pair, -1..1; 1 = as many clusters as pairs."""
+    """Mean silhouette of the logits with a label for each ordered pair, -1..1; 1 = a tight cluster each."""
     silhouette_unordered: float | None
     """The same with one label for a pair and its mirror."""
     mirror_merge: float | None
-    """Distance of mirrored centroids over that of all: 0 = merged (commutative), about 1 = apart."""
+    """Mean distance of the centroids of mirrored pairs over that of any two pairs: 0 = merged (commutative),
+    about 1 = apart."""
     queries: Queries
-    """Which positions attend to the key token no longer."""
+    """The query positions whose attention to the key token is masked."""
     edge: Edge | None
-    """The single edge masked instead, if one was."""
+    """The single edge that was masked instead, if there was one."""
     key_position: int
     """Position of the key token."""
     perplexity: float | None
-    """Of the t-SNE; None for none."""
+    """Perplexity of the t-SNE; None without one."""
     seed: int
     """Seed of the keys, the noise tokens and the t-SNE."""
     noise: Noise = "independent"
-    """Whether every sequence has noise of its own, or the same for every pair."""
+    """Whether the noise is drawn for every sequence, or sequence i has the same noise for every pair."""
 
     def headline(self) -> str:
         """Mirror merge and both silhouettes."""
@@ -100,32 +101,33 @@ def mask_key_token(
     noise: Noise = "independent",
     seed: int = 0,
 ) -> MaskKeyToken:
-    """Measure what answers say about the anchor pair when nobody attends to the key token.
+    """Measure what the answers still say about the anchor pair when no position attends to the key token.
 
     Attention to the key token is set to zero after the softmax, without renormalising, for held-out
     keys with every pair of different anchors; every pair gets the same keys.
 
-    Blind to: a circuit that finds its anchors by the key before them: without the key it answers nothing,
-    and there is nothing to compare. Where it sees clusters it does not see by which route they came.
+    Blind to: a circuit that finds the anchors by the key before them, since without the key it gives no
+    answer to compare. Also the route by which clusters come about.
 
     Args:
         model: any HookedTransformer whose attention hooks are alive.
         task: gives the anchors, the held-out keys and the sequence.
-        queries: `all` positions, or the `last` alone, attend to it no longer.
+        queries: the queries that are masked: `all` positions, or the `last` alone.
         edge: (layer, head, query position, key position): only this edge is zeroed instead.
-        n_sequences: of each pair (50 in the papers).
-        key_position: of the key token; 2 as in the papers, or the nearest at which a key is held out.
+        n_sequences: number of sequences of each pair (50 in the papers).
+        key_position: position of the key token; 2 as in the papers, or the nearest one with a held-out key.
         seen: only pairs of which both orders are trained, instead of all pairs of different anchors.
-        perplexity: of the t-SNE; None for numbers without the picture, which costs most of the time.
-        noise: `independent`: each sequence has noise of its own, as in the paper; `shared`: sequence i of
-            every pair has the same. Shared noise makes what the noise does show as a cluster for each i where
-            the anchors do little, and cancels it in the distances between pairs.
-        seed: of keys, noise and t-SNE.
+        perplexity: perplexity of the t-SNE; None for the numbers without the picture, which takes most of
+            the time.
+        noise: `independent`: noise is drawn for each sequence, as in the paper; `shared`: sequence i of every
+            pair has the same noise. With shared noise, the effect of the noise cancels in the distances
+            between pairs; if the anchors have little effect, the picture shows a cluster for each i.
+        seed: seed of the keys, noise and t-SNE.
 
     Returns:
         Silhouettes of the logits (-1..1) with ordered and with unordered labels, the mirror merge, and
-        a t-SNE. Phase 1: no clusters; 2 without commutativity: one for each ordered pair; 2 with, and 3:
-        one for each unordered pair, mirror merge near 0.
+        a t-SNE. Phase 1: no clusters; Phase 2 without commutativity: one for each ordered pair; Phase 2 with
+        commutativity, and Phase 3: one for each unordered pair, with mirror merge near 0.
 
     Raises:
         ValueError: a dead hook, an option out of range, or a model too small for the task.
@@ -149,7 +151,7 @@ def mask_key_token(
     batch = random_sequences(task, pairs, n_sequences, **drawn)
     logits = masked_logits(model, batch.tokens, [position], queries, single)
     labels = np.repeat(np.arange(len(pairs)), n_sequences)
-    mirror = np.arange(len(pairs)) ^ 1  # pairs come two by two
+    mirror = np.arange(len(pairs)) ^ 1  # each pair is followed by its mirror
     return MaskKeyToken(
         pairs=np.array(pairs),
         labels=labels,

@@ -1,4 +1,4 @@
-"""The second anchor masked: whether g(x; a) remains, whatever x and a."""
+"""Masking the second anchor: whether the answer then depends on g(x; a) alone."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 MOST_RESULTS = 40
-"""Values of g asked where none are chosen: 40..79 in the papers."""
+"""Number of values of g where none are given: 40..79 in the papers."""
 
 
 @probe_result
 class MaskSecondAnchor(ProbeResult):
-    """Cosines of the answers without the second anchor, for inputs that reach the same g(x; a)."""
+    """Cosines of the answers with the second anchor masked, for inputs that reach the same values g(x; a)."""
 
     probe: ClassVar[str] = "mask_second_anchor"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap", "nearest_same")
@@ -44,19 +44,19 @@ class MaskSecondAnchor(ProbeResult):
     cosines: np.ndarray
     """[input, input] Cosine of the logits at the last position, -1..1."""
     centred_cosines: np.ndarray
-    """The same with the mean vector taken away."""
+    """The same after subtracting the mean vector."""
     gap: float
-    """Mean cosine of two inputs with the same g minus that of two with another, -2..2."""
+    """Mean cosine of two inputs with equal g minus that of two inputs with different g, -2..2."""
     centred_gap: float
-    """The same of the centred cosines: near its largest, about 1, where only g is left, about 0 at chance."""
+    """The same for the centred cosines: about 1 where only g is left, about 0 at chance."""
     nearest_same: float
-    """Share of inputs whose nearest other input has the same g, 0..1."""
+    """Share of inputs whose most similar other input has the same g, 0..1."""
     second_anchor: int
-    """The anchors behind the first, masked."""
+    """The anchor that stands, masked, at all places after the first."""
     queries: Queries
-    """Which positions attend to them no longer."""
+    """The query positions whose attention to these anchors is masked."""
     edge: Edge | None
-    """The single edge masked instead, if one was."""
+    """The single edge that was masked instead, if there was one."""
     key_position: int
     """Position of the key token; the first anchor follows it."""
 
@@ -71,7 +71,7 @@ class MaskSecondAnchor(ProbeResult):
     def averaged_cosines(self) -> np.ndarray:
         """[g, g] Mean of `centred_cosines` over the inputs of one g and those of another, -1..1.
 
-        Of a g with itself each input's cosine with itself, 1, is among them; `centred_gap` leaves these out.
+        On the diagonal the mean includes each input's cosine with itself, 1; `centred_gap` leaves these out.
         """
         n_results = len(np.unique(self.results))
         return reduce(self.centred_cosines, "(g i) (h j) -> g h", "mean", g=n_results, h=n_results)
@@ -80,8 +80,8 @@ class MaskSecondAnchor(ProbeResult):
         """Centred cosines in the order of g.
 
         Args:
-            averaged: the means of `averaged_cosines`, a cell for each g; else a cell for every two inputs,
-                those of the same g boxed.
+            averaged: whether to draw `averaged_cosines`, with a cell for every two g; else a cell for every
+                two inputs, with blocks of equal g boxed.
         """
         values = np.unique(self.results)
         n_inputs = len(self.results) // len(values)
@@ -97,13 +97,14 @@ class MaskSecondAnchor(ProbeResult):
 def inputs_of_equal_result(
     task: AnchorTask, results: Sequence[int] | None = None
 ) -> list[tuple[int, int, int]]:
-    """(g, x, a) for values g that every anchor reaches from some key, g ascending.
+    """(g, x, a) for values g that every anchor reaches from some key, in ascending order of g.
 
     >>> inputs_of_equal_result(AnchorTask())[:4]
     [(40, 35, 1), (40, 39, 2), (40, 42, 3), (40, 48, 4)]
 
     Raises:
-        ValueError: a value that some anchor does not reach, or none that all do.
+        ValueError: a value that some anchor does not reach, fewer than two values, or fewer than two that
+            all anchors reach.
     """
     reached = {
         anchor: {task.apply(anchor, key): key for key in reversed(task.keys.tolist())}
@@ -142,8 +143,8 @@ def mask_second_anchor(
 ) -> MaskSecondAnchor:
     """Measure whether answers without the second anchor depend on g(x; a) alone.
 
-    Attention to every anchor behind the first is set to zero after the softmax, without renormalising;
-    keys and first anchors vary, g(x; a) is reached from each anchor once, the noise is the same.
+    Attention to every anchor after the first is set to zero after the softmax, without renormalising. Keys
+    and first anchors vary so that each first anchor reaches each g(x; a) once; the noise is the same.
 
     Blind to: a circuit that gives no answer without its second anchor, and where g(x; a) is held, since
     the probe compares the logits alone.
@@ -151,20 +152,20 @@ def mask_second_anchor(
     Args:
         model: any HookedTransformer whose attention hooks are alive.
         task: gives the anchors, their functions and the sequence.
-        results: values g; 40..79 as in the papers, or the middle ones that every anchor reaches.
-        second_anchor: anchor that is masked; 2 as in the papers, the task's second.
-        queries: `all` positions, or the `last` alone, attend to it no longer.
+        results: values of g; 40..79 as in the papers, or the middle ones that every anchor reaches.
+        second_anchor: the anchor that is masked; by default the task's second, 2 as in the papers.
+        queries: the queries that are masked: `all` positions, or the `last` alone.
         edge: (layer, head, query position, key position): only this edge is zeroed instead.
-        key_position: of the key token; 2 as in the papers.
+        key_position: position of the key token; 2 as in the papers.
 
     Returns:
         Cosines of the logits, the gap between equal and different g (-2..2), raw and centred, and the
         share of nearest neighbours with the same g. Phase 3: a bright diagonal, gap above 0. The picture has
-        a cell for each two g, `plot(averaged=False)` one for each two inputs.
+        a cell for every two g, `plot(averaged=False)` one for every two inputs.
 
     Raises:
-        ValueError: the second anchor last in the sequence (it cannot be isolated from the query that
-            answers), a dead hook, an option out of range, or a model too small for the task.
+        ValueError: the last anchor at the last position (which attends to itself and so cannot be masked),
+            a dead hook, an option out of range, or a model too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -214,6 +215,6 @@ def mask_second_anchor(
 
 
 def _gap(cosines: np.ndarray, labels: np.ndarray) -> float:
-    """Same label minus different, over pairs of two different rows."""
+    """Mean cosine of two different rows with the same label minus that of rows with different labels."""
     others = ~np.eye(len(labels), dtype=bool)
     return gap_between(cosines[others], (labels[:, None] == labels[None])[others])

@@ -1,4 +1,4 @@
-"""Nearest neighbours: at which places do inputs that look alike have the same intermediate result?"""
+"""Nearest neighbours: at which places do the most similar inputs have the same intermediate result?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEAST_NORM = 1e-12
 
 @probe_result
 class NearestNeighbours(ProbeResult):
-    """Share of inputs whose most alike input has the same intermediate result, at every place."""
+    """Share of inputs whose most similar input has the same intermediate result, at every place."""
 
     probe: ClassVar[str] = "nearest_neighbours"
     readings: ClassVar[tuple[str, ...]] = (
@@ -44,30 +44,31 @@ class NearestNeighbours(ProbeResult):
     sites: tuple[str, ...]
     """Hook names of the activations, in the order of a block."""
     trained: np.ndarray
-    """[result, site, layer, pos] Of the results `g1`, g(x; a1), `g2`, g(x; a2), and `target`: share of the
-    inputs of trained pairs whose most alike input has the same result, 0..1. Compared are those with another
-    first anchor for `g1`, another second one for `g2`, neither the same pair nor its mirror for `target`. NaN
-    at other positions than key, anchors and last, and where no input has such a neighbour."""
+    """[result, site, layer, pos] Share of inputs whose most similar input has the same result, 0..1, for the
+    results `g1` = g(x; a1), `g2` = g(x; a2) and `target`, over pairs trained on the composition. The
+    candidates have another first anchor for `g1`, another second anchor for `g2`, and neither the same pair
+    nor its mirror for `target`. Only inputs with candidates of the same and of another result count. NaN
+    without such inputs, and at positions other than key, anchors and last."""
     unseen: np.ndarray
-    """[result, site, layer, pos] The same of inputs of unseen pairs; their neighbours are of trained ones."""
+    """[result, site, layer, pos] The same for inputs of unseen pairs, with candidates of trained pairs."""
     g1_at_first_anchor: float | None
-    """`trained` of g1 at the first anchor, after the first layer."""
+    """`trained` for g1 at the first anchor, after the first layer."""
     g2_at_second_anchor: float | None
-    """`trained` of g2 at the second anchor, after the first layer."""
+    """`trained` for g2 at the second anchor, after the first layer."""
     target_at_second_anchor: float | None
-    """`trained` of the target at the second anchor, before the last MLP."""
+    """`trained` for the target at the second anchor, before the last MLP."""
     g1_at_last: float | None
-    """`trained` of g1 at the last position, before the last MLP."""
+    """`trained` for g1 at the last position, before the last MLP."""
     target_at_last: float | None
-    """`trained` of the target at the last position, before the last MLP."""
+    """`trained` for the target at the last position, before the last MLP."""
     unseen_g1_at_last: float | None
-    """`unseen` of g1 at the last position, before the last MLP."""
+    """`unseen` for g1 at the last position, before the last MLP."""
     unseen_target_at_last: float | None
-    """`unseen` of the target at the last position, before the last MLP: high where unseen pairs are brought
-    to the results that trained ones have."""
+    """`unseen` for the target at the last position, before the last MLP: high where unseen pairs have the
+    representations of trained pairs with the same target."""
     unseen_margin: float | None
-    """There too: largest cosine with an input of the same target minus the largest with another, in the mean
-    over inputs of unseen pairs; -2..2."""
+    """At the same place: largest cosine with a trained input of the same target minus the largest with one of
+    another target, mean over inputs of unseen pairs; -2..2."""
     pair_share: float | None
     """Share of the variance of the last position after the first layer that lies between pairs, 0..1: high
     where that layer brings the anchors there."""
@@ -76,10 +77,10 @@ class NearestNeighbours(ProbeResult):
     key_position: int
     """Position of the key token; the anchors follow it."""
     chain_length: int
-    """Anchors in a sequence."""
+    """Number of anchors in a sequence."""
 
     def headline(self) -> str:
-        """The target at the last position."""
+        """The share for the target at the last position."""
         if self.target_at_last is None:
             return "no two trained pairs of this task reach one target"
         unseen = "" if self.unseen_target_at_last is None else f", {self.unseen_target_at_last:.2f} of unseen"
@@ -89,7 +90,7 @@ class NearestNeighbours(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Shares by place, a panel for each result, and one for the target of unseen pairs."""
+        """Shares by place, with a panel for each result and one for the target of unseen pairs."""
         panels = dict(zip(_TITLES, self.trained, strict=True)) | {"target, unseen pair": self.unseen[2]}
         return place_map(
             "Most similar input has the same result",
@@ -101,7 +102,7 @@ class NearestNeighbours(ProbeResult):
 
 
 class _Inputs:
-    """Every key with some pairs, and the intermediate results."""
+    """The inputs of every key with every given pair, and their intermediate results."""
 
     def __init__(self, task: AnchorTask, pairs: Sequence[tuple[int, ...]], keys: Sequence[int]) -> None:
         both = [(key, pair) for pair in pairs for key in keys]
@@ -115,7 +116,7 @@ class _Inputs:
         }
 
     def comparable(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
-        """Which inputs are compared for a result: those that do not share more than they may."""
+        """Which inputs are candidates for each other for a result (see `NearestNeighbours.trained`)."""
         if result != "target":
             anchor = RESULTS.index(result)
             return self.pairs[:, None, anchor] != other.pairs[None, :, anchor]
@@ -138,23 +139,23 @@ def nearest_neighbours(
 ) -> NearestNeighbours:
     """Measure at every place whether the most similar inputs have the same intermediate result.
 
-    Likeness is the cosine of residual streams after the mean over inputs of trained pairs is taken away.
-    Where a place holds a result in a form of its own, whatever key and anchors it comes from, the most alike
-    input has the same one. For the target at the last position, trained pairs among themselves say whether
-    pairs are brought to one form, unseen pairs whether that holds beyond training; no answer is looked at.
+    Similarity is the cosine of residual streams after subtracting the mean over inputs of trained pairs. If a
+    place represents a result in the same way whatever key and anchors it comes from, the most similar input
+    has the same result. For the target at the last position, trained pairs show whether different pairs have
+    a common representation, and unseen pairs whether it extends beyond training. The probe uses no answers.
 
-    Blind to: whether the model uses the similarity, since the probe cuts nothing; and codes, such as one-
-    hot ones, in which unlike parts are equally far, so that chance decides who is nearest.
+    Blind to: whether the model uses the similarity, since the probe ablates nothing. Also codes, such as
+    one-hot ones, in which different values are equally far apart, so that chance decides which is nearest.
 
     Args:
         model: any HookedTransformer whose residual hooks are alive; it is only read.
         task: gives keys, anchors and results.
-        keys: of the inputs; the middle forty of the task's number tokens.
-        key_position: of the key token; 2 as in the papers.
+        keys: keys of the inputs; the middle forty of the task's number tokens.
+        key_position: position of the key token; 2 as in the papers.
 
     Returns:
         Shares by result, site, layer and position, of trained and of unseen pairs, and those at the places
-        that the papers speak of.
+        that the papers discuss.
 
     Raises:
         ValueError: a key or position that the task does not have, activations that are not finite, a dead
@@ -165,7 +166,7 @@ def nearest_neighbours(
         >>> nearest_neighbours(build_model(ModelConfig(gamma=0.5)), AnchorTask()).trained.shape
         (3, 2, 2, 9)
 
-    Source: likeness of inputs of equal results is figure 4 of arXiv 2405.05409; the share of nearest
+    Source: the similarity of inputs with equal results is figure 4 of arXiv 2405.05409; the share of nearest
     neighbours, at every place, is ours.
     """
     check_inputs(model, task)
@@ -218,7 +219,7 @@ def nearest_neighbours(
 
 
 class _Comparisons:
-    """Which inputs are compared with which, for every result; the same at every place."""
+    """Which inputs are compared with which for every result; it is the same at every place."""
 
     def __init__(self, trained: _Inputs, unseen: _Inputs) -> None:
         self.n = len(trained.keys)
@@ -232,7 +233,7 @@ class _Comparisons:
     def of(
         self, vectors: Float[Tensor, "input feature"]
     ) -> tuple[Float[np.ndarray, "pairs result"], float | None]:
-        """Shares of trained and of unseen pairs, and the margin of unseen pairs' targets."""
+        """Shares for trained and unseen pairs, and the margin for the targets of unseen pairs."""
         cosines = self._cosines(vectors)
         shares, margin = np.full(2 * len(RESULTS), np.nan), None
         for k, (same, other) in enumerate(self.masks):
@@ -248,7 +249,7 @@ class _Comparisons:
         return shares.reshape(2, -1), margin
 
     def _cosines(self, vectors: Float[Tensor, "input feature"]) -> Float[Tensor, "input trained"]:
-        """Cosines of every input with those of trained pairs, whose mean is taken away."""
+        """Cosines of every input with those of trained pairs, after subtracting the mean of the latter."""
         if not vectors.isfinite().all():
             raise ValueError("activations must be finite, and some are NaN or infinite")
         centred = (vectors - vectors[: self.n].mean(dim=0)).cpu()

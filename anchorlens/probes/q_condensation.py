@@ -27,26 +27,26 @@ PARALLEL = 0.9
 
 @probe_result
 class QCondensation(ProbeResult):
-    """Cosines of the input weights of W_Q's neurons, heads merged."""
+    """Cosines between the input weights of W_Q's neurons, heads merged."""
 
     probe: ClassVar[str] = "q_condensation"
     readings: ClassVar[tuple[str, ...]] = ("mean_abs_cosine", "parallel_share", "n_groups")
     cosines: np.ndarray
-    """[neuron, neuron] -1..1, neurons in the order they have in the model."""
+    """[neuron, neuron] Cosines, -1..1, with the neurons in the order of the model."""
     order: np.ndarray
-    """[neuron] Neurons group by group: `cosines[order][:, order]` is the picture."""
+    """[neuron] Indices of the neurons, group by group: the picture shows `cosines[order][:, order]`."""
     group_sizes: np.ndarray
-    """[group] Neurons in each group, in that order."""
+    """[group] Number of neurons in each group, in that order."""
     mean_abs_cosine: float
     """Mean |cosine| off the diagonal, 0..1; 1 = all neurons share one direction."""
     parallel_share: float
     """Share of pairs of neurons with |cosine| > 0.9, 0..1."""
     n_groups: int
-    """Groups gathered greedily; few = condensed, as many as neurons = none alike."""
+    """Number of groups, formed greedily; few = condensed, as many as neurons = no two are similar."""
     layer: int
     """Layer of W_Q, from 0."""
     threshold: float
-    """Cosine from which a neuron joins a group."""
+    """Cosine above which a neuron joins a group."""
 
     def headline(self) -> str:
         """Mean |cosine| and the number of groups."""
@@ -66,7 +66,7 @@ def condensation(
     """Cosines of the columns, their groups, mean |cosine| and share of parallel pairs.
 
     Cosines are [neuron, neuron], -1..1; the mean, 0..1, and the share with |cosine| > 0.9, 0..1, are over
-    pairs of two different neurons.
+    pairs of different neurons.
     """
     cosines = cosine_matrix(w_q.mT).cpu().double().numpy()
     off_diagonal = np.abs(cosines[~np.eye(len(cosines), dtype=bool)])
@@ -81,13 +81,13 @@ def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float
     A neuron is one column of W_Q in TransformerLens' [n_heads, d_model, d_head] layout, heads merged;
     its input weights are the d_model numbers of that column.
 
-    Blind to: routes and answers: the probe reads weights alone, and one-hot weights share no direction
+    Blind to: routes and answers, since the probe reads weights alone. One-hot weights share no direction,
     whatever they compute.
 
     Args:
         model: any HookedTransformer; it is only read.
-        layer: from 0, or from the end where negative.
-        threshold: cosine from which a neuron joins the group of another, -1..1.
+        layer: layer of W_Q, from 0, or from the end if negative.
+        threshold: cosine above which a neuron joins the group of another, -1..1.
 
     Returns:
         Mean |cosine| (0..1; 1 = all neurons share one direction), share of parallel pairs, groups.

@@ -1,4 +1,4 @@
-"""Every probe, by name and in order, and how one is called without knowing which."""
+"""The lists of all probes, in order, the look-up by name, and `apply`, which calls any probe."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
     stable_rank,
     training_regime,
 )
-"""The probes of every model, in order: `for probe in PROBES: probe("ckpt.pt")`."""
+"""The probes for every model, in order: `for probe in PROBES: probe("ckpt.pt")`."""
 
 OF_MIXTURES: tuple[Callable[..., ProbeResult], ...] = (expert_use,)
-"""Those of a mixture of experts; a report shows them where a model is one."""
+"""The probes for mixtures of experts only; a report shows them if a model is a mixture."""
 
 SHIPPED: tuple[Callable[..., ProbeResult], ...] = (*PROBES, *OF_MIXTURES)
-"""All of them."""
+"""All shipped probes."""
 
 COSTLY: tuple[Callable[..., ProbeResult], ...] = (survival,)
-"""Those that train models: half a minute where the others take seconds."""
+"""The probes that train models: they take half a minute, the others seconds."""
 
 REPORT_PROBES: tuple[Callable[..., ProbeResult], ...] = tuple(p for p in SHIPPED if p not in COSTLY)
-"""Those that a report shows where nothing else is said: all that are not costly."""
+"""The probes that a report shows by default: all that are not costly."""
 
 
 def probe_named(
@@ -70,11 +70,11 @@ def probe_named(
     """The probe of that name.
 
     Args:
-        name: of its function.
-        probes: those to choose from, the shipped ones or more.
+        name: name of its function.
+        probes: the probes to choose from; by default the shipped ones.
 
     Raises:
-        ValueError: there is none; the message names those there are.
+        ValueError: there is no such probe; the message lists the names.
     """
     by_name = {probe.__name__: probe for probe in probes}
     check_choice("probe", name, tuple(by_name))
@@ -82,11 +82,11 @@ def probe_named(
 
 
 OF_ANY_NETWORK: tuple[Callable[..., ProbeResult], ...] = (stable_rank,)
-"""Those that open more than HookedTransformers: the U-Net of Concept Graphs too."""
+"""The probes that also take the U-Net of Concept Graphs, not only HookedTransformers."""
 
 
 def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
-    """Probes as a caller gives them: functions, or names of shipped ones; each name once.
+    """Check probes given by a caller: functions, or names of shipped probes, with no name twice.
 
     Raises:
         ValueError: anything else.
@@ -119,21 +119,21 @@ def apply(
     initial: ModelInput | None = None,
     **options: Any,
 ) -> ProbeResult:
-    """Call a probe with a model, or what holds one, and what it asks for beside.
+    """Call a probe with a model, or anything that holds one, and with the task or start that it needs.
 
-    A probe of `PROBES` can be called so by itself; a function of your own is.
+    The shipped probes accept the same inputs when you call them directly; your own functions need `apply`.
 
     Args:
-        probe: one of `PROBES`, or your own of the same form.
-        model: what it measures: a HookedTransformer, a Checkpoint, what `train` gives, or a path.
-        task: what the model was trained on, where a checkpoint does not know it. Probes that read weights
-            alone take any HookedTransformer without one.
-        initial: the model at the start of its run, for a probe that asks for it; where None a checkpoint
-            draws it again from its seed.
-        options: the probe's own.
+        probe: one of `PROBES`, or your own function of the same form.
+        model: the model to measure: a HookedTransformer, a Checkpoint, a result of `train`, or a path.
+        task: the task that the model was trained on, for a model without a checkpoint. Probes that read
+            weights alone take any HookedTransformer without a task.
+        initial: the model at the start of its run, for a probe that needs it; if None, a checkpoint draws it
+            again from its seed.
+        options: options of the probe.
 
     Raises:
-        ValueError: it has no such option, needs a task that is not there, refuses what it is given, or gives
+        ValueError: the probe has no such option, needs a task that is missing, refuses its input, or returns
             no ProbeResult.
 
     Example:

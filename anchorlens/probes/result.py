@@ -1,4 +1,4 @@
-"""What every probe gives back: numbers, raw values, JSON, a picture."""
+"""The base class of probe results: numbers, raw values, JSON, a picture."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
-"""Of `to_dict`; it grows by one when a key changes its meaning or goes."""
+"""Version of the format of `to_dict`; it increases by one when a key changes its meaning or is removed."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeResult(ABC):
-    """Base of the results: a frozen dataclass of numbers, CPU arrays and options, each field documented.
+    """Base class of results: a frozen dataclass of numbers, CPU arrays and options, each field documented.
 
-    A result of your own needs `probe`, fields, `headline` and `plot`.
+    Your own result class needs `probe`, fields, `headline` and `plot`.
     """
 
     probe: ClassVar[str]
     """Name of the probe, the same as its function and its file."""
     readings: ClassVar[tuple[str, ...]] = ()
-    """Fields that sum the measurement up in one number each, the most telling first; None where it does
-    not apply."""
+    """Names of the fields that summarise the measurement in one number each, the most telling first; such a
+    number is None where it does not apply."""
     comparable_axes: ClassVar[bool] = True
-    """Whether the axes of two pictures mean the same; those of a t-SNE do not."""
+    """Whether the axes of two pictures have the same meaning; those of a t-SNE do not."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Keep the one-line repr where a dataclass would write one with every array."""
+        """Keep the one-line repr, which a dataclass would replace by one with every array."""
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):
             cls.__repr__ = ProbeResult.__repr__
@@ -50,13 +50,13 @@ class ProbeResult(ABC):
 
     @abstractmethod
     def plot(self) -> go.Figure:
-        """The picture; it computes nothing, shows nothing and saves nothing."""
+        """The picture as a figure; the method measures nothing, displays nothing and saves nothing."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content: every field by its name; NaN and infinity, which JSON lacks, are null.
 
         Raises:
-            ValueError: a field of a result of your own that is no data.
+            ValueError: a field of your own result class that cannot be written as JSON.
         """
         fields = {}
         for field in dataclasses.fields(self):
@@ -81,12 +81,12 @@ class ProbeResult(ABC):
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def probe_result(cls: type[T]) -> type[T]:
-    """Make a result a frozen dataclass whose fields are described in its help."""
+    """Make a result class a frozen dataclass whose `help()` describes the fields."""
     return documented(dataclass(frozen=True, eq=False, repr=False)(cls))
 
 
 def number(value: float) -> float | None:
-    """A reading: None where NaN says that there is nothing to measure.
+    """A reading as a float; None for NaN, which means that there is nothing to measure.
 
     >>> number(0.5), number(float("nan"))
     (0.5, None)
@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
     """A value as JSON data.
 
     Raises:
-        TypeError: it is none; the message is its type.
+        TypeError: it cannot be written as JSON; the message is its type.
     """
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())

@@ -1,4 +1,4 @@
-"""Stable rank of every weight matrix: how many directions it uses."""
+"""Stable rank of every weight matrix: the number of directions it uses."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 @probe_result
 class StableRank(ProbeResult):
-    """Stable rank of every matrix, beside that of a Gaussian of its shape (as it starts)."""
+    """Stable rank of every matrix, and that of a Gaussian matrix of its shape (the initialisation)."""
 
     probe: ClassVar[str] = "stable_rank"
     readings: ClassVar[tuple[str, ...]] = ("w_q", "w_q_normalized")
     names: tuple[str, ...]
-    """Parameter names; heads are merged, convolutions are matrices."""
+    """Parameter names; heads are merged, and convolutions are flattened to matrices."""
     values: np.ndarray
     """[matrix] ||W||_F^2 / ||W||_2^2; 1 = one direction, at most the smaller side; NaN for a zero matrix."""
     gaussian: np.ndarray
-    """[matrix] The same of a large Gaussian matrix of that shape."""
+    """[matrix] The stable rank of a large Gaussian matrix of that shape."""
     w_q: float | None
-    """That of the first layer's W_Q, the number of arXiv 2501.08537; None for a network without one."""
+    """Stable rank of the first layer's W_Q, as in arXiv 2501.08537; None for a network without one."""
     w_q_normalized: float | None
-    """`w_q` over its Gaussian value: about 1 at a random start, towards 0 as the matrix condenses."""
+    """`w_q` divided by its Gaussian value: about 1 at a random start, near 0 if the matrix has condensed."""
 
     @property
     def normalized(self) -> np.ndarray:
-        """[matrix] `values` over `gaussian`."""
+        """[matrix] `values` divided by `gaussian`."""
         return self.values / self.gaussian
 
     def headline(self) -> str:
@@ -51,7 +51,7 @@ class StableRank(ProbeResult):
         return f"W_Q of layer 0: {self.w_q:.2f}, {self.w_q_normalized:.2f} of a Gaussian's"
 
     def plot(self) -> go.Figure:
-        """A bar for each matrix, a mark where a Gaussian would be."""
+        """A bar for each matrix, and a mark at the value of a Gaussian matrix."""
         return rank_bars([short_name(name) for name in self.names], self.values, self.gaussian)
 
 
@@ -59,14 +59,14 @@ class StableRank(ProbeResult):
 def stable_rank(model: HookedTransformer | UNet) -> StableRank:
     """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 
-    Blind to: routes and answers: it counts directions of a matrix, not what they do.
+    Blind to: routes and answers, since it counts the directions of a matrix, not what they do.
 
     Args:
-        model: any HookedTransformer, its heads merged, or the U-Net of Concept Graphs, each convolution as a
-            matrix of what its kernel reads and writes. It is only read.
+        model: any HookedTransformer (its heads are merged), or the U-Net of Concept Graphs (each convolution
+            counts as the matrix from what its kernel reads to what it writes). It is only read.
 
     Raises:
-        ValueError: something else than a model, one without layers, or weights that are not finite.
+        ValueError: no model, a model without layers, or weights that are not finite.
 
     Returns:
         One value per matrix: 1 = one direction (condensed), at most the smaller side of the matrix.

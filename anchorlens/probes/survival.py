@@ -1,4 +1,4 @@
-"""Survival: whether pairs that are left out of further training are still answered after it."""
+"""Survival: whether the model still answers pairs that were left out of further training."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 KNOWN = 0.5
-"""Accuracy from which pairs count as known."""
+"""Accuracy at and above which pairs count as known."""
 
 
 @probe_result
 class Survival(ProbeResult):
-    """Accuracy of groups of trained pairs after training without them, beside that of the other pairs."""
+    """Accuracy of groups of trained pairs after training without them, and that of the other pairs."""
 
     probe: ClassVar[str] = "survival"
     readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others")
     groups: np.ndarray
-    """[group, anchor] Anchors of each group, ascending; a group is every trained order of them."""
+    """[group, anchor] Anchors of each group, ascending; a group holds every trained order of its anchors."""
     accuracies_before: np.ndarray
-    """[group] Accuracy of the group in the model as it is, 0..1: the control."""
+    """[group] Accuracy of the group before further training, 0..1: the control."""
     left_out_accuracies: np.ndarray
     """[group] Accuracy of the group after training without it, 0..1."""
     other_accuracies: np.ndarray
     """[group] Accuracy of the other trained pairs after that training, 0..1."""
     ratios: np.ndarray
-    """[group] `left_out_accuracies` over `other_accuracies`, at most 1; NaN where the group was not known
-    before (accuracy below .5) or the others are not known after."""
+    """[group] `left_out_accuracies` divided by `other_accuracies`, at most 1; NaN where the group was not
+    known before (accuracy below .5) or the others are not known after."""
     survival: float | None
-    """Mean ratio, 0..1: 1 = what is left out is answered as well as what is trained, 0 = it is forgotten.
+    """Mean ratio, 0..1: 1 = pairs left out are answered as well as those trained, 0 = they are forgotten.
     None where no group has a ratio."""
     left_out: float | None
-    """Mean accuracy of the groups that were left out, 0..1; None where there are none."""
+    """Mean accuracy of the left-out groups, 0..1; None where there are none."""
     others: float | None
-    """Mean accuracy of the other pairs beside them, 0..1; None where there are no groups."""
+    """Mean accuracy of the other pairs after the same training, 0..1; None where there are no groups."""
     n_steps: int
-    """Updates without each group."""
+    """Number of updates without each group."""
     batch_size: int
-    """Sequences of an update."""
+    """Number of sequences in an update."""
     n_sequences: int
-    """Questions of each group, and of the others."""
+    """Number of questions for each group, and for the other pairs."""
     seed: int
-    """Seed from which groups, keys, positions and noise were drawn."""
+    """Seed of the groups, keys, positions and noise."""
 
     def headline(self) -> str:
-        """What is left of the pairs that were left out."""
+        """How well the left-out pairs are still answered."""
         if self.left_out is None or self.others is None:
             return "no trained pairs of different anchors can be left out of this task"
         after = f"after {self.n_steps} updates without them, the others at {self.others:.2f}"
@@ -69,7 +69,7 @@ class Survival(ProbeResult):
         return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"
 
     def plot(self) -> go.Figure:
-        """Three bars for each group: before, after training without it, and the other pairs after that."""
+        """Three bars for each group: its accuracy before and after training without it, and the others'."""
         names = [", ".join(map(str, anchors)) for anchors in self.groups.tolist()]
         bars = {
             "before": (GREY, self.accuracies_before),
@@ -92,30 +92,30 @@ def survival(
 ) -> Survival:
     """Measure whether a model still answers pairs that are left out of further training.
 
-    For each group of trained pairs, {a, b} in both orders as far as they are trained, a copy of the model is
-    trained on by AdamW (learning rate 2e-3, decay 5) with fresh trained sequences of all other pairs. The
-    decay takes what these do not need. What all pairs are answered by is kept, and what is one group's own is
-    forgotten. Trained models are in between: composers keep more, on average (docs/probes.md).
+    For each group of trained pairs, {a, b} in the orders that are trained, AdamW (learning rate 2e-3, decay
+    5) trains a copy of the model further on fresh trained sequences of all other pairs. The decay shrinks
+    weights that these pairs do not need: weights that all pairs use are kept, and those of the group alone
+    are forgotten. Trained models are in between; models that compose keep more on average (docs/probes.md).
 
-    Unseen pairs are not asked. The model is only read: copies of its weights are trained, half a minute on
-    one core for a model of `quick` size.
+    The probe does not use unseen pairs. The model is only read: copies of its weights are trained, half a
+    minute on one core for a model of `quick` size.
 
-    Blind to: the rule by which the model answers a pair, and a table whose entries share no weight with
-    others: decay makes these smaller and not wrong. A model that composes also forgets a pair trained on
-    another target than its composition (`conflict`, `overrides`).
+    Blind to: the rule by which the model answers a pair, and a table whose entries share no weights, since
+    decay makes the entries smaller but not wrong. A model that composes also forgets a pair that was trained
+    on another target than its composition (`conflict`, `overrides`).
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.
         task: gives the trained pairs, their sequences and targets. In chains of more than two anchors a group
-            is every trained order of the same anchors. Pairs of one anchor with itself are no group.
-        n_steps: updates without each group, >= 1.
-        batch_size: fresh sequences of an update, >= 1.
-        n_groups: groups at most, >= 1; of more, so many are drawn.
-        n_sequences: questions of each group, and of the others, >= 1.
-        seed: of keys, positions, noise, and of the groups where there are more.
+            is every trained order of the same anchors. A pair of an anchor with itself forms no group.
+        n_steps: number of updates without each group, >= 1.
+        batch_size: number of fresh sequences in an update, >= 1.
+        n_groups: largest number of groups, >= 1; if there are more, this many are drawn.
+        n_sequences: number of questions for each group, and for the other pairs, >= 1.
+        seed: seed of the keys, positions and noise, and of the draw of groups.
 
     Returns:
-        Accuracies, 0..1, of each group before, of the group and of the other pairs after, and their ratios.
+        Accuracies, 0..1, of each group before, of the group and the other pairs after, and their ratios.
 
     Raises:
         ValueError: a model without HookedTransformer's parameters, too small for the task, or a number out
@@ -127,8 +127,8 @@ def survival(
         >>> survival(start, AnchorTask(), n_steps=1).survival is None  # it knows nothing to forget
         True
 
-    Source: ours; what is not rehearsed is forgotten as far as it lies in weights of its own (McCloskey and
-    Cohen 1989, catastrophic interference), and weight decay takes what training does not need.
+    Source: ours; networks forget what they no longer train on (McCloskey and Cohen 1989, catastrophic
+    interference), and weight decay shrinks weights that training does not need.
     """
     check_inputs(model, task)
     for name, value in {
@@ -136,7 +136,7 @@ def survival(
     }.items():  # fmt: skip
         check_number(name, value, minimum=1, limit=MOST_SEQUENCES, integer=True)
     check_number("seed", seed, minimum=0, integer=True)
-    weights_of_parts(model)  # refuses a model whose parameters are others'
+    weights_of_parts(model)  # refuses a model with other parameter names
     groups = groups_to_leave_out(task, n_groups, seed)
     found = accuracies_without(
         model,
@@ -166,10 +166,10 @@ def survival(
 
 
 def survival_ratios(found: Accuracies) -> Float[np.ndarray, " group"]:
-    """Accuracy of each group over that of the others, at most 1.
+    """Accuracy of each group divided by that of the others, at most 1.
 
     Returns:
-        0..1; NaN where the group was not known before, or the others are not after: below .5.
+        0..1; NaN where the accuracy of the group before, or of the others after, is below .5.
 
     >>> half = np.array([0.5])
     >>> survival_ratios(Accuracies(before=np.array([1.0]), left_out=half / 2, others=half))

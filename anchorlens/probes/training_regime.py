@@ -33,31 +33,31 @@ class TrainingRegime(ProbeResult):
     relative_changes: np.ndarray
     """[matrix] ||W - W_0||_F / ||W_0||_F; NaN where W_0 is zero."""
     relative_change: float
-    """The same of all weight matrices together: 0 = not moved; the smaller the initialisation, the larger
+    """The same over all weight matrices together: 0 = not moved. It is larger for a smaller initialisation
     (docs/probes.md has .28 at gamma .4, .77 at .7 and 1.30 at .8)."""
     initial_kernel: np.ndarray | None
     """[sequence, sequence] K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices, at the start; f is
-    the logit of the target. None without a two-anchor task, as are the other numbers of the kernel."""
+    the logit of the target. This and the other kernel numbers are None without a two-anchor task."""
     kernel: np.ndarray | None
-    """[sequence, sequence] The same now."""
+    """[sequence, sequence] The kernel at the later moment."""
     kernel_distance: float | None
-    """1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = the same kernel up to its size (NTK-like), 1 = another."""
+    """1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = the same kernel up to scale (NTK-like), 1 = orthogonal."""
     kernel_change: float | None
-    """||K - K_0||_F / ||K_0||_F, in which its size counts."""
+    """||K - K_0||_F / ||K_0||_F, which depends on scale too."""
     n_sequences: int
-    """Sequences on which the tangent kernel was computed; 0 without one."""
+    """Number of sequences for the tangent kernel; 0 without one."""
     seed: int
-    """Seed from which those sequences were drawn."""
+    """Seed of those sequences."""
 
     def headline(self) -> str:
-        """Both movements."""
+        """How far the weights and the tangent kernel have moved."""
         moved = f"weights moved {self.relative_change:.2f} times their initial norm"
         if self.kernel_distance is None:
             return f"{moved}; no tangent kernel without an AnchorTask"
         return f"{moved}, the tangent kernel by {self.kernel_distance:.2f} (0..1)"
 
     def plot(self) -> go.Figure:
-        """A bar for each matrix, and both kernels where there are some."""
+        """A bar for each matrix, and both kernels if they were computed."""
         kernels = {}
         if self.initial_kernel is not None and self.kernel is not None:
             kernels = {"tangent kernel at the start": self.initial_kernel, "tangent kernel now": self.kernel}
@@ -76,25 +76,24 @@ def training_regime(
 ) -> TrainingRegime:
     """Measure how far a run has moved from its start: every weight matrix, and the tangent kernel.
 
-    Blind to: what the model learnt: the probe says how far weights moved, and means nothing without the
-    run's own start.
+    Blind to: what the model learnt. The numbers mean nothing unless `initial` is the start of the same run.
 
     Args:
-        model: a later moment of a run; it is only read.
-        task: gives the sequences of the kernel, of the trained pairs, spread evenly. Without one, or with a
-            task of another kind, any HookedTransformer will do and only the weights are compared.
-        initial: the same run at its start, a model or what holds one; where None a checkpoint draws it again
-            from its seed (`Checkpoint.initial_model()`).
-        n_sequences: of the kernel, >= 2.
-        seed: of those sequences.
+        model: the model at a later moment of the run; it is only read.
+        task: gives the sequences for the kernel, spread evenly over the trained pairs. Without one, or with a
+            task of another kind, any HookedTransformer is accepted and only the weights are compared.
+        initial: the same run at its start: a model, or anything that holds one; if None, a checkpoint draws
+            it again from its seed (`Checkpoint.initial_model()`).
+        n_sequences: number of sequences for the kernel, >= 2.
+        seed: seed of those sequences.
 
     Returns:
-        Relative changes, >= 0, and the distance of the kernels, 0..1. A large initialisation moves
-        little (linear, NTK-like regime), a small one much (condensed regime).
+        Relative changes, >= 0, and the distance of the kernels, 0..1. A run with a large initialisation moves
+        little (linear, NTK-like regime), one with a small initialisation far (condensed regime).
 
     Raises:
         ValueError: models of different shapes, weights that are not finite, a model too small for the task,
-            or a start that is not known.
+            or an unknown start.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

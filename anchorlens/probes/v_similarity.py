@@ -1,4 +1,4 @@
-"""V-matrix single-anchor similarity: whether values at the first anchor encode g(x; a), for any x and a."""
+"""V similarity: whether the attention values at the first anchor encode g(x; a), for any x and a."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class VSimilarity(ProbeResult):
-    """Cosines of the values u(x; a) at the first anchor, for every key and anchor asked."""
+    """Cosines of the attention values u(x; a) at the first anchor, for all measured keys and anchors."""
 
     probe: ClassVar[str] = "v_similarity"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
@@ -37,15 +37,15 @@ class VSimilarity(ProbeResult):
     results: np.ndarray
     """[anchor, key] g(x; a)."""
     pairs: np.ndarray
-    """[pair, 2] Pairs of different anchors (a, a') that reach an equal g on these keys."""
+    """[pair, 2] Pairs of different anchors (a, a') that reach some equal g on these keys."""
     cosines: np.ndarray
     """[pair, key, key] Cosine of u(x; a) and u(x'; a'), -1..1."""
     centred_cosines: np.ndarray
-    """The same with the mean vector of the two anchors taken away."""
+    """The same after subtracting the mean vector of the two anchors."""
     gaps: np.ndarray
-    """[pair] Mean cosine where g(x; a) = g(x'; a') minus mean where not, -2..2."""
+    """[pair] Mean cosine where g(x; a) = g(x'; a') minus the mean elsewhere, -2..2."""
     centred_gaps: np.ndarray
-    """The same of the centred cosines, which a common direction does not inflate."""
+    """The same for the centred cosines, which do not depend on a common direction."""
     gap: float | None
     """Mean of `gaps`; None where no two anchors reach an equal g."""
     centred_gap: float | None
@@ -60,7 +60,7 @@ class VSimilarity(ProbeResult):
         return f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
 
     def plot(self) -> go.Figure:
-        """Centred cosines of the first pair of anchors, cells of equal g boxed."""
+        """Centred cosines of the first pair of anchors; cells of equal g are boxed."""
         title = f"Values at the first anchor, layer {self.layer} (boxed: equal g)"
         if not len(self.pairs):
             title = f"Values at the first anchor: {self.headline()}"
@@ -85,24 +85,25 @@ def v_similarity(
     layer: int = 1,
     key_position: int | None = None,
 ) -> VSimilarity:
-    """Measure whether the values at the first anchor depend on g(x; a) alone.
+    """Measure whether the attention values at the first anchor depend on g(x; a) alone.
 
-    u(x; a) is `hook_v` of the layer, heads merged, at the position of the first anchor. What stands
-    behind that position cannot matter, as attention is causal.
+    u(x; a) is `hook_v` of the layer, heads merged, at the position of the first anchor. Later tokens have no
+    effect on it, since attention is causal.
 
-    Blind to: g(x; a) in other layers and at other positions, and whether the value is used.
+    Blind to: g(x; a) in other layers and at other positions, and whether the model uses the value.
 
     Args:
         model: any HookedTransformer of two layers or more; it is only read.
         task: gives the anchors and their functions.
         keys: keys x; 30..40, or the middle eleven of the task's number tokens.
-        layer: from 1 (layer 0 has not seen the key yet), or from the end where negative.
-        key_position: where the key stands; 2 as in the papers.
+        layer: layer of the values, from 1 (in layer 0 the anchor has not attended to the key yet), or from
+            the end if negative.
+        key_position: position of the key token; 2 as in the papers.
 
     Returns:
-        Cosines for each pair of different anchors, and the gap between equal and different g within
-        each: above 0 where the model has computed the single-anchor result, as in Phase 3. Pairs are
-        not mixed, since anchors whose results are near have more equal g and other cosines besides.
+        Cosines for each pair of different anchors, and the gap between equal and different g within each
+        pair: above 0 where the model has computed the single-anchor result, as in Phase 3. The gaps are
+        computed by pair, since anchors with close shifts have more equal g and also other cosines.
 
     Raises:
         ValueError: a model with one layer, a key or position that the task does not have, or a

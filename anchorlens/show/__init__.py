@@ -1,4 +1,4 @@
-"""What people see of a result: notebook views, the report, the phase diagram, the terminal."""
+"""Display of results: notebook views, the report, the phase diagram, the terminal."""
 
 import lazy_loader
 

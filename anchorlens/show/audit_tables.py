@@ -13,13 +13,13 @@ from anchorlens.safe import safe_text
 from anchorlens.show.tables import Table
 
 MOST_GROUPS = 8
-"""Groups that are listed, the latest; --json and --out give all."""
+"""Largest number of groups listed, the latest ones; --json and --out give all."""
 MOST_SUSPECTS = 20
-"""Flagged mappings that are told in words, the latest."""
+"""Largest number of flagged mappings described in words, the latest ones."""
 
 
 def overview(audit: Audit) -> str:
-    """The data that were audited, and the model, steps and seeds."""
+    """One line with the audited data, the model, the steps and the seeds."""
     data = audit.mappings
     seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
     threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
@@ -30,11 +30,11 @@ def overview(audit: Audit) -> str:
 
 
 def audit_tables(audit: Audit, top: int) -> Iterator[Table]:
-    """Scores where the truth is known, then the latest mappings and groups; none where nothing can be told.
+    """Scores if the truth is known, then the latest mappings and groups; no tables if nothing can be said.
 
     Args:
-        audit: whose.
-        top: mappings that are listed.
+        audit: the audit to show.
+        top: largest number of mappings listed.
     """
     if audit.score is not None and audit.group_score is not None:
         yield _scores(audit.score, audit.group_score)
@@ -78,7 +78,7 @@ def summary(audit: Audit) -> str:
 def suspects(audit: Audit) -> list[str]:
     """The flagged mappings in words, the latest `MOST_SUSPECTS` of them.
 
-    Each says what is asked, what the data answer, when it is fit, and whether its mirror is late too.
+    Each sentence has the question, the answer in the data, the fit step, and whether its mirror is also late.
     """
     flagged = itertools.islice((row for row in audit.rows() if row["flagged"]), MOST_SUSPECTS)
     return [
@@ -94,7 +94,7 @@ def _anchors(row: Mapping[str, Any], between: str = " ") -> str:
 
 
 def _too_few(audit: Audit) -> str:
-    """Why the steps are too few, and how many it takes at least."""
+    """Why the steps are too few, and the number of steps to exceed."""
     never, late, n = int((audit.never_fit > 0).sum()), audit.late_fences, len(audit.seeds)
     causes = [f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"]
     if late:
@@ -104,7 +104,7 @@ def _too_few(audit: Audit) -> str:
 
 
 def fit_in_words(audit: Audit) -> str:
-    """Where the fences are, and what was never fit."""
+    """The steps of the fences, and how many mappings were never fit."""
     never = int((audit.never_fit > 0).sum())
     fences = [
         f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= audit.evaluation_steps[-1]
@@ -115,7 +115,7 @@ def fit_in_words(audit: Audit) -> str:
 
 
 def _scores(mappings: Score, groups: Score) -> Table:
-    """Both scores, a row each."""
+    """The scores of mappings and groups, a row each."""
     rows = []
     for name, score in (("mappings", mappings), ("groups", groups)):
         auc = "-" if score.auc is None else f"{score.auc:.3f} ± {score.auc_error:.3f}"
@@ -163,7 +163,7 @@ def _step(step: float | None) -> str:
 
 
 def _steps(row: Mapping[str, Any]) -> str:
-    """The steps of all models: one where they agree, median and range where there are more than four."""
+    """The fit steps of all models: one if they agree, median and range if there are more than four."""
     steps = [value for name, value in row.items() if name.startswith("fit_step ")]
     if len(set(steps)) == 1 or len(steps) <= 4:
         return ", ".join(map(_step, steps[:1] if len(set(steps)) == 1 else steps))

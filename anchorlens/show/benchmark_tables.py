@@ -10,11 +10,11 @@ from anchorlens.safe import safe_text
 from anchorlens.show.tables import Table, TableCell
 
 MOST_FAILURES = 3
-"""Failures that are spelled out."""
+"""Largest number of failures described in full."""
 
 
 def overview(result: Benchmark) -> str:
-    """Which models were asked, and how an AUC is read."""
+    """Which models were measured, and how to read an AUC."""
     n_tasks = len({model.task for model in result.models})
     return (
         f"{safe_text(result.probe)}: {len(result.models):,} models of {n_tasks:,} tasks. AUC with a 95 % "
@@ -23,11 +23,11 @@ def overview(result: Benchmark) -> str:
 
 
 def benchmark_table(result: Benchmark, reference: Benchmark | None = None) -> Table:
-    """A row for every reading, those that tell most first, whichever their sign.
+    """A row for every reading; those whose AUCs are farthest from .5 on average come first.
 
     Args:
-        result: whose readings stand out.
-        reference: others beside them; None for none.
+        result: the benchmark whose readings are emphasised.
+        reference: a benchmark whose readings are listed too; None for none.
     """
     readings = [(reading, "yours") for reading in result.readings]
     columns = ("reading", *(f"{name}?" for name in QUESTIONS), "no value")
@@ -47,7 +47,7 @@ def _row(reading: ReadingScore) -> tuple[TableCell | str, ...]:
 
 
 def notes(result: Benchmark, reference: Benchmark | None = None) -> Iterator[str]:
-    """What each question asks, on how many models; what failed; whose the other rows are."""
+    """The meaning of each question and its number of models, the failures, and the source of other rows."""
     for name, question in QUESTIONS.items():
         n_no, n_yes = (sum(m.ending in side for m in result.models) for side in (question.no, question.yes))
         yield f"{name}: {question.asks} {n_yes} against {n_no} models."

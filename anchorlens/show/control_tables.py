@@ -1,4 +1,4 @@
-"""What `control` tried, in sentences and a table, for terminals and notebooks."""
+"""The attempts of `control`, in sentences and tables, for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NOT_ENDED = "-"
 
 
 def overview(control: Control) -> str:
-    """The run, its phase, and the time there was."""
+    """The run, its phase, and the time budget."""
     budget = f"{control.minutes:.1f} of {control.budget:g} minutes"
     return f"{safe_text(control.path)}: {control.before.phase.label}; {budget}"
 
 
 def control_table(control: Control) -> Table:
-    """The run as it was, and a row for every attempt that was begun; the best stands out."""
+    """A row for the original run and for every attempt that was started; the best is emphasised."""
     best = control.best_attempt if control.best is not None else None
     begun = [one for one in control.attempts if one.outcome not in ("skipped", "planned")]
     rows = [("as it was", "", *_measured(control.before), NOT_ENDED, "")]
@@ -48,7 +48,7 @@ def _row(control: Control, attempt: Attempt) -> tuple[TableCell | str, ...]:
 
 
 def plan_table(control: Control) -> Table:
-    """Every attempt in the order in which it would be tried, and why."""
+    """Every attempt in the order in which it would be tried, with the reason for it."""
     rows = [
         (
             TableCell(one.name, code=True),
@@ -65,7 +65,7 @@ def plan_table(control: Control) -> Table:
 
 
 def summary(control: Control) -> str:
-    """What helped, or that nothing did."""
+    """Which attempt helped, or that none did."""
     best, goal = control.best_attempt, f"Phase {control.goal}" + (" or 3" if control.goal == 2 else "")
     if best is None or best.answers is None:
         least = min((one.estimate for one in control.attempts if one.estimate is not None), default=None)
@@ -85,7 +85,7 @@ def summary(control: Control) -> str:
 
 
 def notes(control: Control) -> Iterator[str]:
-    """The comparison with training anew, what was not tried, and what the numbers do not say."""
+    """The comparison with retraining, the attempts not tried, and the limits of the numbers."""
     baseline = next((one for one in control.attempts if one.baseline), None)
     if baseline is not None and control.tried:
         yield _beside(control, baseline)
@@ -110,7 +110,7 @@ def notes(control: Control) -> Iterator[str]:
 
 
 def _beside(control: Control, baseline: Attempt) -> str:
-    """Whether anything cheaper did as well as training anew."""
+    """Whether a cheaper attempt did as well as retraining."""
     anew, own = f"Training anew ({safe_text(baseline.changes)})", _phase_and_minutes(baseline)
     if own is None or baseline.answers is None:
         about = "" if baseline.estimate is None else f"; it takes about {baseline.estimate:.2g} minutes"
@@ -128,7 +128,7 @@ def _beside(control: Control, baseline: Attempt) -> str:
 
 
 def _phase_and_minutes(attempt: Attempt) -> tuple[int, float] | None:
-    """The phase that an attempt is in, 0 for none, and the minutes of its training; None before its end."""
+    """The phase that an attempt reached (0 for none) and its training minutes; None if it did not finish."""
     if attempt.answers is None or attempt.minutes is None:
         return None
     return attempt.answers.phase.number or 0, attempt.minutes

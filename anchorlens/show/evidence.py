@@ -1,4 +1,4 @@
-"""The table of evidence: where a reading lies among the phases, which odds it changes, what it says alone."""
+"""The table of evidence: where a reading lies among the phases, and which odds it changes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from anchorlens.verdict.verdict import Evidence
 
 LEAST_WIDTH = 1.5
-"""Of a band, in percent: a range of one value is still seen."""
+"""Smallest width of a band in percent, so that a range of one value is visible."""
 _LEAST, _MOST = 1.1, 1000.0
-"""Factors below the first are left out; above the second it is said that they are."""
+"""Factors below the first are left out; from the second on they are written as `1,000 or more`."""
 
 
 def raised(evidence: Evidence) -> list[tuple[str, str]]:
-    """The labels whose odds a reading raises, most first, with the factor (`×3.1`)."""
+    """The labels whose odds a reading raises, the largest factor first, with the factor (`×3.1`)."""
     return _changes("×", evidence.odds.items())
 
 
 def lowered(evidence: Evidence) -> list[tuple[str, str]]:
-    """The labels whose odds a reading lowers, most first, with the factor (`÷3.1`)."""
+    """The labels whose odds a reading lowers, the largest factor first, with the factor (`÷3.1`)."""
     return _changes("÷", ((label, -nats) for label, nats in evidence.odds.items()))
 
 
@@ -33,7 +33,7 @@ def _changes(sign: str, odds_in_nats: Iterable[tuple[str, float]]) -> list[tuple
 
 
 def _factor(nats: float) -> str:
-    """By how much odds change, in words; empty where that is next to nothing.
+    """The factor by which odds change, as text; empty if it is below 1.1.
 
     >>> _factor(math.log(12.3)), _factor(math.log(1.55)), _factor(0.01), _factor(20.0)
     ('12', '1.6', '', '1,000 or more')
@@ -47,7 +47,7 @@ def _factor(nats: float) -> str:
 
 
 def odds(nats: float) -> str:
-    """Log-odds of yes as odds.
+    """Log-odds of yes (in nats) as odds in words.
 
     >>> odds(math.log(3.1)), odds(-math.log(12)), odds(0.01), odds(-9.0)
     ('yes, 3.1 to 1', 'no, 12 to 1', 'even', 'no, 1,000 or more to 1')
@@ -62,7 +62,7 @@ class RangeBar(NamedTuple):
     bands: dict[str, tuple[float, float]]
     """Label of a phase that has a range -> left end and width, 0..100, in the order of the phases."""
     value: float | None
-    """Its place, 0..100; None where there is none."""
+    """Position of the value, 0..100; None without a value."""
     words: str
     """The same in words, for readers who do not see the drawing."""
 
@@ -97,12 +97,12 @@ def range_bar(evidence: Evidence) -> RangeBar:
 
 
 def is_drawn(evidence: Evidence) -> bool:
-    """Whether its ranges are those of phases, which are drawn; those of solutions stand in words."""
+    """Whether its ranges are drawn: ranges of phases are, those of solutions are written in words."""
     return not evidence.ranges or any(label in evidence.ranges for label in LABELS)
 
 
 def ranges_in_words(evidence: Evidence) -> str:
-    """The ranges as they stand behind a value: `; Phase 1 -0.05 to 0.02; ...`."""
+    """The ranges as text to follow a value: `; Phase 1 -0.05 to 0.02; ...`."""
     ranges = _finite_ranges(evidence).items()
     return "".join(f"; {label} {start:.3g} to {end:.3g}" for label, (start, end) in ranges)
 

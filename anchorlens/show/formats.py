@@ -13,12 +13,12 @@ from markupsafe import Markup, escape
 from anchorlens.safe import safe_text
 
 MOST_CHARACTERS = 240
-"""Of a text in a view; the end of a longer one is left out."""
+"""Largest number of characters of a text in a view; longer texts are cut at the end."""
 _LEAST = 5e-4
 
 
 def number(value: float | None, spec: str = ".3g") -> str:
-    """A number in a table; a true minus sign, `none` for what is no number, 0 for what is below .0005.
+    """A number in a table, with a true minus sign; `none` for None, NaN and infinity, 0 for sizes < .0005.
 
     >>> number(-0.12345), number(float("nan")), number(None), number(1.0, ".3f"), number(6e-10)
     ('−0.123', 'none', 'none', '1.000', '0')
@@ -29,7 +29,7 @@ def number(value: float | None, spec: str = ".3g") -> str:
 
 
 def plain(value: Any) -> str:
-    """A value of a configuration or of a probe, in words.
+    """A value of a configuration or of a probe, as text.
 
     >>> plain(1 / 15), plain(None), plain([3, 4]), plain(100_000), plain(1.0), plain({"1": 5})
     ('0.0666667', 'none', '[3, 4]', '100,000', '1', '{"1": 5}')
@@ -44,19 +44,19 @@ def plain(value: Any) -> str:
 
 
 def ticks(text: str) -> Markup:
-    """A text with what stands between backticks as code; all of it is escaped.
+    """Escape a text and mark the parts between backticks as code.
 
     >>> str(ticks("`a<b` where both are there"))
     '<code>a&lt;b</code> where both are there'
     """
     parts = [escape(part) for part in text.split("`")]
-    if len(parts) % 2 == 0:  # a tick without another
+    if len(parts) % 2 == 0:  # a backtick without a partner
         return escape(text)
     return Markup().join(Markup(f"<code>{part}</code>") if i % 2 else part for i, part in enumerate(parts))
 
 
 def parts(name: str) -> list[str]:
-    """A name of a program in parts, between which it may be broken into lines.
+    """Split a name of a program at the places where a line may break.
 
     >>> parts("stable_rank.w_q")
     ['stable_', 'rank.', 'w_', 'q']
@@ -65,14 +65,14 @@ def parts(name: str) -> list[str]:
 
 
 def safe_lines(value: Any) -> Any:
-    """What stands in HTML: of a foreign text no control characters, but its line breaks."""
+    """Prepare a value for HTML: control characters of a text are escaped, except line breaks."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return "\n".join(line if line.isprintable() else safe_text(line, None) for line in value.split("\n"))
 
 
 def short(text: str, most: int = MOST_CHARACTERS) -> str:
-    """A text without its end where it is too long for a view.
+    """A text, cut at the end if it is too long for a view.
 
     >>> short("composition", 5)
     'comp…'
@@ -81,7 +81,7 @@ def short(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def heading(text: str) -> str:
-    """The head of a column or a title, with a capital at its start.
+    """A column heading or title with its first letter in upper case.
 
     >>> heading("by behaviour"), heading("")
     ('By behaviour', '')

@@ -1,4 +1,4 @@
-"""The frame of every page: its styles, its scripts, and the security policy that allows nothing else."""
+"""The frame of every page: its styles, its scripts, and a security policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ from anchorlens.views import html, page
 
 @dataclass(frozen=True)
 class Script:
-    """A script that stands in the page."""
+    """A script in the page."""
 
     name: str
-    """What the page calls it."""
+    """Name of the script in the page."""
     text: Markup
-    """Its source, which ends no script element; it is not escaped, as nothing in it comes from a model."""
+    """Source code, which contains no end of a script element. It is not escaped, since no part of it comes
+    from a model."""
 
     @property
     def megabytes(self) -> str:
-        """Its size in words."""
+        """Its size as text."""
         return f"{len(self.text.encode()) / 1e6:.1f} MB"
 
     @property
     def digest(self) -> str:
-        """What the policy calls it."""
+        """Its hash as the security policy names it."""
         return "sha256-" + base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
 
 
@@ -51,11 +52,11 @@ def framed(
     """A whole page in the report's style, with plotly.js.
 
     Args:
-        template: it extends `frame.html`.
-        scripts: our own ones of this page, in order; `plots.js` comes before them.
+        template: name of the template, which extends `frame.html`.
+        scripts: our own scripts of this page, in order; `plots.js` comes before them.
         styles: our own style sheet of this page; those of the report come before it.
-        heads: whether it shows attention heads, by circuitsvis.
-        **content: what the template shows.
+        heads: whether the page shows attention heads by circuitsvis.
+        **content: variables of the template.
     """
     css = sources((*VERDICT_SHEETS, "page.css", *([styles] if styles else [])))
     config = Markup(script_json(json.dumps(QUIET)))
@@ -63,7 +64,7 @@ def framed(
 
 
 def write_page(path: Path, html: str) -> None:
-    """Write a page, whole or not at all; what is no text, which a file's name may hold, is replaced."""
+    """Write a page, whole or not at all; characters of file names that UTF-8 cannot encode are replaced."""
     with atomic_write(path) as file:
         file.write(html.encode(errors="replace"))
 
@@ -74,8 +75,8 @@ def picture_page(figure: go.Figure, result: Any = None) -> str:
 
     Args:
         figure: the picture.
-        result: what it is the picture of: the page says below what is seen, as a notebook would, and of a
-            probe how the picture is read. None for the picture alone.
+        result: the result that the picture shows. The page adds its notebook view and, for a probe, how to
+            read the picture. None for the picture alone.
     """
     drawn = complete(figure, "Picture")
     layout: Any = drawn["layout"]
@@ -93,7 +94,7 @@ def picture_page(figure: go.Figure, result: Any = None) -> str:
 
 
 def _captions(result: Any) -> list[str]:
-    """What a probe's picture shows of this model, and how it is read."""
+    """What a probe's picture shows about this model, and how to read it."""
     from anchorlens.probes.result import ProbeResult
 
     if not isinstance(result, ProbeResult):
@@ -105,7 +106,7 @@ def _captions(result: Any) -> list[str]:
 
 
 def _page(template: str, scripts: Sequence[str], heads: bool = False, **content: Any) -> str:
-    """A page that loads nothing, and runs plotly.js, circuitsvis for heads, and `scripts`."""
+    """A page that loads nothing and runs only plotly.js, circuitsvis (with `heads`) and `scripts`."""
     libraries = [Script("plotly.js", Markup(source("Plotly")))]
     libraries += [Script("circuitsvis", Markup(source("CircuitsVis")))] if heads else []
     everything = [*libraries, Script("page", Markup('"use strict";\n') + sources(scripts))]
@@ -120,9 +121,9 @@ def _page(template: str, scripts: Sequence[str], heads: bool = False, **content:
 
 
 def _policy(scripts: Sequence[Script]) -> str:
-    """The content security policy: these scripts by their hashes, images from memory, and nothing else.
+    """The content security policy: it allows these scripts by their hashes, images from memory, nothing else.
 
-    Styles may stand inline, as plotly.js and circuitsvis set them on what they draw.
+    Inline styles are allowed, since plotly.js and circuitsvis set them on the elements that they draw.
     """
     hashes = " ".join(f"'{script.digest}'" for script in scripts)
     return (

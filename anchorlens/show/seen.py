@@ -1,4 +1,4 @@
-"""What a picture shows of this model: one sentence, from its numbers."""
+"""One sentence on what a picture shows about this model, from the numbers of the result."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from anchorlens.show.formats import number
 from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
 
 CLEAR, FAINT = 0.3, 0.1
-"""A route, or a gap between cosines, from which it is called clear, and below which none."""
+"""A route score or a gap between cosines is called clear at the first value and above, absent below the
+second."""
 WAYS = {
     "inferential": "the key goes to each anchor, and each anchor to the last token",
     "symmetric": "the anchors go to the last token first, and the key after them",
     "gathered": "key and anchors are gathered at the last anchor, from which the last token reads the answer",
 }
-"""Route -> what it is."""
+"""Route -> its description."""
 
 
 @singledispatch
 def seen(result: ProbeResult) -> str:
-    """What the picture of a result shows of this model, in a sentence; the headline where there is none."""
+    """A sentence on what the picture of a result shows about this model; the headline if there is none."""
     return result.headline()
 
 
@@ -70,7 +71,7 @@ def _(result: InformationFlow) -> str:
 
 
 def _why_not_inferential(result: InformationFlow) -> str:
-    """Which stage of the inferential route a model that gathers does without."""
+    """The stage of the inferential route that a model on the gathered route does not need."""
     stages = {name: lost for name, lost in result.stages["inferential"].items() if lost is not None}
     if not stages:
         return ""
@@ -117,7 +118,7 @@ def _(result: EmbeddingPCA) -> str:
 
 
 def pairs_seen(pairs: Collection[PairAccuracy]) -> str:
-    """What the map of pairs shows: the lowest of the trained pairs, and the unseen ones."""
+    """What the map of pairs shows: the lowest accuracy of the trained pairs, and the unseen pairs."""
     parts = []
     for split, words in (("id", "trained pairs, with held-out keys"), ("ood", "unseen pairs (boxed)")):
         values = [pair.accuracy.value for pair in pairs if pair.split == split]

@@ -1,4 +1,4 @@
-"""Tables for every output: the terminal prints them by `rich_table`, HTML by the macro `table`."""
+"""Tables for every output: the terminal prints them with `rich_table`, HTML with the macro `table`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from anchorlens.verdict.verdict import Verdict
 
 MOST_ANCHORS = 12
-"""Anchors of a task whose pairs fit into a table beside other things."""
+"""Largest number of anchors whose pairs fit into a table beside other content."""
 
 
 class TableCell(NamedTuple):
-    """The content of a table cell that has a colour or is code."""
+    """The content of a table cell with a colour or in code style."""
 
     text: str
     colour: str = ""
-    """In CSS, of a dot before it; a terminal has none."""
+    """CSS colour of a dot before the text; a terminal shows no dot."""
     code: bool = False
-    """Whether it is a name in a program."""
+    """Whether the text is a name in a program."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,17 +37,17 @@ class Table:
     """A table of texts; the first column names the row."""
 
     columns: Sequence[str | TableCell]
-    """Heads; HTML gives them a capital."""
+    """Column headings; HTML capitalises them."""
     rows: Sequence[Sequence[str | TableCell]]
-    """From top to bottom."""
+    """Rows from top to bottom."""
     title: str = ""
     """Heading above the table; empty for none."""
     numbers: Sequence[int] = ()
-    """Columns of numbers, which are not broken into lines; HTML puts them to the right."""
+    """Indices of number columns, which do not wrap; HTML aligns them to the right."""
     strong: Sequence[bool] = ()
-    """Whether each row stands out; none does where it is empty."""
+    """Whether each row is emphasised; empty if no row is."""
     meanings: bool = False
-    """Whether the last column explains the first: HTML shows it smaller, below the row's name."""
+    """Whether the last column explains the first; HTML then shows it smaller, below the row's name."""
 
     def shortened(self, most: int) -> Table:
         """The table with texts of at most `most` characters."""
@@ -60,7 +60,7 @@ def text_of(item: str | TableCell) -> str:
 
 
 def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
-    """Caption and table of some of the answers, where an evaluation has such."""
+    """Captions and tables of sample answers, if an evaluation has any."""
     columns = ("prompt", "asked of", "", "expected", "what it says")
     tables = []
     for spec in behaviour.figure_specs:
@@ -78,7 +78,7 @@ def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
 
 
 def accuracy_table(behaviour: Evaluation) -> Table:
-    """A row for every accuracy, or other metric, that was measured."""
+    """A row for every accuracy or other metric that was measured."""
     rows = [
         (
             name,
@@ -97,7 +97,7 @@ def accuracy_table(behaviour: Evaluation) -> Table:
 
 
 def accuracies_table(behaviours: Sequence[Evaluation], names: Sequence[str]) -> Table:
-    """A row for every metric, a column for each model."""
+    """A row for every metric and a column for each model."""
     titles = list(dict.fromkeys((title, text) for one in behaviours for title, _, text in one.rows()))
     found = [{(title, text): value for title, value, text in one.rows()} for one in behaviours]
     rows = [
@@ -115,11 +115,11 @@ def pair_grid(behaviour: Evaluation, most: int | None = None) -> Table | None:
     """Accuracy of every pair of two anchors.
 
     Args:
-        behaviour: what was measured.
-        most: anchors that there may be; None for any number.
+        behaviour: the evaluation.
+        most: largest number of anchors; None for any number.
 
     Returns:
-        None for longer chains, for more anchors, and for other tasks.
+        The table; None for longer chains, for more anchors, and for other tasks.
     """
     pairs = getattr(behaviour, "by_pair", dict)()
     anchors = list(dict.fromkeys(pair[0] for pair in pairs))
@@ -133,7 +133,7 @@ def pair_grid(behaviour: Evaluation, most: int | None = None) -> Table | None:
 
 
 def pair_list(pairs: Iterable[PairAccuracy], title: str) -> Table:
-    """A row for every pair, or longer chain."""
+    """A row for every pair or longer chain."""
     rows = [(", ".join(map(str, pair.pair)), _accuracy(pair)) for pair in pairs]
     return Table(("anchors", "accuracy"), rows, f"{title} (*: OOD)", (1,))
 
@@ -143,12 +143,12 @@ def _accuracy(pair: PairAccuracy | None) -> str:
 
 
 def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int | None = None) -> Table:
-    """A row for every model: by the probes and by behaviour, whether they agree, and its metrics.
+    """A row for every model: its phases by probes and by behaviour, whether they agree, and its metrics.
 
     Args:
-        verdicts: on the models.
-        names: of the models.
-        most: metrics that are shown, the first ones of the tasks; None for all that stand in tables.
+        verdicts: verdicts on the models.
+        names: names of the models.
+        most: largest number of metrics, the tasks' first ones; None for all that are meant for tables.
     """
     declared = {metric.name: metric for verdict in verdicts for metric in verdict.behaviour.metrics}
     metrics = [metric for metric in declared.values() if metric.in_tables][:most]
@@ -168,7 +168,7 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
 
 
 def dotted(phase: Phase, text: str | None = None) -> TableCell:
-    """A phase's label, or another text, beside the phase's colour."""
+    """A phase's label, or another text, with a dot in the phase's colour."""
     return TableCell(phase.label if text is None else text, phase.colour if phase.is_named else "none")
 
 
@@ -176,8 +176,8 @@ def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = F
     """A row for each checkpoint of a run.
 
     Args:
-        points: of its trajectory.
-        every_phase: whether the forecast is the probability of every phase, not of the most probable alone.
+        points: points of its trajectory.
+        every_phase: whether the forecast lists the probability of every phase, not of the likeliest alone.
     """
     rows = []
     for point in points:

@@ -1,7 +1,7 @@
-"""Renders templates to HTML: a piece without a script for a notebook, or a whole page.
+"""Renders templates to HTML: a fragment without a script for a notebook, or a whole page.
 
 Every string is escaped unless it is marked as our own. A view loads nothing, takes its colours from the page
-around it, dark or light, and computes nothing that takes time.
+around it, dark or light, and makes no slow computations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anchorlens.show.words import TEMPLATES
 from anchorlens.tasks.shared import phases
 
 VERDICT_SHEETS = ("view.css", "parts.css")
-"""Style sheets of what shows a verdict."""
+"""Style sheets for verdicts."""
 
 
 @functools.cache
@@ -40,21 +40,21 @@ def environment() -> Environment:
 
 
 def rendered(template: str, **content: Any) -> str:
-    """A template of the folder `templates`; what is no text, which a file's name may hold, is replaced."""
+    """Render a template of the folder `templates`; characters that UTF-8 cannot encode are replaced."""
     return environment().get_template(template).render(**content).encode(errors="replace").decode()
 
 
 def sources(names: Sequence[str]) -> Markup:
-    """Style sheets or scripts of ours as they stand in the package, not to be escaped."""
+    """The text of our style sheets or scripts in the package, which is not escaped."""
     return Markup("".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names))
 
 
 def view(template: str, sheets: Sequence[str] = ("view.css",), **content: Any) -> str:
-    """A piece of HTML for a notebook: a `div` with its style.
+    """An HTML fragment for a notebook: a `div` with its style.
 
     Args:
-        template: one of the folder `templates`; it extends `view.html`.
+        template: a template of the folder `templates`; it extends `view.html`.
         sheets: its style sheets.
-        **content: what it shows.
+        **content: variables of the template.
     """
     return rendered(template, css=sources(sheets), **content)

@@ -1,1 +1,1 @@
-"""Pictures of probes' results: one function draws one, from plain arrays and words."""
+"""Pictures of probe results: each function draws one picture from plain arrays and texts."""

@@ -1,4 +1,4 @@
-"""Bars of accuracies: what is left of each group of pairs."""
+"""Bar chart of the accuracies of groups of pairs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def accuracy_bars(
     """Bars side by side for each group.
 
     Args:
-        title: of the figure.
-        groups: their names.
-        accuracies: what a bar is -> its colour, and its height for each group, 0..1.
-        axis: what a group is, in words.
+        title: title of the figure.
+        groups: names of the groups.
+        accuracies: name of a bar -> its colour, and its height for each group, 0..1.
+        axis: title of the axis of groups.
     """
     import plotly.graph_objects as go
 

@@ -1,4 +1,4 @@
-"""The attention of every head on one sequence, a heatmap for each."""
+"""The attention of every head on one sequence, as a heatmap for each head."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MOST_DRAWN = 64
-"""Heads that are drawn, from the first layer on."""
+"""Largest number of heads that are drawn, from the first layer on."""
 
 
 def attention_heatmaps(
@@ -24,7 +24,7 @@ def attention_heatmaps(
 
     Args:
         tokens: names of the positions.
-        attention: after the softmax, 0..1.
+        attention: attention after the softmax, 0..1.
     """
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots

@@ -1,4 +1,4 @@
-"""Points of many sequences in two dimensions, coloured by their anchors."""
+"""Scatter plot of many sequences in two dimensions, coloured by their anchors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def cluster_figure(
     pairs: Sequence[Sequence[int]],
     title: str,
 ) -> go.Figure:
-    """One colour for a pair and its mirror: the pair as filled circles, its mirror as open diamonds.
+    """Draw a pair and its mirror in one colour: the pair as filled circles, its mirror as open diamonds.
 
-    Of more than eight groups the colours come again, as filled and open squares.
+    After eight colours the next groups use them again, with filled and open squares.
     """
     import plotly.graph_objects as go
 

@@ -1,4 +1,4 @@
-"""Matrices of cosines: of keys, of inputs in the order of a result, of neurons."""
+"""Matrices of cosines: between keys, between inputs in the order of a result, between neurons."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def key_cosines(
     title: str,
     height: int,
 ) -> go.Figure:
-    """A matrix for each comparison, keys as rows and columns.
+    """A matrix for each comparison, with keys as rows and columns.
 
     Args:
-        keys: their names.
-        compared: what the keys of the rows stand before, and those of the columns.
-        cosines: -1..1.
-        equal: the cells that are boxed, of each comparison.
-        title: of the figure.
-        height: in pixels.
+        keys: names of the keys.
+        compared: for each comparison, the anchors after the keys of the rows and of the columns.
+        cosines: cosines, -1..1.
+        equal: the boxed cells of each comparison.
+        title: title of the figure.
+        height: height in pixels.
     """
     from plotly.subplots import make_subplots
 
@@ -51,18 +51,18 @@ def key_cosines(
 def ordered_results(
     results: Sequence[str], cosines: Float[np.ndarray, "input input"], *, inputs: str, title: str
 ) -> go.Figure:
-    """Inputs in the order of g(x; a).
+    """A matrix of inputs in the order of g(x; a).
 
     Args:
         results: names of the values g.
-        cosines: -1..1; as many inputs for each g, boxed where they are more than one.
-        inputs: what they are, in words.
-        title: of the figure.
+        cosines: cosines, -1..1; each g has the same number of inputs, boxed if there are several.
+        inputs: what the inputs are, in words.
+        title: title of the figure.
     """
     import plotly.graph_objects as go
 
     figure = go.Figure(cosine_heatmap(cosines, colorbar="cosine, centred"))
-    size = len(cosines) // len(results)  # cells on the side of a block
+    size = len(cosines) // len(results)  # number of inputs of each g
     starts = size * np.arange(len(results))
     if size > 1:
         box_cells(figure, [(start, start) for start in starts], size=size, width=1)
@@ -74,11 +74,11 @@ def ordered_results(
 
 
 def grouped_neurons(cosines: Float[np.ndarray, "neuron neuron"], title: str) -> go.Figure:
-    """Neurons of W_Q, group by group.
+    """A matrix of the neurons of W_Q, group by group.
 
     Args:
-        cosines: -1..1.
-        title: of the figure.
+        cosines: cosines, -1..1.
+        title: title of the figure.
     """
     import plotly.graph_objects as go
 

@@ -1,4 +1,4 @@
-"""Tokens along the first two axes of their embedding, its spectrum, and the cosine over the lag."""
+"""Tokens along the first two axes of their embedding, its spectrum, and the cosine against the lag."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ARROWS = (ORANGE, CATEGORIES[2])
 """Colours of the two steps."""
 MOST_WRITTEN = 1000
-"""Tokens that the picture writes out; more are points."""
+"""Largest number of tokens that the picture writes as text; more are drawn as points."""
 
 
 def embedding_picture(
@@ -32,19 +32,19 @@ def embedding_picture(
     token_set: str,
     title: str,
 ) -> go.Figure:
-    """Tokens at their points, the spectrum, and the cosine over the lag.
+    """The tokens as points, the spectrum, and the cosine against the lag.
 
     Args:
-        tokens: their ids.
-        points: where they lie, in units of their spread.
+        tokens: ids of the tokens.
+        points: coordinates of the tokens, in units of their spread.
         explained: share of the variance along both axes, 0..1.
         spectrum: eigenvalues of the covariance, largest first.
         lags: differences of two tokens.
-        cosines: mean cosine of tokens that differ so.
-        marked: lags in orange.
-        steps: two at most; an arrow goes from each token to the one that is a step further.
+        cosines: mean cosine of tokens with each of these differences.
+        marked: lags drawn in orange.
+        steps: at most two steps; an arrow goes from each token to the token one step further.
         token_set: which tokens they are, in words.
-        title: of the figure.
+        title: title of the figure.
     """
     from plotly.subplots import make_subplots
 
@@ -88,7 +88,7 @@ def embedding_picture(
 
 
 def _arrows(points: Float[np.ndarray, "token 2"], step: int, colour: str) -> dict[str, Any]:
-    """An arrow from each token to the one `step` further, as one line of plotly with gaps."""
+    """Arrows from each token to the one `step` further, as one plotly line with gaps."""
     gap = np.full_like(points[step:], np.nan)
     ends = np.stack([points[:-step], points[step:], gap], axis=1).reshape(-1, 2)
     marker = {"symbol": "arrow", "angleref": "previous", "size": np.tile([0, 7, 0], len(gap)), "opacity": 0.6}

@@ -1,4 +1,4 @@
-"""Which expert serves which kind of input: its share, and accuracy without it."""
+"""Which expert serves which kind of input: its routing share, and the accuracy without it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def expert_figure(
     """Two heatmaps with a row for each expert of each layer; above them the accuracy of the whole model.
 
     Args:
-        title: of the figure.
-        kinds: of input.
-        shares: 0..1.
-        accuracies: 0..1, of the whole model.
-        accuracies_without: 0..1, with one expert taken out.
+        title: title of the figure.
+        kinds: names of the kinds of input.
+        shares: routing shares, 0..1.
+        accuracies: accuracies of the whole model, 0..1.
+        accuracies_without: accuracies with one expert ablated, 0..1.
     """
     from plotly.subplots import make_subplots
 
     n_layers, n_kinds, n_experts = shares.shape
     experts = [f"layer {layer}, expert {expert}" for layer, expert in np.ndindex(n_layers, n_experts)]
     names = ["the whole model", *experts]
-    by_expert = shares.transpose(0, 2, 1).reshape(-1, n_kinds)  # [expert of a layer, kind]
+    by_expert = shares.transpose(0, 2, 1).reshape(-1, n_kinds)  # [layer and expert, kind]
     left_out = accuracies_without.reshape(-1, n_kinds)
     panels = {
         "share of what is routed": [[None] * n_kinds, *by_expert.tolist()],

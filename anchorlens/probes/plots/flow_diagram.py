@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MOST_LINES = 400
-"""Lines that one diagram draws: those with the largest effects and the most attention."""
+"""Largest number of lines in one diagram: those with the largest effects and the most attention."""
 _LEAST_WEIGHT = 0.01
 
 
@@ -32,14 +32,15 @@ def flow_diagram(
     """Draw attention and effects of one sequence.
 
     Args:
-        labels: of the tokens.
+        labels: labels of the tokens.
         key_and_anchors: position of the key, then of the anchors.
-        attention: 0..1; line width.
-        effects: share of the margin that is lost without the edge, drawn from -1 to 1; line colour.
-        answer: written behind the last token.
-        title: of the figure.
-        cut: what the colours say.
-        note: written into it.
+        attention: attention, 0..1; it gives the line width.
+        effects: share of the margin that is lost without the edge, drawn from -1 to 1; it gives the line
+            colour.
+        answer: text after the last token.
+        title: title of the figure.
+        cut: what the colours mean.
+        note: text in the figure.
     """
     import plotly.graph_objects as go
     from plotly.colors import sample_colorscale
@@ -108,7 +109,7 @@ def drawn_edges(
     attention: Float[np.ndarray, "layer query_pos key_pos"],
     effect: Float[np.ndarray, "layer query_pos key_pos"],
 ) -> list[tuple[int, int, int]]:
-    """(layer, query, key) of the edges worth a line, those that matter most last (on top)."""
+    """(layer, query, key) of the edges to draw; those that matter most come last (on top)."""
     weight = np.maximum(np.abs(effect), attention / 2)
     order = np.argsort(np.abs(effect), axis=None, kind="stable")
     heaviest = np.argsort(-weight, axis=None, kind="stable")[:MOST_LINES]

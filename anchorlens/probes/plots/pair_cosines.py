@@ -1,4 +1,4 @@
-"""Cosines of every two pairs of anchors, a panel for each part of a model."""
+"""Cosines between every two pairs of anchors, with a panel for each part of a model."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def pair_cosines(
     cosines: Float[np.ndarray, "part pair pair"],
     relations: Int[np.ndarray, "pair pair"],
 ) -> go.Figure:
-    """A matrix for each part, pairs as rows and columns; pairs without a common anchor are boxed.
+    """A matrix for each part, with pairs as rows and columns; cells without a common anchor are boxed.
 
     Args:
-        title: of the figure.
-        pairs: their names.
+        title: title of the figure.
+        pairs: names of the pairs.
         parts: names of the panels.
-        cosines: -1..1.
+        cosines: cosines, -1..1.
         relations: 0 where two pairs have no anchor in common.
     """
     from plotly.subplots import make_subplots

@@ -1,4 +1,4 @@
-"""The picture of a number for every place of a model: (layer, site) as rows, positions as columns."""
+"""Heatmap of a number at every place of a model: (layer, site) as rows, positions as columns."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def place_map(
     scale: Mapping[str, Any] = SHARE,
     nothing: str = "no such<br>inputs",
 ) -> go.Figure:
-    """One heatmap a panel, beside each other.
+    """Panels side by side, with one heatmap each.
 
     Args:
-        title: above all of them.
-        panels: title -> value of each place; NaN throughout where there is nothing to show.
+        title: title of the figure.
+        panels: title -> value at each place; all NaN if there is nothing to show.
         sites: hook names, in the order of a block.
-        key_position: of the key token; the anchors follow it. None where there are none.
-        chain_length: how many anchors.
-        colorbar: what the colour is.
-        scale: of plotly's heatmap.
-        nothing: what a panel without values says.
+        key_position: position of the key token; the anchors follow it. None without key and anchors.
+        chain_length: number of anchors.
+        colorbar: title of the colour bar.
+        scale: colour options of plotly's heatmap.
+        nothing: text of a panel without values.
     """
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots

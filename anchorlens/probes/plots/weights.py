@@ -1,4 +1,4 @@
-"""A bar for each weight matrix: its stable rank, or how far it has moved."""
+"""Bar charts of the weight matrices: their stable ranks, or how far they have moved."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def rank_bars(
     names: Sequence[str], values: Float[np.ndarray, " matrix"], gaussian: Float[np.ndarray, " matrix"]
 ) -> go.Figure:
-    """A bar for each matrix, a mark where a Gaussian would be.
+    """A bar for each matrix, and a mark at the value of a Gaussian matrix.
 
     Args:
-        names: of the matrices.
-        values: their stable ranks, >= 1.
-        gaussian: those of Gaussian matrices of their shapes.
+        names: names of the matrices.
+        values: stable ranks, >= 1.
+        gaussian: stable ranks of Gaussian matrices of the same shapes.
     """
     import plotly.graph_objects as go
 
@@ -47,12 +47,12 @@ def movement(
     change: float,
     kernels: Mapping[str, Float[np.ndarray, "sequence sequence"]],
 ) -> go.Figure:
-    """A bar for each matrix, and below them two kernels.
+    """A bar for each matrix, and two kernels below them.
 
     Args:
-        names: of the matrices.
-        changes: how far each has moved, >= 0.
-        change: how far all have together, drawn as a line.
+        names: names of the matrices.
+        changes: relative change of each matrix, >= 0.
+        change: relative change of all matrices together, drawn as a line.
         kernels: title -> kernel; none or two.
     """
     from plotly.subplots import make_subplots

@@ -1,1 +1,1 @@
-"""What probes share: masking, clusters, routes, patches, checks of their inputs, linear algebra."""
+"""Code that probes share: masking, clusters, routes, patches, checks of their inputs, linear algebra."""

@@ -1,4 +1,4 @@
-"""The sequences that probes ask about: one frame of noise, key and anchors put into it."""
+"""The sequences on which probes measure a model: noise, with a key and its anchors placed in it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
-"""Noise of the papers' picture sequence [35, 63, x, a1, a2, 38, 42, 36, 62], key at position 2."""
+"""Noise of the papers' picture sequence [35, 63, x, a1, a2, 38, 42, 36, 62], with the key at position 2."""
 
 Noise = Literal["independent", "shared"]
-"""Whether every sequence has noise of its own, or sequence i of every pair the same."""
+"""Whether noise is drawn for every sequence, or sequence i has the same noise for every pair."""
 
 KINDS = ("rules", "broken", "exceptions", "unseen")
-"""Kinds of what a task asks, by what its answer follows from."""
+"""Kinds of questions of a task, by the source of the answer (see `sequences_by_kind`)."""
 
 MOST_KEYS = 11
-"""Keys of the picture where none are given: 30..40 in the papers."""
+"""Number of keys of a picture if none are given: 30..40 in the papers."""
 MANY_KEYS = 40
-"""Keys of numbers that want more of them."""
+"""Number of keys for measurements that need more of them."""
 
 
 def anchor_sequences(
@@ -40,14 +40,14 @@ def anchor_sequences(
     key_position: int | None = None,
     noise: Sequence[int] | None = None,
 ) -> Int[Tensor, "sequence pos"]:
-    """Sequences that differ in key and anchors alone.
+    """Sequences that differ only in key and anchors.
 
     Args:
         task: gives length, anchors and number tokens.
         keys: the key of each sequence.
-        pairs: its anchors; as many as keys.
-        key_position: where the key stands, the anchors behind it; 2 (see `checked_position`).
-        noise: the other tokens in order; the papers' where they fit, else spread over the numbers.
+        pairs: the anchors of each sequence.
+        key_position: position of the key, which the anchors follow; 2 (see `checked_position`).
+        noise: the other tokens in order; by default the papers' if they fit, else spread over the numbers.
 
     Returns:
         Tokens [sequence, pos].
@@ -84,16 +84,16 @@ def random_sequences(
     noise: Noise = "shared",
     seed: int = 0,
 ) -> AnchorBatch:
-    """Random keys and noise with the key at one position; every pair has the same keys.
+    """Sequences with random keys and noise, and the key at one position; every pair has the same keys.
 
     Args:
         task: gives length, anchors and number tokens.
         pairs: anchors of the sequences.
-        n_sequences: sequences of each pair, >= 1.
-        key_position: where the key stands; 2 (see `checked_position`).
-        keys: `held out`: those never trained at that position (the ID test set), `any`: all.
-        noise: `shared`: sequence i of every pair has the same; `independent`: each has its own.
-        seed: of keys and noise.
+        n_sequences: number of sequences of each pair, >= 1.
+        key_position: position of the key; 2 (see `checked_position`).
+        keys: `held out`: keys never trained at that position (as in the ID test set); `any`: all keys.
+        noise: `shared`: sequence i has the same noise for every pair; `independent`: noise is drawn for each.
+        seed: seed of the keys and noise.
 
     Returns:
         Sequences pair by pair; sequence i of every pair has the same key.
@@ -134,13 +134,13 @@ def held_out_position(task: AnchorTask) -> int:
 
 
 def middle_keys(task: AnchorTask) -> list[int]:
-    """Keys of the pictures: 30..40 as in the papers, or the middle eleven of the number tokens."""
+    """Keys for the pictures: 30..40 as in the papers, or the middle eleven of the number tokens."""
     papers = [key for key in task.keys.tolist() if 30 <= key <= 40]
     return papers if {30, 40} <= set(papers) else _middle(task, MOST_KEYS)
 
 
 def many_keys(task: AnchorTask) -> list[int]:
-    """The middle forty of the number tokens, or all where there are fewer."""
+    """The middle forty of the number tokens, or all if there are fewer."""
     return _middle(task, MANY_KEYS)
 
 
@@ -150,7 +150,7 @@ def _middle(task: AnchorTask, n: int) -> list[int]:
 
 
 def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
-    """The papers' picture sequence, key 40 with the pair (1, 2); another task's likeness of it."""
+    """The papers' picture sequence, key 40 with the pair (1, 2); for another task, a similar sequence."""
     keys, pairs = task.keys, task.seen_pairs
     return anchor_sequences(task, [int(keys[len(keys) // 4])], [pairs[min(1, len(pairs) - 1)]])
 
@@ -158,13 +158,13 @@ def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
 def trained_sequences(
     task: AnchorTask, n_sequences: int, *, key_position: int | None = None, seed: int = 0
 ) -> AnchorBatch:
-    """Random sequences of the trained pairs, spread evenly over them, the key at one position.
+    """Random sequences, spread evenly over the trained pairs, with the key at one position.
 
     Args:
-        task: gives pairs, keys, noise and the targets, which are the trained ones.
-        n_sequences: how many, >= 1; every one has a key and noise of its own.
-        key_position: where the key stands; 2 (see `checked_position`).
-        seed: of keys and noise.
+        task: gives pairs, keys, noise and the trained targets.
+        n_sequences: number of sequences, >= 1; key and noise are drawn for each.
+        key_position: position of the key; 2 (see `checked_position`).
+        seed: seed of the keys and noise.
 
     Raises:
         ValueError: a position or number that the task does not have.
@@ -187,9 +187,9 @@ def at_trained_places(
     """Sequences of given pairs, with keys at positions where they are trained.
 
     Args:
-        task: says where a key may stand, and gives noise and targets.
+        task: gives the allowed (key, position), noise and targets.
         pairs: anchors of each sequence.
-        rng: of positions (uniform), keys (uniform among those allowed there) and noise.
+        rng: draws positions (uniform), keys (uniform among those allowed there) and noise.
     """
     allowed = task.splits.allowed("train")
     there = task.positions[allowed.any(axis=0)]
@@ -199,18 +199,18 @@ def at_trained_places(
 
 
 def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str, AnchorBatch]:
-    """What a task asks, by what its answer follows from, with keys at positions where they are trained.
+    """Questions of a task by the source of the answer, with keys at positions where they are trained.
 
     Args:
-        task: says what of it there is.
-        n_sequences: of each kind, spread evenly over its pairs or exceptions; some fewer where a (key, pair)
-            that is drawn is an exception.
-        seed: of positions, keys and noise.
+        task: gives the pairs and exceptions.
+        n_sequences: number of questions of each kind, spread evenly over its pairs or exceptions. Drawn
+            (key, pair) that are exceptions are left out of the other kinds, which then have fewer.
+        seed: seed of the positions, keys and noise.
 
     Returns:
-        `rules`: trained pairs on the composition; `broken`: pairs that are trained on another function;
-        `exceptions`: single (key, pair) with an answer of their own; `unseen`: pairs that are not trained,
-        with the composition as target. What a task does not have is left out.
+        `rules`: pairs trained on the composition; `broken`: pairs trained on another function;
+        `exceptions`: single (key, pair) with a random answer; `unseen`: pairs that are not trained, with the
+        composition as target. Kinds that a task does not have are left out.
     """
     pairs = {
         "rules": task.composed_pairs,
@@ -233,10 +233,10 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
 
 
 def checked_position(task: AnchorTask, key_position: int | None) -> int:
-    """Where the key stands: as asked, else 2, or what leaves room for the anchors and a token behind them.
+    """The position of the key: the given one, else 2, or less so that a token follows the anchors.
 
     Raises:
-        ValueError: the anchors do not fit behind it.
+        ValueError: there is no room for the anchors after this position.
     """
     last = task.seq_len - task.chain_length - 1
     position = min(2, max(0, last - 1)) if key_position is None else key_position
@@ -249,11 +249,11 @@ def checked_position(task: AnchorTask, key_position: int | None) -> int:
 
 
 def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "sequence pos"], int]:
-    """Sequences given by a caller, and where their key stands.
+    """Check sequences given by a caller, and find the position of their key.
 
     Args:
-        task: says what a sequence is.
-        tokens: one sequence [pos] or several [sequence, pos] with the key at one position.
+        task: defines what a sequence is.
+        tokens: one sequence [pos] or several [sequence, pos] with the key at the same position.
 
     Returns:
         Tokens [sequence, pos], and the position of the key; the anchors follow it.

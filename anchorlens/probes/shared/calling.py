@@ -1,4 +1,4 @@
-"""How a probe is called: with whatever holds a model, and its task and the start of its run where it asks."""
+"""Calling a probe with anything that holds a model, and with the task and run start that it needs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 ON_TOKENS = ("attention_patterns", "activation_patching")
-"""Probes that take tokens of any HookedTransformer; a task only gives them where none are given."""
+"""Probes that take tokens for any HookedTransformer; they need a task only if no tokens are given."""
 
 
 class Probe(Protocol[P, R_co]):
-    """A probe as it is called: with a model or what holds one, and a task where that does not know it."""
+    """A probe for callers: it takes a model or anything that holds one, and a task unless that knows it."""
 
     __name__: str
 
@@ -41,10 +41,11 @@ def takes_any(function: Callable[Concatenate[HookedTransformer, AnchorTask, P], 
 @overload
 def takes_any(function: Callable[Concatenate[HookedTransformer, P], R]) -> Probe[P, R]: ...
 def takes_any(function: Callable[..., Any]) -> Any:
-    """Let a probe be called with everything that holds a model (`ModelInput`).
+    """Let a probe be called with anything that holds a model (`ModelInput`).
 
-    The task is that of the checkpoint where none is given, and a probe of weights alone passes over one. What
-    one should know of the model is a warning. An option that the probe lacks is an error that suggests one.
+    If no task is given, it is that of the checkpoint; a probe that reads weights alone ignores it. Problems
+    with the model that do not prevent measuring it are warnings. An unknown option is an error that suggests
+    a similar one.
     """
 
     @functools.wraps(function)
@@ -59,10 +60,10 @@ def takes_any(function: Callable[..., Any]) -> Any:
 
 
 def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
-    """Whether a probe asks for the two-anchor task of a model, given these of its options.
+    """Whether a probe needs the two-anchor task of a model when it is called with these options.
 
-    One that reads weights alone never does, and `attention_patterns` and `activation_patching` do not where
-    they get `tokens`.
+    A probe that reads weights alone does not, nor do `attention_patterns` and `activation_patching` with the
+    option `tokens`.
 
     Args:
         probe: one of `PROBES`, or your own of the same form.
@@ -81,7 +82,7 @@ def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
 
 
 def needs_initial(probe: Callable[..., Any]) -> bool:
-    """Whether a probe asks for the model at the start of its run too.
+    """Whether a probe also needs the model at the start of its run.
 
     Args:
         probe: one of `PROBES`, or your own of the same form.
@@ -104,17 +105,17 @@ def given_for(
     options: Iterable[str] = (),
     **how: Any,
 ) -> Input:
-    """What a probe measures, from what a caller gives.
+    """Resolve a caller's input to the model and task that a probe measures.
 
     Args:
         probe: one of `PROBES`, or your own of the same form.
-        model: a model, or what holds one.
-        task: what it was trained on, which a probe of weights alone passes over.
+        model: a model, or anything that holds one.
+        task: the task it was trained on; a probe that reads weights alone ignores it.
         options: names of the options that the probe is called with.
         **how: `config`, `device` and `name` of `resolve`.
 
     Raises:
-        ValueError: there is no model in it, or a task that is none, or that of another checkpoint.
+        ValueError: the input holds no model, or the task is no task or differs from the checkpoint's.
         CheckpointError: a file that cannot be read.
     """
     reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
@@ -137,19 +138,19 @@ def call(
     initial: ModelInput | None = None,
     **options: Any,
 ) -> Any:
-    """What a function of a model gives, of whatever type, called as `apply` calls a probe.
+    """Call a function of a model as `apply` calls a probe; the result may have any type.
 
     Args:
         probe: a function of that form; the other arguments are those of `apply`.
-        model: what it measures.
-        task: what the model was trained on.
-        *args: options by their place.
+        model: the model to measure.
+        task: the task that the model was trained on.
+        *args: positional options.
         initial: the model at the start of its run.
-        **options: its own.
+        **options: options of the function.
 
     Raises:
-        ValueError: it has no such option, or needs a task or the start of the run and there is none; and
-            whatever it raises itself.
+        ValueError: the function has no such option, or needs a task or a run start that is missing. Errors of
+            the function itself are passed on.
     """
     function, parameters = getattr(probe, "function", probe), _parameters(probe)
     by_place = [

@@ -1,4 +1,4 @@
-"""What every probe asks of what it is given, before it measures anything."""
+"""Checks of a probe's inputs before it measures anything."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_SEQUENCES = 1_000_000
-"""The largest `n_sequences` that a probe takes."""
+"""The largest `n_sequences` that a probe accepts."""
 
 
 def check_model(model: Any, name: str = "model") -> None:
-    """Check that it is a HookedTransformer (or a TransformerBridge) with finite weights.
+    """Check that an object is a HookedTransformer (or a TransformerBridge) with finite weights.
 
     Raises:
         ValueError: it is something else, or holds NaN or infinity.
@@ -49,7 +49,7 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
 
 
 def check_task(task: Any) -> AnchorTask:
-    """The task, if it is an AnchorTask.
+    """Return the task if it is an AnchorTask.
 
     Raises:
         ValueError: it is something else.
@@ -63,7 +63,7 @@ def check_task(task: Any) -> AnchorTask:
 
 
 def two_anchor_task(task: object) -> AnchorTask | None:
-    """The task of a probe that can do without: an AnchorTask; None for none and for a task of another kind.
+    """Return an AnchorTask as it is, and None for None or a task of another kind; for probes that need none.
 
     Raises:
         ValueError: it is no task.
@@ -76,10 +76,12 @@ def two_anchor_task(task: object) -> AnchorTask | None:
 def check_inputs(
     model: HookedTransformer, task: object, name: str = "model", *, answers: bool = True
 ) -> AnchorTask:
-    """The task, if it is an AnchorTask, and the model is causal and can read it and, if asked, answer it.
+    """Check that the task is an AnchorTask and that the model is causal and fits it; return the task.
+
+    With `answers`, the model's output vocabulary must also cover the task's tokens.
 
     Raises:
-        ValueError: it cannot, or one of them is something else.
+        ValueError: one of these conditions fails.
     """
     check_model(model, name)
     task = check_task(task)
@@ -114,12 +116,12 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
 
 
 def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -> Int[Tensor, "sequence pos"]:
-    """Tokens as a caller gives them, one sequence [pos] or several [sequence, pos], on the CPU.
+    """Check tokens given by a caller, one sequence [pos] or several [sequence, pos], and return CPU rows.
 
     Args:
-        tokens: whole numbers.
-        n_pos: how many positions a sequence must have; None for one or more.
-        name: of the option, for the error.
+        tokens: integers.
+        n_pos: number of positions that a sequence must have; None for one or more.
+        name: name of the option, for the error.
 
     Raises:
         ValueError: anything else.
@@ -138,16 +140,16 @@ def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -
 
 
 def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
-    """One or more whole numbers, or exactly `n`.
+    """Check for one or more integers, or exactly `n`, and return them.
 
     Raises:
-        ValueError: anything else, with the name of the option.
+        ValueError: anything else; the message has the name of the option.
     """
     try:
         if not isinstance(values, Iterable) or isinstance(values, str | bytes):
             raise TypeError
         numbers = [_whole(value) for value in values]
-    except (TypeError, RuntimeError):  # RuntimeError: of a tensor with more than one number
+    except (TypeError, RuntimeError):  # RuntimeError: a tensor with more than one number
         numbers = []
     if not numbers or (n is not None and len(numbers) != n):
         what = f"{n} whole numbers" if n is not None else "one or more whole numbers"

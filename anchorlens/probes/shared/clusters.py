@@ -1,4 +1,4 @@
-"""Vectors of many sequences grouped by their anchors: how well they separate, and their t-SNE."""
+"""Vectors of many sequences, grouped by their anchors: how well they separate, and their t-SNE."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_CHAINS = 32
-"""Anchor pairs (chains) that one picture holds where none are chosen."""
+"""Largest number of anchor pairs (chains) in one picture."""
 APART = 0.3
-"""Silhouette of two labels from which their points are seen as two clusters."""
+"""Smallest silhouette of two labels at which their points count as two clusters."""
 
 
 def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
@@ -27,7 +27,7 @@ def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
 
     Args:
         task: gives the pairs.
-        seen: only those of which both orders are trained.
+        seen: only pairs of which both orders are trained.
 
     >>> mirrored_pairs(AnchorTask())[:4]
     [(1, 2), (2, 1), (1, 3), (3, 1)]
@@ -45,9 +45,9 @@ def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
 def silhouette(
     vectors: Float[np.ndarray, "sequence feature"], labels: Int[np.ndarray, " sequence"]
 ) -> float | None:
-    """Mean silhouette, -1..1: 1 = tight clusters, 0 = none, below 0 = nearer to other labels' vectors.
+    """Mean silhouette, -1..1: 1 = tight clusters, 0 = none, below 0 = vectors are nearer to other labels.
 
-    None where there are fewer than two labels, or a label for every vector.
+    None for fewer than two labels, or a label for every vector.
     """
     from sklearn.metrics import silhouette_score
 
@@ -61,15 +61,15 @@ def mirror_merge(
     labels: Int[np.ndarray, " sequence"],
     mirror: Int[np.ndarray, " label"],
 ) -> float | None:
-    """Mean distance of mirrored labels' centroids over the mean distance of all centroids, >= 0.
+    """Mean distance of mirrored labels' centroids divided by the mean distance of all centroids, >= 0.
 
-    0 = a pair and its mirror are one cluster, about 1 = as far apart as any two. None where no two
-    centroids differ.
+    0 = a pair and its mirror are one cluster, about 1 = as far apart as any two pairs. None if all centroids
+    are equal.
 
     Args:
-        vectors: at least one of each label.
-        labels: 0..n - 1.
-        mirror: label of each label's mirror.
+        vectors: vectors, at least one for each label.
+        labels: labels, 0..n - 1.
+        mirror: for each label, the label of its mirror.
     """
     centroids = np.stack([vectors[labels == label].mean(axis=0) for label in range(len(mirror))])
     distances = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
@@ -83,8 +83,8 @@ def groups_apart(
 ) -> list[set[int]]:
     """The clusters that a picture of points shows, as sets of labels.
 
-    Two labels are in one cluster where the silhouette of their points alone is below .3, or where a chain of
-    such labels joins them; one cluster of all is none.
+    Two labels are in one cluster if the silhouette of their points alone is below .3, or if a chain of such
+    labels joins them. A single cluster of all labels means that there are no clusters.
 
     >>> points, labels = np.array([[0, 0], [0, 1], [9, 0], [9, 1], [9, 0], [9, 1.0]]), np.arange(6) // 2
     >>> groups_apart(points, labels)
@@ -103,7 +103,7 @@ def groups_apart(
 def tsne(
     vectors: Float[np.ndarray, "sequence feature"], *, perplexity: float, seed: int
 ) -> Float[np.ndarray, "sequence 2"]:
-    """Joint t-SNE in two dimensions, from the first two principal components.
+    """Joint t-SNE in two dimensions, initialised with the first two principal components.
 
     Raises:
         ValueError: a perplexity that is not above 0 and below the number of vectors.
@@ -111,7 +111,7 @@ def tsne(
     state = random.getstate()
     from sklearn.manifold import TSNE
 
-    random.setstate(state)  # importing it the first time draws from Python's own generator
+    random.setstate(state)  # the first import of TSNE draws from Python's generator
     check_number("perplexity", perplexity, above=0)
     if perplexity >= len(vectors):
         raise ValueError(
@@ -120,7 +120,7 @@ def tsne(
         )
     start = principal_components(torch.from_numpy(vectors), min(2, vectors.shape[1]))[0].numpy()
     spread = start[:, 0].std()
-    start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))  # vectors of one number
+    start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))  # adds a column if vectors have one number
     start = start / spread * 1e-4 if spread > 0 else np.random.default_rng(seed).normal(0, 1e-4, start.shape)
     first: Any = start.astype(np.float32)
     embedding = TSNE(perplexity=perplexity, init=first, random_state=seed, learning_rate="auto")
@@ -128,10 +128,10 @@ def tsne(
 
 
 def finite_rows(vectors: Tensor) -> Float[np.ndarray, "sequence feature"]:
-    """Vectors as CPU float64.
+    """Vectors as float64 on the CPU.
 
     Raises:
-        ValueError: NaN or infinity among them.
+        ValueError: they hold NaN or infinity.
     """
     if not vectors.isfinite().all():
         raise ValueError("the model's activations must be finite, got NaN or infinity; retrain it")

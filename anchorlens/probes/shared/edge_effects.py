@@ -1,4 +1,4 @@
-"""What every single attention edge does to the answer: it is zeroed, and the margin measured again."""
+"""The effect of every single attention edge on the answer: the edge is zeroed and the margin measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def margin(
     logits: Float[Tensor, "*batch d_vocab"], targets: Int[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch"]:
-    """Logit of the target minus the largest other; above 0 where the answer is right.
+    """Logit of the target minus the largest other logit; above 0 where the answer is right.
 
     >>> margin(torch.tensor([1.0, 3.0, 2.5]), torch.tensor(1)).item()
     0.5
@@ -36,10 +36,10 @@ def causal_edges(
     """(head, query, key) of every edge of a layer.
 
     Args:
-        n_heads: heads of the layer.
-        n_pos: tokens.
-        last_only: only the last position's edges: of the last layer no other reaches the answer.
-        merged: an edge is that of all heads at once, and head 0 stands for them.
+        n_heads: number of heads of the layer.
+        n_pos: number of positions.
+        last_only: only the last position's edges; in the last layer, no others reach the answer.
+        merged: whether an edge is cut in all heads at once; it is then listed with head 0.
     """
     heads, positions = torch.arange(1 if merged else n_heads, device="cpu"), torch.arange(n_pos, device="cpu")
     every = torch.cartesian_prod(heads, positions[-1:] if last_only else positions, positions)
@@ -49,7 +49,7 @@ def causal_edges(
 def edge_masks(
     edges: Int[Tensor, "edge head_query_key"], n_heads: int, n_pos: int, *, merged: bool
 ) -> Bool[Tensor, "edge head_index query_pos key_pos"]:
-    """One mask for each edge, true there alone (in every head where they are merged)."""
+    """One mask for each edge, true only at that edge; merged masks have one head, which broadcasts to all."""
     masks = torch.zeros(len(edges), 1 if merged else n_heads, n_pos, n_pos, dtype=torch.bool, device="cpu")
     masks[torch.arange(len(edges), device="cpu"), edges[:, 0], edges[:, 1], edges[:, 2]] = True
     return masks
@@ -67,12 +67,12 @@ def margins_without(
     """Margins with nothing cut, and with each of several cuts, in one pass.
 
     Args:
-        model: whose attention hooks are alive.
-        residual: what the layer `start` reads, of each sequence.
-        targets: what they should be answered with.
-        masks: layer -> where each cut zeroes attention; of every layer from `start` on.
+        model: a model whose attention hooks are alive.
+        residual: the input of layer `start` for each sequence.
+        targets: the right answers.
+        masks: layer -> where each cut zeroes attention, for every layer from `start` on.
         start: the first layer of the pass.
-        patterns: what layers behind a cut attend with, see `hooks.cut_copies`.
+        patterns: attention patterns of the layers after a cut, see `hooks.cut_copies`.
     """
     n_copies = len(masks[start]) + 1
     with hooks.cut_copies(model, masks, patterns=patterns):
@@ -94,21 +94,22 @@ def drops(
 ) -> Float[Tensor, "layer head_index query_pos key_pos"]:
     """Mean drop of the target's margin when each edge alone is zeroed; above 0 where the edge helps.
 
-    A pass starts at the edge's layer: what the layers below give is computed once. One layer's residual
-    stream is held at a time, and as many edges are taken together as `hooks.sequences_per_batch` allows.
+    A pass starts at the edge's layer, since the output of the layers below is computed once. The residual
+    stream of one layer is held at a time, and a pass measures as many edges as `hooks.sequences_per_batch`
+    allows.
 
     Args:
-        model: whose attention hooks are alive.
+        model: a model whose attention hooks are alive.
         tokens: sequences with key and anchors at the same positions.
-        targets: what they should be answered with.
-        merged: zero an edge in all heads at once; the result then has one head.
-        patterns: what later layers attend with, see `hooks.cut_copies`.
+        targets: the right answers.
+        merged: whether to zero an edge in all heads at once; the result then has one head.
+        patterns: attention patterns of later layers, see `hooks.cut_copies`.
     """
     n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
     total = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64, device="cpu")
     empty = torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
-    most = max(1, size // 8)  # sequences, so that at least seven cuts share what is not cut
+    most = max(1, size // 8)  # sequences, so that at least seven cuts share one uncut copy
     for some_tokens, some_targets in zip(
         tokens.split(most), targets.to(device_of(model)).split(most), strict=True
     ):

@@ -1,4 +1,4 @@
-"""Pairs of inputs for interchange interventions, and the answers with an activation of one in the other."""
+"""Pairs of inputs for interchange interventions, and the model's answers with swapped activations."""
 
 from __future__ import annotations
 
@@ -29,41 +29,41 @@ _TRIES = 200
 
 
 class Interchanges(NamedTuple):
-    """Base and source inputs, and what the composed rule says when the base has the source's g(x; a1)."""
+    """Base and source inputs, and the answers by the composed rule if the base has the source's g(x; a1)."""
 
     base: Int[Tensor, "batch pos"]
-    """[input, pos] Tokens of the run that is changed."""
+    """[input, pos] Tokens of the run into which an activation is copied."""
     source: Int[Tensor, "batch pos"]
-    """[input, pos] Tokens of the run whose activation is taken."""
+    """[input, pos] Tokens of the run from which an activation is copied."""
     base_targets: Int[Tensor, " batch"]
     """Answers of the base inputs."""
     source_targets: Int[Tensor, " batch"]
     """Answers of the source inputs."""
     expected: Int[Tensor, " batch"]
-    """What the base's other anchors make of the source's g(x; a1)."""
+    """The base's other anchors applied to the source's g(x; a1)."""
 
 
 def interchanges(
     task: AnchorTask, kind: Kind, n_sequences: int, *, key_position: int, seed: int
 ) -> Interchanges | None:
-    """Base and source inputs of trained pairs, with keys that are trained at that position.
+    """Base and source inputs of pairs trained on the composition, with keys trained at that position.
 
-    The two differ in key, in the first anchor and in what follows it, so that what an answer was taken from
-    can be told: the expected answer is neither the source's, nor what the key alone or the first anchor alone
-    would give, nor (but where g is equal) the base's.
+    The two differ in the first anchor and in the anchors after it, and the expected answer shows what was
+    swapped: it differs from the source's answer, from the answers after swapping the key alone or the first
+    anchor alone, and (except for `equal`) from the base's answer.
 
     Args:
-        task: gives pairs, keys and noise; pairs that it trains on something else than their composition are
-            left out.
+        task: gives pairs, keys and noise; pairs trained on something else than their composition are left
+            out.
         kind: `unequal`: the source's g differs from the base's, and the pair (source's first anchor, base's
             others) is trained; `equal`: the same with equal g, where nothing should change; `unseen`: that
             pair is never trained.
-        n_sequences: how many.
-        key_position: of the key, in both.
-        seed: of all that is random.
+        n_sequences: number of inputs.
+        key_position: position of the key in both.
+        seed: random seed.
 
     Returns:
-        None where the task has none, or hardly any, of that kind.
+        The inputs; None if the task has no inputs of that kind, or hardly any.
     """
     rng = generator(seed, "probe", KINDS.index(kind))
     combined = _combinations(task, kind)
@@ -105,7 +105,7 @@ def interchanges(
 
 
 def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]:
-    """(base, source, the source's first anchor with the base's others) that are of a kind."""
+    """The triples (base pair, source pair, source's first anchor with the base's others) of a kind."""
     composed = task.composed_pairs
     wanted = set(task.ood_pairs) - set(task.seen_pairs) if kind == "unseen" else set(composed)
     return [
@@ -116,7 +116,7 @@ def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]
 
 
 def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, list[int]]:
-    """G -> the keys that an anchor takes there."""
+    """Value of g -> the keys for which an anchor gives that value."""
     keys_by_result: dict[int, list[int]] = {}
     for key in keys:
         keys_by_result.setdefault(task.apply(anchor, key), []).append(key)
@@ -124,19 +124,19 @@ def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, 
 
 
 class Answers(NamedTuple):
-    """What became of the answers, for each place and input."""
+    """Which answers the patched model gives, for each place and input."""
 
     expected: Bool[np.ndarray, "site layer pos batch"]
-    """The answer is what the composed rule says."""
+    """Whether the answer is that of the composed rule."""
     of_source: Bool[np.ndarray, "site layer pos batch"]
-    """The answer is the source's: the place held all of it."""
+    """Whether the answer is the source's, as it is if the place held key and anchors."""
 
 
 def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Sequence[str]) -> Answers:
-    """Put every activation of the source into the base, one at a time.
+    """Copy every activation of the source run into the base run, one at a time.
 
     Args:
-        model: whose hooks at `sites` are alive.
+        model: a model whose hooks at `sites` are alive.
         inputs: base and source inputs.
         sites: hook names of activations [batch, pos, d_model].
     """
@@ -148,7 +148,7 @@ def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Seque
         reaches_all = layer < n_layers - 1 or site == hooks.RESID_PRE
         places = torch.arange(
             0 if reaches_all else n_pos - 1, n_pos, device="cpu"
-        )  # the others reach no answer
+        )  # other positions do not reach the answer
         answers[row, layer, places] = _patched_at(model, inputs.base, held, (layer, site), places)
     expected, of_source = (
         (answers == targets).numpy() for targets in (inputs.expected, inputs.source_targets)
@@ -159,12 +159,12 @@ def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Seque
 def _patched_at(
     model: HookedTransformer, base: Tensor, held: Tensor, hook: tuple[int, str], places: Tensor
 ) -> Int[Tensor, "place batch"]:
-    """Answers to the base with `held` [batch, pos, d_model] put there at one position, for each of some."""
+    """Answers to the base with the source's activation `held` [batch, pos, d_model] at each of `places`."""
     tokens = repeat(base, "batch pos -> (place batch) pos", place=len(places))
     of_source = rearrange(held[:, places], "batch place m -> (place batch) m")
     at = repeat(places, "place -> (place batch)", batch=len(base))
     size = hooks.sequences_per_batch(model, base.shape[1])
-    batches = iter(zip(at.split(size), of_source.split(size), strict=True))  # as `last_logits` takes them
+    batches = iter(zip(at.split(size), of_source.split(size), strict=True))  # the batches of `last_logits`
 
     def put(value: Tensor, hook: HookPoint) -> Tensor:
         value, (positions, rows) = value.clone(), next(batches)
@@ -177,6 +177,6 @@ def _patched_at(
 
 
 def best_place(accuracy: Float[np.ndarray, "site layer pos"]) -> tuple[int, int, int]:
-    """(site, layer, position) of the largest value; the first of several."""
+    """(site, layer, position) of the largest value; the first if several are equal."""
     site, layer, pos = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
     return int(site), int(layer), int(pos)

@@ -1,4 +1,4 @@
-"""Copies of a model that are trained on without some of its trained pairs."""
+"""Training copies of a model further without some of its trained pairs."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 LEARNING_RATE = 2e-3
-"""Of AdamW, constant; betas .9 and .999, eps 1e-8, no clipping."""
+"""Constant learning rate of AdamW, with betas .9 and .999, eps 1e-8, and no clipping."""
 WEIGHT_DECAY = 5.0
-"""Decoupled, of every parameter: an update takes lr x decay = 1 % of each, and 80 updates 55 %."""
+"""Decoupled decay of every parameter: an update shrinks it by lr x decay = 1 %, and 80 updates by 55 %."""
 
 
 class Accuracies(NamedTuple):
-    """Shares of right answers, 0..1, for each group that was left out."""
+    """Accuracies, 0..1, for each group that was left out."""
 
     before: Float[np.ndarray, " group"]
-    """Of the group, before anything is trained."""
+    """Accuracy of the group before further training."""
     left_out: Float[np.ndarray, " group"]
-    """Of the group, after training without it."""
+    """Accuracy of the group after training without it."""
     others: Float[np.ndarray, " group"]
-    """Of the other trained pairs, after that training."""
+    """Accuracy of the other trained pairs after that training."""
 
 
 def groups_to_leave_out(task: AnchorTask, most: int, seed: int) -> dict[Pair, list[Pair]]:
-    """Anchors in ascending order -> every trained order of them, where they are not all the same.
+    """Anchors in ascending order -> every trained order of them; anchors that are all the same are left out.
 
-    Where nothing else is trained a group cannot be left out. Of more than `most` groups so many are drawn.
+    A group is also left out if nothing else is trained. If there are more than `most` groups, `most` are
+    drawn.
     """
     groups: dict[Pair, list[Pair]] = {}
     for pair in task.seen_pairs:
@@ -67,19 +68,19 @@ def accuracies_without(
     n_sequences: int,
     seed: int,
 ) -> Accuracies:
-    """Train a copy of the model on without each group, and ask it for the group and for the other pairs.
+    """Train a copy of the model further without each group, and measure it on the group and the other pairs.
 
-    The model itself is only read. Every group has the same keys, positions and noise, in training and in
-    the questions.
+    The model itself is only read. The questions have the same keys, positions and noise for every group, and
+    so have the training sequences of groups of equal size.
 
     Args:
-        model: what is copied; all of its parameters are trained, frozen ones too.
-        task: gives sequences and the targets they are trained on.
-        groups: trained pairs of each; some are left.
-        n_steps: updates.
-        batch_size: fresh sequences of an update.
-        n_sequences: questions of a group, and of the others, spread evenly over the pairs.
-        seed: of what is drawn.
+        model: the model to copy; all parameters of the copy are trained, also frozen ones.
+        task: gives the sequences and their trained targets.
+        groups: the trained pairs of each group; no group holds all of them.
+        n_steps: number of updates.
+        batch_size: number of fresh sequences in an update.
+        n_sequences: number of questions for a group, and for the others, spread evenly over the pairs.
+        seed: random seed.
     """
     module, device = differentiated(model), device_of(model)
     at_once = sequences_per_batch(model, task.seq_len)
@@ -119,9 +120,9 @@ def _update(
     second: list[Tensor],
     steps: list[Tensor],
 ) -> None:
-    """One step of AdamW, in place, with its first and second moments.
+    """One AdamW update in place, of the weights and their first and second moments.
 
-    By torch's function, as making one of its optimizers imports torch's compiler: 2 s.
+    It calls torch's function, since creating a torch optimizer imports torch's compiler, which takes 2 s.
     """
     adamw(
         weights,

@@ -1,4 +1,4 @@
-"""The linear algebra that probes share: plain functions of matrices, no model in them."""
+"""The linear algebra that probes share: plain functions of matrices, without a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 _MOST_ROWS_SQUARED = 4096
-"""Rows of which every pair is compared at once."""
+"""Largest number of rows for which all cosines are computed at once."""
 
 
 def cosine_matrix(a: Float[Tensor, "row feature"]) -> Float[Tensor, "row row"]:
@@ -44,11 +44,11 @@ def gaussian_stable_rank(n_rows: int, n_columns: int) -> float:
 
 
 def greedy_groups(similarity: Float[np.ndarray, "row row"], threshold: float) -> list[list[int]]:
-    """Rows gathered greedily: the first one left, and with it all that are like it.
+    """Group rows greedily: the first row that is left starts a group, and all rows similar to it join.
 
     Args:
-        similarity: symmetric; larger is more alike.
-        threshold: what a row's similarity to the first of its group must exceed.
+        similarity: symmetric matrix; larger is more similar.
+        threshold: the similarity to the first row of its group that a row must exceed.
 
     Returns:
         Groups of row indices, in the order of their first rows.
@@ -70,15 +70,15 @@ def principal_components(
 ) -> tuple[Float[Tensor, "row component"], Float[Tensor, " eigenvalue"]]:
     """Coordinates of the centred rows along their first principal axes, and the covariance's eigenvalues.
 
-    The sign of each axis, which is arbitrary, is that which makes its largest coordinate positive.
+    The sign of each axis is arbitrary; it is chosen so that the largest coordinate is positive.
 
     Args:
-        rows: at least two of them.
+        rows: at least two rows.
         n_components: 1..the number of features.
 
     Returns:
-        Coordinates, and the eigenvalues of the covariance (with 1/n), largest first; of n rows in d
-        dimensions min(n - 1, d), all there are but zeros.
+        Coordinates, and the min(n - 1, d) eigenvalues of the covariance (with 1/n) of n rows in d
+        dimensions, largest first; all others are 0.
     """
     centred = rows.double() - rows.double().mean(dim=0)
     values, axes = torch.linalg.eigh(centred.mT @ centred / len(rows))
@@ -92,11 +92,11 @@ def lag_cosines(rows: Float[Tensor, "row feature"], lags: range) -> Float[Tensor
     """Mean cosine of the centred rows that stand k apart, for each lag k, -1..1.
 
     Args:
-        rows: in order; more of them than the largest lag.
-        lags: which k, each >= 1.
+        rows: rows in order; more rows than the largest lag.
+        lags: the lags k, each >= 1.
     """
     centred = rows.double() - rows.double().mean(dim=0)
-    if len(rows) > _MOST_ROWS_SQUARED:  # a vocabulary of language: all pairs would take gigabytes
+    if len(rows) > _MOST_ROWS_SQUARED:  # a language vocabulary: all pairs would take gigabytes
         unit = functional.normalize(centred, dim=-1)
         pairs = [(unit[:-lag] * unit[lag:]).sum(dim=-1).clamp(-1, 1) for lag in lags]
     else:
@@ -113,7 +113,7 @@ def cosines_between(
 
 
 def gap_between(cosines: Float[np.ndarray, "*cell"], same: Bool[np.ndarray, "*cell"]) -> float:
-    """Mean over the cells that are the same, minus mean over those that are not; both must be there.
+    """Mean over the cells where `same` is true minus the mean over the others; both must exist.
 
     >>> gap_between(np.array([[1.0, 0.25]]), np.array([[True, False]]))
     0.75
@@ -126,16 +126,16 @@ def compare_groups(
     b: Float[Tensor, "column feature"],
     same: Bool[np.ndarray, "row column"],
 ) -> tuple[Float[np.ndarray, "row column"], Float[np.ndarray, "row column"], float | None, float | None]:
-    """Cosines between two groups of vectors, and how much nearer those are that should be the same.
+    """Cosines between two groups of vectors, and how much more similar the vectors marked as same are.
 
     Args:
         a: one group.
-        b: the other.
-        same: which row should be like which column.
+        b: the other group.
+        same: which row is expected to be similar to which column.
 
     Returns:
-        Cosines raw and with the mean vector of both groups taken away, and the gap of each (see
-        `gap_between`); gaps are None where all cells are the same or none is.
+        Raw cosines, cosines after subtracting the mean vector of both groups, and the gap of each (see
+        `gap_between`); the gaps are None if `same` is true in all cells or in none.
     """
     mean = torch.cat([a, b]).mean(dim=0)
     raw, centred = cosines_between(a, b), cosines_between(a - mean, b - mean)

@@ -1,4 +1,4 @@
-"""What the two masking probes share: which attention is zeroed, and the answers behind it."""
+"""Code that the two masking probes share: which attention is zeroed, and the answers after that."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def masked_logits(
     queries: Queries,
     edge: Edge | None,
 ) -> Float[np.ndarray, "batch d_vocab"]:
-    """Last-position logits with attention zeroed after the softmax, once the hook is proved alive.
+    """Last-position logits with attention zeroed after the softmax; checks first that the hooks are alive.
 
     Args:
-        model: whose attention hooks must be alive.
+        model: a model whose attention hooks must be alive.
         tokens: sequences.
-        positions: to which nobody attends.
-        queries: `all` positions, or only the `last`, attend no longer; in every layer and head.
-        edge: this single edge instead.
+        positions: the key positions to which attention is zeroed.
+        queries: the queries whose attention is zeroed, `all` or only the `last`; in every layer and head.
+        edge: this single edge is zeroed instead.
 
     Raises:
-        ValueError: a dead hook, an edge that is not there, or logits that are not finite.
+        ValueError: a dead hook, an edge that does not exist, or logits that are not finite.
     """
     check_choice("queries", queries, ("all", "last"))
     n_pos = tokens.shape[1]
@@ -59,7 +59,7 @@ def masked_logits(
 
 
 def checked_edge(edge: object) -> Edge | None:
-    """The single edge that a caller asked for, if one was.
+    """Check the single edge that a caller gave, and return it; None if there is none.
 
     Raises:
         ValueError: it is no (layer, head, query position, key position).
@@ -71,7 +71,7 @@ def checked_edge(edge: object) -> Edge | None:
 
 
 def describe(what: str, queries: Queries, edge: Edge | None) -> str:
-    """What was masked, in words for a title.
+    """Text for a title that says what was masked.
 
     >>> describe("key token", "last", None)
     'key token masked for the last query'

@@ -1,4 +1,4 @@
-"""What each trained pair asks of the weights: the gradient of its answer, by part of the model."""
+"""The gradient of each trained pair's answer, by part of the model."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 PARTS = ("embedding", "last attention", "last MLP")
 """Parts whose gradients are compared."""
 MOST_PAIRS = 64
-"""Pairs that are compared at most; of more, so many are drawn."""
+"""Largest number of pairs that are compared; if there are more, this many are drawn."""
 _MOST_GRADIENTS = 2**26
-"""Numbers of gradients held at once: 256 MiB in float32."""
+"""Largest number of gradient elements held at once: 256 MiB in float32."""
 
 
 def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
-    """Part -> names of its weight matrices, in the module that is differentiated.
+    """Part -> names of its weight matrices in the differentiated module.
 
     Raises:
-        ValueError: a model with parameters of other names.
+        ValueError: a model with other parameter names.
     """
     last = model.cfg.n_layers - 1
-    places = {  # in a HookedTransformer, and in what a TransformerBridge wraps
+    places = {  # in a HookedTransformer, and in the module that a TransformerBridge wraps
         "embedding": ("embed.", "tok_embed."),
         "last attention": (f"blocks.{last}.attn.", f"layers.{last}.attn."),
         "last MLP": (f"blocks.{last}.mlp.", f"layers.{last}.mlp."),
@@ -59,7 +59,7 @@ def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
 def compared_pairs(
     model: HookedTransformer, task: AnchorTask, weights: Mapping[str, Sequence[str]], seed: int
 ) -> list[Pair]:
-    """The trained pairs, or as many of them, drawn at random, as memory allows."""
+    """The trained pairs; if there are too many for the limits, a random draw of them."""
     pairs = [tuple(pair) for pair in task.seen_pairs]
     sizes = {name: weight.numel() for name, weight in differentiated(model).named_parameters()}
     n_weights = sum(sizes[name] for names in weights.values() for name in names)
@@ -78,11 +78,11 @@ def pair_gradients(
     n_sequences: int,
     seed: int,
 ) -> dict[str, Float[np.ndarray, "pair pair"]]:
-    """Cosines of the gradients of each two pairs, by part.
+    """Cosines between the gradients of every two pairs, by part.
 
-    The gradient is of log p(neighbour) - log p(target) at the last position, the mean over trained inputs of
-    a pair; the neighbour is the number below the target (above it where the target is 0). Every pair is asked
-    with the same keys, positions and noise.
+    The gradient is that of log p(neighbour) - log p(target) at the last position, mean over trained inputs of
+    a pair; the neighbour is the token below the target (above it if the target is 0). All pairs have the same
+    keys, positions and noise.
 
     Returns:
         Part -> cosines, -1..1; NaN in the row of a pair whose gradient is zero.

@@ -1,4 +1,4 @@
-"""Patches of one activation each, of a clean run into a corrupted one, and what they bring back."""
+"""Patching single activations of a clean run into a corrupted run, and the share that this recovers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PatchPairs(NamedTuple):
-    """Clean sequences and corrupted ones that differ in one token, and so in their target."""
+    """Clean sequences and the corrupted ones, with the targets of both."""
 
     clean: Int[Tensor, "batch pos"]
     """[sequence, pos] Tokens of the clean run."""
@@ -33,7 +33,7 @@ class PatchPairs(NamedTuple):
     corrupted: Int[Tensor, "batch pos"]
     """[sequence, pos] Tokens of the corrupted run."""
     wrong: Int[Tensor, " batch"]
-    """Targets of the corrupted tokens."""
+    """[sequence] Targets of the corrupted run."""
 
     def differences(self, model: HookedTransformer, tokens: Tensor) -> Float[np.ndarray, " batch"]:
         """logit(clean target) - logit(corrupted target) of the model's answers to `tokens`."""
@@ -47,12 +47,12 @@ def patch_effects(
     """Recovered share for every patch; one layer's clean activations are held at a time.
 
     Args:
-        model: whose hooks at `sites` are alive, and which tells the two targets apart.
+        model: a model whose hooks at `sites` are alive, and which tells the two targets apart.
         pairs: clean and corrupted sequences.
         sites: hook names of activations [batch, pos, d_model].
 
     Returns:
-        0 = the patch changes nothing, 1 = the clean logit difference is back (mean over sequences).
+        0 = the patch changes nothing, 1 = it recovers the clean logit difference (mean over sequences).
     """
     from transformer_lens.patching import layer_pos_patch_setter
 
@@ -62,7 +62,7 @@ def patch_effects(
     for layer, (row, site) in product(range(n_layers), enumerate(sites)):
         held = hooks.read(model, pairs.clean, [(layer, site)])[layer, site]
         for pos in range(n_pos):
-            batches = iter(held.split(hooks.sequences_per_batch(model, n_pos)))  # as `differences` takes them
+            batches = iter(held.split(hooks.sequences_per_batch(model, n_pos)))  # as in `differences`
 
             def patch(value: Tensor, hook: HookPoint, at: Any = (layer, pos), parts: Any = batches) -> Tensor:
                 return layer_pos_patch_setter(value.clone(), at, next(parts))
@@ -74,7 +74,7 @@ def patch_effects(
 
 
 def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
-    """Whether the mean lies more than two standard errors above 0 (above 0, where there is one value).
+    """Whether the mean lies more than two standard errors above 0; a single value need only be above 0.
 
     >>> clearly_above_zero(np.array([1.0, 2.0, 1.5])), clearly_above_zero(np.array([9.0, -4.0]))
     (True, False)
@@ -91,12 +91,12 @@ def sequences_that_differ(
     Args:
         task: gives the sequences.
         change: 0 for the key, i for the i-th anchor.
-        position: of the key.
-        n_sequences: how many pairs of sequences.
-        seed: of all that is random.
+        position: position of the key.
+        n_sequences: number of pairs of sequences.
+        seed: random seed.
 
     Raises:
-        ValueError: no pair can be changed so.
+        ValueError: this change hardly ever, or never, gives another target.
     """
     rng = generator(seed, "probe", change)
     from_to = _changed_pairs(task.seen_pairs, change) or _changed_pairs(task.pairs, change)
@@ -124,16 +124,16 @@ def sequences_that_differ(
 
 
 def given_pairs(model: HookedTransformer, tokens: Any, corrupted: Any, targets: Any) -> PatchPairs:
-    """Clean and corrupted sequences of a caller's own, with their answers.
+    """Check clean and corrupted sequences given by a caller, with their answers.
 
     Args:
-        model: whose answers `targets` are.
-        tokens: [pos] or [sequence, pos], the clean ones.
-        corrupted: of the same shape.
+        model: the model whose output vocabulary must hold `targets`.
+        tokens: [pos] or [sequence, pos], the clean sequences.
+        corrupted: the corrupted sequences, of the same shape.
         targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence.
 
     Raises:
-        ValueError: one of the three is missing, no tokens, or of another shape than it must be.
+        ValueError: one of the three is missing, holds no tokens, or has a wrong shape.
     """
     if any(part is None for part in (tokens, corrupted, targets)):
         raise ValueError("tokens, corrupted and targets go together; give all three, or an AnchorTask alone")
@@ -151,7 +151,7 @@ def given_pairs(model: HookedTransformer, tokens: Any, corrupted: Any, targets: 
 
 
 def _changed_pairs(pairs: Sequence[Pair], change: int) -> list[tuple[Pair, Pair]]:
-    """Pairs with what they become: themselves where the key is changed, else another i-th anchor."""
+    """(pair, corrupted pair): the same pair if the key is changed, else one with another i-th anchor."""
     if change == 0:
         return [(pair, pair) for pair in pairs]
 

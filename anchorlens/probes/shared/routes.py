@@ -1,4 +1,4 @@
-"""Routes from key and anchors to the answer: what is lost when a stage of one is cut."""
+"""Routes from key and anchors to the answer: the margin lost when a stage of a route is cut."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 N_ROUTE_SEQUENCES = 280
-"""Random sequences that the routes are averaged over: twenty of each of the papers' trained pairs."""
+"""Number of random sequences to average the routes over: twenty of each of the papers' trained pairs."""
 N_TO_CHOOSE = 28
-"""Of these, the first, by which the layer is chosen where a route's halves meet."""
+"""Number of these sequences, the first ones, that choose the border between early and late layers."""
 MOST_MEETINGS = 9
-"""Layers tried for that, evenly spread: every one up to ten layers."""
+"""Largest number of borders that are tried, evenly spread; every border in models of up to ten layers."""
 CUTS_AT_ONCE = 15
-"""Cuts that share a pass, and in it the sequences as they are."""
+"""Largest number of cuts in one pass, which share one uncut copy of the sequences."""
 
 Edges = tuple[range, range, range]
 """(layers, queries, keys): every edge from one of the keys to one of the queries, in all heads."""
 
 
 def stages(anchors: range, last: int, n_layers: int, late_from: int) -> dict[str, dict[str, Edges]]:
-    """Route -> stage -> the edges that carry it: a first half in early layers, a second in late ones.
+    """Route -> stage -> the edges of the stage: some stages are in early layers, the others in late ones.
 
     Args:
-        anchors: their positions; the key stands before them.
+        anchors: positions of the anchors; the key stands before them.
         last: the last position.
-        n_layers: of the model.
+        n_layers: number of layers of the model.
         late_from: the first of the late layers.
     """
     early, late = range(late_from), range(late_from, n_layers)
@@ -56,15 +56,15 @@ def stages(anchors: range, last: int, n_layers: int, late_from: int) -> dict[str
 
 @dataclass(frozen=True)
 class Routes:
-    """What was measured of the routes."""
+    """The measurements of the routes."""
 
     baseline: float
-    """Mean margin when nobody attends to key and anchors but they themselves."""
+    """Mean margin when no later position attends to the key or an anchor."""
     stages: dict[str, dict[str, float | None]]
-    """Route -> stage -> share of the margin above the baseline that is lost without it, 0..1; None where the
-    margin is not above 0 and above the baseline."""
+    """Route -> stage -> share of the margin above the baseline that is lost without it, 0..1; None unless the
+    margin is above 0 and above the baseline."""
     late_from: dict[str, int]
-    """Route -> the first layer of its second half."""
+    """Route -> the first of its late layers."""
 
 
 def routes(
@@ -75,18 +75,19 @@ def routes(
     chain_length: int,
     patterns: Literal["frozen", "recomputed"] = "frozen",
 ) -> Routes:
-    """How much of the margin is lost when each stage of a route is cut in all heads.
+    """Measure how much of the margin is lost when each stage of a route is cut in all heads.
 
-    In two layers a route's first half is layer 0 and its second layer 1. In deeper models the halves meet
-    where the route's weakest stage loses most, chosen by the first `N_TO_CHOOSE` of the sequences.
+    In two layers, early is layer 0 and late is layer 1. In deeper models the border between early and late
+    layers is chosen for each route so that its smallest share is largest, on the first `N_TO_CHOOSE`
+    sequences.
 
     Args:
-        model: of two layers or more, whose attention hooks are alive.
+        model: a model of two layers or more whose attention hooks are alive.
         tokens: sequences with key and anchors at the same positions.
-        targets: what they should be answered with.
+        targets: the right answers.
         key: position of the key; the anchors follow it and end before the last position.
-        chain_length: how many anchors.
-        patterns: what later layers attend with, see `hooks.cut_copies`.
+        chain_length: number of anchors.
+        patterns: attention patterns of later layers, see `hooks.cut_copies`.
     """
     n_layers, anchors = model.cfg.n_layers, range(key + 1, key + 1 + chain_length)
     meetings = np.linspace(1, n_layers - 1, min(MOST_MEETINGS, n_layers - 1)).round().astype(int).tolist()
@@ -142,7 +143,7 @@ def mean_margins(
     cuts: Sequence[Sequence[Edges]],
     patterns: Literal["frozen", "recomputed"],
 ) -> list[float]:
-    """Mean margin with nothing cut, then with each cut, of one or several groups of edges."""
+    """Mean margin with nothing cut, then with each cut; a cut is one or several groups of edges."""
     masks = group_masks(cuts, model.cfg.n_layers, tokens.shape[1])
     size = max(1, hooks.sequences_per_batch(model, tokens.shape[1]) // (len(cuts) + 1))
     parts = []
@@ -158,7 +159,7 @@ def mean_margins(
 def group_masks(
     cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
 ) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
-    """Layer -> where each cut, of one or several groups of edges, zeroes attention in all heads."""
+    """Layer -> where each cut (one or several groups of edges) zeroes attention in all heads."""
     masks = {
         layer: torch.zeros(len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
         for layer in range(n_layers)

@@ -1,4 +1,4 @@
-"""The empirical tangent kernel of a model on a few sequences, by torch.func."""
+"""The empirical tangent kernel of a model on a few sequences, computed with torch.func."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 _MOST_GRADIENTS = 2**25
-"""Numbers of gradients held at once: 128 MiB in float32."""
+"""Largest number of gradient elements held at once: 128 MiB in float32."""
 
 
 def tangent_kernel(
@@ -24,12 +24,12 @@ def tangent_kernel(
 ) -> Float[np.ndarray, "batch batch"]:
     """Empirical tangent kernel K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices.
 
-    f is the logit of the target at the last position. Parameters are taken in groups, so that no more
-    than 128 MiB of gradients are held, or those of one matrix where they are more.
+    f is the logit of the target at the last position. Parameters are processed in groups, so that at most
+    128 MiB of gradients are held, or those of one matrix if it has more.
     """
     module = differentiated(model)
     device = device_of(model)
-    # no_grad: torch.func.grad differentiates inside all the same, and keeps no graph of the others
+    # under no_grad, torch.func.grad still differentiates the chosen group, and no graph is kept for the rest
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         kernel = torch.zeros(len(tokens), len(tokens), dtype=torch.float64, device="cpu")
         state = usable_state(module)
@@ -52,12 +52,12 @@ def tangent_kernel(
 
 
 def differentiated(model: HookedTransformer) -> nn.Module:
-    """The module whose parameters have the gradients: the model, or what a TransformerBridge wraps."""
+    """The module to differentiate: the model itself, or the module that a TransformerBridge wraps."""
     return getattr(model, "original_model", model)
 
 
 def usable_state(module: nn.Module) -> dict[str, Tensor]:
-    """Its parameters and buffers as autograd takes them, also of a model that was built in inference mode."""
+    """A module's parameters and buffers, usable by autograd even if it was built in inference mode."""
     return {
         name: tensor.clone() if tensor.is_inference() else tensor.detach()
         for name, tensor in (*module.named_parameters(), *module.named_buffers())
@@ -72,7 +72,7 @@ def is_matrix(name: str, tensor: Tensor) -> bool:
 
 
 def _groups(parameters: dict[str, Tensor], most: int) -> list[dict[str, Tensor]]:
-    """Parameters in order, gathered to at most so many numbers where one alone is not more."""
+    """Group parameters in order, with at most `most` numbers in a group unless one parameter has more."""
     groups: list[dict[str, Tensor]] = [{}]
     for name, parameter in parameters.items():
         if groups[-1] and sum(p.numel() for p in groups[-1].values()) + parameter.numel() > most:

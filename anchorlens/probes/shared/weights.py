@@ -1,4 +1,4 @@
-"""The weight matrices of a model, as probes read them: heads merged, convolutions unrolled."""
+"""The weight matrices of a model as probes read them: heads merged, convolutions flattened to matrices."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row column"]]:
-    """Every weight matrix by its parameter name, inputs as rows.
+    """Every weight matrix by its parameter name, with inputs as rows.
 
-    W_Q is [d_model, n_heads * d_head], W_K and W_V likewise (where heads share keys and values, with as
-    many as there are), W_O is [n_heads * d_head, d_model]. A matrix that the model lacks (an MLP's in an
-    attention-only one) is left out; those of half precision are given in float32.
+    W_Q is [d_model, n_heads * d_head], as are W_K and W_V (with n_key_value_heads if heads share keys and
+    values), and W_O is [n_heads * d_head, d_model]. A matrix that the model lacks (an MLP's in an
+    attention-only model) is left out; matrices of half precision are returned in float32.
     """
     matrices = {"embed.W_E": model.W_E}
-    if hasattr(model, "pos_embed"):  # there is none where positions are rotated in
+    if hasattr(model, "pos_embed"):  # a model with rotary positions has none
         matrices["pos_embed.W_pos"] = model.pos_embed.W_pos
     for layer in range(model.cfg.n_layers):
         block = model.blocks[layer]
-        for name in ("W_Q", "W_K", "W_V"):  # _W_K: of heads that share keys and values, each once
+        for name in ("W_Q", "W_K", "W_V"):  # _W_K holds each shared key or value head once
             weight = getattr(block.attn, f"_{name}", None)
             weight = getattr(block.attn, name) if weight is None else weight
             matrices[f"blocks.{layer}.attn.{name}"] = merged_heads(weight)
@@ -40,11 +40,11 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
 
 
 def convolution_matrices(model: UNet) -> dict[str, Float[Tensor, "row column"]]:
-    """Every convolution and linear layer of a U-Net by its parameter name, inputs as rows.
+    """Every convolution and linear layer of a U-Net by its parameter name, with inputs as rows.
 
     A convolution is [channels in * kernel, channels out], a transposed one [channels in, channels out *
-    kernel]: what one application of the kernel reads and writes. Layers with one input or one output have no
-    rank to measure and are left out.
+    kernel]: the map of one application of the kernel. Layers with one input or one output always have rank 1
+    and are left out.
     """
     matrices = {}
     for name, module in model.named_modules():
@@ -56,7 +56,7 @@ def convolution_matrices(model: UNet) -> dict[str, Float[Tensor, "row column"]]:
 
 
 def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
-    """By HookedTransformer's names where it has them; of a mixture of experts, every matrix there is."""
+    """An MLP's matrices, by HookedTransformer's names if it has them; for a mixture of experts, all."""
     named = {name: getattr(mlp, name, None) for name in ("W_in", "W_gate", "W_out")}
     if named["W_in"] is None:
         named = {name: weight for name, weight in mlp.named_parameters() if weight.dim() == 2}
@@ -64,12 +64,12 @@ def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def single(weight: Tensor) -> Tensor:
-    """A weight in float32 where it is of half precision, else as it is."""
+    """A weight, converted to float32 if it has half precision."""
     return weight.float() if weight.dtype in (torch.float16, torch.bfloat16) else weight
 
 
 def short_name(name: str) -> str:
-    """A parameter's name as pictures show it.
+    """A parameter's name, shortened for pictures.
 
     >>> short_name("blocks.0.attn.W_Q"), short_name("up2.0.weight")
     ('0.W_Q', 'up2.0')

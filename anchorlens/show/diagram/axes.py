@@ -1,4 +1,4 @@
-"""The axes of a map, the slices of a sweep, and how values of fields are written."""
+"""The axes of a map, the slices of a sweep, and the labels of field values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anchorlens.sweep.cells import Cell, axes_of, value_key
 from anchorlens.sweep.grids import ALIASES
 
 FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
-"""The default axes, x and y: the first two of these fields that vary."""
+"""The default axes, x and y, are the first two of these fields that vary."""
 
 TITLES = {
     "gamma": "gamma (larger: smaller initial weights)",
@@ -24,7 +24,7 @@ TITLES = {
     "lr": "learning rate",
     "n_samples": "training sequences",
 }
-"""Field -> the title of its axis, where that is not the field's name."""
+"""Field -> the title of its axis, if that differs from the field's name."""
 
 LONGEST_LABEL = 30
 
@@ -36,17 +36,17 @@ class Axis:
     name: str
     """Field of the configurations."""
     values: tuple[Any, ...]
-    """Ascending, at least one."""
+    """The values, ascending, at least one."""
     title: str
     """The title of the axis."""
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The values as they are written, no two alike."""
+        """The labels of the values, all different."""
         return distinct([value_label(value) for value in self.values])
 
     def position(self, value: Any) -> int:
-        """Where a value stands, from 0."""
+        """Index of a value, from 0."""
         return self._positions[value_key(value)]
 
     @cached_property
@@ -56,21 +56,21 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """The cells of one map: they differ in x, y and the seed alone."""
+    """The cells of one map, which differ only in x, y and the seed."""
 
     label: str
-    """The values that set this slice apart from others; empty where there is one slice."""
+    """The values that distinguish this slice from others; empty if there is only one slice."""
     cells: tuple[Cell, ...]
-    """In the order of the sweep."""
+    """The cells in the order of the sweep."""
 
 
 def value_label(value: Any) -> str:
-    """A value as it stands at an axis, of at most 30 characters."""
+    """The label of a value at an axis, of at most 30 characters."""
     return short(plain(value), LONGEST_LABEL)
 
 
 def name_of_cell(cell: Cell, fields: Iterable[str]) -> str:
-    """Which cell it is, in words: `gamma 0.3, seed 0`."""
+    """The name of a cell: `gamma 0.3, seed 0`."""
     return ", ".join(f"{name} {value_label(cell.fields[name])}" for name in fields)
 
 
@@ -78,17 +78,17 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
     """Choose the fields of the axes.
 
     Args:
-        cells: of a sweep.
-        x: field asked for across, or one of `grids.ALIASES`; None to choose.
-        y: field asked for up; None to choose.
+        cells: cells of a sweep.
+        x: requested horizontal field, or one of `grids.ALIASES`; None to choose.
+        y: requested vertical field; None to choose.
 
     Returns:
-        Two fields; None for y where nothing is left to stand there: a map of one row. Chosen are, in this
-        order, gamma, weight decay, layers, learning rate and training sequences as far as they vary, then
-        any number that varies.
+        Two fields; y is None if no other field is left, which gives a map of one row. The choice is the first
+        that varies of gamma, weight decay, layers, learning rate, training sequences, and then any numeric
+        field.
 
     Raises:
-        ValueError: no such field, the same one twice, or the seed, which is within each square.
+        ValueError: no such field, the same one twice, or the seed, which divides each square.
     """
     asked = {direction: _field(direction, name) for direction, name in (("x", x), ("y", y)) if name}
     if len(set(asked.values())) < len(asked):
@@ -103,11 +103,11 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
 
 
 def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]]) -> Axis:
-    """The values that a field takes in these cells, and with which other fields it goes.
+    """The values that a field takes in these cells, and the other fields that vary together with it.
 
     Args:
-        cells: at least one.
-        name: of the field.
+        cells: at least one cell.
+        name: name of the field.
         varying: `axes_of(cells)`.
     """
     values = varying.get(name) or (cells[0].fields[name],)
@@ -117,7 +117,7 @@ def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]
 
 
 def goes_with(cells: Sequence[Cell], name: str, other: str) -> bool:
-    """Whether two fields vary together: each value of one stands with one value of the other."""
+    """Whether two fields vary together: each value of one occurs with one value of the other."""
     pairs = {(value_key(cell.fields[name]), value_key(cell.fields[other])) for cell in cells}
     return len(pairs) > 1 and all(len({pair[i] for pair in pairs}) == len(pairs) for i in (0, 1))
 
@@ -133,12 +133,12 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
     """Group the cells by all other fields that vary; each group is one map.
 
     Args:
-        cells: of a sweep.
-        x: field across.
-        y: field up; None for a map of one row.
+        cells: cells of a sweep.
+        x: horizontal field.
+        y: vertical field; None for a map of one row.
 
     Returns:
-        One for each combination that occurs: the largest first, then ascending.
+        A slice for each combination that occurs: the largest first, then in ascending order.
     """
     varying = axes_of(cells)
     axes: list[Axis] = []

@@ -1,4 +1,4 @@
-"""What all maps share: axes, bands with the ids of their cells, legends, colour bars.
+"""Parts that all maps share: axes, bands with the ids of their cells, legends, colour bars.
 
 A figure is a plain dictionary, as plotly.js reads it: checking thousands of annotations one by one, as
 `plotly.graph_objects` does, takes most of a page's time. The maps hand out `Picture`s, which are checked.
@@ -22,14 +22,14 @@ ROW_HEIGHT = 60
 SHORTEST_SCALE = 160
 """Pixels that the ticks of a colour bar need; beside a single row it reaches below the row."""
 LEAST_WIDTH, MOST_WIDTH, BAND_WIDTH = 66, 130, 22
-"""Pixels from one column to the next, and what a band should have of it."""
+"""Smallest and largest distance of columns in pixels, and the wanted width of a band."""
 LEAST_PLOT = 420
-"""Smallest width of the plot, in pixels: title and legend need it."""
+"""Smallest width of the plot in pixels, which title and legend need."""
 LEGEND_ROW = 20
 PAPER = "rgb(255,255,255)"
-"""The ground of the maps; a page replaces it by its own."""
+"""Background colour of the maps; a page replaces it by its own."""
 TEXT = {"size": 12, "color": "#111111"}
-"""Font of the texts in squares: dark on light, in the dark page too."""
+"""Font of the texts in squares: dark on light, also in the dark page."""
 
 
 def most_seeds(layout: Layout) -> int:
@@ -44,7 +44,7 @@ def column_width(layout: Layout) -> float:
 
 
 def bars(layout: Layout, bands: Sequence[Band], **options: Any) -> dict[str, Any]:
-    """A trace of bands; without bands it makes an entry of the legend alone."""
+    """A plotly trace of bands; without bands it only adds an entry to the legend."""
     if not bands:
         return {"type": "bar", "x": [None], "y": [None], **options}
     return {
@@ -68,7 +68,7 @@ def identified(layout: Layout, bands: Sequence[Band]) -> dict[str, Any]:
 
 
 def category_bars(layout: Layout, bands: Sequence[Band], category: Category) -> dict[str, Any]:
-    """Bands of one category, which stands in the legend; without bands the legend alone."""
+    """Bands of one category with its legend entry; without bands the entry alone."""
     overview = INK if category.colour == CLEAR else PAPER
     marker: dict[str, Any] = {"color": category.colour, "line": {"color": overview, "width": 1}}
     if category.hatch:
@@ -77,20 +77,20 @@ def category_bars(layout: Layout, bands: Sequence[Band], category: Category) -> 
 
 
 def hatch(category: Category, ground: str | list[str]) -> dict[str, Any]:
-    """Plotly's pattern for a category, over one colour or over one for each bar."""
+    """Plotly's pattern for a category, over one colour or a colour for each bar."""
     colours = {"fillmode": "replace", "fgcolor": category.ink, "bgcolor": ground}
     return {"shape": category.hatch, "size": 7, "solidity": 0.3, **colours}
 
 
 def written(layout: Layout, text: Callable[[Square], str], **options: Any) -> list[dict[str, Any]]:
-    """Annotations with what is written in each square; squares where it is empty have none."""
+    """Annotations with a text in each square; squares with an empty text have none."""
     label = {"showarrow": False, "bgcolor": "rgba(255,255,255,0.86)", "borderpad": 2, "font": TEXT, **options}
     texts = ((square, text(square)) for square in layout.squares)
     return [{"x": square.column, "y": square.row, "text": words, **label} for square, words in texts if words]
 
 
 def scale_bar(layout: Layout, title: str = "") -> dict[str, Any]:
-    """A colour bar beside the rows, at its top where they begin."""
+    """A colour bar beside the rows, aligned with their top."""
     length = max(SHORTEST_SCALE, _plot_height(layout))
     return {"title": {"text": title}, "lenmode": "pixels", "len": length, "y": 1, "yanchor": "top"}
 
@@ -101,11 +101,11 @@ def figure(
     """A map with its axes, in the style of all figures.
 
     Args:
-        layout: what stands where.
-        title: above it.
-        data: its traces.
-        scale: whether a colour bar stands at its right.
-        **options: of plotly's layout.
+        layout: positions of the cells.
+        title: title above the map.
+        data: plotly traces.
+        scale: whether there is a colour bar at the right.
+        **options: options of plotly's layout.
     """
     rows = [""] if layout.y is None else [plotly_text(label) for label in layout.y.labels]
     columns = [plotly_text(label) for label in layout.x.labels]
@@ -152,7 +152,7 @@ def _axis(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _legend_rows(data: Sequence[dict[str, Any]], width: float) -> int:
-    """Lines that plotly.js needs for a legend of columns as wide as the longest name."""
+    """Number of lines that plotly.js needs for a legend with columns as wide as the longest name."""
     names = [trace["name"] for trace in data if "name" in trace and trace.get("showlegend", True)]
     columns = max(1, int(width // (60 + 6.5 * max(map(len, names), default=1))))
     return -(-len(names) // columns)

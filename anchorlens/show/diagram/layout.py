@@ -1,4 +1,4 @@
-"""Where the cells of a map stand: one square for each (x, y), divided into one band per seed."""
+"""Positions of the cells in a map: one square for each (x, y), divided into one band per seed."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Band(NamedTuple):
     """One cell's part of its square; the distance from one square to the next is 1."""
 
     cell: Cell
-    """The run of one seed."""
+    """The cell, a run of one seed."""
     left: float
-    """Its left edge; the middle of the first column is 0."""
+    """Left edge; the middle of the first column is 0."""
     width: float
-    """At most `FILLED`."""
+    """Width, at most `FILLED`."""
     bottom: float
-    """Its lower edge; the middle of the lowest row is 0."""
+    """Lower edge; the middle of the lowest row is 0."""
 
     @property
     def centre(self) -> float:
-        """Half way across."""
+        """Horizontal centre."""
         return self.left + self.width / 2
 
     @property
@@ -44,23 +44,23 @@ class Square(NamedTuple):
     """All cells at one (x, y)."""
 
     column: int
-    """From the left, from 0."""
+    """Column index from the left, from 0."""
     row: int
-    """From below, from 0."""
+    """Row index from below, from 0."""
     cells: tuple[Cell, ...]
-    """In the order of their seeds."""
+    """The cells in the order of their seeds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where everything of a map is drawn, without its colours and texts."""
+    """The geometry of a map, without its colours and texts."""
 
     x: Axis
     """The field along the horizontal axis."""
     y: Axis | None
-    """Up; None for one row."""
+    """The field along the vertical axis; None for one row."""
     squares: tuple[Square, ...]
-    """Those where there is a cell, row by row from below."""
+    """The squares with at least one cell, row by row from below."""
 
     @cached_property
     def bands(self) -> tuple[Band, ...]:
@@ -73,13 +73,13 @@ class Layout:
 
     @cached_property
     def descriptions(self) -> dict[str, str]:
-        """A cell's id -> what is shown under the pointer."""
+        """A cell's id -> the text shown under the pointer."""
         fields = [self.x.name, *([] if self.y is None else [self.y.name]), "seed"]
         return {band.cell.id: description(band.cell, fields) for band in self.bands}
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """All of them, column by column."""
+        """All cells, column by column."""
         columns = sorted(self.squares, key=lambda square: (square.column, square.row))
         return [cell for square in columns for cell in square.cells]
 
@@ -95,9 +95,9 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
     """Put cells in their squares.
 
     Args:
-        cells: at least one; they differ in x, y, the seed and what goes with x or y.
-        x: field of the configurations, across.
-        y: another, up; None for one row.
+        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
+        x: horizontal field of the configurations.
+        y: vertical field; None for one row.
 
     Raises:
         ValueError: no cell, or cells that differ in something else.
@@ -125,18 +125,18 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """How many cells of a map have each outcome, and how far seeds and verdicts agree."""
+    """How many cells of a map have each outcome, and how often seeds and verdicts agree."""
 
     outcomes: Mapping[Category, int]
-    """What cells came to -> number of cells, in the order of `OUTCOMES`; only what occurs."""
+    """Outcome -> number of cells, in the order of `OUTCOMES`; only outcomes that occur."""
     n_voting: int
     """Number of squares with two or more trained seeds."""
     n_unanimous: int
-    """Number of those squares whose trained seeds have one outcome."""
+    """Number of those squares whose trained seeds all have the same outcome."""
     n_compared: int
     """Number of cells where behaviour and the probes both name a phase."""
     n_agreeing: int
-    """Number of those cells where it is the same phase."""
+    """Number of those cells where both name the same phase."""
 
     @property
     def words(self) -> str:

@@ -1,4 +1,4 @@
-"""The maps: one slice of a sweep over two fields, each square divided into its seeds, none hidden."""
+"""The maps: a map shows one slice of a sweep over two fields, with a band for every seed in each square."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SCALE = SHARE["colorscale"]
 RANK = "stable_rank.w_q"
 PASSED = "ood_passed_at"
 LARGEST = 26
-"""Pixels across of the bubble of Phase 3, where there is room."""
+"""Diameter in pixels of the bubble of Phase 3, if there is room."""
 IN_LEGEND = 16
-"""Its size in the legend: plotly.js draws none larger there."""
+"""Diameter of that bubble in the legend, where plotly.js draws none larger."""
 SYMBOLS = {
     outcomes.PHASES[0]: ("circle", 0.4),
     outcomes.PHASES[1]: ("circle", 0.6),
@@ -51,20 +51,20 @@ SYMBOLS = {
     outcomes.UNMEASURED: ("line-ew", 0.5),
     MISSING: ("circle-open", 0.3),
 }
-"""What a cell came to -> marker symbol, and its size in that of Phase 3."""
+"""Outcome -> marker symbol, and its size relative to that of Phase 3."""
 
 
 def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """The phase by behaviour of every cell, and how the seeds of each square voted.
+    """The phase by behaviour of every cell, and how far the seeds of each square agree.
 
     Args:
-        cells: at least one; they differ in x, y, the seed and what goes with x or y.
-        x: field of the configurations, across.
-        y: another, up; None for one row.
+        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
+        x: horizontal field of the configurations.
+        y: vertical field; None for one row.
 
     Returns:
-        A figure with one band for each cell, seeds in order, coloured by phase. Written are the sign of the
-        phase and how many seeds agree, or each seed's sign where they do not.
+        A figure with one band for each cell, seeds in order, coloured by phase. A square shows the sign of
+        the phase and the number of seeds, or each seed's sign if the seeds differ.
 
     Raises:
         ValueError: no cell, or cells that differ in something else.
@@ -78,9 +78,9 @@ def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weig
     """Whether the probes and behaviour of every cell name the same phase.
 
     Args:
-        cells: at least one; they differ in x, y, the seed and what goes with x or y.
-        x: field of the configurations, across.
-        y: another, up; None for one row.
+        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
+        x: horizontal field of the configurations.
+        y: vertical field; None for one row.
 
     Returns:
         A figure with one band for each cell, seeds in order.
@@ -97,15 +97,15 @@ def number_map(
     """One accuracy of every cell, 0..1.
 
     Args:
-        cells: at least one; they differ in x, y, the seed and what goes with x or y.
+        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
         number: a metric of the task: `id`, `ood`, ...
-        x: field of the configurations, across.
-        y: another, up; None for one row.
+        x: horizontal field of the configurations.
+        y: vertical field; None for one row.
 
     Returns:
-        A figure with one band for each cell, seeds in order, white for the metric's lowest value to dark blue
-        for its highest (0 to 1 of an accuracy). Written is the mean over the seeds that have the number (and
-        how many of all that are); bands of cells that are underfit or failed are hatched.
+        A figure with one band for each cell, seeds in order, from white for the metric's lowest value to dark
+        blue for its highest (0 to 1 for an accuracy). A square shows the mean over the seeds that have the
+        number, and how many these are if not all have it. Bands of underfit or failed cells are hatched.
 
     Raises:
         ValueError: no cell, cells that differ in something else, an unknown number, or one that no cell has.
@@ -122,17 +122,17 @@ def number_map(
 
 
 def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """The stable rank of the first layer's W_Q of every cell, beside its phase.
+    """The stable rank of the first layer's W_Q in every cell, together with its phase.
 
     Args:
-        cells: at least one; they differ in x, y, the seed and what goes with x or y.
-        x: field of the configurations, across.
-        y: another, up; None for one row.
+        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
+        x: horizontal field of the configurations.
+        y: vertical field; None for one row.
 
     Returns:
-        A figure with one bubble for each cell, seeds side by side: its size is the phase by behaviour, its
-        colour the stable rank, from 1 (all neurons share one direction) up; a cross where the model is
-        underfit. Written is the mean rank of the square.
+        A figure with one bubble for each cell, seeds side by side: the size shows the phase by behaviour, the
+        colour the stable rank, from 1 (all neurons share one direction) up; a cross means underfit. A square
+        shows its mean rank.
 
     Raises:
         ValueError: no cell, cells that differ in something else, or none with a stable rank.
@@ -155,7 +155,7 @@ def _agreements(layout: Layout) -> dict[str, Any]:
 
 
 def _compared(layout: Layout) -> dict[str, Any]:
-    """The map of agreement, where there is something to compare."""
+    """The map of agreement, if there is something to compare."""
     if not {outcomes.AGREE, outcomes.DISAGREE} & layout.by_category(outcomes.agreement).keys():
         raise ValueError("in no cell here the probes and behaviour both name a phase")
     return _agreements(layout)
@@ -168,7 +168,7 @@ def _map_of_categories(
     title: str,
     always: Sequence[Category],
 ) -> dict[str, Any]:
-    """A map of the category of each cell; the legend has those in `always` in any case."""
+    """A map of the category of each cell; the legend always includes those in `always`."""
     groups = layout.by_category(category_of)
     legend = [category for category in categories if category in always or category in groups]
     data = [drawing.category_bars(layout, groups.get(category, ()), category) for category in legend]
@@ -182,7 +182,7 @@ def _groups(
     category_of: Callable[[Cell], Category],
     without: Category = outcomes.UNMEASURED,
 ) -> dict[Category, list[Band]]:
-    """The bands of each category; a trained cell that has not got the number is in `without`."""
+    """The bands of each category; a trained cell that lacks the number is in `without`."""
 
     def of_number(cell: Cell) -> Category:
         category = category_of(cell)
@@ -209,9 +209,9 @@ def _steps(layout: Layout) -> dict[str, Any]:
 def _map_of_numbers(
     layout: Layout, number: str, title: str, ends: tuple[float, float], spec: str, without: Category
 ) -> dict[str, Any]:
-    """A map of a number of each cell, white at the lower end of its scale to dark blue at the upper."""
+    """A map of a number of each cell, from white at the lower end of its scale to dark blue at the upper."""
     low, high = ends
-    fit = Category("fit", "", "")  # no trouble: it stands in no legend
+    fit = Category("fit", "", "")  # the normal case has no legend entry
     groups = _groups(layout, number, lambda cell: trouble(cell) or fit, without)
     data = []
     for category in (fit, UNDERFIT):
@@ -220,7 +220,7 @@ def _map_of_numbers(
             shares = np.clip((values - low) / (high - low), 0, 1)
             colours = list(map(str, sample_colorscale(SCALE, shares.tolist())))
             marker = {"color": colours, "line": {"color": outcomes.INK, "width": 0.5}}
-            if category is UNDERFIT:  # plotly.js hatches in the bar's own colour where each bar has one
+            if category is UNDERFIT:  # with a colour per bar, plotly.js hatches in that colour
                 marker |= {"color": outcomes.INK, "pattern": drawing.hatch(category, ground=colours)}
             data.append(drawing.bars(layout, bands, marker=marker, showlegend=False))
     for category in (UNDERFIT, without, FAILED, MISSING):
@@ -258,7 +258,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
 
 
 def _bubbles(layout: Layout, bands: Sequence[Band], marker: dict[str, Any]) -> dict[str, Any]:
-    """One bubble for each band, a little above its middle: the mean rank stands below."""
+    """One bubble for each band, a little above its middle, since the mean rank is written below."""
     ranks = [measured(band.cell, RANK) for band in bands]
     colour = {"color": outcomes.INK} if None in ranks else {"color": ranks, "coloraxis": "coloraxis"}
     return {
@@ -281,17 +281,17 @@ class Map(NamedTuple):
     """One kind of map."""
 
     name: str
-    """For programs."""
+    """Name for programs."""
     draw: Callable[[Layout], dict[str, Any]]
-    """Cells in their squares -> the figure; a ValueError says why there is none."""
+    """Function from the layout to the figure; a ValueError says why there is none."""
     caption: Caption
     """Heading and how to read it."""
 
 
 def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
-    """Every map of a page about these cells, in order: phase, the metrics of their tasks, and three more.
+    """All maps of a page on these cells, in order: phase, the metrics of their tasks, and three more.
 
-    That of train accuracy is there where a run is underfit.
+    The map of train accuracy is included if a run is underfit.
     """
     underfit = any(trouble(cell) is UNDERFIT for cell in cells)
 

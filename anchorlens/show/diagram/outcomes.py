@@ -1,4 +1,4 @@
-"""The outcome of a cell as maps draw it (name, sign, colour, hatch), and summaries over seeds."""
+"""The outcomes of cells as maps draw them (name, sign, colour, hatch), and summaries over seeds."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from anchorlens.tasks.shared.phases import COLOURS, LABELS, SOLUTION_COLOURS
 
 CLEAR = "rgba(0,0,0,0)"
 INK = "#808080"
-"""Of hatches and outlines: at least 3.9:1 against white and against the dark page."""
+"""Colour of hatches and outlines; its contrast is at least 3.9:1 to white and to the dark page."""
 MOST_SIGNS = 4
-"""Seeds whose signs are written one by one; those of more are counted."""
+"""Largest number of seeds whose signs are written one by one; the signs of more seeds are counted."""
 MOST_LINES = 3
 
 
 @dataclass(frozen=True)
 class Category:
-    """An outcome of a cell. No two of a map share sign and hatch, so that no reader needs the colour."""
+    """An outcome of a cell. No two in a map share sign and hatch, so that no reader needs the colour."""
 
     name: str
-    """In the legend."""
+    """Name in the legend."""
     sign: str
-    """In the map."""
+    """Sign in the map."""
     colour: str
     """CSS colour."""
     hatch: str = ""
@@ -48,12 +48,12 @@ PHASES = tuple(
     Category(label, sign, COLOURS[label]) for label, sign in zip(LABELS, ("1", "2", "2c", "3"), strict=True)
 )
 EITHER = Category("Phase 2, with or without commutativity", "2?", COLOURS[LABELS[1]], "-", COLOURS[LABELS[2]])
-"""Phase 2 whose commutativity is too near to its threshold to tell; hatched in the colour of `with`."""
+"""Phase 2 with a commutativity too close to its threshold to decide; hatched in the colour of `with`."""
 SOLUTIONS = tuple(
     Category(label, sign, colour)
     for (label, colour), sign in zip(SOLUTION_COLOURS.items(), ("i", "s", "m", "n"), strict=True)
 )
-"""What a run comes to whose training data conflict with the composition."""
+"""The outcomes of runs whose training data conflict with the composition."""
 OUTCOMES = (*PHASES, EITHER, *SOLUTIONS, UNDECIDED, UNDERFIT, FAILED, MISSING)
 """The outcomes by behaviour."""
 
@@ -67,7 +67,7 @@ AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
 
 
 def trouble(cell: Cell) -> Category | None:
-    """Why a cell's numbers do not describe a model that has fit its data; None where they do."""
+    """Why a cell's numbers do not describe a model that has fit its data; None if they do."""
     if cell.status in TROUBLES:
         return FAILED
     if cell.phase is None:
@@ -87,13 +87,13 @@ def outcome(cell: Cell) -> Category:
 
 
 def agreement(cell: Cell) -> Category:
-    """Whether behaviour and the probes of a cell name one phase: one of `AGREEMENTS`."""
+    """Whether behaviour and the probes name the same phase for a cell: one of `AGREEMENTS`."""
     same_phase = {True: AGREE, False: DISAGREE, None: NO_COMPARISON}
     return trouble(cell) or same_phase[cell.numbers["agreement"]]
 
 
 def measured(cell: Cell, number: str) -> float | None:
-    """A number of a cell; None where there is none, or where training failed or diverged."""
+    """A number of a cell; None if it has none, is not trained, or its training failed or diverged."""
     return None if trouble(cell) in (FAILED, MISSING) else cell.numbers.get(number)
 
 
@@ -101,7 +101,7 @@ def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> 
     """Check that there is something to draw.
 
     Raises:
-        ValueError: no cell has the number; `why` says what that means.
+        ValueError: no cell has the number; the message includes `why` if cells are trained.
     """
     if any(measured(cell, number) is not None for cell in cells):
         return
@@ -111,14 +111,14 @@ def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> 
 
 
 def vote(categories: Sequence[Category]) -> str:
-    """How the seeds of a square voted.
+    """How far the seeds of a square agree.
 
     Args:
-        categories: of the seeds, in order.
+        categories: the categories of the seeds, in order.
 
     Returns:
-        The sign and how many agree where all do; else each one's sign, or for many seeds each sign with its
-        number; nothing where nothing is trained. The markup is plotly's.
+        If all agree, the sign and the number of seeds; else each seed's sign, or for many seeds each sign
+        with its count; empty if nothing is trained. The markup is plotly's.
 
     >>> vote(PHASES[3:] * 3), vote([PHASES[1], PHASES[3], PHASES[3]])
     ('<b>3</b><br>3 of 3', '2|3|3')
@@ -134,7 +134,7 @@ def vote(categories: Sequence[Category]) -> str:
 
 
 def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
-    """The mean of a number over the seeds of a square, and how many have it where not all do.
+    """The mean of a number over the seeds of a square, with the number of seeds that have it if not all do.
 
     >>> mean([], "ood")
     ''
@@ -147,11 +147,11 @@ def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
 
 
 def description(cell: Cell, fields: Sequence[str]) -> str:
-    """The text that is shown over a cell, in plotly's markup.
+    """The text shown when the pointer is over a cell, in plotly's markup.
 
     Args:
-        cell: of a sweep.
-        fields: of the configuration, that say which cell it is.
+        cell: a cell of a sweep.
+        fields: the configuration fields that identify the cell.
     """
     lines = [name_of_cell(cell, fields)]
     numbers = cell.numbers

@@ -36,7 +36,7 @@ SIGNS = (
     "failed or diverged, · one not trained yet. Slanted hatches lie over runs that have not fit their "
     "training data, crossed ones stand for runs that failed or diverged: the phases describe neither."
 )
-"""What signs and hatches mean."""
+"""The meanings of signs and hatches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,26 +44,26 @@ class PageSlice:
     """One slice on the page."""
 
     label: str
-    """What its cells share; empty where there is one slice."""
+    """The values that its cells share; empty if there is only one slice."""
     layout: Layout
-    """Its cells in their squares."""
+    """The layout of its cells."""
     maps: Sequence[Map]
     """The maps of the page."""
 
     @cached_property
     def summary(self) -> Summary:
-        """What its cells come to, counted."""
+        """The counts of its cells' outcomes."""
         return summary(self.layout)
 
     @cached_property
     def metrics(self) -> list[Metric]:
-        """The metrics that some cell has."""
+        """The metrics that at least one cell has."""
         cells = self.layout.cells
         return [m for m in metrics_of(cells) if any(cell.numbers.get(m.name) is not None for cell in cells)]
 
     @cached_property
     def figures(self) -> dict[str, dict[str, Any] | str]:
-        """Name of a map -> the figure, without the title that the page has above it; or why there is none."""
+        """Name of a map -> the figure without a title, since the page has one; or why there is none."""
         figures: dict[str, dict[str, Any] | str] = {}
         for map in self.maps:
             try:
@@ -78,7 +78,7 @@ class PageSlice:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The figures, JSON-ready; what all of them say of each cell stands once beside them."""
+        """The figures, JSON-ready; data of cells that all figures share are stored once beside them."""
         order = {cell.id: k for k, cell in enumerate(self.layout.cells)}
         boxes = {band.cell.id: [round(edge, 4) for edge in band.box] for band in self.layout.bands}
         return {
@@ -97,13 +97,13 @@ class PageSlice:
 
 
 _LEVEL = 6
-"""Of gzip: 9 takes five times as long, and 2 % fewer bytes."""
+"""gzip's level; level 9 takes five times as long for 2 % fewer bytes."""
 _SHARED = {"template", "meta"}
-"""Parts of a figure's layout that stand on the page once."""
+"""Parts of a figure's layout that the page stores only once."""
 
 
 def _numbered(trace: dict[str, Any], order: Mapping[str, int]) -> dict[str, Any]:
-    """A trace with numbers for the cells' identities, and positions as exact as a picture needs."""
+    """A trace with indices in place of the cells' ids, and with positions rounded to what a picture needs."""
     if "customdata" not in trace:
         return trace
     compact = {key: value for key, value in trace.items() if key != "hovertext"}
@@ -125,19 +125,20 @@ def write_diagram(
     """Write the phase diagram of a sweep: one HTML page that needs no network.
 
     Args:
-        result: what `sweep` or `open_sweep` gave; it may be unfinished.
-        path: of the page, .html; a file that is there is replaced.
-        x: field of the configurations, across; see `axes.choose_axes` for what is chosen otherwise.
-        y: another, up.
-        reports: also write the whole report of every trained cell, with the pictures of every probe, into
-            the folder `<name of the page>-reports` beside it, seconds each; those that are there are kept.
-        progress: of the reports, as for `train`.
+        result: a result of `sweep` or `open_sweep`; it may be unfinished.
+        path: path of the page, .html; an existing file is replaced.
+        x: horizontal field of the configurations; `axes.choose_axes` gives the default.
+        y: vertical field.
+        reports: whether to also write the full report of every trained cell, with the pictures of the report
+            probes, into the folder `<name of the page>-reports` beside it; each takes seconds, and existing
+            reports are kept.
+        progress: progress of the reports, as for `train`.
 
     Raises:
-        ValueError: no cell, no such field, another suffix, no such folder, or what is there is no ordinary
-            file.
+        ValueError: no cell, no such field, another suffix, a missing folder, or a path that exists and is no
+            ordinary file.
         CheckpointError: with `reports`, a cell's checkpoint cannot be read.
-        OSError: the disk refuses; a file that was there before is untouched.
+        OSError: the write fails; an existing file is then unchanged.
 
     Example:
         >>> write_diagram(open_sweep("sweeps/a"), "diagram.html")  # doctest: +SKIP
@@ -156,10 +157,10 @@ def diagram_html(
     """The page that `write_diagram` writes.
 
     Args:
-        result: what `sweep` or `open_sweep` gave.
-        x: field of the configurations, across.
-        y: another, up.
-        links: cell's id -> address of its whole report, for those that have one.
+        result: a result of `sweep` or `open_sweep`.
+        x: horizontal field of the configurations.
+        y: vertical field.
+        links: cell's id -> address of its full report, for cells that have one.
 
     Raises:
         ValueError: no cell, or no such field.
@@ -174,7 +175,7 @@ def diagram_html(
     varying = axes_of(cells)
     cells = [cell for part in slices for cell in part.layout.cells]
     readings, links = Readings(), links or {}
-    runs, curves = [], []  # apart, for gzip finds what is alike within 32 kB
+    runs, curves = [], []  # apart, since gzip finds repetitions within 32 kB
     for cell in cells:
         log, report = cell.log(), links.get(cell.id)
         runs.append(_json(run_content(cell, fields, varying, readings, n_lines=len(log), report=report)))
@@ -212,7 +213,7 @@ def _json(content: Any) -> str:
 
 
 def gzipped(text: str) -> str:
-    """Base64 of a gzipped text, which a page unpacks by its browser's own `DecompressionStream`."""
+    """Base64 of a gzipped text, which the page unpacks with the browser's `DecompressionStream`."""
     data = text.encode(errors="replace")
     return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode()
 
@@ -223,7 +224,7 @@ def _axes_in_words(varying: Mapping[str, Sequence[Any]], x: str, y: str | None) 
 
 
 def _versions(cells: Sequence[Cell]) -> dict[str, str]:
-    """Library -> its versions in the cells."""
+    """Library -> the versions of it that occur in the cells."""
     versions: dict[str, dict[str, None]] = {}
     for cell in cells:
         made_with = cell.verdict and cell.verdict.subject.versions
@@ -233,7 +234,7 @@ def _versions(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def _write_reports(result: SweepResult, path: Path, progress: bool | float | None) -> dict[str, str]:
-    """Write the report of every trained cell that has none yet; id -> address relative to the page."""
+    """Write the report of every trained cell that has none yet; return id -> address relative to the page."""
     folder = path.with_name(f"{path.stem}-reports")
     folder.mkdir(exist_ok=True)
     trained = {cell.id: cell.path for cell in result if cell.path is not None}

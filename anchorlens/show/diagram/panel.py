@@ -1,4 +1,4 @@
-"""The panel of the diagram page, which reports on a run when it is clicked: its content, JSON-ready."""
+"""The panel of the diagram page, which reports on a cell when it is clicked: its content, JSON-ready."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from anchorlens.verdict.verdict import Evidence, Verdict
 DIGITS = 3
 """Significant digits of the numbers of a training curve."""
 MOST_POINTS = 1000
-"""Of a line of a training curve; of more every second, third, ... is drawn, and the last."""
+"""Largest number of points of a training curve; of more, every second, third, ... and the last are drawn."""
 
 
 Readings = dict[tuple[str, str, str], int]
-"""Reading, meaning and ranges in words -> its place in the table that stands on the page once."""
+"""(reading, meaning, ranges in words) -> its index in the table that the page stores once."""
 
 
 def shared_content(readings: Readings) -> dict[str, Any]:
-    """What the reports of all runs share: the phases, the readings, and the layout of the training curve."""
+    """Content that the reports of all runs share: the phases, the readings, the training curve's layout."""
     phases = [{"label": label, "short": SHORT[label], "colour": colour} for label, colour in COLOURS.items()]
     table = [dict(zip(("reading", "meaning", "ranges"), shared, strict=True)) for shared in readings]
     return {"phases": phases, "readings": printed(table), "curve": curve_layout()}
@@ -46,12 +46,12 @@ def run_content(
     """The report of one run, JSON-ready: `panel.js` draws it.
 
     Args:
-        cell: to show.
-        fields: of the configuration, that name the cell.
+        cell: the cell to show.
+        fields: the configuration fields that identify the cell.
         varying: all fields that vary in the sweep.
-        readings: what the runs of the page share; those of this run are added.
-        n_lines: of its log, whose training curve stands beside (`curve_traces`); 0 for none.
-        report: address of its whole report, if there is one.
+        readings: the table that the runs of the page share; the readings of this run are added.
+        n_lines: number of lines of its log; the training curve is stored apart (`curve_traces`). 0 for none.
+        report: address of its full report, if there is one.
     """
     stored = cell.content
     verdict = stored and stored.verdict
@@ -95,7 +95,7 @@ def _phase_content(phase: Phase, *notes: str) -> dict[str, Any]:
 
 
 def _probabilities(verdict: Verdict) -> list[tuple[Any, ...]] | str:
-    """Label, share, and in words the share by the probes and by decoding; or why there are none."""
+    """Label, probability, and in words the probabilities by probes and by decoding; or why there are none."""
     by_probes = verdict.by_probes
     if by_probes.probabilities is None:
         return by_probes.phase.reason
@@ -109,7 +109,7 @@ def _probabilities(verdict: Verdict) -> list[tuple[Any, ...]] | str:
 
 
 def _evidence_content(evidence: Evidence, readings: Readings) -> tuple[Any, ...]:
-    """Which reading, its value in words, its place among the phases, the odds it raises and lowers."""
+    """Index of the reading, its value as text, its place among the phases, the odds it raises and lowers."""
     bar, shared = range_bar(evidence), (evidence.reading, evidence.meaning, ranges_in_words(evidence))
     bands = [bar.bands.get(label, (None, 0.0)) for label in LABELS]
     place = {"bands": bands, "at": bar.value} if is_drawn(evidence) else None
@@ -118,7 +118,7 @@ def _evidence_content(evidence: Evidence, readings: Readings) -> tuple[Any, ...]
 
 
 def printed(content: Any) -> Any:
-    """The same with texts that hold no control characters but line breaks."""
+    """The same content, with control characters in its texts escaped, except line breaks."""
     if isinstance(content, str):
         return safe_lines(content)
     if isinstance(content, Mapping):
@@ -127,13 +127,13 @@ def printed(content: Any) -> Any:
 
 
 def command(cell: Cell) -> str | None:
-    """What writes the whole report of a cell, to be typed into a shell; None for one that is not trained."""
+    """The shell command that writes the full report of a cell; None for a cell that is not trained."""
     words = ["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"]
     return None if cell.path is None else shlex.join(words)
 
 
 def curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The traces of a training curve, of at most 1,000 points each, rounded; none without a log."""
+    """The traces of a training curve, rounded, with at most 1,000 points each; none without a log."""
     traces = []
     for trace in training_traces(log) if log else ():
         n_points = len(trace["x"])
@@ -149,7 +149,7 @@ def curve_layout() -> dict[str, Any]:
 
 
 def cell_facts(cell: Cell, others: Sequence[str]) -> str:
-    """How it ended, after how much, and what else sets it apart from other cells."""
+    """How the run ended, its steps and time, and the other fields that distinguish it from other cells."""
     ended = "not trained yet" if cell.status == "missing" else cell.status
     step, seconds, loss = (cell.numbers.get(name) for name in ("step", "seconds", "loss"))
     parts = [

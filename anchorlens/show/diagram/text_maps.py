@@ -1,4 +1,4 @@
-"""The maps of phases that `status` and notebooks show: a sign for each seed, the axes those of the page."""
+"""The maps of phases that `status` and notebooks show: a sign for each seed, with the axes of the page."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ SIGNS = (
     "1, 2, c (2 with commutativity), 3; in conflict i inferential, s symmetric, m mixed, n neither; "
     "? undecided, x failed, . missing"
 )
-"""What the signs mean."""
+"""The meanings of the signs."""
 SIGN_OF = dict(zip(OUTCOMES, "12c32ismn??x.", strict=True))
-"""Outcome -> its sign, one letter."""
+"""Outcome -> its sign, one character."""
 MOST_MAPS = 4
-"""Maps that are shown."""
+"""Largest number of maps shown."""
 
 
 @dataclass(frozen=True, eq=False)
 class TextMap:
-    """The phases of the cells that are alike in everything but two axes and the seed."""
+    """The phases of cells that differ only in two axes and the seed."""
 
     title: str
-    """The values that set this map apart from others; empty where there is one map."""
+    """The values that distinguish this map from others; empty if there is only one map."""
     corner: str
     """The fields of both axes: `weight_decay / gamma`."""
     columns: tuple[str, ...]
-    """Values across, in words."""
+    """Labels of the columns."""
     rows: tuple[tuple[str, list[list[Category]]], ...]
-    """Value down, in words, and for each column what its cells came to, in order of seed."""
+    """Label of the row, and for each column the outcomes of its cells in the order of the seeds."""
 
 
 def text_maps(result: SweepResult) -> list[TextMap]:
     """A map for each slice of a sweep, with the axes that its page has.
 
     Args:
-        result: of at least one cell.
+        result: a sweep of at least one cell.
     """
     x, y = choose_axes(result.cells)
     maps = []

@@ -12,7 +12,7 @@ MOST_MAPPINGS = 8
 
 @html.register
 def audit_html(audit: Audit) -> str:
-    """What stands out, how that compares with the truth, and the latest mappings, without a script."""
+    """The outliers, how they compare with the truth, and the latest mappings, without a script."""
     return view(
         "audit.html",
         overview=overview(audit),

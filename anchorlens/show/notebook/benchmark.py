@@ -9,14 +9,14 @@ from anchorlens.show.templating import view
 from anchorlens.views import html
 
 MOST_OTHERS = 8
-"""Readings of ours that stand beside, those that tell most."""
+"""Largest number of our readings shown for comparison, those that tell most."""
 ALPHA = "weightwatcher_alpha"
-"""Stands beside in any case."""
+"""This reading is always shown for comparison."""
 
 
 @html.register
 def benchmark_html(result: Benchmark) -> str:
-    """The AUC of every reading beside the best of ours, without a script."""
+    """The AUC of every reading together with the best of ours, without a script."""
     ours = reference()
     if ours is not None:
         best = sorted(ours.readings, key=lambda reading: -reading.telling)

@@ -1,4 +1,4 @@
-"""Configurations, tasks, their batches and evaluations, as a notebook shows them: without torch."""
+"""Notebook views of configurations, tasks, their batches and evaluations; they do not import torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.views import html
 
 MOST_SEQUENCES = 8
-"""Sequences of a batch that are shown."""
+"""Largest number of sequences of a batch that are shown."""
 
 
 @html.register
@@ -28,7 +28,7 @@ def config_html(config: Config) -> str:
 
 @html.register
 def run_html(run: RunConfig) -> str:
-    """A run in words, and which of its fields are not the defaults."""
+    """A run in words, and its fields that differ from the defaults."""
     parts = [
         (part, [row for row in settings(config) if row.changed])
         for part, config in zip(PARTS, run, strict=True)
@@ -72,7 +72,7 @@ def anchor_task_html(task: AnchorTask) -> str:
 
 
 def _trained_on(task: AnchorTask, pair: Pair) -> tuple[str, str]:
-    """What a pair is, and in words what it is trained on."""
+    """The kind of a pair, and in words the function that it is trained on."""
     if pair in task.ood_pairs:
         return "unseen", "unseen"
     if pair in task.trained_overrides:
@@ -82,7 +82,7 @@ def _trained_on(task: AnchorTask, pair: Pair) -> tuple[str, str]:
 
 @html.register
 def batch_html(batch: AnchorBatch) -> str:
-    """The first sequences, their keys and anchors marked, with the targets."""
+    """The first sequences with their targets; keys and anchors are marked."""
     trials = batch.trials.take(np.arange(min(MOST_SEQUENCES, len(batch))))
     tokens, targets = (array[:MOST_SEQUENCES].tolist() for array in (batch.tokens, batch.targets))
     rows = [
@@ -94,5 +94,5 @@ def batch_html(batch: AnchorBatch) -> str:
 
 @html.register
 def evaluation_html(behaviour: Evaluation) -> str:
-    """The phase by definition, and everything that was measured."""
+    """The phase by definition, and all measurements."""
     return view("behaviour.html", behaviour=behaviour)

@@ -1,4 +1,4 @@
-"""What `control` tried, as a notebook shows it."""
+"""The attempts of `control`, as a notebook shows them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anchorlens.views import html
 
 @html.register
 def control_html(control: Control) -> str:
-    """Every attempt beside the run as it was, or what would be tried, without a script."""
+    """Every attempt and the original run, or the plan of attempts, without a script."""
     is_plan = all(one.outcome in ("planned", "skipped") for one in control.attempts) and any(
         one.outcome == "planned" for one in control.attempts
     )

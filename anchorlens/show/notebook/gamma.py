@@ -9,7 +9,7 @@ from anchorlens.show.templating import view
 from anchorlens.views import html
 
 MOST_ROWS = 60
-"""Matrices that are shown; the others are counted."""
+"""Largest number of matrices shown; the others are counted."""
 
 
 @html.register

@@ -1,4 +1,4 @@
-"""What a probe measured, in one checkpoint or in several, as a notebook shows it."""
+"""Notebook views of probe results, for one checkpoint or several."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from anchorlens.show.templating import view
 from anchorlens.views import html
 
 MOST_CHECKPOINTS = 20
-"""Of a comparison; the others are counted."""
+"""Largest number of checkpoints shown in a comparison; the others are counted."""
 MOST_NUMBERS = 40
-"""Rows of numbers along training; a figure or a table has all."""
+"""Largest number of rows of numbers along training; `table` writes all of them."""
 
 
 @html.register
 def probe_html(result: ProbeResult) -> str:
-    """Headline and readings with their meanings; options, and the shapes of the arrays."""
+    """Headline, readings with their meanings, options, and the shapes of the arrays."""
     docs, values = field_docs(type(result)), vars(result)
     rows = [
         (TableCell(name, code=True), short(in_view(value)), ticks(short(docs.get(name, ""))))
@@ -78,7 +78,7 @@ def along_html(found: Along) -> str:
 
 
 def in_view(value: Any) -> str:
-    """A number, a text, or a few of them."""
+    """The text of a number, a string, or several of them."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {in_view(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""How far a run is, as a notebook shows it while it goes on: a bar, and the training curve up to now."""
+"""The progress of a run, as a notebook shows it during training: a bar and the training curve so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anchorlens.views import html
 
 @html.register
 def progress_html(progress: Progress) -> str:
-    """A few kilobytes of HTML and SVG, without a script."""
+    """The progress as a few kilobytes of HTML and SVG, without a script."""
     log = progress.log
     return view(
         "progress.html",

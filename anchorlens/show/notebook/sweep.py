@@ -12,19 +12,19 @@ from anchorlens.views import html
 
 MOST_FAILED = 5
 MOST_COLUMNS, MOST_ROWS = 16, 12
-"""Of a map of phases."""
+"""Largest number of columns and rows of a map of phases."""
 FIELDS = ("gamma", "weight_decay", "n_samples", "seed")
-"""Of the configuration, that name a cell."""
+"""Configuration fields that identify a cell."""
 MOST_EVIDENCE = 4
-"""Readings of a cell whose drawings are shown; the others are listed."""
+"""Largest number of readings of a cell with a drawing; the others are listed."""
 
 
 @html.register
 def sweep_html(result: SweepResult) -> str:
-    """Counts, the phases over two axes, and what failed, as a piece of HTML without a script.
+    """Counts, the phases over two axes, and the failed cells, as an HTML fragment without a script.
 
     Args:
-        result: what `sweep` or `open_sweep` gave; it may be unfinished.
+        result: a result of `sweep` or `open_sweep`; it may be unfinished.
     """
     maps = text_maps(result) if result.axes else []
     failed = [cell for cell in result if cell.status in TROUBLES]
@@ -51,10 +51,10 @@ def sweep_html(result: SweepResult) -> str:
 
 @html.register
 def cell_html(cell: Cell) -> str:
-    """The report of one cell, as a piece of HTML without a script.
+    """The report of one cell, as an HTML fragment without a script.
 
     Args:
-        cell: of a sweep.
+        cell: a cell of a sweep.
     """
     return view(
         "cell.html",

@@ -1,4 +1,4 @@
-"""A checkpoint, and what a training gave back, as a notebook shows them."""
+"""Notebook views of a checkpoint and of a training result."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from anchorlens.views import html
 
 MOST_METRICS = 40
 MOST_POINTS = 60
-"""Of a line of the small curve."""
+"""Largest number of points of a line in the small curve."""
 WIDTH, HEIGHT = 420, 120
-"""Pixels of the small curve, without the steps below it."""
+"""Size of the small curve in pixels, without the steps below it."""
 DASHES = {"dot": "2 3", "dash": "6 4", "solid": "", "dashdot": "6 2 1 2"}
-"""plotly's names of dashes -> as SVG has them."""
+"""plotly's name of a dash style -> its SVG value."""
 
 
 @html.register
 def checkpoint_html(checkpoint: Checkpoint) -> str:
-    """What is in it, and which of its settings are not the defaults."""
+    """The content of a checkpoint, and its settings that differ from the defaults."""
     weights = checkpoint.weights.values()
     dtypes = ", ".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights}))
     metrics = [
@@ -52,7 +52,7 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
 
 @html.register
 def train_result_html(result: TrainResult) -> str:
-    """Its phase, how it ended, its training curve and its accuracies."""
+    """The phase of a run, how it ended, its training curve and its accuracies."""
     checkpoint, log = result.checkpoint, result.log
     ended = f"{result.status} at step {checkpoint.step:,}"
     if checkpoint.train_config is not None:
@@ -77,18 +77,18 @@ class SmallLine(NamedTuple):
 
     name: str
     points: str
-    """As SVG has them."""
+    """The points in SVG syntax."""
     colour: str
     dash: str
-    """As SVG has it; empty for a solid line."""
+    """Dash style in SVG syntax; empty for a solid line."""
     scale: str = ""
-    """How it is to be read."""
+    """How to read the line."""
 
 
 def small_curve(log: Sequence[Mapping[str, Any]]) -> list[SmallLine]:
     """The training curve as lines of a small drawing: accuracies from 0 to 1, the loss over its range.
 
-    Numbers that are not finite are left out, and lines of fewer than two points.
+    Numbers that are not finite and lines of fewer than two points are left out.
     """
     steps = [line["step"] for line in log]
     if len(steps) < 2 or steps[0] == steps[-1]:
@@ -115,7 +115,7 @@ def small_curve(log: Sequence[Mapping[str, Any]]) -> list[SmallLine]:
 
 
 def _points(ends: tuple[int, int], steps: np.ndarray, values: np.ndarray, low: float, high: float) -> str:
-    """At most `MOST_POINTS` of them, the last one included."""
+    """At most `MOST_POINTS` of the points, including the last one, in SVG syntax."""
     finite = np.isfinite(values)
     drawn = thinned(int(finite.sum()), MOST_POINTS)
     x = WIDTH * (steps[finite][drawn] - ends[0]) / (ends[1] - ends[0])

@@ -15,9 +15,9 @@ def by_probes_html(by_probes: ByProbes) -> str:
 
 @html.register
 def verdict_html(verdict: Verdict) -> str:
-    """The verdicts, whether they agree, the probabilities and the evidence, as a piece of HTML.
+    """The verdicts, whether they agree, the probabilities and the evidence, as an HTML fragment.
 
-    It holds no script and loads nothing, and takes its colours from the page around it, dark or light.
+    It has no script, loads nothing, and takes its colours from the page around it, dark or light.
 
     Example:
         >>> IPython.display.HTML(verdict_html(classify("ckpt.pt")))  # doctest: +SKIP

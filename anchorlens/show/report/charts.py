@@ -1,4 +1,4 @@
-"""The picture that is the report's own: a run's trajectory with the forecast."""
+"""The picture that only the report has: a run's trajectory with the forecast."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from anchorlens.tasks.shared.phases import COLOURS, SHORT
 from anchorlens.verdict.forecast import TrajectoryPoint
 
 SYMBOLS = ("circle", "square", "diamond", "cross")
-"""Of the phases."""
+"""Marker symbols of the phases."""
 
 
 def trajectory(points: Sequence[TrajectoryPoint]) -> go.Figure:
-    """Accuracies and the forecast's probabilities against the checkpoints of a run, evenly spaced."""
+    """Accuracies and forecast probabilities at the checkpoints of a run, which are evenly spaced."""
     figure = two_rows("accuracy", "probability of the end")
     steps = [f"{point.step:,}" for point in points]
     for title, style in metric_styles([]).values():

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page with everything about one verdict, or several side by side."""
+"""The report: a self-contained HTML page on one verdict, or on several verdicts side by side."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report
 
 MOST_IN_MAP = 40
-"""Anchors of a task whose pairs are drawn as a map."""
+"""Largest number of anchors whose pairs are drawn as a map."""
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
-"""Facts of a model that came without a checkpoint."""
+"""Fields of `cfg` that describe a model without a checkpoint."""
 
 
 class PairMap(NamedTuple):
-    """The accuracy of every pair of two anchors, as a table whose cells have colours."""
+    """The accuracy of every pair of two anchors, as a table with coloured cells."""
 
     anchors: Sequence[int]
-    """Across, and down."""
+    """Anchors of the columns and of the rows."""
     rows: Sequence[tuple[int, Sequence[PairAccuracy | None]]]
-    """First anchor, and with each second one the accuracy; None for a pair that there is not."""
+    """First anchor, and the accuracy with each second anchor; None for a pair that does not exist."""
     written: bool
     """Whether there is room for the numbers."""
     seen: str
-    """What it shows, in a sentence."""
+    """A sentence on what the map shows."""
 
 
 class SettingRow(NamedTuple):
@@ -56,9 +56,9 @@ class SettingRow(NamedTuple):
     name: str
     """The name of the field."""
     meaning: str
-    """Its docstring."""
+    """Docstring of the field."""
     settings: Sequence[Setting | None]
-    """Of each model; None where it has no such field."""
+    """Setting of each model; None if a model has no such field."""
 
 
 def write_report(
@@ -67,23 +67,24 @@ def write_report(
     *,
     probes: Sequence[Callable[..., ProbeResult] | str] = REPORT_PROBES,
 ) -> None:
-    """Write one HTML page about one verdict, or several side by side; it needs no network.
+    """Write one HTML page on one verdict, or on several side by side; it needs no network.
 
-    Every probe measures its model again, for its picture: seconds for a small model. In the place of a
-    picture that a probe refuses, or fails to give, the page says why.
+    Every probe measures its model again for its picture, which takes seconds for a small model. If a probe
+    refuses or fails, the page says why in place of the picture.
 
     Args:
         verdicts: at least one.
-        path: of the page, .html; a file that is there is replaced.
-        probes: whose pictures, in order: functions, or names of shipped ones. `(*REPORT_PROBES, my_probe)`
-            adds one of your own; its heading is its name, how it is read its docstring's first sentence.
-            `SHIPPED` are all, with those that train a model too.
+        path: path of the page, .html; an existing file is replaced.
+        probes: the probes whose pictures are shown, in order: functions, or names of shipped probes.
+            `(*REPORT_PROBES, my_probe)` adds your own probe; its heading is its name, and its docstring's
+            first sentence says how to read the picture. `SHIPPED` has all probes, also those that train a
+            model.
 
     Raises:
-        ValueError: no verdict, something else than verdicts or probes, two probes of one name, a verdict
-            that was read back without its model, another suffix, no such folder, or what is there is no
-            ordinary file or is one of those that were classified.
-        OSError: the disk refuses; a file that was there before is untouched.
+        ValueError: no verdict, objects that are no verdicts or probes, two probes of one name, a verdict that
+            was read back without its model, another suffix, a missing folder, or a path that exists and is
+            no ordinary file or is one of the files that were classified.
+        OSError: the write fails; an existing file is then unchanged.
 
     Example:
         >>> write_report([classify("a.pt"), classify("b.pt")], "report.html")  # doctest: +SKIP
@@ -104,7 +105,7 @@ def page_html(
     """The page that `write_report` writes.
 
     Raises:
-        ValueError: no verdict, something else than verdicts or probes, two probes of one name, or a verdict
+        ValueError: no verdict, objects that are no verdicts or probes, two probes of one name, or a verdict
             that was read back without its model.
     """
     check_verdicts(verdicts)
@@ -121,7 +122,7 @@ def page_html(
     ]
     labels = distinct([verdict.subject.name for verdict in verdicts])
     figures = list(probe_figures(verdicts, labels, chosen))
-    order = list(CARD)  # and behind them those of your own
+    order = list(CARD)  # followed by your own probes
     first = [figure for figure in figures if figure.comes_first] or figures
     first.sort(key=lambda figure: order.index(figure.id) if figure.id in order else len(order))
     answers = list(answer_figures(verdicts, labels))
@@ -151,7 +152,7 @@ def page_html(
 
 
 def _pair_map(verdict: Verdict) -> PairMap | None:
-    """Accuracy of every pair; None for longer chains, very many anchors, and other tasks."""
+    """The map of pair accuracies; None for longer chains, very many anchors, and other tasks."""
     pairs = verdict.behaviour.by_pair()
     anchors = list(dict.fromkeys(pair[0] for pair in pairs))
     if {len(pair) for pair in pairs} != {2} or len(anchors) > MOST_IN_MAP:
@@ -168,7 +169,7 @@ def check_verdicts(verdicts: Any) -> None:
     """Check that these are verdicts, each with its model.
 
     Raises:
-        ValueError: no verdict, something else, or one that was read back without its model.
+        ValueError: no verdict, an object that is none, or one that was read back without its model.
     """
     is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
     if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):
@@ -180,7 +181,7 @@ def check_verdicts(verdicts: Any) -> None:
 
 
 def inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """The files from which they came: checkpoints, and what their tasks read."""
+    """The files that the verdicts come from: checkpoints, and the files that their tasks read."""
     for subject in (verdict.subject for verdict in verdicts):
         if subject.path is not None:
             yield subject.path
@@ -189,13 +190,13 @@ def inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 def outline(subject: Subject) -> str:
-    """What a model is, in a line."""
+    """A one-line description of a model."""
     checkpoint = subject.checkpoint
     return sizes(subject.model_and_task()[0].cfg) if checkpoint is None else checkpoint.overview
 
 
 def _configurations(subject: Subject) -> dict[str, list[Setting]]:
-    """Every field of each configuration, by its name; without a checkpoint what the model itself says."""
+    """Name of each configuration -> all its fields; without a checkpoint, facts of the model itself."""
     checkpoint = subject.checkpoint
     made_with = subject.versions and ", ".join(
         f"{name} {version}" for name, version in subject.versions.items()

@@ -1,4 +1,4 @@
-"""The pictures of the report, with their captions: a figure for each probe, with a panel for each model."""
+"""The pictures of the report and their captions: a figure for each probe, with a panel for each model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.verdict.verdict import Verdict
 
 LONGEST_LABEL = 30
-"""Characters above a panel that stands beside others."""
+"""Largest number of characters of a label above one of several panels."""
 CARD = {
     "information_flow": Room(1150, 2, 290),
     "v_similarity": Room(1150, 4, 310),
@@ -35,24 +35,24 @@ CARD = {
     "embedding_pca": Room(1150, 2, 400),
     "mask_key_token": Room(1150, 4, 310),
 }
-"""The probes whose pictures come first, and the room that those of several models get together."""
+"""The probes whose pictures come first -> the room for their panels if there are several models."""
 
 ALONE = 410
-"""Pixels that each of them is high at most where there is one model."""
+"""Largest height of each of these pictures in pixels if there is one model."""
 
 
 @dataclass(eq=False)
 class Panel:
-    """What one model shows in a figure of the page."""
+    """The part of a figure for one model."""
 
     label: str
-    """What the model is called."""
+    """Label of the model."""
     text: str
-    """The headline, or why there is no picture."""
+    """What the picture shows, in a sentence, or why there is no picture."""
     picture: go.Figure | None = None
-    """None where there is none."""
+    """The picture, if there is one."""
     heads: Markup | None = None
-    """What circuitsvis shows, as JSON for a script element."""
+    """Input of circuitsvis, as JSON for a script element."""
 
     @property
     def drawn(self) -> bool:
@@ -62,29 +62,30 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class PageFigure:
-    """The panels of all models as one picture, with its words."""
+    """The panels of all models as one picture, with its texts."""
 
     id: str
-    """Of its element: the name of the probe, `own-` before it for one of your own, or the report's."""
+    """Id of its HTML element: the name of a shipped probe, `own-` and the name of your own probe, or a name
+    of the report's own pictures."""
     caption: Caption
-    """Heading and how to read it."""
+    """Heading and how to read the picture."""
     panels: Sequence[Panel]
-    """One for each model."""
+    """A panel for each model."""
     json: Markup | None
-    """The picture for a script element; None where no model has one."""
+    """The picture as JSON for a script element; None if no model has one."""
     height: int = 0
-    """Of the picture, in pixels."""
+    """Height of the picture in pixels."""
     comes_first: bool = False
-    """Whether it is shown before anything is unfolded."""
+    """Whether the page shows it without unfolding a section."""
 
     @property
     def heads(self) -> bool:
-        """Whether circuitsvis draws it."""
+        """Whether circuitsvis draws the picture."""
         return any(panel.heads is not None for panel in self.panels)
 
     @property
     def words(self) -> str:
-        """The picture for who does not see it."""
+        """The picture in words, for readers who do not see it."""
         several = len(self.panels) > 1
         texts = (f"{panel.label}: {panel.text}" if several else panel.text for panel in self.panels)
         return f"{self.caption.title}. {'; '.join(texts)}"
@@ -95,12 +96,12 @@ def probe_figures(
     labels: Sequence[str],
     probes: Sequence[Callable[..., ProbeResult]] = REPORT_PROBES,
 ) -> Iterator[PageFigure]:
-    """Every probe's picture; one that refuses shows its reason, one that fails its error.
+    """The picture of every probe; a probe that refuses shows its reason, a probe that fails its error.
 
     Args:
-        verdicts: what is shown; the models are measured again.
-        labels: what each is called.
-        probes: whose pictures, in order.
+        verdicts: the verdicts to show; their models are measured again.
+        labels: label of each model.
+        probes: the probes whose pictures are shown, in order.
     """
     for probe in probes:
         panels, share_axes = [], True
@@ -115,18 +116,18 @@ def probe_figures(
         name = probe.__name__
         if probe in SHIPPED:
             yield _figure(name, CAPTIONS[name], panels, share_axes, CARD.get(name), first=name in CARD)
-        else:  # one of your own: its name, and its docstring's first sentence
+        else:  # your own probe: its name, and its docstring's first sentence
             caption = Caption(in_words(name), first_sentence(probe) or NO_DOCSTRING)
             yield _figure(f"own-{name}", caption, panels, share_axes, first=True)
 
 
 def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """The pictures of the answers that a task gives, where it gives some."""
+    """The pictures of the answers, if the task provides any."""
     figures: dict[str, tuple[Caption, list[Panel]]] = {}
     for verdict, label in zip(verdicts, labels, strict=True):
         words = ", ".join(f"{title} {value.value:.3f}" for title, value, _ in verdict.behaviour.rows())
         for spec in verdict.behaviour.figure_specs:
-            if not isinstance(spec, SampleTable):  # which is a table of the page
+            if not isinstance(spec, SampleTable):  # the page shows these as tables
                 _, panels = figures.setdefault(spec.title, (Caption(spec.title, spec.caption), []))
                 panels.append(Panel(label, words, figure_of(spec)))
     for k, (caption, panels) in enumerate(figures.values()):
@@ -134,7 +135,7 @@ def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterat
 
 
 def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """The training curves, and the trajectories with their forecasts where there are some."""
+    """The training curves, and the trajectories with their forecasts if there are any."""
     curves, trajectories = [], []
     for verdict, label in zip(verdicts, labels, strict=True):
         if log := verdict.subject.log:
@@ -153,16 +154,16 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
 
 
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:
-    """What one model shows; an error is the caller's to tell."""
-    if isinstance(result, AttentionPatterns):  # which circuitsvis draws, every head
+    """The panel of one model; the caller handles errors."""
+    if isinstance(result, AttentionPatterns):  # circuitsvis draws every head
         return Panel(label, seen(result), heads=Markup(script_json(result.circuitsvis_json())))
     picture = complete(result.plot(), title)
     heatmaps: Any = picture.select_traces(selector={"type": "heatmap"})
-    for trace in heatmaps:  # plotly.js reports errors where it draws one that holds no number
+    for trace in heatmaps:  # plotly.js reports errors for a heatmap without numbers
         values = np.asarray(trace.z, dtype=float)
         if not np.isfinite(values).any():
             trace.update(z=np.zeros_like(values), opacity=0, hoverinfo="skip")
-    picture.to_json()  # where it cannot be written, this model has no picture, and the others do
+    picture.to_json()  # raises here if it cannot be written, so that only this model has no picture
     return Panel(label, str(seen(result)), picture)
 
 
@@ -184,13 +185,13 @@ def _figure(
         try:
             pictures = [picture for picture, _ in drawn]
             figure = side_by_side(pictures, labels, share_axes=share_axes, room=room)
-        except ValueError as error:  # plotly's, of pictures that have no axes for example
+        except ValueError as error:  # raised by plotly, for pictures without axes for example
             why = f"these pictures cannot stand side by side: {str(error).strip().splitlines()[0]}"
             for panel in panels:
                 panel.text, panel.picture = f"{panel.text} ({why})", None
             return PageFigure(identity, caption, panels, None, comes_first=first)
     layout: Any = figure["layout"]
-    figure.update_layout(title_text="")  # the heading says it already
+    figure.update_layout(title_text="")  # the page's heading has the title
     if len(panels) == 1 and room is not None:
         figure.update_layout(height=min(layout.height, ALONE), margin_t=40)
     content = Markup(script_json(figure.to_json() or ""))
@@ -198,7 +199,7 @@ def _figure(
 
 
 def _short(label: str) -> str:
-    """A label that fits above a panel; plotly reads a few tags, so that it is escaped."""
+    """A label that fits above a panel; it is escaped, since plotly interprets a few tags."""
     if len(label) > LONGEST_LABEL:
         half = LONGEST_LABEL // 2
         label = f"{label[: half - 1]}…{label[-half:]}"

@@ -1,4 +1,4 @@
-"""The readings of several models as rows: those that moved the verdicts, and all others."""
+"""The readings of several models as rows: those that changed the verdicts most, and all others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anchorlens.verdict.readings import READINGS
 from anchorlens.verdict.verdict import Evidence
 
 MOST_MOVED = 6
-"""Readings that stand before the others."""
+"""Largest number of readings that are listed before the others."""
 
 
 class ReadingRow(NamedTuple):
@@ -19,20 +19,20 @@ class ReadingRow(NamedTuple):
     reading: str
     """`probe.field`."""
     meaning: str
-    """What it is, in a few words."""
+    """Meaning of the reading, in a few words."""
     evidence: Sequence[Evidence | None]
-    """Of each model; None where it has none."""
+    """Evidence of each model; None if a model has none."""
 
 
 def reading_rows(of_models: Sequence[Sequence[Evidence]]) -> tuple[list[ReadingRow], list[ReadingRow]]:
-    """The readings of several models: those that moved their verdicts, then all others.
+    """The readings of several models: those that changed their verdicts most, then all others.
 
     Args:
-        of_models: of each model its readings, the one that says most first.
+        of_models: the readings of each model, the strongest evidence first.
 
     Returns:
-        At most `MOST_MOVED` that raise odds, each model's first one before any second one; and the others,
-        in the order of the probes.
+        At most `MOST_MOVED` readings that vote for a label, the first of each model before any second one;
+        and the others, in the order of the probes.
     """
     by_name = [{one.reading: one for one in evidence} for evidence in of_models]
     votes = [[one.reading for one in evidence if one.vote is not None] for evidence in of_models]

@@ -1,4 +1,4 @@
-"""The summary of a verdict: one page of an A4 sheet, as vectors, for a paper's appendix or a slide."""
+"""The summary of a verdict: one A4 page in vector graphics, for a paper's appendix or a slide."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 A4 = (8.27, 11.69)
-"""Inches, upright, as a paper's appendix has its pages."""
+"""Width and height of an upright A4 page in inches."""
 LEFT, TOP = 0.55, 11.25
-"""Inches from the left edge and from the bottom, of the first line."""
+"""Position of the first line in inches from the left edge and from the bottom."""
 PLACES = [(x, y) for y in (9.1, 6.2, 3.3) for x in (LEFT, 4.45)]
-"""The same of the upper left corners of the panels."""
+"""Positions of the upper left corners of the panels, likewise."""
 WIDE, HIGH = 3.3, 2.85
-"""Inches of a panel."""
+"""Width and height of a panel in inches."""
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 7,
@@ -42,32 +42,32 @@ STYLE: dict[Any, Any] = {
     "ytick.labelsize": SMALL,
     "xtick.major.size": 2,
     "ytick.major.size": 2,
-    "pdf.fonttype": 42,  # text stays text, with its font
+    "pdf.fonttype": 42,  # embeds fonts, so that text stays text
     "svg.fonttype": "none",
-    "text.parse_math": False,  # a dollar sign in a file's name is one
-    "svg.hashsalt": "anchorlens",  # the same page has the same bytes
+    "text.parse_math": False,  # a dollar sign in a file name stays one
+    "svg.hashsalt": "anchorlens",  # makes equal pages equal byte by byte
 }
 MUTED = "#555555"
-"""Of what explains."""
+"""Colour of explanations."""
 
 
 def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> None:
-    """Write one page about a verdict, for a paper's appendix or a slide; of several a page for each.
+    """Write one page for each verdict, for a paper's appendix or a slide.
 
-    It is an upright A4 page of vectors with its text as text: the verdicts with their words, the accuracy of
-    each pair, information flow, t-SNE without the key, V similarity, condensation of W_Q, PCA of the
-    embedding. Equal verdicts give equal bytes. What a probe has measured for a report it does not measure
-    again. In the place of a picture that a probe refuses the page says why.
+    It is an upright A4 page in vector graphics with selectable text: the verdicts and their explanations, the
+    accuracy of each pair, information flow, t-SNE without the key, V similarity, condensation of W_Q, and PCA
+    of the embedding. Equal verdicts give equal bytes. Probe results that a report has measured are used
+    again. If a probe refuses, the page says why in place of the picture.
 
     Args:
         verdicts: at least one.
-        path: .pdf, or of one verdict .svg or .png; a file that is there is replaced.
+        path: .pdf, or .svg or .png for a single verdict; an existing file is replaced.
 
     Raises:
-        ValueError: no verdict, something else than verdicts, one that was read back without its model,
-            several for .svg or .png, another suffix, no such folder, what is there is no ordinary file or is
-            one of those that were classified, or matplotlib (the extra `export`) is not installed.
-        OSError: the disk refuses; a file that was there before is untouched.
+        ValueError: no verdict, an object that is none, one that was read back without its model, several for
+            .svg or .png, another suffix, a missing folder, a path that exists and is no ordinary file or is
+            one of the files that were classified, or matplotlib (the extra `export`) is not installed.
+        OSError: the write fails; an existing file is then unchanged.
 
     Example:
         >>> write_summary([classify("a.pt"), classify("b.pt")], "summary.pdf")  # doctest: +SKIP
@@ -78,8 +78,8 @@ def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> 
     from matplotlib.backends.backend_pdf import PdfPages
 
     with matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # of a name in another script
-        matplotlib.rcdefaults()  # whatever the user's own file says
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # for a name in another script
+        matplotlib.rcdefaults()  # ignores the user's matplotlibrc
         matplotlib.rcParams.update(STYLE)
         pages = [_page(verdict) for verdict in verdicts]
         with atomic_write(path) as file:
@@ -99,7 +99,7 @@ def _of_one(verdict: Verdict, path: str | os.PathLike[str]) -> None:
 
 
 def _page(verdict: Verdict) -> tuple[str, Figure]:
-    """Title and figure."""
+    """The title and the figure of a verdict's page."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=A4, facecolor="white")
@@ -125,7 +125,7 @@ def _page(verdict: Verdict) -> tuple[str, Figure]:
 
 
 def _header(figure: Figure, verdict: Verdict) -> None:
-    """The name, the verdicts with their words, what they mean, and where it comes from."""
+    """The name, the verdicts with their explanations, and the origin of the model."""
     by_probes, by_decoding, subject = verdict.by_probes, verdict.by_decoding, verdict.subject
     measured = ", ".join(
         f"{title} {number(value.value, '.3f')}" for title, value, _ in verdict.behaviour.rows()
@@ -156,20 +156,20 @@ def _header(figure: Figure, verdict: Verdict) -> None:
 
 
 def _axes(figure: Figure, place: tuple[float, float]) -> Axes:
-    """Axes below the words of a panel, with room for what stands beside them."""
+    """Axes below the text of a panel, with room for labels beside them."""
     x, y = place
     return figure.add_axes((_x(x + 0.7), _y(y - HIGH + 0.45), _x(WIDE - 0.7), _y(HIGH - 0.45 - 0.55)))
 
 
 def _words(figure: Figure, place: tuple[float, float], title: str, words: str) -> None:
-    """The title of a panel and what is seen in it."""
+    """Write the title of a panel and the sentence on what it shows."""
     x, y = place
     _write(figure, x, y, title, 50, 1, fontweight="bold", fontsize=9)
     _write(figure, x, y - 0.19, words, 66, 5 if words.startswith("Not shown") else 2, fontsize=7, color=MUTED)
 
 
 def _write(figure: Figure, x: float, y: float, text: str, width: int, most: int, **style: Any) -> None:
-    """A text below a place in inches, in lines of at most `width` characters; more than `most` end in …."""
+    """Write a text below a place in inches, in at most `most` lines of `width` characters; cut ends get …."""
     lines = textwrap.wrap(
         safe_text(text, None), width, max_lines=most, placeholder=" …", break_long_words=True
     )

@@ -1,4 +1,4 @@
-"""The panels of a summary: one function draws one result into axes of matplotlib, as plotly shows it."""
+"""The panels of a summary: each function draws one result into matplotlib axes, like its plotly picture."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.evaluation import Evaluation
 
 SMALL = 6.5
-"""Points of the text within a panel."""
+"""Font size of the text within a panel, in points."""
 MOST_BARS = 24
 MOST_CELLS = 4_096
-"""Of a heatmap, each a shape of its own; of more it is a picture within the page."""
+"""Largest number of cells of a heatmap that are drawn as vector shapes; larger heatmaps are raster images."""
 
 
 def answers(axes: Axes, behaviour: Evaluation) -> str:
-    """Accuracy of every pair of anchors, unseen ones boxed; where there are none, of everything measured.
+    """Draw the accuracy of every pair of anchors, with unseen pairs boxed; without pairs, every metric.
 
     Returns:
-        What is seen, in a line.
+        A line on what the panel shows.
     """
     pairs = getattr(behaviour, "by_pair", dict)()
     anchors = list(dict.fromkeys(pair[0] for pair in pairs))
@@ -62,7 +62,7 @@ def answers(axes: Axes, behaviour: Evaluation) -> str:
 
 
 def information_flow(axes: Axes, result: InformationFlow) -> None:
-    """Layers as rows of tokens; width is attention, colour the share of the margin lost without the edge."""
+    """Layers as rows of tokens; width = attention, colour = share of the margin lost without the edge."""
     attention = reduce(result.attention, "layer head q k -> layer q k", "mean")
     n_layers, n_pos = attention.shape[:2]
     lost = np.zeros_like(attention)
@@ -105,7 +105,7 @@ def information_flow(axes: Axes, result: InformationFlow) -> None:
 
 
 def v_similarity(axes: Axes, result: VSimilarity) -> None:
-    """Centred cosines of the first pair of anchors, cells of equal g(x; a) boxed."""
+    """Centred cosines of the first pair of anchors; cells of equal g(x; a) are boxed."""
     if not len(result.pairs):
         axes.set_axis_off()
         return
@@ -125,7 +125,7 @@ def q_condensation(axes: Axes, result: QCondensation) -> None:
 
 
 def embedding_pca(axes: Axes, result: EmbeddingPCA) -> None:
-    """Tokens along the first two axes, with arrows of the two smallest steps."""
+    """Tokens along the first two axes, with arrows for the two smallest steps."""
     points = result.coordinates / np.sqrt(result.spectrum.sum())
     for step, colour in zip(result.steps, ARROWS, strict=False):
         ends = points[step:] - points[:-step]
@@ -144,7 +144,7 @@ def embedding_pca(axes: Axes, result: EmbeddingPCA) -> None:
 
 
 def mask_key_token(axes: Axes, result: MaskKeyToken) -> None:
-    """The t-SNE of the answers, a pair and its mirror in one colour, the mirror as open diamonds."""
+    """The t-SNE of the answers: a pair and its mirror in one colour, the mirror as open diamonds."""
     assert result.points is not None
     chains = [tuple(pair) for pair in result.pairs.tolist()]
     groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
@@ -175,7 +175,7 @@ PANELS: Mapping[str, tuple[str, Callable[[Axes, Any], None]]] = {
     "q_condensation": ("Condensation of W_Q", q_condensation),
     "embedding_pca": ("PCA of the embedding", embedding_pca),
 }
-"""Probe -> title of its panel, and what draws its result; in the order of the page, behind the answers."""
+"""Probe -> title of its panel, and the function that draws its result; in page order, after the answers."""
 
 
 def _matrix(
@@ -185,7 +185,7 @@ def _matrix(
     boxed: Sequence[Any] | np.ndarray = (),
     line: str = "black",
 ) -> None:
-    """A heatmap with its first row on top, as cells that stay sharp at any size; some are boxed."""
+    """A heatmap with its first row on top and cells that stay sharp at any size; some cells are boxed."""
     from matplotlib.patches import Rectangle
 
     n_rows, n_columns = values.shape
@@ -210,7 +210,7 @@ def _ticks(axes: Axes, names: Sequence[str], x: str, y: str, *, most: int) -> No
 
 
 def _bar(axes: Axes, scale: Mapping[str, Any], title: str) -> None:
-    """The scale of the colours at the right."""
+    """The colour bar at the right."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
@@ -223,7 +223,7 @@ def _bar(axes: Axes, scale: Mapping[str, Any], title: str) -> None:
 
 
 def _colours(scale: Mapping[str, Any]) -> Any:
-    """A colour scale of plotly's as matplotlib's."""
+    """A plotly colour scale as a matplotlib one."""
     from matplotlib.colors import LinearSegmentedColormap
     from plotly.colors import convert_colors_to_same_type, get_colorscale
 

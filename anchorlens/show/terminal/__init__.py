@@ -1,1 +1,1 @@
-"""Tables and lines for people at a terminal."""
+"""Tables and lines for the terminal."""

@@ -8,11 +8,11 @@ from anchorlens.show.terminal.console import Terminal, rich_table
 
 
 def print_audit(audit: Audit, *, top: int = 20) -> None:
-    """Print what stands out, how that compares with the truth, and the latest mappings and groups.
+    """Print the outliers, how they compare with the truth, and the latest mappings and groups.
 
     Args:
-        audit: what to print.
-        top: mappings that are listed, the latest.
+        audit: the audit to print.
+        top: largest number of mappings listed, the latest ones.
     """
     console = Terminal()
     console.print(overview(audit))

@@ -8,11 +8,11 @@ from anchorlens.show.terminal.console import Terminal, rich_table
 
 
 def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> None:
-    """Print how well each reading answers each question, beside the readings of a reference.
+    """Print how well each reading answers each question, together with the readings of a reference.
 
     Args:
-        result: what to print; its rows are bold where others stand beside them.
-        reference: others; None for none.
+        result: the benchmark to print; its rows are bold if there is a reference.
+        reference: a benchmark to compare with; None for none.
     """
     console = Terminal()
     console.print(overview(result), style="bold")

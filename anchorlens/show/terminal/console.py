@@ -1,4 +1,4 @@
-"""What is printed: for people tables and lines in which foreign text stays text, for programs JSON."""
+"""Printing: tables and lines for people, in which foreign text stays text, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from anchorlens.show.tables import Table, text_of
 
 
 class Terminal(Console):
-    """A console that obeys nothing within a text: no markup, no `:smile:`, no control characters.
+    """A console that interprets nothing in a text: no markup, no `:smile:`, no control characters.
 
-    A line break within a text breaks the line; a name that may hold one goes through `printable` first.
+    A line break in a text breaks the line, so a name that may hold one must go through `printable` first.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Every text on its way out passes here, those of a table's cells too."""
+        """Convert a text for output; every text passes here, also those of table cells."""
         return super().render_str(safe_lines(text), **options)
 
 
@@ -34,8 +34,8 @@ def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:
     """A table for a terminal.
 
     Args:
-        table: what it shows; rows that stand out are bold.
-        styles: of its rows, where they have some of their own.
+        table: the table; emphasised rows are bold.
+        styles: styles of the rows, if they have their own.
     """
     made = rich.table.Table(title=table.title or None)
     for i, column in enumerate(table.columns):
@@ -47,6 +47,6 @@ def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """Print exactly one JSON object, on one line, and at once."""
+    """Print exactly one JSON object on one line, and flush it."""
     sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What `control` tried, in the terminal."""
+"""The attempts of `control`, in the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from anchorlens.show.terminal.console import Terminal, rich_table
 
 
 def print_control(control: Control) -> None:
-    """Print what helped, every attempt beside the run as it was, and how that is to be read."""
+    """Print what helped, every attempt and the original run, and how to read the numbers."""
     console = Terminal()
     console.print(overview(control))
     console.print(summary(control), style="bold")
@@ -18,7 +18,7 @@ def print_control(control: Control) -> None:
 
 
 def print_plan_of_control(control: Control) -> None:
-    """Print what would be tried."""
+    """Print the plan of attempts."""
     console = Terminal()
     console.print(overview(control))
     console.print(rich_table(plan_table(control)))

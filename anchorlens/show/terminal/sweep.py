@@ -1,4 +1,4 @@
-"""A sweep in the terminal (`status`, `sweep --dry-run`): how far it is, its phases, a row for every cell."""
+"""A sweep in the terminal (`status`, `sweep --dry-run`): its progress, its phases, a row for every cell."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from anchorlens.sweep.folder import SweepFolder
 from anchorlens.training.progress import duration
 
 SCHEMA_VERSION = 1
-"""Of the JSON object; it grows by one when a key changes its meaning or goes."""
+"""Version of the JSON object; it increases by one when a key changes its meaning or is removed."""
 MOST_ROWS = 12
-"""Failed cells that are shown; --cells and --json show all."""
+"""Largest number of failed cells shown; --cells and --json show all."""
 
 
 def overview(runs: Sequence[RunConfig]) -> str:
-    """How many cells, and over what: each axis with its values."""
+    """The number of cells, and each axis with its values."""
     axes = axes_of([Cell(run) for run in runs])
     lines = [f"{len(runs):,} {'cell' if len(runs) == 1 else 'cells'}"]
     lines += [f"  {name}: {' '.join(map(value_label, values))}" for name, values in axes.items()]
@@ -31,8 +31,8 @@ def overview(runs: Sequence[RunConfig]) -> str:
 
 
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
-    """Print the cells, which are there already, and what the others would take on this machine."""
-    from anchorlens.training.jobs import grouped  # with torch, which `status` need not wait for
+    """Print the cells, which of them exist, and what the others would cost on this machine."""
+    from anchorlens.training.jobs import grouped  # imports torch, which `status` does not need
     from anchorlens.training.plan import plan
 
     console = Terminal()
@@ -57,7 +57,7 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
 
 
 def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
-    """Print counts, the phases over two axes, what failed, and what is under way."""
+    """Print counts, the phases over two axes, failed cells, and cells in training."""
     console = Terminal()
     counts = ", ".join(f"{n} {status}" for status, n in result.counts.items())
     console.print(f"{safe_text(result.out, None)}: {counts}")
@@ -84,7 +84,7 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
 
 
 def print_sweep_json(result: SweepResult) -> None:
-    """Print exactly one JSON object, on one line: counts, axes, and the flat record of every cell."""
+    """Print exactly one JSON object on one line: counts, axes, and the flat record of every cell."""
     axes = {name: list(values) for name, values in result.axes.items()}
     about = {"schema_version": SCHEMA_VERSION, "out": str(result.out), "counts": result.counts}
     print_json({**about, "phases": result.phases, "axes": axes, "cells": [cell.row() for cell in result]})
@@ -127,13 +127,13 @@ def _cell_table(result: SweepResult) -> Table:
 
 
 def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
-    """Cells with a folder that is not in its place yet, and the last step that was logged."""
+    """Cells in training, whose folder is not in its final place yet, and their last logged step."""
     folder = SweepFolder(result.out)
     missing = [cell for cell in result if cell.status == "missing"]
     logs = [(cell, folder.unfinished(cell.id) / "log.jsonl") for cell in missing]
     logs = [(cell, path) for cell, path in logs if path.exists()]
     if not logs:
         return []
-    from anchorlens.training.folder import last_step  # with torch
+    from anchorlens.training.folder import last_step  # imports torch
 
     return [(cell, last_step(path)) for cell, path in logs]

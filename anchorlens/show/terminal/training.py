@@ -1,4 +1,4 @@
-"""What one model answers, and what a training costs, in the terminal."""
+"""The evaluation of one model, and the cost of a training, in the terminal."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from anchorlens.training.plan import Plan
 from anchorlens.training.progress import duration
 
 SCHEMA_VERSION = 1
-"""Of the JSON objects; it grows by one when a key changes its meaning or goes."""
+"""Version of the JSON objects; it increases by one when a key changes its meaning or is removed."""
 
 
 def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, as_json: bool) -> None:
-    """Print the task, the accuracies with their meaning, those of each pair, and the phase.
+    """Print the task, the accuracies with their meanings, those of each pair, and the phase.
 
     Args:
-        path: of the checkpoint.
-        checkpoint: whose answers.
-        behaviour: what was measured.
-        as_json: whether to print one JSON object instead, on one line.
+        path: path of the checkpoint.
+        checkpoint: the checkpoint that was evaluated.
+        behaviour: its evaluation.
+        as_json: whether to print one JSON object on one line instead.
     """
     if as_json:
         about = {"path": str(path), "step": checkpoint.step}
@@ -46,7 +46,7 @@ def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, a
 
 
 def print_plan(plan: Plan, as_json: bool) -> None:
-    """Print what a training will cost."""
+    """Print the cost of a training."""
     if as_json:
         print_json({"schema_version": SCHEMA_VERSION, "plan": plan.to_dict()})
         return

@@ -1,4 +1,4 @@
-"""Verdicts in the terminal, in colour where it is one: a table, or a JSON object for each."""
+"""Verdicts in the terminal, in colour if the output is a terminal: a table, or a JSON object for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anchorlens.tasks.shared.phases import SHORT, Phase
 from anchorlens.verdict.verdict import SCHEMA_VERSION, ByProbes, Verdict
 
 MOST_EVIDENCE = 5
-"""Readings of which it is said what they say."""
+"""Largest number of readings whose evidence is printed."""
 COLOURS = {1: "red", 2: "yellow", 3: "green", None: "dim"}
 """Phase -> colour on a terminal."""
 
@@ -26,7 +26,7 @@ def print_unreadable_json(path: str, message: str) -> None:
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """Print one verdict: what is named by what, what it rests on, and the trajectory where there is one."""
+    """Print one verdict: the phases by probes and by behaviour, the evidence, and the trajectory if any."""
     console = Terminal()
     phase, by_probes, behaviour = verdict.phase, verdict.by_probes, verdict.behaviour
     console.print(f"{_name(verdict)}: {phase.label}", style=_style(phase))
@@ -66,12 +66,12 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
 
 
 def _name(verdict: Verdict) -> str:
-    """What a model is called, on one line."""
+    """The name of a model on one line."""
     return safe_text(verdict.subject.name, None)
 
 
 def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
-    """Lines for each reading that counts: its value, which odds it moves, where it lies in each phase."""
+    """Lines for the strongest readings: value, odds that they change, and ranges in each phase."""
     readings = by_probes.evidence
     if not readings:
         return

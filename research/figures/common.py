@@ -205,6 +205,12 @@ def on_its_way(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> go.Figure:
     return figure.update_layout(showlegend=True)
 
 
+_OF_EVERY_FIGURE = frozenset(
+    ["preset", "seed", "sweep", "engine", "out", "suffix", "set", "tag", "network", "versions", "as_trained"]
+)
+"""What a script's own options are not."""
+
+
 def write(
     given: argparse.Namespace,
     name: str,
@@ -219,6 +225,8 @@ def write(
     given.out.mkdir(parents=True, exist_ok=True)
     tag = f"_{given.tag}" if given.tag else ""
     asked = {"preset": given.preset, "seed": given.seed, **({"set": dict(given.set)} if given.set else {})}
+    if own := {name: value for name, value in vars(given).items() if name not in _OF_EVERY_FIGURE}:
+        asked["options"] = own
     asked["network"] = given.network
     versions = vars(given).get("versions") or library_versions()  # those of the training
     content = {"figure": name, **asked, "versions": versions, **plain(numbers)}

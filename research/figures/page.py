@@ -269,6 +269,7 @@ def others(script: str, name: str | None = None) -> str:
         if each.suffix:
             fields = (f"{field}={','.join(map(_plain, values))}" for field, values in each["set"].items())
             asked = f"--seed {' '.join(map(str, each['seed']))} --set {' '.join(fields)}"
+            asked = " ".join([*_options(each), asked])
             preset = "" if each["preset"] == "quick" else f"--preset {each['preset']} "
             tag = each.suffix.lstrip("_")
             lines.append(
@@ -276,6 +277,16 @@ def others(script: str, name: str | None = None) -> str:
                 "--suffix .png --out docs/images/figures"
             )
     return "".join(lines)
+
+
+def _options(network: Mapping[str, Any]) -> list[str]:
+    """A script's own options that gave a network, as one would type them."""
+    typed = []
+    for name, value in network.get("options", {}).items():
+        words = [] if value is True else map(_plain, value if isinstance(value, list) else [value])
+        if value is not False and value is not None:
+            typed.append(" ".join([f"--{name.replace('_', '-')}", *words]))
+    return typed
 
 
 def _plain(value: Any) -> str:

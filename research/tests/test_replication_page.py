@@ -175,6 +175,8 @@ def test_the_command_of_another_network_is_that_of_its_json(monkeypatch):
         "\npython research/figures/c2_gamma_depth.py --seed 0 1 --set variant=postnorm lr=0.0004 "
         "--tag postnorm --suffix .png --out docs/images/figures"
     )
+    other["options"] = {"gamma": [0.8, 0.5], "both_orders": True, "equal_id": False, "mode": "reversed"}
+    assert " --gamma 0.8 0.5 --both-orders --mode reversed --seed 0 1 " in page.others("c2_gamma_depth")
 
 
 def test_a_sentence_that_the_numbers_do_not_bear_out_stops_the_page():

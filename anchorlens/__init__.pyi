@@ -1,3 +1,6 @@
+from . import checkpoints as checkpoints
+from . import probes as probes
+from . import show as show
 from .benchmarking.run import benchmark as benchmark
 from .controlling.run import control as control
 from .files.checkpoint import Checkpoint as Checkpoint

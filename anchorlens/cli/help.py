@@ -6,6 +6,7 @@ full.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import shutil
@@ -31,11 +32,13 @@ _WORDS = "anchorlens.words"
 """The key under which a context stores the words after the command."""
 _EXAMPLES = "Examples:"
 _FIRST = ("preset", "out", "resume", "dry_run", "engine", "kind")
+_CORE = ("gamma", "seed", "steps", "n_samples", "lr")
 _NEXT = (
-    *("gamma", "seed", "steps", "n_samples", "batch_size", "lr", "weight_decay", "n_layers", "n_heads"),
-    *("d_model", "config", "retry_failed", "workers", "as_json", "tasks"),
+    *("weight_decay", "batch_size", "n_layers", "n_heads", "d_model"),
+    *("config", "retry_failed", "workers", "as_json", "tasks"),
 )
-"""Options that `--help` shows first, and options shown after those of the task while there is room."""
+"""Options that `--help` shows first; those of any run; and those that follow while there is room. The options
+of the task stand after the first, or after those of any run where no task is named."""
 
 
 class Entry(NamedTuple):
@@ -80,7 +83,8 @@ class HelpCommand(TyperCommand):
         if hasattr(function_of(self), "field_sections"):
             values, _, _ = self.make_parser(ctx).parse_args(list(words))  # they were parsed once already
             tasks, base = _chosen(values, all_tasks=EVERYTHING in words)
-        lines = _in_full if EVERYTHING in words else _in_short
+        is_named = any(word.partition("=")[0] == "--task" for word in words)
+        lines = _in_full if EVERYTHING in words else functools.partial(_in_short, task_first=is_named)
         formatter.write("\n".join(lines(self, ctx.command_path, sections(self, tasks, base), width())) + "\n")
 
 
@@ -132,6 +136,8 @@ def value_name(types: Sequence[Any]) -> str:
     if all(typing.get_origin(kind) is typing.Literal for kind in kinds):
         return "|".join(str(choice) for kind in kinds for choice in typing.get_args(kind) if choice)
     names = {int: "INTEGER", float: "NUMBER", bool: "", Path: "PATH", str: "TEXT"}
+    if set(kinds) == {float, str}:
+        return "NUMBER|TEXT"
     return names.get(kinds[0], "JSON") if len(kinds) == 1 else "TEXT" if str in kinds else "JSON"
 
 
@@ -186,7 +192,9 @@ def _in_full(command: Any, path: str, parts: Sequence[Section], width: int) -> I
             yield from _lines(entry, width)
 
 
-def _in_short(command: Any, path: str, parts: Sequence[Section], width: int) -> Iterator[str]:
+def _in_short(
+    command: Any, path: str, parts: Sequence[Section], width: int, *, task_first: bool
+) -> Iterator[str]:
     """The full help if it fits into `MOST_LINES`; else the first sentences of the most important options."""
     if len(list(_in_full(command, path, parts, USUAL_WIDTH))) <= MOST_LINES:
         yield from _in_full(command, path, parts, width)
@@ -201,7 +209,8 @@ def _in_short(command: Any, path: str, parts: Sequence[Section], width: int) -> 
         MOST_LINES - len(list(_head(command, path, paragraphs, USUAL_WIDTH))) - 2
     )  # a line says what is missing
     shown: list[str] = []
-    for name in dict.fromkeys([*_FIRST, *of_tasks, *_NEXT]):
+    middle = [*of_tasks, *_CORE] if task_first else [*_CORE, *of_tasks]
+    for name in dict.fromkeys([*_FIRST, *middle, *_NEXT]):
         if name not in entries:
             continue
         is_new = places[name] not in {places[other] for other in shown}

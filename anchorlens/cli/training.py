@@ -33,7 +33,7 @@ def train_command(
         bool, typer.Option("--resume", help="Continue the run in --out; begin it if there is none yet.")
     ] = False,
     tensorboard: Annotated[
-        Path | None, path_option("Folder to write the log to for TensorBoard too (extra \\[logging]).")
+        Path | None, path_option("Folder to write the log to for TensorBoard too (extra logging).")
     ] = None,
     dry_run: Annotated[
         bool,

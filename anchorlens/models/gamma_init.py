@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypeVar
 import torch
 from torch import nn
 
-from anchorlens.configuration import check_choice, check_number, documented, exactly
+from anchorlens.configuration import check_choice, check_number, checked_arguments, documented, exactly
 from anchorlens.models.config import PARTS, ModelConfig
 from anchorlens.models.gamma import draw, initial_generator
 from anchorlens.models.parameters import Matrix, Parameters, parameters_of
@@ -22,6 +22,7 @@ T = TypeVar("T", bound=nn.Module)
 Distribution = Literal["normal", "uniform"]
 
 
+@checked_arguments()
 def gamma_init_(
     model: T,
     gamma: float,
@@ -193,6 +194,7 @@ class GammaTable(Record):
     _repr_html_ = html
 
 
+@checked_arguments()
 def gamma_table(
     model: nn.Module,
     gamma: float | None = None,

@@ -141,7 +141,9 @@ def compare(
         [1.01, 1.01]
     """
     if not isinstance(probe, str) and not callable(probe):
-        raise ValueError(f"probe must be a probe or its name, got {safe_repr(probe)}")
+        raise ValueError(
+            f"probe must be a probe or its name, got {safe_repr(probe)}; models come first, then the probe"
+        )
     chosen = probe_named(probe) if isinstance(probe, str) else probe
     several = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
     if not several:
@@ -157,7 +159,7 @@ def compare(
         names.append(_label(given) if labels is None else str(labels[k]))
         train = given.checkpoint and given.checkpoint.train_config
         seeds.append(train and train.seed)
-        recipes.append(_recipe(given))
+        recipes.append(_recipe(given, k))
         try:
             results.append(apply(chosen, given, **options))
         except ValueError as error:
@@ -178,11 +180,16 @@ def _label(given: Input) -> str:
     return words or checkpoint.model_config.overview
 
 
-def _recipe(given: Input) -> tuple[str, str]:
-    """A model's configuration without its seed: in words, and as a text that is equal for equal recipes."""
+def _recipe(given: Input, k: int) -> tuple[str, str]:
+    """A model's configuration without its seed: in words, and as a text that is equal for equal recipes.
+
+    Args:
+        given: the model.
+        k: its place. The recipe of a model that does not say how it was trained is its own alone.
+    """
     checkpoint = given.checkpoint
     if checkpoint is None or checkpoint.train_config is None:
-        return _label(given), _label(given)
+        return _label(given), str(k)
     alike = replace(checkpoint.train_config, seed=0)
     run = RunConfig(checkpoint.task, checkpoint.model_config, alike)
     words = origin(checkpoint.model_config.gamma, None, checkpoint.step)

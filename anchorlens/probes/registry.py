@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_choice
@@ -77,6 +78,11 @@ def probe_named(
         ValueError: there is no such probe; the message lists the names.
     """
     by_name = {probe.__name__: probe for probe in probes}
+    if name not in by_name and Path(name).exists():
+        raise ValueError(
+            f"probe must be the name of a probe, got the path {safe_repr(name)}; the name comes first on the "
+            "command line, and the model in Python"
+        )
     check_choice("probe", name, tuple(by_name))
     return by_name[name]
 

@@ -43,7 +43,9 @@ class _Repr(reprlib.Repr):
         self.maxlong = LONGEST_INTEGER
 
     def repr_instance(self, x: object, level: int) -> str:
-        """Without the address that Python gives by default, which means nothing to a reader."""
+        """Without the address that Python gives by default; only the class of a model, whose repr is long."""
+        if hasattr(type(x), "state_dict"):
+            return f"<{type(x).__name__}>"
         return _ADDRESS.sub("", super().repr_instance(x, level))
 
     def repr_int(self, x: int, level: int) -> str:

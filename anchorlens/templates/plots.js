@@ -40,6 +40,7 @@ const plots = (() => {
     place.style.width = `${width}px`;
     place.style.transform = scale < 1 ? `scale(${scale})` : "";
     box.style.height = `${Math.ceil(scale * height)}px`;
+    box.style.overflowX = scale * width > box.clientWidth + 1 ? "auto" : "hidden"; // no scrollbar over the axis title
   }
 
   function draw(place, figure) {

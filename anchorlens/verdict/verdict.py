@@ -310,9 +310,10 @@ class Verdict(Record):
 
     def __repr__(self) -> str:
         agreement = {True: ", the same", False: ", another", None: ""}[self.agreement]
+        warned = f"; {len(self.warnings)} in .warnings" if self.warnings else ""
         return (
             f"Verdict({self.subject.name}: {self.phase.label}; "
-            f"by the probes: {self.by_probes.phase.label}{agreement})"
+            f"by the probes: {self.by_probes.phase.label}{agreement}{warned})"
         )
 
     _repr_html_ = html

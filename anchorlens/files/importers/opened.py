@@ -113,7 +113,9 @@ def _may_be_of_the_hub(path: Path) -> bool:
 def _weights_file(folder: Path) -> Path:
     """The weights file of a folder, whose config.json says what it is."""
     if not (folder / "config.json").is_file():
-        raise CheckpointError(folder, "a folder with a config.json can be read; it is missing here")
+        raise CheckpointError(
+            folder, "a folder with a config.json can be read; it is missing here; or name a file in it"
+        )
     config = Settings.read(folder / "config.json")
     for importer in IMPORTERS:
         file = importer.file_in(folder, config)

@@ -30,6 +30,10 @@ class Terminal(Console):
         return super().render_str(safe_lines(text), **options)
 
 
+_LONGEST_WORD = 13
+"""A word up to this length is not broken in a narrow table: `commutativity`."""
+
+
 def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:
     """A table for a terminal.
 
@@ -39,7 +43,9 @@ def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:
     """
     made = rich.table.Table(title=table.title or None)
     for i, column in enumerate(table.columns):
-        made.add_column(text_of(column), no_wrap=i in table.numbers, overflow="fold")
+        words = [word for row in (table.columns, *table.rows) for word in str(row[i]).split()]
+        least = min(_LONGEST_WORD, max(map(len, words), default=1))
+        made.add_column(text_of(column), no_wrap=i in table.numbers, overflow="fold", min_width=least)
     styles = styles or ["bold" if stands_out else "" for stands_out in table.strong]
     for row, style in itertools.zip_longest(table.rows, styles):
         made.add_row(*map(text_of, row), style=style)

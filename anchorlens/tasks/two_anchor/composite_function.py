@@ -72,8 +72,8 @@ class CompositeFunction(TaskConfig):
     """Which pairs are never trained. `reasoning`: both orders of the two largest anchors (2501.08537).
     `conflict`: one order; the other is trained on a target that is not the composition (2405.05409)."""
     complexity: int | None = number(None, minimum=0, maximum=6)
-    """Reasoning complexity, 0..6: the number of groups of pairs that get a wrong but symmetric shift. Every
-    pair is trained. Unset: the targets of the regime."""
+    """Reasoning complexity, 0..6. This many groups of pairs get a wrong but symmetric shift, and every pair
+    is trained. Unset: the targets of the regime."""
     unseen_pairs: Sequence[Pair] | None = None
     """Pairs left out of training. Unset: those of the regime; `ood_pairs` has them either way."""
     overrides: Mapping[Pair, AnchorFunction] | None = None
@@ -84,8 +84,8 @@ class CompositeFunction(TaskConfig):
     noise_obeys_split: bool = False
     """Whether noise obeys the split too, as in 2501.08537. In the released code only the key does."""
     n_exceptions: int = number(0, minimum=0, limit=_MOST_TARGETS)
-    """How many (key, pair) of the trained pairs get a random answer, at every position of the key. They are
-    the same in every run, and those of a smaller number are a subset of those of a larger one."""
+    """How many (key, pair) of the trained pairs get a random answer. They get it at every position of the
+    key. They are the same in every run; those of a smaller number are a subset of those of a larger one."""
 
     def __post_init__(self) -> None:
         """Check every field and what follows from them, and tabulate the callables."""

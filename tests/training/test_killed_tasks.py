@@ -34,7 +34,7 @@ RUNS = {
     "text": {"seq-len": 32, "n-ctx": 32, "d-model": 16, "d-head": 8, "d-mlp": 16, "n-samples": 64},
 }
 KILLED_AT = 10
-"""Lines of the log; the runs have 60 and 200, so that there is time to kill them."""
+"""Lines of the log; the runs have 30 and more, so that there is time to kill them."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def command(tmp_path, monkeypatch, request):
         text.write_text("".join(f"line {k} of a text\n" for k in range(4000)))
         fields |= {"data": text, "epochs": 50}
     else:
-        fields |= {"steps": 60}
+        fields |= {"steps": 30}
     options = [f"--{name}={value}" for name, value in {**SHORT, **fields, "threads": 1}.items()]
     return ["train", "--preset", kind, *options]
 

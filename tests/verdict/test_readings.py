@@ -1,5 +1,7 @@
 """The readings: what they may look at, and that width does not show in them."""
 
+import functools
+
 import pytest
 import torch
 
@@ -9,10 +11,17 @@ from anchorlens.verdict import READINGS, take_readings
 from anchorlens.verdict.readings import MEASURED, reading_positions
 
 PAPER = AnchorTask()
+TASKS = {"reasoning": PAPER, "conflict": AnchorTask(regime="conflict")}
 
 
 def shipped(name):
     return load_checkpoint(next(path for path in checkpoints.shipped() if path.stem == name))
+
+
+@functools.cache
+def readings_of_phase_3(task):
+    """The readings of the shipped model on one of `TASKS`, which several tests hold others against."""
+    return take_readings(shipped("phase3").build_model(), TASKS[task])
 
 
 def test_names_are_unique_and_every_measurement_is_read():
@@ -21,10 +30,9 @@ def test_names_are_unique_and_every_measurement_is_read():
     assert {reading.measurement for reading in READINGS} == set(MEASURED)
 
 
-@pytest.mark.parametrize("task", [PAPER, AnchorTask(regime="conflict")], ids=["reasoning", "conflict"])
-def test_answers_to_unseen_pairs_are_never_looked_at(task):
-    model = shipped("phase3").build_model()
-    expected = take_readings(model, task)
+@pytest.mark.parametrize("name", TASKS)
+def test_answers_to_unseen_pairs_are_never_looked_at(name):
+    task, model, expected = TASKS[name], shipped("phase3").build_model(), readings_of_phase_3(name)
     unseen = torch.tensor(task.ood_pairs)
     changed = []
 
@@ -46,11 +54,10 @@ def test_answers_to_unseen_pairs_are_never_looked_at(task):
     assert len(changed) > 5
 
 
-@pytest.mark.parametrize("task", [PAPER, AnchorTask(regime="conflict")], ids=["reasoning", "conflict"])
-def test_by_the_probes_nothing_of_an_unseen_pair_is_looked_at(task):
+@pytest.mark.parametrize("name", TASKS)
+def test_by_the_probes_nothing_of_an_unseen_pair_is_looked_at(name):
     """Whatever a model does with a sequence that holds an unseen pair, those readings are the same."""
-    model = shipped("phase3").build_model()
-    expected = take_readings(model, task)
+    task, model, expected = TASKS[name], shipped("phase3").build_model(), readings_of_phase_3(name)
     unseen = torch.tensor(task.ood_pairs)
 
     def scramble(module, args, embedded):
@@ -59,9 +66,9 @@ def test_by_the_probes_nothing_of_an_unseen_pair_is_looked_at(task):
 
     model.embed.register_forward_hook(scramble)
     found = take_readings(model, task)
-    changed = {name for name, value in found.items() if value != expected[name]}
+    changed = {reading for reading, value in found.items() if value != expected[reading]}
     sees = {reading.name: reading.sees for reading in READINGS}
-    assert changed and {sees[name] for name in changed} == {"unseen pairs"}
+    assert changed and {sees[reading] for reading in changed} == {"unseen pairs"}
 
 
 @pytest.mark.parametrize(
@@ -83,17 +90,16 @@ def test_width_does_not_show_in_a_random_start():
 
 
 def test_what_composes_and_what_memorises_read_apart():
-    composing, memorising = (
-        take_readings(shipped(name).build_model(), PAPER) for name in ("phase3", "phase1")
-    )
+    composing = readings_of_phase_3("reasoning")
+    memorising = take_readings(shipped("phase1").build_model(), PAPER)
     for name in ("unseen_target_at_last", "target_at_last"):
         reading = f"nearest_neighbours.{name}"
         assert composing[reading] > 0.5 > 0.2 > memorising[reading]
 
 
 def test_early_readings_are_the_same_without_the_costly_ones():
-    model = shipped("phase2").build_model()
-    whole, early = take_readings(model, PAPER), take_readings(model, PAPER, early=True)
+    whole = readings_of_phase_3("reasoning")
+    early = take_readings(shipped("phase3").build_model(), PAPER, early=True)
     costly = {reading.name for reading in READINGS if MEASURED[reading.measurement].costly}
     assert costly
     assert early == {name: None if name in costly else value for name, value in whole.items()}

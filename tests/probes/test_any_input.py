@@ -232,6 +232,11 @@ class TestTables:
         alone = compare([checkpoint(0.3, 0)], "stable_rank").over_seeds()
         assert alone["n"].tolist() == [1, 1] and alone["low"].isna().all()
 
+    def test_models_of_unknown_recipes_are_not_put_together(self, given):
+        model = given["HookedTransformer"]
+        table = compare([model, model], "stable_rank").over_seeds()
+        assert table["n"].tolist() == [1] * 4 and table["low"].isna().all()
+
     def test_of_a_verdict_has_a_row_for_each_reading(self, given):
         verdict = classify(given["TrainResult"])
         frame = verdict.readings

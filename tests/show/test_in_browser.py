@@ -57,6 +57,16 @@ def test_a_page_is_short_before_anything_is_unfolded(browser, request, name, mos
     assert not browser.complaints()
 
 
+def test_no_scrollbar_lies_over_a_picture_that_fits(browser, one):
+    browser.open(one, width=1400)
+    browser.evaluate("document.querySelector('[data-figure]').scrollIntoView()")
+    browser.wait(f"{DRAWN} >= 1")
+    boxes = "[...document.querySelectorAll('.plot-box')].filter(box => box.querySelector('.main-svg'))"
+    assert browser.evaluate(f"{boxes}.every(box => getComputedStyle(box).overflowX === 'hidden')")
+    browser.evaluate("document.querySelector('.plot-box').style.width = '100px'")
+    browser.wait("getComputedStyle(document.querySelector('.plot-box')).overflowX === 'auto'")
+
+
 @pytest.mark.parametrize("name", ["one", "several"])  # as large as it was made, and scaled
 def test_pictures_answer_to_the_mouse(browser, request, name):
     browser.open(request.getfixturevalue(name))

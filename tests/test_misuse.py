@@ -106,7 +106,7 @@ MISUSES = {
     "probes.information_flow(MODEL)": "information_flow needs the two-anchor task of the model, got none",
     "probes.attention_patterns(MODEL)": "attention_patterns needs .* give an AnchorTask, or tokens",
     "probes.probe_named('stable_rnk')": "probe must be one of .* did you mean 'stable_rank'?",
-    "probes.compare('stable_rank', [CHECKPOINT])": "probe must be .* got [Checkpoint .* models come first, then",
+    "probes.compare('stable_rank', [CHECKPOINT])": "probe must be .* got [Checkpoint .* models come first",
     "probes.compare('stable_rank', [MODEL])": "probe must be .* got [<HookedTransformer>]; models come first",
     "probes.probe_named('theirs.pt')": "got the path 'theirs.pt'; the name comes first on the command line",
     "probes.along(MODEL, 'stable_rank')": "runs must be a folder of a run or a list .* got <HookedTransforme",

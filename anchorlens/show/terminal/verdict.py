@@ -80,13 +80,14 @@ def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
         yield from (f"  {reading.reading}: {reading.value:.2f}, {reading.meaning}" for reading in readings)
         return
     counting = [reading for reading in readings if raised(reading)][:MOST_EVIDENCE]
-    yield f"Evidence: value; odds raised (×) and lowered (÷); middle 80 % of each {what_is_named(by_probes)}"
+    yield f"Evidence: value, odds raised (×) and lowered (÷), middle 80 % of each {what_is_named(by_probes)}"
     for reading in counting:
         changes = (*raised(reading), *lowered(reading))
         ends = ((SHORT.get(label, label), low, high) for label, (low, high) in reading.ranges.items())
         yield f"  {reading.reading}: {number(reading.value, '.2f')}"
-        yield "    " + ", ".join(f"{SHORT.get(label, label)}: {factor}" for label, factor in changes)
-        yield "    " + ", ".join(f"{label}: {low:.2f}..{high:.2f}" for label, low, high in ends)
+        yield f"    {reading.meaning}"
+        yield "    odds: " + ", ".join(f"{SHORT.get(label, label)} {factor}" for label, factor in changes)
+        yield "    80 %: " + ", ".join(f"{label} {low:.2f}..{high:.2f}" for label, low, high in ends)
     yield f"  {len(readings) - len(counting)} more readings say less; --json and --report list them"
 
 

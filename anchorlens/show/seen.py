@@ -90,10 +90,10 @@ def _(result: VSimilarity) -> str:
         return result.headline()
     gap = round(result.centred_gap, 2) + 0.0  # no -0.00
     if gap >= CLEAR:
-        return f"Boxed cells are redder by {gap:.2f}: the values at the first anchor say g(x; a)."
+        return f"Boxed cells are redder by {gap:.2f}: the values at the first anchor encode g(x; a)."
     if gap >= FAINT:
-        return f"Boxed cells are redder by {gap:.2f}: the values say g(x; a) in part."
-    return f"Boxed cells are like the others ({number(gap, '.2f')} redder): the values do not say g(x; a)."
+        return f"Boxed cells are redder by {gap:.2f}: the values encode g(x; a) in part."
+    return f"Boxed cells are like the others ({number(gap, '.2f')} redder): the values do not encode g(x; a)."
 
 
 @seen.register

@@ -35,7 +35,7 @@ def evaluation_mode(model: Any) -> Iterator[None]:
     Other threads that measure the same model wait.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    with _lock_of(model):
+    with lock_of(model):
         modes = [module.training for module in modules]
 
         def restore() -> None:
@@ -65,8 +65,13 @@ _LOCKS: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()
 _LOCKS_LOCK = threading.Lock()
 
 
-def _lock_of(model: Any) -> contextlib.AbstractContextManager[Any]:
-    """The lock that a thread holds while it measures a model, so that its hooks affect no other thread."""
+def lock_of(model: Any) -> contextlib.AbstractContextManager[Any]:
+    """The lock that a thread holds while it measures a model, so that its hooks affect no other thread.
+
+    Without it torch itself can stop for ever (seen in 2.13): a thread that begins a graph at a parameter
+    holds that parameter's mutex and waits for the GIL, while one that indexes the parameter holds the GIL and
+    waits for the mutex.
+    """
     if not isinstance(model, nn.Module):
         return contextlib.nullcontext()
     with _LOCKS_LOCK:
@@ -149,7 +154,7 @@ def attached(
                 if getattr(registered, "__name__", None) == repr(hook):
                     del point._forward_hooks[key]
 
-    with _lock_of(model), _undone_by(detach):
+    with lock_of(model), _undone_by(detach):
         for point, hook in points:
             point.add_hook(hook, prepend=before_others)
         yield

@@ -59,7 +59,7 @@ def test_each_route_is_named_as_far_as_it_stands_out():
 
 def test_cosines_and_weights():
     values = probes.v_similarity(MODEL, TASK)
-    assert "redder by 0.63: the values at the first anchor encode g" in seen(replace(values, centred_gap=0.63))
+    assert "0.63: the values at the first anchor encode g" in seen(replace(values, centred_gap=0.63))
     assert "in part" in seen(replace(values, centred_gap=0.2))
     assert "like the others (0.00 redder)" in seen(replace(values, centred_gap=-0.003))
     weights = probes.q_condensation(MODEL)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from anchorlens.configuration import check_names
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
+from anchorlens.models.measuring import lock_of
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -184,4 +185,5 @@ def call(
         )
     by_name = {"model": given.model, "task": given.task}
     arguments = {name: value for name, value in by_name.items() if name in parameters}
-    return function(*([] if "model" in arguments else [given.model]), **arguments, **options)
+    with lock_of(given.model):
+        return function(*([] if "model" in arguments else [given.model]), **arguments, **options)

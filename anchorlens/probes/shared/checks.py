@@ -34,6 +34,7 @@ def check_model(model: Any, name: str = "model") -> None:
     check_finite(model, name)
 
 
+@torch.no_grad()
 def check_finite(model: nn.Module, name: str = "model") -> None:
     """Check that a model's weights are finite.
 

@@ -139,7 +139,8 @@ def draw_accuracies(numbers: Mapping[str, Any]) -> go.Figure:
     figure.update_xaxes(title="gamma (larger: smaller initial weights)", dtick=0.1)
     figure.update_yaxes(title="accuracy", range=[-0.03, 1.03])
     figure.update_layout(legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
-    seeds = f"mean of {len(numbers['first_gamma'])} seeds, each a point"
+    n_seeds = len(numbers["first_gamma"])
+    seeds = f"mean of {n_seeds} seeds, each a point" if n_seeds > 1 else "one seed"
     return styled(figure, f"Weight decay {numbers['weight_decay']:g}: {seeds}; dotted: thresholds")
 
 

@@ -225,7 +225,8 @@ def write(
     given.out.mkdir(parents=True, exist_ok=True)
     tag = f"_{given.tag}" if given.tag else ""
     asked = {"preset": given.preset, "seed": given.seed, **({"set": dict(given.set)} if given.set else {})}
-    if own := {name: value for name, value in vars(given).items() if name not in _OF_EVERY_FIGURE}:
+    own = {name: value for name, value in vars(given).items() if name not in _OF_EVERY_FIGURE}
+    if own := {name: value for name, value in own.items() if not isinstance(value, Path)}:
         asked["options"] = own
     asked["network"] = given.network
     versions = vars(given).get("versions") or library_versions()  # those of the training

@@ -226,7 +226,7 @@ def write(
     tag = f"_{given.tag}" if given.tag else ""
     asked = {"preset": given.preset, "seed": given.seed, **({"set": dict(given.set)} if given.set else {})}
     own = {name: value for name, value in vars(given).items() if name not in _OF_EVERY_FIGURE}
-    if own := {name: value for name, value in own.items() if not isinstance(value, Path)}:
+    if own := {name: value for name, value in own.items() if not isinstance(value, Path | None)}:
         asked["options"] = own
     asked["network"] = given.network
     versions = vars(given).get("versions") or library_versions()  # those of the training

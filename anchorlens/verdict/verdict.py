@@ -310,7 +310,8 @@ class Verdict(Record):
 
     def __repr__(self) -> str:
         agreement = {True: ", the same", False: ", another", None: ""}[self.agreement]
-        warned = f"; {len(self.warnings)} in .warnings" if self.warnings else ""
+        n_warnings = len(self.warnings)
+        warned = f"; {n_warnings} warning{'s' if n_warnings > 1 else ''}" if n_warnings else ""
         return (
             f"Verdict({self.subject.name}: {self.phase.label}; "
             f"by the probes: {self.by_probes.phase.label}{agreement}{warned})"

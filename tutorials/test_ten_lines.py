@@ -14,7 +14,7 @@ def test_the_ten_lines_print_what_stands_below_them(tmp_path, monkeypatch, capsy
     with quick_tsne():
         exec(compile(code, "README.md", "exec"), {})
     done = capsys.readouterr()
-    assert done.err == ""
+    assert all(line.startswith("training: ") for line in done.err.splitlines())  # how far it is
 
     def words(text):
         return re.sub(r"[-+]?\d+\.\d+", "#", text).splitlines()

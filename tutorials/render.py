@@ -55,8 +55,8 @@ if find_spec("anchorlens") is None:
 """
 """uv takes the CPU build of torch where there is no GPU, and leaves a torch that is there as it is."""
 BADGE = "[![Open in Colab](images/open_in_colab.svg)](https://colab.research.google.com/github/{}/blob/main/tutorials/{})"
-SECONDS = 180
-"""A tutorial may not take longer."""
+SECONDS = 600
+"""A cell may not take longer: on a busy machine one that trains takes minutes."""
 SCALE, WIDE = 1.5, 800
 """Pixels of a picture for each of the figure's, if that is not wider than this; else one."""
 LARGEST_DATA, LARGEST_HTML = 150_000, 60_000

@@ -68,7 +68,7 @@ _LOCKS_LOCK = threading.Lock()
 def lock_of(model: Any) -> contextlib.AbstractContextManager[Any]:
     """The lock that a thread holds while it measures a model, so that its hooks affect no other thread.
 
-    Without it torch itself can stop for ever (seen in 2.13): a thread that begins a graph at a parameter
+    Without it torch itself can hang (seen in 2.13): a thread that begins a graph at a parameter
     holds that parameter's mutex and waits for the GIL, while one that indexes the parameter holds the GIL and
     waits for the mutex.
     """

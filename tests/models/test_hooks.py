@@ -13,7 +13,8 @@ from known_models import LINE, as_bridge, memorising, reasoning, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import hooks
-from anchorlens.probes import mask_second_anchor
+from anchorlens.models.measuring import lock_of
+from anchorlens.probes import mask_second_anchor, stable_rank
 
 TASK = AnchorTask()
 TOKENS = TASK.sample(6).tokens
@@ -155,6 +156,16 @@ assert interrupted > 10, interrupted
             found = list(pool.map(lambda i: run_masked(model, (None, (0, 0, 8, 2))[i % 2]), range(16)))
         assert all(np.array_equal(logits, expected[i % 2]) for i, logits in enumerate(found))
         assert all(module.training for module in model.modules())
+
+    def test_a_probe_waits_until_another_thread_has_measured_the_model(self):
+        """From its first line on, also one that reads weights alone: torch may hang otherwise."""
+        model = user_built()
+        with ThreadPoolExecutor(1) as pool:
+            with lock_of(model):
+                waiting = pool.submit(stable_rank, model)
+                with pytest.raises(TimeoutError):
+                    waiting.result(timeout=0.5)
+            assert waiting.result(timeout=60).w_q > 0
 
     def test_a_users_hook_behind_attention_is_measured_and_no_sign_of_death(self):
         model = user_built()

@@ -32,7 +32,7 @@ from anchorlens.files.importers import open_checkpoint
 from anchorlens.show.diagram.page import diagram_html
 from anchorlens.show.terminal import sweep as printing
 from anchorlens.sweep import open_sweep, sweep, write_table
-from anchorlens.training.folder import read_log, stored_run
+from anchorlens.training.run_folder import read_log, stored_run
 
 MOST_MEGABYTES = 300
 PAGES = 10

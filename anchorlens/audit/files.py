@@ -17,7 +17,7 @@ import numpy as np
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
 from anchorlens.safe import read_bytes, read_toml, safe_repr
-from anchorlens.tasks.shared.rows import distinct_rows
+from anchorlens.tasks.shared.distinct_rows import distinct_rows
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

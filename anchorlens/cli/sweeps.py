@@ -192,7 +192,7 @@ def diagram_command(
     """
     from anchorlens.files.tables import TABLES
     from anchorlens.show.diagram.page import write_diagram
-    from anchorlens.sweep.table import write_table
+    from anchorlens.sweep.export import write_table
 
     page = out or sweep / "diagram.html"
     if table is not None:

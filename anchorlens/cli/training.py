@@ -61,7 +61,7 @@ def train_command(
     changes = merged(changes, sorted_by_part(read_fields(fields)))
     stored = None
     if resume and out is not None:
-        from anchorlens.training.folder import stored_run
+        from anchorlens.training.run_folder import stored_run
 
         stored = stored_run(out)
     if stored is not None and preset is None and named is None:
@@ -76,11 +76,11 @@ def train_command(
 
         print_plan(plan([run]), as_json)
         return
-    from anchorlens.training.folder import has_ended
     from anchorlens.training.plan import check_runs
     from anchorlens.training.progress import COMMAND_LINE_SECONDS
     from anchorlens.training.result import OnLogError, TrainingDiverged
     from anchorlens.training.run import train
+    from anchorlens.training.run_folder import has_ended
 
     check_runs([run], starts=not (resume and has_ended(out)))
     logger = None

@@ -20,11 +20,11 @@ from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.safe import read_bytes, read_json, reading, safe_repr, safe_text
 from anchorlens.training.child_processes import process_pool
-from anchorlens.training.folder import claim, has_ended
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import plan
 from anchorlens.training.progress import Show
 from anchorlens.training.run import train_many
+from anchorlens.training.run_folder import claim, has_ended
 
 FILE, FORMAT, VERSION = "control.json", "anchorlens control", 1
 _CHOOSE, _REPORT = 0, 1

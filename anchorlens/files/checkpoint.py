@@ -21,7 +21,7 @@ from anchorlens.configuration import (
     documented,
 )
 from anchorlens.engine import architecture
-from anchorlens.engine.costs import check_cost
+from anchorlens.engine.evaluation_cost import check_cost
 from anchorlens.files import container
 from anchorlens.runs.start import checkpoint_in, sha256_of
 from anchorlens.runs.train_config import TrainConfig

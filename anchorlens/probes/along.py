@@ -22,9 +22,9 @@ from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult, number
 from anchorlens.runs.identity import execution_fields
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.safe import safe_repr, safe_text
-from anchorlens.training.folder import trajectory_files
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.result import TrainResult
+from anchorlens.training.run_folder import trajectory_files
 from anchorlens.views import html
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.accuracy import Accuracy
     from anchorlens.tasks.shared.evaluation import Evaluation
     from anchorlens.tasks.shared.phases import Phase
-    from anchorlens.tasks.two_anchor.questions import PairAccuracy
+    from anchorlens.tasks.two_anchor.evaluator import PairAccuracy
     from anchorlens.verdict.forecast import TrajectoryPoint
     from anchorlens.verdict.verdict import Verdict
 

@@ -1,6 +1,6 @@
 from .cells import Cell as Cell
 from .cells import SweepResult as SweepResult
-from .folder import open_sweep as open_sweep
+from .export import write_table as write_table
 from .grids import grid as grid
 from .run import sweep as sweep
-from .table import write_table as write_table
+from .sweep_folder import open_sweep as open_sweep

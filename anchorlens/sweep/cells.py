@@ -161,7 +161,7 @@ class Cell:
         """
         if self.path is None:
             return []
-        from anchorlens.training.folder import readable_log  # late, since it imports torch, which is slow
+        from anchorlens.training.run_folder import readable_log  # late, since it imports torch, which is slow
 
         return readable_log(self.path / "log.jsonl")
 

@@ -15,12 +15,12 @@ from anchorlens.models.devices import killed_for_memory
 from anchorlens.runs.run_config import RunConfig, field_advice
 from anchorlens.sweep.cells import SweepResult
 from anchorlens.sweep.engines import EngineError, SweepEngine
-from anchorlens.sweep.folder import NamedRun, SweepFolder
+from anchorlens.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.sweep.work import work
-from anchorlens.training.folder import last_step
 from anchorlens.training.jobs import grouped, submit_all, trained_together
 from anchorlens.training.plan import check_runs, check_start
 from anchorlens.training.progress import Show, progress_bar
+from anchorlens.training.run_folder import last_step
 
 if TYPE_CHECKING:
     from distributed import Security

@@ -18,7 +18,7 @@ from anchorlens.models.devices import choose_device, is_out_of_memory
 from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.safe import CheckpointError
-from anchorlens.sweep.folder import NamedRun, SweepFolder
+from anchorlens.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.tasks.shared.base import Task
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run import train_many

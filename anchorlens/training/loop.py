@@ -18,9 +18,9 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.schedule import LOSS_LINES, has_converged, loss_reached, trajectory_steps
 from anchorlens.tasks.shared.base import Batch
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.training.folder import RunFolder, evaluations
 from anchorlens.training.progress import Lines
 from anchorlens.training.result import Status, TrainResult
+from anchorlens.training.run_folder import RunFolder, evaluations
 
 _SHARED = (*EXECUTION, "early_stop_evaluations", "stop_at_loss")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.verdict.questions import QuestionModel, Regime
+from anchorlens.verdict.question_model import QuestionModel, Regime
 
 FORMAT_VERSION = 3
 

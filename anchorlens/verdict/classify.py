@@ -14,8 +14,8 @@ from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase
-from anchorlens.training.folder import read_log
 from anchorlens.training.result import TrainResult
+from anchorlens.training.run_folder import read_log
 from anchorlens.verdict.explanation import explain
 from anchorlens.verdict.forecast import trajectory
 from anchorlens.verdict.inside import read_inside, shape_of

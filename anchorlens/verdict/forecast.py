@@ -9,10 +9,10 @@ from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.folder import trajectory_files
+from anchorlens.training.run_folder import trajectory_files
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.inside import features, shape_of
-from anchorlens.verdict.questions import answered_now
+from anchorlens.verdict.question_model import answered_now
 from anchorlens.verdict.readings import take_readings
 from anchorlens.verdict.verdict import TrajectoryPoint
 

@@ -21,7 +21,7 @@ from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, SOLUTION_LABELS, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import calibration
-from anchorlens.verdict.questions import SOLUTIONS, QuestionModel, Values
+from anchorlens.verdict.question_model import SOLUTIONS, QuestionModel, Values
 from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK, READINGS, take_readings
 from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, in_words
 

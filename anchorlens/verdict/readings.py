@@ -20,7 +20,7 @@ from anchorlens.probes.fusion_similarity import mirror_comparisons
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, many_keys
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.verdict.questions import Question
+from anchorlens.verdict.question_model import Question
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

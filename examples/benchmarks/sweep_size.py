@@ -89,7 +89,7 @@ def shipped_cells() -> list[tuple[Any, dict[str, Any], list[dict[str, Any]]]]:
 
 def make(source: Path | None, out: Path, n_cells: int, n_seeds: int) -> None:
     """Write a sweep of so many cells."""
-    from anchorlens.sweep.folder import SweepFolder
+    from anchorlens.sweep.sweep_folder import SweepFolder
 
     trained = trained_cells(source)
     side = max(1, round((n_cells / n_seeds) ** 0.5))

@@ -50,7 +50,7 @@ from anchorlens.runs.presets import preset
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
 from anchorlens.training.child_processes import safe_children
-from anchorlens.training.plan import count_cost
+from anchorlens.training.update_cost import count_cost
 
 EAGER, TUNED = "HookedTransformer", "HookedTransformer, our settings"
 COMPILED, PLAIN, VMAP = "HookedTransformer, compiled", "plain PyTorch", "vmap"

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.inside import NUMBERS
-from anchorlens.verdict.questions import Question
+from anchorlens.verdict.question_model import Question
 from calibration.fit import BY_DECODING, BY_PROBES, asked, fit_question, label_of, of_trained, values_of
 from calibration.votes import Table
 from calibration.weights import BY_ACCURACY, BY_ANSWER, loss

@@ -17,7 +17,7 @@ from anchorlens.tasks.shared.phases import (
     LABELS,
     OOD_THRESHOLD,
 )
-from anchorlens.verdict.questions import (
+from anchorlens.verdict.question_model import (
     SOLUTIONS,
     Question,
     QuestionFit,

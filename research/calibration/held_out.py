@@ -11,7 +11,7 @@ import numpy as np
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD
 from anchorlens.verdict.calibration import Calibration
 from anchorlens.verdict.inside import NUMBERS, named
-from anchorlens.verdict.questions import UNDECIDED, QuestionModel
+from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
 from calibration.compared import ends_by_hyperparameters
 from calibration.fit import given, label_of, of_early, values_of
 from calibration.runs import AGAIN, FIRST, FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT

@@ -12,7 +12,7 @@ from rich.table import Table
 from sklearn.linear_model import LinearRegression
 
 from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.verdict.questions import SOLUTIONS, UNDECIDED, Regime
+from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, Regime
 from anchorlens.verdict.readings import READINGS
 from calibration.compared import area, log_odds_of_each, mean_loss
 from calibration.fit import BY_PROBES, OF_REGIME, asked, label_of, values_of

@@ -30,11 +30,11 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-import common
 from anchorlens.figures import COSINE, SHARE, styled
 from anchorlens.sweep import Cell
-from readings import MOST
-from solutions import GAMMAS, answers, conflict_runs
+from shared import common
+from shared.readings import MOST
+from shared.solutions import GAMMAS, answers, conflict_runs
 
 SMALL, LARGE = 0.7, 0.5
 """The claim is held against gammas of at least `SMALL`, and of at most `LARGE`."""

@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import common
-import solutions
 from anchorlens.probes import first_layer_tsne, information_flow
 from anchorlens.sweep import Cell
+from shared import common, solutions
 
 SEQUENCE = (35, 63, 40, 4, 3, 38, 42, 36, 62)
 """The papers' picture sequence with the unseen pair: 40 - 10 = 30 is inferential, 40 - 6 = 34 symmetric."""

@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import common
-import solutions
 from anchorlens.probes import fusion_similarity, v_similarity
 from anchorlens.sweep import Cell
+from shared import common, solutions
 
 
 def measure(cells: Sequence[Cell]) -> tuple[dict[str, Any], dict[str, solutions.Found]]:

@@ -22,11 +22,11 @@ import argparse
 import statistics
 from collections.abc import Sequence
 
-import common
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
-from complexity import LOSS, Time, draw, numbers, time_of
-from solutions import QUICK, recipe
+from shared import common
+from shared.complexity import LOSS, Time, draw, numbers, time_of
+from shared.solutions import QUICK, recipe
 
 SMALL_GAMMA, LARGE_GAMMA = 0.8, 0.4
 GAMMAS = (SMALL_GAMMA, 0.5, LARGE_GAMMA)

@@ -19,12 +19,12 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
-import common
 from anchorlens import load_checkpoint
 from anchorlens.figures import GREY, styled
 from anchorlens.probes import embedding_pca
 from anchorlens.sweep import Cell
-from solutions import GAMMAS, conflict_runs
+from shared import common
+from shared.solutions import GAMMAS, conflict_runs
 
 SHARE = 0.9
 """Of the variance that the counted eigenvalues make up."""

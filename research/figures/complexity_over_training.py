@@ -21,14 +21,14 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-import common
 from anchorlens import load_checkpoint
 from anchorlens.figures import styled
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
 from c7_covariance import components_for
-from solutions import answers, conflict_runs
+from shared import common
+from shared.solutions import answers, conflict_runs
 
 INITIALISATIONS = {0.8: "small", 0.5: "large"}
 N_CHECKPOINTS = 20

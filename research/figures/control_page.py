@@ -17,8 +17,8 @@ from typing import Any
 
 import jinja2
 
-import numerals
-from control_arms import CLAIMS, judged
+from shared import numerals
+from shared.control_arms import CLAIMS, judged
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, TEMPLATE = DOCS / "complexity_control.md", "control_page.md.jinja"

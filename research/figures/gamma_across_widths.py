@@ -28,7 +28,7 @@ from anchorlens import transfer
 from anchorlens.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid
-from common import options, trained, write
+from shared.common import options, trained, write
 
 GAMMAS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
 """At width 128."""

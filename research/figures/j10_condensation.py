@@ -23,8 +23,8 @@ from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.probes import apply, q_condensation
 from anchorlens.show.diagram.outcomes import outcome
 from anchorlens.sweep import Cell
-from common import options, trained, write
-from phases_grid import SEEDS, cell_numbers, final, labelled, main_runs, summary
+from shared.common import options, trained, write
+from shared.phases_grid import SEEDS, cell_numbers, final, labelled, main_runs, summary
 
 NUMBERS = ("q_condensation.mean_abs_cosine", "q_condensation.n_groups", "stable_rank.w_q")
 SIDE = 64

@@ -22,9 +22,9 @@ from anchorlens.figures import BLUE, GREY, ORANGE, styled
 from anchorlens.show.diagram.maps import number_map, phase_map
 from anchorlens.sweep import Cell
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, OOD_THRESHOLD
-from common import options, trained, write
-from ordering import order
-from phases_grid import SEEDS, along, cell_numbers, main_runs, rows
+from shared.common import options, trained, write
+from shared.ordering import order
+from shared.phases_grid import SEEDS, along, cell_numbers, main_runs, rows
 
 DECAY = 0.01
 """Weight decay of figure 3A."""

@@ -23,8 +23,8 @@ from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import Comparison, apply, mask_key_token, mask_second_anchor
 from anchorlens.probes.mask_key_token import MaskKeyToken
 from anchorlens.probes.shared.clusters import silhouette
-from common import options, trained, write
-from phases_grid import (
+from shared.common import options, trained, write
+from shared.phases_grid import (
     SEEDS,
     Group,
     by_label,

@@ -19,8 +19,8 @@ from typing import Any
 from anchorlens.probes import Comparison
 from anchorlens.show.diagram.maps import rank_map
 from anchorlens.sweep import Cell
-from common import options, trained, write
-from phases_grid import SEEDS, Group, cell_numbers, compare_typical, labelled, main_runs, summary
+from shared.common import options, trained, write
+from shared.phases_grid import SEEDS, Group, cell_numbers, compare_typical, labelled, main_runs, summary
 
 PANELS = {
     "condensation": ("q_condensation", "mean_abs_cosine"),

@@ -33,8 +33,8 @@ from anchorlens.probes import stable_rank
 from anchorlens.sweep import Cell, grid
 from anchorlens.tasks.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TUPLES, marked
 from anchorlens.tasks.shared.figure_specs import Grid, ImageGrid
-from common import add_means, as_trained, on_its_way, options, trained, write
-from trends import by_value
+from shared.common import add_means, as_trained, on_its_way, options, trained, write
+from shared.trends import by_value
 
 PRESET = "concept_graphs"
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)

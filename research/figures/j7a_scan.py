@@ -24,7 +24,7 @@ import plotly.graph_objects as go
 
 from anchorlens import figures
 from anchorlens.sweep import grid
-from arms import (
+from shared.arms import (
     FIT,
     add_arms,
     add_options,
@@ -37,7 +37,7 @@ from arms import (
     over_sizes,
     summary,
 )
-from common import as_trained, options, trained, write
+from shared.common import as_trained, options, trained, write
 
 PRESET, GRID_SIZE = "scan", 2000
 EQUAL_ID_GAMMAS, EQUAL_ID_DECAY = (0.5, 0.7), 0.01

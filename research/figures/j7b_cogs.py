@@ -12,8 +12,18 @@ shown apart: 18 lexical and 3 structural. --gamma and --weight-decay ask a grid 
 
 from __future__ import annotations
 
-from arms import FIT, add_arms, add_options, against_complexity, asked, maps, means, over_sizes, summary
-from common import options, write
+from shared.arms import (
+    FIT,
+    add_arms,
+    add_options,
+    against_complexity,
+    asked,
+    maps,
+    means,
+    over_sizes,
+    summary,
+)
+from shared.common import options, write
 
 PRESET, GRID_SIZE = "cogs", 5000
 SIZES = (1000, 5000, 10_000, 20_000, 24_155)

@@ -19,15 +19,15 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-import arms
 from anchorlens.figures.from_specs import figure_of
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.runs.presets import Parts, preset_parts
 from anchorlens.sweep import Cell, grid
-from arms import FIT, add_options, heatmap, means, summary
-from both_orders import AdditionBothOrders
-from common import as_trained, options, trained, write
+from shared import arms
+from shared.arms import FIT, add_options, heatmap, means, summary
+from shared.both_orders import AdditionBothOrders
+from shared.common import as_trained, options, trained, write
 
 SHOWN = (0.3, 0.5, 0.7)
 """Values of gamma whose planes are drawn, at a weight decay of .01."""

@@ -21,10 +21,10 @@ import plotly.graph_objects as go
 from anchorlens.figures import styled
 from anchorlens.runs.presets import PRESETS
 from anchorlens.sweep import Cell, grid
-from anchorlens.training.plan import count_cost
-from arms import COMPLEXITY
-from common import add_means, network, on_its_way, options, trained, write
-from trends import by_value
+from anchorlens.training.update_cost import count_cost
+from shared.arms import COMPLEXITY
+from shared.common import add_means, network, on_its_way, options, trained, write
+from shared.trends import by_value
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 DECAYS = (0.01, 0.1)

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from arms import ARMS, add_arms, add_options, asked, over_sizes
-from common import options, write
+from shared.arms import ARMS, add_arms, add_options, asked, over_sizes
+from shared.common import options, write
 
 PRESET, FIT = "prontoqa", 0.99
 SIZES = (500, 1000, 2000, 5000, 10_000, 20_000, 50_000)

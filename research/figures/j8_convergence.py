@@ -26,8 +26,8 @@ from anchorlens.figures import BLUE, ORANGE, styled
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.tasks.two_anchor.sequences import Pair
 from c6_complexity import GAMMAS, LARGE_GAMMA, LONGEST, SMALL_GAMMA
-from common import options, runs, taken_up, trained, write
-from pair_fit import BROKEN, MARKED, THRESHOLDS, Course, course, summary, text
+from shared.common import options, runs, taken_up, trained, write
+from shared.pair_fit import BROKEN, MARKED, THRESHOLDS, Course, course, summary, text
 
 NAMES = {SMALL_GAMMA: " (small initialisation)", LARGE_GAMMA: " (large initialisation)"}
 N_CHECKPOINTS = 40

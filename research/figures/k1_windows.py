@@ -19,7 +19,7 @@ from typing import Any
 
 from anchorlens import figures, preset
 from anchorlens.runs.schedule import learning_rate
-from control_arms import (
+from shared.control_arms import (
     SETTING,
     best_by_others,
     chosen_by_others,

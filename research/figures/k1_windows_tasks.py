@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from common import options
-from control_arms import SEEDS, best_by_others, finish, lines, measured, over_seeds
 from k1_windows import DECAY, arm
+from shared.common import options
+from shared.control_arms import SEEDS, best_by_others, finish, lines, measured, over_seeds
 
 
 class Setting(NamedTuple):

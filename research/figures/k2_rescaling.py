@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from anchorlens.models.config import PARTS
-from control_arms import command_line, finish, lines, measured, over_seeds
+from shared.control_arms import command_line, finish, lines, measured, over_seeds
 
 GAMMA, FACTOR, STEPS = 0.5, 0.5, 1000
 MOMENTS = (250, 500, 750)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from anchorlens.models.config import PARTS
-from control_arms import bars, command_line, finish, measured, over_seeds
+from shared.control_arms import bars, command_line, finish, measured, over_seeds
 
 LARGE, SMALL = 0.5, 0.8
 """Gammas of the large and of the small initialisation."""

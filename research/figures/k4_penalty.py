@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from control_arms import IS_FIT, bars, best_by_others, command_line, finish, measured, over_seeds
+from shared.control_arms import IS_FIT, bars, best_by_others, command_line, finish, measured, over_seeds
 
 GAMMA, NONE = 0.5, "none"
 HIDDEN = ("qk", "vo", "mlp")

@@ -25,8 +25,8 @@ from anchorlens import ModelConfig, TrainResult
 from anchorlens.figures import CATEGORIES, styled
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.probes import expert_use
-from common import options
-from control_arms import SEEDS, SETTING, Row, chosen_by_others, finish, measured, over_seeds
+from shared.common import options
+from shared.control_arms import SEEDS, SETTING, Row, chosen_by_others, finish, measured, over_seeds
 
 TASK: dict[str, Any] = {"complexity": 2, "unseen_pairs": [[3, 4], [4, 3]], "n_exceptions": 40}
 """The groups of (1, 2) and (1, 3) are broken; the rules are asked on the papers' unseen pairs."""

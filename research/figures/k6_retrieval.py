@@ -17,8 +17,8 @@ import plotly.graph_objects as go
 from anchorlens import TrainResult, figures
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.retrieval import with_retrieval
-from common import add_means
-from control_arms import Row, command_line, finish, measured, over_seeds
+from shared.common import add_means
+from shared.control_arms import Row, command_line, finish, measured, over_seeds
 
 NUMBERS = (0, 20, 80, 320)
 """Exceptions of the task."""

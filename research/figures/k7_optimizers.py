@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from scipy.stats import spearmanr
 
 from anchorlens import figures
-from control_arms import best_by_others, command_line, finish, measured
+from shared.control_arms import best_by_others, command_line, finish, measured
 
 GAMMA = 0.5
 DECAYS = {"adamw": (0.0, 0.1, 1.0), "adam": (1e-5, 1e-4, 1e-3), "muon": (0.0, 0.1, 1.0)}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from control_arms import IS_FIT, bars, command_line, finish, measured, over_seeds
+from shared.control_arms import IS_FIT, bars, command_line, finish, measured, over_seeds
 
 LARGE, SMALL = 0.5, 0.8
 HIDDEN = ("qk", "vo", "mlp")

@@ -4,8 +4,9 @@
     python research/figures/page.py --check    # fails where one differs
 
 The templates are pages/*.md.jinja beside it, `index` for the page with the table: words by hand, every result
-an expression. A figure's word comes from its main claim (main_claims.toml), its effect (effects.py) and the
-rule of main_claims.py; its side claims from their readings (claims_c.py, claims_j.py, claims_tasks.py).
+an expression. A figure's word comes from its main claim (claims/main_claims.toml), its effect
+(claims/effects.py) and the rule of claims/main_claims.py; its side claims from their readings
+(claims/side_claims_*.py).
 
 A second network is a second JSON of the same figure, whose name has one word more
 (`c2_gamma_depth_postnorm.json`, pictures alike): `networks("c2_gamma_depth")` gives both, and what the
@@ -26,17 +27,16 @@ from typing import Any
 
 import jinja2
 
-import main_claims
-import numerals
-import trends
-from claims_c import CLAIMS as OF_2405_05409
-from claims_j import CLAIMS as OF_2501_08537
-from claims_j import larger
-from claims_tasks import CLAIMS as OF_TASKS
-from effects import EFFECTS
-from main_claims import Answer, Claim, Outcome
-from readings import Reading
-from sentences import sentences_of
+from claims import main_claims
+from claims.effects import EFFECTS
+from claims.main_claims import Answer, Claim, Outcome
+from claims.side_claims_c import CLAIMS as OF_2405_05409
+from claims.side_claims_j import CLAIMS as OF_2501_08537
+from claims.side_claims_j import larger
+from claims.side_claims_tasks import CLAIMS as OF_TASKS
+from shared import numerals, trends
+from shared.readings import Reading
+from shared.sentences import sentences_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEMPLATES = Path(__file__).parent / "pages"

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from common import plain
 from j3_phases import measure_phases
 from j4_masking import EXPECTED
 from j5_complexity import PANELS
 from j10_condensation import NUMBERS
-from phases_grid import along_both
+from shared.common import plain
+from shared.phases_grid import along_both
 
 
 def stored(cell: Mapping[str, Any]) -> Any:

@@ -26,8 +26,8 @@ from anchorlens.probes import PROBES
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "figures"))
 
-import numerals  # noqa: E402 # pyright: ignore[reportMissingImports]
-from sentences import sentences_of  # noqa: E402 # pyright: ignore[reportMissingImports]
+from shared import numerals  # noqa: E402 # pyright: ignore[reportMissingImports]
+from shared.sentences import sentences_of  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 TEMPLATE = HERE / "ground_truth.md.jinja"
 PAGE = HERE.parents[1] / "docs/ground_truth.md"

@@ -4,8 +4,8 @@ import pytest
 
 from anchorlens.sweep import grid
 from anchorlens.tasks.addition import AdditionTask
-from both_orders import AdditionBothOrders
 from j7c_addition import of_both_orders
+from shared.both_orders import AdditionBothOrders
 
 
 def pairs(task, split):

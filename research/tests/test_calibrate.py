@@ -11,7 +11,7 @@ import pytest
 import calibrate
 from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.calibration import from_dict
-from anchorlens.verdict.questions import UNDECIDED, QuestionModel
+from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
 from anchorlens.verdict.readings import READINGS
 from calibration import fit, held_out, page, votes, weights
 from calibration.curve import selective_curve

@@ -2,8 +2,8 @@
 
 import pytest
 
-import effects
-from claims_tasks import cogs, concept_graphs, in_order, prontoqa, scan, text
+from claims import effects
+from claims.side_claims_tasks import cogs, concept_graphs, in_order, prontoqa, scan, text
 
 
 def cell(gamma, decay, ood, *, seed=0, n=200, lr=1e-3, fit=None):

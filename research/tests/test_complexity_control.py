@@ -5,11 +5,10 @@ import importlib
 import json
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
-import common
-import control_arms
 import control_page
 import k1_windows
 import k1_windows_tasks
@@ -17,7 +16,16 @@ import k5_mixture
 import k6_retrieval
 from anchorlens import preset
 from anchorlens.runs.schedule import learning_rate, weight_decay
-from control_arms import CLAIMS, SETTING, best_by_others, chosen_by_others, claims_of, judged, over_seeds
+from shared import common, control_arms
+from shared.control_arms import (
+    CLAIMS,
+    SETTING,
+    best_by_others,
+    chosen_by_others,
+    claims_of,
+    judged,
+    over_seeds,
+)
 
 FIGURES = ("k1_windows", "k2_rescaling", "k3_parts", "k4_penalty", "k7_optimizers", "k8_condensation")
 """Those whose arms are a function without arguments."""
@@ -228,7 +236,7 @@ class TestPage:
 
     def test_no_result_is_written_by_hand(self):
         template = control_page.TEMPLATE
-        text = (CLAIMS.parent / template).read_text("utf-8")
+        text = Path(control_page.__file__).with_name(template).read_text("utf-8")
         text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|`[^`]*`|\(.*?\)|arXiv [\d.]+|95 %", " ", text, flags=re.DOTALL)
         assert re.findall(r"(?<![Gg]amma )(?<!decay )\.\d+|\d+ of \d+|\d %", text) == []
 

@@ -14,7 +14,7 @@ from anchorlens import AnchorTask, build_model
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooks import last_logits
 from anchorlens.probes import PROBES
-from sentences import Stale
+from shared.sentences import Stale
 
 ALLOWED = (
     r"at least \.95|at most \.05|\(> \.05\)|within \.05",  # the bounds

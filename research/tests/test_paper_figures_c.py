@@ -16,17 +16,15 @@ import c4_similarity
 import c5_condensation
 import c6_complexity
 import c7_covariance
-import common
-import complexity
 import complexity_over_training
 import gamma_across_widths
-import solutions
 from anchorlens import preset
 from anchorlens.runs.schedule import trajectory_steps
 from anchorlens.sweep import Cell, open_sweep
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.two_anchor.by_position import PositionAnswers
-from complexity import Time
+from shared import common, complexity, solutions
+from shared.complexity import Time
 
 
 @pytest.fixture(scope="module")

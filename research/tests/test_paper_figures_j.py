@@ -14,8 +14,6 @@ import pytest
 import torch
 from sweeping import TINY, tiny
 
-import arms
-import common
 import j3_phases
 import j4_masking
 import j5_complexity
@@ -27,18 +25,17 @@ import j7d_text
 import j7e_prontoqa
 import j8_convergence
 import j10_condensation
-import pair_fit
-import phases_grid
 from anchorlens import classify, load_checkpoint, preset
 from anchorlens.files.checkpoint import training_set
 from anchorlens.probes import apply, embedding_pca, mask_key_token, q_condensation, stable_rank
 from anchorlens.sweep import Cell, sweep
 from anchorlens.sweep.cells import cell_id
-from anchorlens.sweep.folder import SweepFolder
+from anchorlens.sweep.sweep_folder import SweepFolder
 from anchorlens.tasks.concept_graphs.images import TRAINED
 from anchorlens.tasks.shared.phases import PHASES, Phase
-from claims_j import larger
-from ordering import order, share_above
+from claims.side_claims_j import larger
+from shared import arms, common, pair_fit, phases_grid
+from shared.ordering import order, share_above
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared/data"

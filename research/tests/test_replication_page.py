@@ -8,18 +8,14 @@ from docutils import nodes
 from docutils.core import publish_doctree
 from myst_parser.docutils_ import Parser
 
-import claims_c
-import common
-import effects
 import j3_phases
-import main_claims
-import numerals
 import page
-import phases_grid
-from main_claims import Answer, Effect, word_of
-from readings import Reading
+from claims import effects, main_claims, side_claims_c
+from claims.main_claims import Answer, Effect, word_of
 from recount import stored
-from sentences import Stale, sentences_of
+from shared import common, numerals, phases_grid
+from shared.readings import Reading
+from shared.sentences import Stale, sentences_of
 
 MOST_BYTES = 12_000
 """Of the page with the table: one that a reader finishes."""
@@ -300,5 +296,5 @@ def test_a_run_is_asked_for_the_route_of_its_solution(symmetric_share, route, ex
         },
     }
     assert effects.routes(numbers).by_seed == {"0": expected}
-    (gathers,) = claims_c.routes(numbers)
+    (gathers,) = side_claims_c.routes(numbers)
     assert gathers.by_seed == {"0": []}  # with no inferential run to compare with

@@ -26,7 +26,7 @@ from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.loop import Loop, Member
-from anchorlens.training.plan import count_cost
+from anchorlens.training.update_cost import count_cost
 
 CPU = torch.device("cpu")
 TASK = AnchorTask()

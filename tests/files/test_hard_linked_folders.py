@@ -14,7 +14,7 @@ from anchorlens import AnchorTask, CheckpointError
 from anchorlens.cli import app
 from anchorlens.safe import FACTOR
 from anchorlens.sweep import open_sweep, sweep
-from anchorlens.sweep.folder import LARGEST_CELL, SweepFolder
+from anchorlens.sweep.sweep_folder import LARGEST_CELL, SweepFolder
 
 N_CELLS = 60
 MOST_MEGABYTES = 300

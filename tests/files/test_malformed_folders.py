@@ -17,8 +17,8 @@ from anchorlens.cli import app
 from anchorlens.files import container
 from anchorlens.safe import CheckpointError
 from anchorlens.sweep import open_sweep, sweep
-from anchorlens.sweep.folder import SweepFolder
-from anchorlens.training.folder import RunFolder, read_log, stored_run
+from anchorlens.sweep.sweep_folder import SweepFolder
+from anchorlens.training.run_folder import RunFolder, read_log, stored_run
 
 STEERING = "a\x1b]52;c;aGk=\x07\r\nb‮:smile:"
 

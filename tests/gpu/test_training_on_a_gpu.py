@@ -18,6 +18,7 @@ from anchorlens.models.config import VARIANTS
 from anchorlens.tasks.cogs import files
 from anchorlens.training import plan
 from anchorlens.training.loop import Loop, Member
+from anchorlens.training.update_cost import count_cost
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)
@@ -274,7 +275,7 @@ class TestMemory:
 
     def test_of_the_host_bounds_a_stack_too(self, monkeypatch):
         run = on("cuda", tiny())
-        cost = plan.count_cost(run)
+        cost = count_cost(run)
         room = {"cuda": 100 * cost.bytes, "cpu": 6.5 * (cost.data_bytes + cost.state_bytes) / plan.USABLE}
         monkeypatch.setattr(plan, "available_bytes", lambda device: room[device.type])
         assert plan.members_at_once(run, 12) == 6

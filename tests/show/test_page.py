@@ -13,7 +13,7 @@ from anchorlens.probes import COSTLY, OF_MIXTURES, REPORT_PROBES, SHIPPED
 from anchorlens.show import write_report
 from anchorlens.show.evidence import range_bar
 from anchorlens.show.report.panels import CARD
-from anchorlens.show.report.readings import reading_rows
+from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.templating import environment
 from anchorlens.show.words import CAPTIONS
 from anchorlens.tasks.shared.phases import LABELS

@@ -17,7 +17,7 @@ from sweeping import ROOT, finished, flags, start, tiny, wait_for, workers_of
 from anchorlens import load_checkpoint
 from anchorlens.sweep import open_sweep, sweep
 from anchorlens.sweep.engines import EngineError
-from anchorlens.sweep.folder import SweepFolder
+from anchorlens.sweep.sweep_folder import SweepFolder
 from anchorlens.training.jobs import InThisProcess
 
 pytest.importorskip("distributed", reason="needs the extra [cluster]")

@@ -11,7 +11,7 @@ from anchorlens.safe import FACTOR
 from anchorlens.sweep import Cell, open_sweep, sweep
 from anchorlens.sweep.cells import cell_id
 from anchorlens.sweep.engines import SweepEngine
-from anchorlens.sweep.folder import SweepFolder
+from anchorlens.sweep.sweep_folder import SweepFolder
 from anchorlens.sweep.work import work
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.run import train
@@ -105,7 +105,7 @@ class TestTheSameCallAgain:
             if step == 10:
                 raise Killed
 
-        from anchorlens.training.folder import RunFolder
+        from anchorlens.training.run_folder import RunFolder
 
         save_state = RunFolder.save_state
         with pytest.MonkeyPatch.context() as patch:

@@ -5,7 +5,7 @@ from anchorlens_command import call as run
 from sweeping import flags
 
 from anchorlens.sweep import open_sweep
-from anchorlens.sweep.folder import SweepFolder
+from anchorlens.sweep.sweep_folder import SweepFolder
 
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}
 

@@ -12,7 +12,7 @@ from sweeping import ROOT, tiny
 from anchorlens.models.devices import is_out_of_memory, killed_for_memory
 from anchorlens.sweep import run as driver
 from anchorlens.sweep.engines import SweepEngine
-from anchorlens.sweep.folder import SweepFolder
+from anchorlens.sweep.sweep_folder import SweepFolder
 
 IN_LITTLE_MEMORY = """
 import json, resource, sys

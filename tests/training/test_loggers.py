@@ -9,9 +9,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from anchorlens import logging as loggers
 from anchorlens.runs.presets import preset
-from anchorlens.training.folder import read_log
 from anchorlens.training.result import OnLogError
 from anchorlens.training.run import train, train_many
+from anchorlens.training.run_folder import read_log
 
 TINY = {
     "n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "key_max": 40, "n_samples": 256, "batch_size": 64,

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from anchorlens.runs.presets import preset
-from anchorlens.training.folder import read_log
 from anchorlens.training.result import OnLogError
 from anchorlens.training.run import _train_together, train, train_many
+from anchorlens.training.run_folder import read_log
 
 TINY = {
     "n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16,

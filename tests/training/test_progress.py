@@ -17,9 +17,9 @@ from anchorlens_command import call
 from nbclient import NotebookClient
 
 from anchorlens.sweep import grid, sweep
-from anchorlens.training.folder import last_step
 from anchorlens.training.progress import Progress
 from anchorlens.training.run import train
+from anchorlens.training.run_folder import last_step
 
 ROOT = Path(__file__).parents[2]
 TRAIN = ["train", "--n-layers", "1", "--d-model", "16", "--d-head", "8", "--d-mlp", "16", "--steps", "60"]

@@ -15,8 +15,8 @@ from anchorlens.runs.presets import preset
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.folder import RunFolder, read_log
 from anchorlens.training.run import train, train_many
+from anchorlens.training.run_folder import RunFolder, read_log
 
 ROOT = Path(__file__).parents[2]
 TINY = {

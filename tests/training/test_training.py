@@ -26,9 +26,9 @@ from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.folder import RunFolder, read_log
 from anchorlens.training.result import TrainingDiverged
 from anchorlens.training.run import train
+from anchorlens.training.run_folder import RunFolder, read_log
 
 ROOT = Path(__file__).parents[2]
 TASK = AnchorTask(key_max=40)  # few keys, so that evaluating is short

@@ -10,7 +10,7 @@ from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict import READINGS
 from anchorlens.verdict.calibration import Calibration, OfRegime, calibration
 from anchorlens.verdict.inside import evidence, in_words, named
-from anchorlens.verdict.questions import SOLUTIONS, UNDECIDED, QuestionFit, QuestionModel, Vote
+from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, QuestionFit, QuestionModel, Vote
 
 VOTE = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.5)
 FALLING = Vote(slope=-4.0, neutral=0.0, low=-1.0, high=1.0, weight=1.0)

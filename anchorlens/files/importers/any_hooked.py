@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.engine.costs import MOST_LAYERS
+from anchorlens.engine.evaluation_cost import MOST_LAYERS
 from anchorlens.files.importers import hooked_transformer
 from anchorlens.files.importers.settings import ModelConfiguration, Settings
 from anchorlens.files.importers.source import state_dict

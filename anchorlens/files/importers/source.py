@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anchorlens.engine.costs import check_cost
+from anchorlens.engine.evaluation_cost import check_cost
 from anchorlens.files.checkpoint import Checkpoint, check_whole
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.vocabulary import in_order_of

@@ -19,10 +19,10 @@ from markupsafe import Markup
 from anchorlens.figures.picture import script_json
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.show.diagram import axes
+from anchorlens.show.diagram.clicked_cell import Readings, curve_traces, run_content, shared_content
 from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.show.diagram.maps import Map, maps_of
 from anchorlens.show.diagram.outcomes import OUTCOMES, outcome
-from anchorlens.show.diagram.panel import Readings, curve_traces, run_content, shared_content
 from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.page import write_report
 from anchorlens.sweep.cells import Cell, SweepResult, axes_of, metrics_of
@@ -184,7 +184,7 @@ def diagram_html(
     absent = [(map, of[0]) for map, of in figures.items() if all(isinstance(one, str) for one in of)]
     return framed(
         "diagram.html",
-        scripts=("panel.js", "diagram.js"),
+        scripts=("clicked_cell.js", "diagram.js"),
         styles="diagram.css",
         name=result.out.name or str(result.out),
         axes=_axes_in_words(varying, x, y),

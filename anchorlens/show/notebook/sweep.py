@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anchorlens.show.diagram.axes import name_of_cell
-from anchorlens.show.diagram.panel import cell_facts, command
+from anchorlens.show.diagram.clicked_cell import cell_facts, command
 from anchorlens.show.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, text_maps
 from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult

@@ -23,7 +23,7 @@ from anchorlens.runs.identity import places
 from anchorlens.safe import safe_repr
 from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures
-from anchorlens.show.report.readings import reading_rows
+from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.seen import pairs_seen
 from anchorlens.show.tables import MOST_ANCHORS, verdict_table
 from anchorlens.tasks.shared.metric import has_phases
@@ -130,7 +130,7 @@ def page_html(
         first, answers = [*answers[:1], *first], answers[1:]
     moved, others = reading_rows([verdict.by_probes.evidence for verdict in verdicts])
     return framed(
-        "page.html",
+        "report.html",
         scripts=("page.js",),
         heads=any(panel.heads for figure in figures for panel in figure.panels),
         overview=outline(verdicts[0].subject),

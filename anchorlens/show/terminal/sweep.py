@@ -13,7 +13,7 @@ from anchorlens.show.formats import number
 from anchorlens.show.tables import Table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
-from anchorlens.sweep.folder import SweepFolder
+from anchorlens.sweep.sweep_folder import SweepFolder
 from anchorlens.training.progress import duration
 
 SCHEMA_VERSION = 1
@@ -134,6 +134,6 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     logs = [(cell, path) for cell, path in logs if path.exists()]
     if not logs:
         return []
-    from anchorlens.training.folder import last_step  # imports torch
+    from anchorlens.training.run_folder import last_step  # imports torch
 
     return [(cell, last_step(path)) for cell, path in logs]

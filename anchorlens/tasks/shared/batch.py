@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.tasks.shared.rows import distinct_rows
+from anchorlens.tasks.shared.distinct_rows import distinct_rows
 
 if TYPE_CHECKING:
     import torch

@@ -19,8 +19,8 @@ from anchorlens.probes import Comparison, compare
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid
 from anchorlens.tasks.shared.phases import LABELS
-from common import runs, trained
-from ordering import order, share_above_by_seed, together
+from shared.common import runs, trained
+from shared.ordering import order, share_above_by_seed, together
 
 MAIN_GRID: Mapping[str, Any] = {"gamma": "0.3:0.8:0.05", "weight_decay": (0, 0.01, 0.1, 1)}
 SEEDS = (0, 1, 2)

@@ -1,7 +1,8 @@
 """What the figures k1 to k8 share: their setting, their arms, a claim's number over seeds, and its verdict.
 
 An arm is a name and the fields that it changes in the setting; the seeds of all arms are one sweep, and an
-arm that two figures have is trained once. Claims stand in `control_claims.toml`, which was written first.
+arm that two figures have is trained once. Claims stand in `claims/control_claims.toml`, which was written
+first.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from anchorlens import TrainResult, figures, probes, train_many
 from anchorlens.probes import apply
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cells import cell_ids
-from common import add_means, network, options, runs, write
-from numerals import interval
+from shared.common import add_means, network, options, runs, write
+from shared.numerals import interval
 
 SETTING: Mapping[str, Any] = {
     "d_model": 64,
@@ -36,7 +37,7 @@ SETTING: Mapping[str, Any] = {
 }
 """`quick` at half its width: six times as many sequences as (pair, key), a minute of one core."""
 SEEDS = (0, 1, 2)
-CLAIMS = Path(__file__).with_name("control_claims.toml")
+CLAIMS = Path(__file__).parents[1] / "claims/control_claims.toml"
 MEASURED = ("train", "id", "ood", "commutativity", "label", "weight_norm")
 """What a row has of each cell, beside what a figure adds."""
 IS_FIT = 0.99

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from arms import COMPLEXITY, LARGE, SMALL
-from readings import IN_ORDER, Claims, Numbers, Reading
+from shared.arms import COMPLEXITY, LARGE, SMALL
+from shared.readings import IN_ORDER, Claims, Numbers, Reading
 
 Row = Mapping[str, Any]
 

@@ -74,7 +74,7 @@ class SweepFolder:
             ValueError: it holds something else, another process trains this sweep, or two cells are one run.
             OSError: it cannot be written.
         """
-        from anchorlens.training.folder import claim  # late, since it imports torch, which is slow
+        from anchorlens.training.run_folder import claim  # late, since it imports torch, which is slow
 
         in_use = "being trained by another process; wait for it, or choose another folder"
         lock = claim(self.out, self.path.name, what="sweep", in_use=in_use)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from arms import LARGE, SMALL
-from claims_tasks import CHANCE, KNOWN, PYTORCHS, by_size
-from complexity import Time, slope
-from main_claims import Effect
-from numerals import short
-from readings import HALF, ID, MOST, Numbers
+from claims.main_claims import Effect
+from claims.side_claims_tasks import CHANCE, KNOWN, PYTORCHS, by_size
+from shared.arms import LARGE, SMALL
+from shared.complexity import Time, slope
+from shared.numerals import short
+from shared.readings import HALF, ID, MOST, Numbers
 
 BySeed = Mapping[str, float | None]
 Row = Mapping[str, Any]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from numerals import short
-from ordering import share_above
-from readings import HALF, ID, IN_ORDER, OOD, Claims, Numbers, Reading, mostly, one_each, rising
+from shared.numerals import short
+from shared.ordering import share_above
+from shared.readings import HALF, ID, IN_ORDER, OOD, Claims, Numbers, Reading, mostly, one_each, rising
 
 
 def _shorter(label: str) -> str:

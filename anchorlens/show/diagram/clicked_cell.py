@@ -43,7 +43,7 @@ def run_content(
     n_lines: int = 0,
     report: str | None = None,
 ) -> dict[str, Any]:
-    """The report of one run, JSON-ready: `panel.js` draws it.
+    """The report of one run, JSON-ready: `clicked_cell.js` draws it.
 
     Args:
         cell: the cell to show.

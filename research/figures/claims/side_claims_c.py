@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from complexity import Time
-from complexity import order as order_of_times
-from effects import EQUIVALENT, growth, seeds_of, with_solution
-from numerals import short
-from ordering import order
-from readings import ID, MOST, TAU, Claims, Numbers, Reading, mostly, one_each
+from claims.effects import EQUIVALENT, growth, seeds_of, with_solution
+from shared.complexity import Time
+from shared.complexity import order as order_of_times
+from shared.numerals import short
+from shared.ordering import order
+from shared.readings import ID, MOST, TAU, Claims, Numbers, Reading, mostly, one_each
 
 
 def solutions_over_gamma(numbers: Numbers) -> list[Reading]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy.stats import spearmanr
 
-from numerals import mean_and_interval, number
+from shared.numerals import mean_and_interval, number
 
 Row = Mapping[str, Any]
 

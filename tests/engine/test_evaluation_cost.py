@@ -9,7 +9,7 @@ import pytest
 from foreign_checkpoints import write_bare, write_own
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, save_checkpoint
-from anchorlens.engine.costs import asking_cost, check_cost
+from anchorlens.engine.evaluation_cost import asking_cost, check_cost
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.models.gamma import initial_weights
@@ -114,7 +114,7 @@ def test_a_large_training_set_is_not_held(tmp_path):
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+        [sys.executable, "-c", code, path], capture_output=True, text=True, cwd=Path(__file__).parents[2]
     )
     assert '"train_source": "training set"' in done.stdout, done.stderr
     assert int(done.stdout.split()[-1]) < 900

@@ -13,7 +13,7 @@ from anchorlens.figures import SHARE, styled
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell, grid
-from common import add_means, as_trained, trained
+from shared.common import add_means, as_trained, trained
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DECAYS = (0.0, 0.01, 0.1, 1.0)

@@ -13,12 +13,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-import common
 from anchorlens import load_checkpoint
 from anchorlens.probes import Comparison, ProbeResult, apply
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep import Cell
-from readings import MOST
+from shared import common
+from shared.readings import MOST
 
 GAMMAS = (0.4, 0.5, 0.6, 0.7, 0.8)
 """Initialisations of figure 2."""

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from anchorlens.runs.presets import preset
+from anchorlens.sweep.cell_json import CellContent
 from anchorlens.sweep.cells import Cell, SweepResult
-from anchorlens.sweep.stored import CellContent
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.phases import LABELS, Phase

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from anchorlens.engine.architectures import architecture
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
-from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
+from anchorlens.models.running import BATCH_BYTES, sequence_bytes
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import check_affordable, cost_factor

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from anchorlens.models.measuring import give_back_freed_memory
+from anchorlens.models.running import give_back_freed_memory
 
 _MEMORY: Any = torch.utils.deterministic  # a module with a property, which type checkers cannot see
 

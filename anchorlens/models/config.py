@@ -15,7 +15,7 @@ Part = Literal["embedding", "qk", "vo", "mlp"]
 PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
 
 _SIZE = {"minimum": 1, "limit": 1_000_000}
-_GAMMA = {"minimum": -10, "maximum": 10}
+GAMMA_RANGE = {"minimum": -10, "maximum": 10}
 _MOST_PARAMETERS = 10**12
 _MOST_EXPERTS = 64
 
@@ -91,16 +91,16 @@ class ModelConfig(Config):
     act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
     """Activation of the MLPs. gelu is the exact one, gelu_new the tanh form of GPT-2. Unset: the variant's
     own."""
-    gamma: float | None = number(0.7, **_GAMMA)
+    gamma: float | None = number(0.7, **GAMMA_RANGE)
     """Initialization rate: a larger gamma makes smaller weights. Their std is d_in^-gamma. None for a model
     from elsewhere whose gamma is not known: it can be measured, but its weights cannot be drawn anew."""
-    gamma_embedding: float | None = number(None, **_GAMMA)
+    gamma_embedding: float | None = number(None, **GAMMA_RANGE)
     """Gamma of the token and position embedding and of the unembedding. Unset: gamma."""
-    gamma_qk: float | None = number(None, **_GAMMA)
+    gamma_qk: float | None = number(None, **GAMMA_RANGE)
     """Gamma of W_Q and W_K. Unset: gamma."""
-    gamma_vo: float | None = number(None, **_GAMMA)
+    gamma_vo: float | None = number(None, **GAMMA_RANGE)
     """Gamma of W_V and W_O. Unset: gamma."""
-    gamma_mlp: float | None = number(None, **_GAMMA)
+    gamma_mlp: float | None = number(None, **GAMMA_RANGE)
     """Gamma of W_in and W_out, and of the router of a mixture. Unset: gamma."""
     num_experts: int | None = number(None, minimum=2, maximum=_MOST_EXPERTS)
     """Experts in each block, for a mixture of experts. Unset: an ordinary MLP."""
@@ -256,5 +256,7 @@ def _read_gammas(text: str) -> list[float]:
             f"gamma_experts must be numbers with a space between, 0.3 0.9 for example, got {safe_repr(text)}"
         )
     for gamma in gammas:
-        check_number("a gamma of gamma_experts", gamma, minimum=_GAMMA["minimum"], maximum=_GAMMA["maximum"])
+        check_number(
+            "a gamma of gamma_experts", gamma, minimum=GAMMA_RANGE["minimum"], maximum=GAMMA_RANGE["maximum"]
+        )
     return gammas

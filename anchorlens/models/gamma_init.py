@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from anchorlens.configuration import check_choice, check_number, checked_arguments, documented, exactly
-from anchorlens.models.config import PARTS, ModelConfig
+from anchorlens.models.config import GAMMA_RANGE, PARTS, ModelConfig
 from anchorlens.models.gamma import draw, initial_generator
 from anchorlens.models.parameters import Matrix, Parameters, parameters_of
 from anchorlens.records import Record
@@ -88,7 +88,7 @@ def gamma_init_(
     Source: the initialization rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
     """
     gamma = exactly(gamma, float)
-    check_number("gamma", gamma, minimum=-10, maximum=10)
+    check_number("gamma", gamma, minimum=GAMMA_RANGE["minimum"], maximum=GAMMA_RANGE["maximum"])
     generator = initial_generator(seed)
     gammas = {"gamma": gamma, "gamma_embedding": gamma_embedding, "gamma_qk": gamma_qk}
     gammas |= {"gamma_vo": gamma_vo, "gamma_mlp": gamma_mlp}

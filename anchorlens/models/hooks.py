@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
-from anchorlens.models.measuring import attached, check_tokens, device_of, measuring, sequences_per_batch
+from anchorlens.models.running import attached, check_tokens, device_of, measuring, sequences_per_batch
 
 if TYPE_CHECKING:
     from transformer_lens.hook_points import HookPoint

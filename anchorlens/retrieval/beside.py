@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number, documented
 from anchorlens.models import hooks
-from anchorlens.models.measuring import attached, device_of, measuring
+from anchorlens.models.running import attached, device_of, measuring
 from anchorlens.probes.shared.checks import check_inputs, check_layer
 from anchorlens.randomness import generator
 from anchorlens.retrieval.places import HOOKS, Place, folds, measured_place, nearest, neighbours

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anchorlens.configuration import documented
 from anchorlens.runs.identity import execution_fields, identity, same_value
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep.stored import CellContent
+from anchorlens.sweep.cell_json import CellContent
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict.verdict import Verdict

@@ -38,8 +38,15 @@ from anchorlens.safe import (
     safe_repr,
     safe_text,
 )
+from anchorlens.sweep.cell_json import (
+    LONGEST_DETAILS,
+    LONGEST_ERROR,
+    CellContent,
+    Failure,
+    Stored,
+    quickly_read,
+)
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
-from anchorlens.sweep.stored import LONGEST_DETAILS, LONGEST_ERROR, CellContent, Failure, Stored, quickly_read
 from anchorlens.tasks.shared.base import Task
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"

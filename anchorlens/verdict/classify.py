@@ -9,7 +9,7 @@ import torch
 from anchorlens.configuration import checked_arguments
 from anchorlens.files.importers.inputs import WHAT_HOLDS_A_MODEL, ModelInput, of_several, resolve
 from anchorlens.files.importers.settings import ModelConfiguration
-from anchorlens.models.measuring import device_of
+from anchorlens.models.running import device_of
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation

@@ -13,7 +13,7 @@ from known_models import LINE, as_bridge, memorising, reasoning, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import hooks
-from anchorlens.models.measuring import lock_of
+from anchorlens.models.running import lock_of
 from anchorlens.probes import mask_second_anchor, stable_rank
 
 TASK = AnchorTask()

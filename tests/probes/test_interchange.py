@@ -10,7 +10,7 @@ from known_models import FIRST, TASK, memorising, parallel, reasoning, user_buil
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import hooks
-from anchorlens.models.measuring import attached
+from anchorlens.models.running import attached
 from anchorlens.probes import interchange
 from anchorlens.probes.shared.interchanges import (
     KINDS,

@@ -19,7 +19,7 @@ from anchorlens.files.importers.any_hooked import open_any_hooked
 from anchorlens.files.importers.opened import ModelConfiguration, Opened, open_checkpoint
 from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
-from anchorlens.models.measuring import device_of
+from anchorlens.models.running import device_of
 from anchorlens.safe import CheckpointError, safe_repr, safe_text
 from anchorlens.tasks.registry import is_task, task_or_default
 from anchorlens.tasks.shared.base import Task

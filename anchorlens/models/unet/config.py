@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from anchorlens.configuration import Config, documented, number
-
-_GAMMA = {"minimum": -10, "maximum": 10}
+from anchorlens.models.config import GAMMA_RANGE
 
 
 @documented
@@ -31,7 +30,7 @@ class UNetConfig(Config):
     """Channels of an image."""
     n_feat: int = number(16, minimum=8, maximum=4096)
     """Channels at the finer scale, a multiple of 8. The coarser scale has twice as many."""
-    gamma: float = number(0.5, **_GAMMA)
+    gamma: float = number(0.5, **GAMMA_RANGE)
     """Initialization rate: weights and biases are U(-b, b) with b = fan_in^-gamma. PyTorch's default is
     .5."""
     gamma_scope: Literal["all", "second_layers"] = "all"

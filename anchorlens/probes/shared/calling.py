@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from anchorlens.configuration import check_names
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
-from anchorlens.models.measuring import lock_of
+from anchorlens.models.running import lock_of
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

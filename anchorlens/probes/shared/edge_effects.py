@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from anchorlens.models import hooks
-from anchorlens.models.measuring import device_of, measuring
+from anchorlens.models.running import device_of, measuring
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.optim.adamw import adamw
 
 from anchorlens.engine.numerics import numeric_settings
-from anchorlens.models.measuring import device_of, evaluation_mode, sequences_per_batch
+from anchorlens.models.running import device_of, evaluation_mode, sequences_per_batch
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
 from anchorlens.randomness import generator

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from anchorlens.models.measuring import device_of, evaluation_mode
+from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state
 from anchorlens.randomness import generator

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from anchorlens.models import hooks
-from anchorlens.models.measuring import attached
+from anchorlens.models.running import attached
 from anchorlens.probes.shared.checks import token_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from anchorlens.models import hooks
-from anchorlens.models.measuring import device_of, measuring
+from anchorlens.models.running import device_of, measuring
 from anchorlens.probes.shared.edge_effects import margins_without
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from anchorlens.models.measuring import device_of, evaluation_mode
+from anchorlens.models.running import device_of, evaluation_mode
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

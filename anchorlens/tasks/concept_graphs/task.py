@@ -185,7 +185,7 @@ class ConceptGraphsTask(TaskConfig):
         Raises:
             ValueError: there is no such tuple, or n is less than 1.
         """
-        from anchorlens.models.measuring import BATCH_BYTES
+        from anchorlens.models.running import BATCH_BYTES
 
         check_number("n", n, minimum=1, limit=10_000, integer=True)
         conditions = {name: images.nominal(name) for name in tuples}

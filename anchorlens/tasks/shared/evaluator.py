@@ -48,7 +48,7 @@ class Evaluator(Generic[AnyTask]):
         import torch
 
         from anchorlens.models.config import ModelConfig
-        from anchorlens.models.measuring import device_of
+        from anchorlens.models.running import device_of
 
         check_capacity(model, task)
         self.model, self.task, self.finite = model, task, True
@@ -61,7 +61,7 @@ class Evaluator(Generic[AnyTask]):
         """The likeliest token after each sequence."""
         import torch
 
-        from anchorlens.models.measuring import evaluation_mode
+        from anchorlens.models.running import evaluation_mode
 
         model, answers = at_end(self.model, 1), []
         with evaluation_mode(self.model), torch.inference_mode():
@@ -93,7 +93,7 @@ class Evaluator(Generic[AnyTask]):
         """
         import torch
 
-        from anchorlens.models.measuring import evaluation_mode, give_back_freed_memory
+        from anchorlens.models.running import evaluation_mode, give_back_freed_memory
         from anchorlens.tasks.shared.batch import IGNORE, is_ragged
 
         targets = batch.targets if batch.targets.dim() == 2 else batch.targets.unsqueeze(1)
@@ -139,7 +139,7 @@ class Evaluator(Generic[AnyTask]):
 
     def _n_at_once(self, length: int) -> int:
         """Number of sequences of this length in a batch; a power of two where memory limits it."""
-        from anchorlens.models.measuring import BATCH_BYTES, sequence_bytes
+        from anchorlens.models.running import BATCH_BYTES, sequence_bytes
 
         if self.config is None:
             return self.batch_size
@@ -163,7 +163,7 @@ class Evaluator(Generic[AnyTask]):
         """
         import torch
 
-        from anchorlens.models.measuring import evaluation_mode
+        from anchorlens.models.running import evaluation_mode
 
         width = min(self.task.seq_len, tokens.shape[1] + _A_FEW_MORE)
         so_far = torch.nn.functional.pad(tokens.clone(), (0, width - tokens.shape[1]))

@@ -288,7 +288,7 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
     """
     import torch
 
-    from anchorlens.models.measuring import device_of, evaluation_mode
+    from anchorlens.models.running import device_of, evaluation_mode
     from anchorlens.tasks.shared.evaluator import at_end
 
     device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")

@@ -25,6 +25,7 @@ from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
 from anchorlens.tasks.two_anchor.evaluator import Questions
 from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
+from anchorlens.tasks.two_anchor.metrics import MAX_TRAIN, MAX_TRIALS, N_NOISE, QUICK_TRAIN, QUICK_TRIALS
 from anchorlens.tasks.two_anchor.overlap import overlap_with_training
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.splits import Split
@@ -45,9 +46,9 @@ def evaluate(
     task: Any,
     *,
     training_set: TrainingSet | None = None,
-    n_noise: int = 8,
-    max_train: int = 4096,
-    max_trials: int = 20_000,
+    n_noise: int = N_NOISE,
+    max_train: int = MAX_TRAIN,
+    max_trials: int = MAX_TRIALS,
     seed: int = 0,
     batch_size: int = 1024,
     half: int | None = None,
@@ -226,7 +227,7 @@ def quick_accuracies(
     training_set: AnchorBatch,
     *,
     seed: int = 0,
-    max_train: int = 1024,
+    max_train: int = QUICK_TRAIN,
 ) -> dict[str, float | None]:
     """Accuracy on train, ID, OOD and exceptions, from one noise draw, for the log of a run.
 
@@ -241,7 +242,7 @@ def quick_accuracies(
         `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1, the last None where every pair is trained; of a
         task with exceptions `exceptions_accuracy` too.
     """
-    questions = Questions(model, task, seed, batch_size=1024, max_trials=2048)
+    questions = Questions(model, task, seed, batch_size=1024, max_trials=QUICK_TRIALS)
     accuracies: dict[str, float | None] = {
         "train_accuracy": questions.ask_batch(training_set, max_train)[0].value
     }

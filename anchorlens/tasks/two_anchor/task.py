@@ -12,7 +12,16 @@ from anchorlens.tasks.two_anchor import description
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
 from anchorlens.tasks.two_anchor.lazy_dataset import DRAWN_AT_ONCE
-from anchorlens.tasks.two_anchor.metrics import KIND, METRICS, OF_EXCEPTIONS
+from anchorlens.tasks.two_anchor.metrics import (
+    KIND,
+    MAX_TRAIN,
+    MAX_TRIALS,
+    METRICS,
+    N_NOISE,
+    OF_EXCEPTIONS,
+    QUICK_TRAIN,
+    QUICK_TRIALS,
+)
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
@@ -49,7 +58,7 @@ class AnchorTask(CompositeFunction):
     has_anchors = True
     evaluation_class = AnchorEvaluation
     halves = True
-    sampling = MappingProxyType({"n_noise": 2, "max_trials": 2048, "max_train": 1024})
+    sampling = MappingProxyType({"n_noise": 2, "max_trials": QUICK_TRIALS, "max_train": QUICK_TRAIN})
 
     def __post_init__(self) -> None:
         """Check every field, and leave out the metrics of exceptions if there are none."""
@@ -91,14 +100,14 @@ class AnchorTask(CompositeFunction):
         """Most sequences that `evaluate` (if `quickly`, `measure`) runs, for `n_train` training sequences."""
         n_trained, n_id, n_ood = (self.n_trials(split) for split in ("train", "id", "ood"))
         if quickly:
-            asked = min(1024, n_train) + min(2048, n_id) + min(2048, n_ood)
-            return asked + min(2048, len(self.exception_trials))
-        n_trained, n_id, n_ood = (min(n, 20_000) for n in (n_trained, n_id, n_ood))
-        n_exceptions = min(len(self.exception_trials), 20_000)
-        return min(4096, n_train) + 2 * n_trained + 8 * (n_id + 2 * n_ood + n_exceptions)
+            asked = min(QUICK_TRAIN, n_train) + min(QUICK_TRIALS, n_id) + min(QUICK_TRIALS, n_ood)
+            return asked + min(QUICK_TRIALS, len(self.exception_trials))
+        n_trained, n_id, n_ood = (min(n, MAX_TRIALS) for n in (n_trained, n_id, n_ood))
+        n_exceptions = min(len(self.exception_trials), MAX_TRIALS)
+        return min(MAX_TRAIN, n_train) + 2 * n_trained + N_NOISE * (n_id + 2 * n_ood + n_exceptions)
 
     def bytes_to_ask(self, n_train: int) -> int:
         """Memory of the tables of trials, the sequences of the largest split, and those drawn at a time."""
         trials = [self.n_trials(split) for split in ("train", "id", "ood")]
-        tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), 20_000)
+        tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), MAX_TRIALS)
         return 8 * (tables + 6 * min(n_train * self.seq_len, DRAWN_AT_ONCE))

@@ -19,6 +19,7 @@ import jinja2
 
 from shared import numerals
 from shared.control_arms import CLAIMS, judged
+from shared.sentences import sentences_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, TEMPLATE = DOCS / "complexity_control.md", "control_page.md.jinja"
@@ -81,7 +82,8 @@ def written(found: Mapping[str, Any] | None = None) -> str:
         claims=rows,
         figures=found,
         mean=mean_of(found),
-        mean_of_claim=lambda name: numerals.number(said[name]["mean"]),
+        said=said,
+        so=sentences_of(Path(TEMPLATE)),
         ten=ten_runs(),
         mean_of_runs=mean_of_runs,
     )

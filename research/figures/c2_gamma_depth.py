@@ -193,7 +193,7 @@ def draw_by_position(numbers: dict[str, Any]) -> go.Figure | None:
     figure.update_xaxes(title="position of the key", dtick=1)
     figure.update_yaxes(autorange="reversed")
     title = "Answers to (4, 3) by position of the key (red: x-10, blue: x-6)"
-    figure = styled(figure, title, width=810, height=160 + 18 * len(runs))
+    figure = styled(figure, title, width=810, height=max(340, 160 + 18 * len(runs)))
     return figure.update_layout(margin_l=340)
 
 

@@ -135,7 +135,7 @@ def taken_up(given: argparse.Namespace, path: Path) -> dict[str, Any]:
     given.preset, given.seed = stored["preset"], stored["seed"]
     given.network, given.set = stored["network"], stored.get("set", {})
     given.tag = path.stem.removeprefix(stored["figure"]).removeprefix("_")
-    given.versions = stored["versions"]
+    given.versions, given.own_options = stored["versions"], stored.get("options", {})
     return stored
 
 
@@ -211,6 +211,11 @@ _OF_EVERY_FIGURE = frozenset(
 """What a script's own options are not."""
 
 
+def _own_options(given: argparse.Namespace) -> dict[str, Any]:
+    own = {name: value for name, value in vars(given).items() if name not in _OF_EVERY_FIGURE}
+    return {name: value for name, value in own.items() if not isinstance(value, Path | None)}
+
+
 def write(
     given: argparse.Namespace,
     name: str,
@@ -225,8 +230,7 @@ def write(
     given.out.mkdir(parents=True, exist_ok=True)
     tag = f"_{given.tag}" if given.tag else ""
     asked = {"preset": given.preset, "seed": given.seed, **({"set": dict(given.set)} if given.set else {})}
-    own = {name: value for name, value in vars(given).items() if name not in _OF_EVERY_FIGURE}
-    if own := {name: value for name, value in own.items() if not isinstance(value, Path | None)}:
+    if own := vars(given).get("own_options", _own_options(given)):
         asked["options"] = own
     asked["network"] = given.network
     versions = vars(given).get("versions") or library_versions()  # those of the training

@@ -94,6 +94,7 @@ MISUSES = {
     "classify(CHECKPOINT, config=SMALL)": "config says what a file of bare weights is, and a Checkpoint was",
     "classify(MODEL, devise='cpu')": "classify has no argument 'devise'; did you mean 'device'?",
     "classify(CHECKPOINT, device='gpu')": "device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'",
+    "classify(MODEL, device='gpu')": "device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'",
     "evaluate(TASK, MODEL)": "task must be a task, .* got HookedTransformer; the model comes first, then its",
     "evaluate(3)": "model must be a HookedTransformer, .* got an int",
     "evaluate(CHECKPOINT, nnoise=3)": "evaluate has no argument 'nnoise'; did you mean 'n_noise'?",

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anchorlens.configuration import checked_arguments
-from anchorlens.files.importers.inputs import WHAT_HOLDS_A_MODEL, ModelInput, of_several, resolve
+from anchorlens.files.importers.inputs import (
+    WHAT_HOLDS_A_MODEL,
+    ModelInput,
+    given_training_data,
+    of_several,
+    resolve,
+)
 from anchorlens.files.importers.settings import ModelConfiguration
 from anchorlens.models.running import device_of
 from anchorlens.tasks.registry import task_or_default
@@ -56,11 +62,12 @@ def classify(
         config: what a bare state dict is, as for `open_checkpoint`: a TOML or JSON file or its content, a
             ModelConfig, or a HookedTransformerConfig.
         training_set: the sequences that it was trained on, as for `evaluate`: tokens [batch, seq_len]
-            and targets [batch], or [batch, seq_len] where more than the last position is scored. A checkpoint
-            that says how it was trained has its own. If some sequences ask what the task holds out, there is
-            no phase, since ID or OOD accuracy is then train accuracy. Without a training set a warning says
-            what is assumed to be held out, and train accuracy is measured on a substitute (fresh noise, every
-            training sum); a model below .90 on that has no phase by behaviour, since it may have memorised.
+            and targets [batch], or [batch, seq_len] where more than the last position is scored; or the path
+            of a file with them. A checkpoint that says how it was trained has its own. If some sequences ask
+            what the task holds out, there is no phase, since ID or OOD accuracy is then train accuracy.
+            Without a training set a warning says what is assumed to be held out, and train accuracy is
+            measured on a substitute (fresh noise, every training sum); a model below .90 on that has no phase
+            by behaviour, since it may have memorised.
         device: where the model is measured: auto, cpu, cuda, cuda:N or mps. A HookedTransformer stays where
             it is.
         seed: seed of the noise in the evaluation.
@@ -85,6 +92,7 @@ def classify(
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """
     given = resolve(model_or_checkpoint, task, config=config, device=device, name=name)
+    training_set = given_training_data(training_set)
     checkpoint, behaviour, notes, points = given.checkpoint, None, given.notes, ()
     about: dict[str, Any] = {"name": given.name}  # the subject's fields
     if given.opened is not None:

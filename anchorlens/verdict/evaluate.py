@@ -6,7 +6,13 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import article, check_names
-from anchorlens.files.importers.inputs import WHAT_HOLDS_A_MODEL, ModelInput, of_several, resolve
+from anchorlens.files.importers.inputs import (
+    WHAT_HOLDS_A_MODEL,
+    ModelInput,
+    given_training_data,
+    of_several,
+    resolve,
+)
 from anchorlens.models.devices import choose_device
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import LogitsModel, Task
@@ -37,10 +43,10 @@ def evaluate(
         task: what it was trained on; the papers' two-anchor task if left out. A checkpoint has its own.
         config: what a bare state dict is, as for `open_checkpoint`.
         training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
-            targets [batch], integers, as tensors, arrays or lists; or the result of
-            `Checkpoint.training_set()`. A checkpoint that says how it was trained has its own. Without it,
-            train accuracy is measured on fresh noise, on which a model that memorised a small training set
-            fails.
+            targets [batch], integers, as tensors, arrays or lists; the path of a file with them, as for
+            `--train-data`; or the result of `Checkpoint.training_set()`. A checkpoint that says how it was
+            trained has its own. Without it, train accuracy is measured on fresh noise, on which a model that
+            memorised a small training set fails.
         device: the device of a checkpoint: auto, cpu, cuda, cuda:N or mps. A model stays where it is.
         seed: random seed.
         **options: options of the task's own `evaluate`. For an AnchorTask: `n_noise` (8), noise draws for
@@ -69,7 +75,7 @@ def evaluate(
     2501.08537.
     """
     given: Any = resolve(model, task, config=config, device=device)  # pyright: ignore[reportArgumentType]
-    asked = task_or_default(given.task)
+    asked, training_set = task_or_default(given.task), given_training_data(training_set)
     parameters = inspect.signature(asked.evaluate).parameters
     if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
         names = [name for name in parameters if name != "model"]

@@ -12,6 +12,7 @@ import torch
 from anchorlens import (
     AnchorTask,
     Checkpoint,
+    CheckpointError,
     ModelConfig,
     build_model,
     checkpoints,
@@ -28,6 +29,7 @@ from anchorlens.verdict.explanation import explain
 
 PHASE1 = next(path for path in checkpoints.shipped() if path.stem == "phase1")
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)
+TINY_MODEL = build_model(TINY)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,17 @@ def files(tmp_path_factory, checkpoint, data):
 
 
 call = functools.partial(anchorlens_command.call, code=None)
+
+
+def test_a_path_is_as_good_as_what_is_in_its_file(checkpoint, data, files):
+    model = checkpoint.build_model()
+    given = evaluate(model, training_set=files / "data.csv", n_noise=2)
+    assert given.to_dict() == evaluate(model, training_set=data, n_noise=2).to_dict()
+    assert classify(
+        TINY_MODEL, training_set=str(files / "data.csv"), even_underfit=False
+    ).behaviour.train_is_known
+    with pytest.raises(CheckpointError, match="nothing.csv: cannot be read: No such file"):
+        classify(TINY_MODEL, training_set="nothing.csv")
 
 
 class TestInMemory:

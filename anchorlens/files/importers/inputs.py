@@ -107,17 +107,17 @@ def resolve(
         in_single_precision: whether a model in half precision is copied into float32, with a note.
 
     Raises:
-        ValueError: `given` holds no model, `task` is no task or differs from the checkpoint's, or `config` is
-            given without a path.
+        ValueError: `given` holds no model, `task` is no task or differs from the checkpoint's, `config` is
+            given without a path, or there is no such device here.
         CheckpointError: a file that cannot be read safely and whole.
     """
     if isinstance(given, Input):
         return given
-    task = None if task is None else task_or_default(task)
+    task, where = None if task is None else task_or_default(task), choose_device(device)
     opened = given if isinstance(given, Opened) else None
     if isinstance(given, str | os.PathLike):
         if any_architecture and (other := open_any_hooked(given, config)):
-            where, (model, own_task) = choose_device(device), other
+            model, own_task = other
             model = model.to(str(where), print_details=False)
             return Input(task or own_task, model, name=name or safe_text(titles([given])[0]))
         opened = open_checkpoint(given, config=config, task=task)
@@ -136,7 +136,6 @@ def resolve(
             )
         checkpoint = checkpoint if task is None else replace(checkpoint, task=task)
         called = repr(checkpoint) if opened is None else safe_text(titles([opened.path])[0])
-        where = choose_device(device)
         return Input(checkpoint.task, None, checkpoint, opened, where, notes, name or called)
     if given is None or is_task(given) or isinstance(given, type | Mapping | list | tuple | set):
         raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {type(given).__name__}{_advice(given)}")
@@ -144,6 +143,19 @@ def resolve(
     if in_single_precision and isinstance(given, nn.Module):
         model, notes = _in_single_precision(given)
     return Input(task, model, notes=notes, name=name or "model")
+
+
+def given_training_data(given: Any) -> Any:
+    """Training data as a caller gives them: of a path those of its file, anything else as it is.
+
+    Raises:
+        CheckpointError: a file that `read_training_data` refuses.
+    """
+    if not isinstance(given, str | os.PathLike):
+        return given
+    from anchorlens.files.training_data import read_training_data  # late, since it imports pyarrow
+
+    return read_training_data(given)
 
 
 class _OfSeveral(Protocol[P, R]):

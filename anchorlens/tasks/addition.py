@@ -17,6 +17,7 @@ import numpy as np
 from anchorlens.configuration import documented, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import Curve, FigureSpec, Grid
 from anchorlens.tasks.shared.metric import Metric, phase_metrics
@@ -24,8 +25,6 @@ from anchorlens.tasks.shared.split_task import Right, SplitTask, at_random, in_r
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
-
-    from anchorlens.tasks.shared.batch import TokenBatch
 
 Split = Literal["train", "id", "ood"]
 _LARGEST = 999
@@ -170,8 +169,6 @@ class AdditionTask(SplitTask):
             and one end mark.
         """
         import torch
-
-        from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
         a, b = sums.T.astype(np.int64)
         if self.in_numbers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Mapping
@@ -66,7 +67,6 @@ _registered: dict[str, type[Task]] = {}
 """Kind -> registered class of task."""
 _files: dict[type, str] = {}
 """Registered task -> the file that defines it, if that file cannot be imported as a module."""
-_installed_are_read = False
 
 T = TypeVar("T", bound=type)
 
@@ -174,9 +174,8 @@ def task_or_default(task: Any = None) -> Task:
     """
     if task is not None and not isinstance(task, Task):
         got = type(task).__name__
-        advice = _INSTEAD_OF_A_TASK.get(
-            got, "; write AnchorTask(**fields)" if isinstance(task, Mapping) else ""
-        )
+        advice = "; write AnchorTask(**fields)" if isinstance(task, Mapping) else ""
+        advice = _INSTEAD_OF_A_TASK.get(got, advice)
         raise ValueError(f"task must be a task, AnchorTask() for example, got {got}{advice}")
     return TASKS[0]() if task is None else task
 
@@ -248,16 +247,13 @@ def logged_metrics() -> dict[str, Metric]:
     return logged
 
 
+@functools.cache
 def _read_installed() -> None:
-    global _installed_are_read
-    if _installed_are_read:
-        return
     for task, origin in installed("anchorlens.tasks", "task"):
         try:
             register_task(task)
         except ValueError as error:
             raise ValueError(f"{origin} is none that can be used: {error}") from None
-    _installed_are_read = True
 
 
 def _check(task: Any) -> None:
@@ -291,11 +287,7 @@ def _check(task: Any) -> None:
             f"{name.replace('_', '-')}) or of a field of the model or the training; give it another one"
         )
     metrics = task.metrics
-    if (
-        not isinstance(metrics, tuple)
-        or not metrics
-        or not all(isinstance(metric, Metric) for metric in metrics)
-    ):
+    if not (isinstance(metrics, tuple) and metrics and all(isinstance(one, Metric) for one in metrics)):
         raise ValueError(f"metrics of {task.__name__} must be a tuple of Metric, got {safe_repr(metrics)}")
     names = [metric.name for metric in metrics]
     if len(set(names)) < len(names):

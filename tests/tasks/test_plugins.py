@@ -119,7 +119,7 @@ class TestPackage:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[anchorlens.tasks]\nodd = {value}\n")
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(registry, "_installed_are_read", False)
+        monkeypatch.setattr(registry, "_read_installed", registry._read_installed.__wrapped__)
         importlib.invalidate_caches()
         with pytest.raises(ValueError, match=f"the task odd of the installed package broken {message}"):
             registry.tasks()

@@ -116,7 +116,6 @@ def _fetched(url: str) -> Path:
             raise ValueError(
                 f"COGS must be in a folder that you name (--data DIR) or be fetched, and {name} could not be "
                 f"({safe_repr(why)}); put {', '.join(FILES)} of github.com/najoungkim/COGS, folder data, "
-                "into a "
-                "folder and name it"
+                "into a folder and name it"
             ) from None
     return cache

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.configuration import documented
+from anchorlens.tasks.shared.batch import on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -65,8 +66,6 @@ class Schedule:
     ) -> Float[Tensor, "image channel y x"]:
         """Images after the given steps: sqrt(alpha_bar) x + sqrt(1 - alpha_bar) noise."""
         import torch
-
-        from anchorlens.tasks.shared.batch import on_device
 
         kept = torch.as_tensor(self.signal[steps], dtype=pixels.dtype, device="cpu").view(-1, 1, 1, 1)
         kept = on_device(kept, pixels.device)

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -74,26 +74,6 @@ class Images:
     def take(self, rows: Int[np.ndarray, " row"]) -> Images:
         """Some of the images, in the order of `rows`."""
         return Images(self.pixels[rows], self.conditions[rows], self.tuples[rows])
-
-
-def checked_images(training_set: Any, side: int) -> Images:
-    """Check that a caller gives images of this size, and return them.
-
-    Raises:
-        ValueError: they are something else, or of another size.
-    """
-    if not isinstance(training_set, Images):
-        raise ValueError(
-            "the training data must be Images, as training_set gives them, got "
-            f"{safe_repr(type(training_set).__name__)}"
-        )
-    expected = (N_CHANNELS, side, side)
-    if tuple(training_set.pixels.shape[1:]) != expected:
-        raise ValueError(
-            f"images must be of {list(expected)} numbers each (channels, height, width), got "
-            f"{list(training_set.pixels.shape[1:])}; is it the data of this model's task?"
-        )
-    return training_set
 
 
 def in_words(name: str) -> str:
@@ -172,7 +152,7 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
 
     if not len(tuples):
         raise ValueError("tuples must name at least one, got none")
-    digits = np.array([[int(digit) for digit in checked(name)] for name in tuples]).reshape(-1, 3)
+    digits = np.array([[int(digit) for digit in checked(name)] for name in tuples])
     n = len(digits)
     colours = np.array(COLOURS)[digits[:, 2]] + rng.uniform(-_COLOUR_JITTER, _COLOUR_JITTER, (n, 3))
     radii = np.array(RADII)[digits[:, 1]] + rng.uniform(-_RADIUS_JITTER, _RADIUS_JITTER, n)
@@ -180,10 +160,10 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
     covered = np.stack(list(map(coverage, digits[:, 0], radii, [side] * n, centres)))[:, None]
     pixels = 1 - covered * (1 - colours[:, :, None, None])
     pixels = np.clip(pixels + rng.normal(0, _NOISE, pixels.shape), 0, 1)
-    conditions = list(map(_told, digits[:, 0], radii, colours))
+    conditions = np.array(list(map(_told, digits[:, 0], radii, colours)))
     return Images(
         torch.tensor(pixels, dtype=torch.float32, device="cpu"),
-        torch.tensor(np.array(conditions).reshape(n, N_CONDITIONS), dtype=torch.float32, device="cpu"),
+        torch.tensor(conditions, dtype=torch.float32, device="cpu"),
         digits,
     )
 

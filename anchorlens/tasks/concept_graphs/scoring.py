@@ -55,16 +55,11 @@ _PRESENT = 0.5
 _SHOWN = 6
 """Samples of each tuple that a picture shows."""
 
-_TRAINED, _UNSEEN, _FAILURE = (
-    "Trained tuples drawn right",
-    "Unseen tuples drawn right",
-    "Small circles drawn as triangles",
-)
-METRICS = (
+_BY_CLASSIFIER = (
     Metric(
         "train",
         "trained",
-        _TRAINED,
+        "Trained tuples drawn right",
         "samples of trained tuples that are there, with the right shape, size and colour",
         logged_as="train_accuracy",
         map_caption="Samples of trained tuples whose shape, size and colour are all right.",
@@ -72,7 +67,7 @@ METRICS = (
     Metric(
         "unseen",
         "unseen",
-        _UNSEEN,
+        "Unseen tuples drawn right",
         "samples of tuples that were never trained, that are there, with all three concepts right",
         logged_as="unseen_accuracy",
         map_caption="Samples of tuples that were never trained whose shape, size and colour are all right.",
@@ -80,12 +75,15 @@ METRICS = (
     Metric(
         "failure",
         "failure",
-        _FAILURE,
+        "Small circles drawn as triangles",
         "samples of small circles, which are never trained, that are triangles",
         logged_as="failure_rate",
         map_caption="Samples of small circles that are triangles. In training every small shape was one.",
         higher_is_better=False,
     ),
+)
+METRICS = (
+    *_BY_CLASSIFIER,
     Metric(
         "circles",
         "circles",
@@ -105,14 +103,14 @@ METRICS = (
     ),
     *(
         Metric(
-            f"{name}_by_mask",
-            f"{name}, mask",
-            f"{heading}, by the rule on masks",
+            f"{one.name}_by_mask",
+            f"{one.name}, mask",
+            f"{one.heading}, by the rule on masks",
             "the same by the filled share of the bounding box, area and mean colour",
             in_tables=False,
-            higher_is_better=name != "failure",
+            higher_is_better=one.higher_is_better,
         )
-        for name, heading in (("train", _TRAINED), ("unseen", _UNSEEN), ("failure", _FAILURE))
+        for one in _BY_CLASSIFIER
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,11 +12,13 @@ import numpy as np
 from anchorlens.configuration import check_number, documented, number
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.randomness import generator
+from anchorlens.safe import safe_repr
 from anchorlens.tasks.concept_graphs import images
 from anchorlens.tasks.concept_graphs.diffusion import Schedule
 from anchorlens.tasks.concept_graphs.images import N_CHANNELS, TRAINED, TUPLES, UNSEEN, Images
 from anchorlens.tasks.concept_graphs.scoring import METRICS, classifier, scored
 from anchorlens.tasks.shared.base import TaskConfig
+from anchorlens.tasks.shared.batch import on_device
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 
@@ -120,7 +122,18 @@ class ConceptGraphsTask(TaskConfig):
         Raises:
             ValueError: they are something else, or of another size.
         """
-        return images.checked_images(training_set, self.image_side)
+        if not isinstance(training_set, Images):
+            raise ValueError(
+                "the training data must be Images, as training_set gives them, got "
+                f"{safe_repr(type(training_set).__name__)}"
+            )
+        expected, given = (N_CHANNELS, self.image_side, self.image_side), training_set.pixels.shape[1:]
+        if tuple(given) != expected:
+            raise ValueError(
+                f"images must be of {list(expected)} numbers each (channels, height, width), got "
+                f"{list(given)}; is it the data of this model's task?"
+            )
+        return training_set
 
     def loss(self, model: Any, batch: Images, generator: np.random.Generator) -> Tensor:
         """Mean squared error of the predicted noise.
@@ -139,8 +152,6 @@ class ConceptGraphsTask(TaskConfig):
     def _noisy(self, batch: Images, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Noisy images, times, conditions, and the noise."""
         import torch
-
-        from anchorlens.tasks.shared.batch import on_device
 
         pixels = 2 * batch.pixels - 1 if self.centred else batch.pixels
         steps = generator.integers(1, self.n_diffusion_steps + 1, len(batch))
@@ -161,12 +172,8 @@ class ConceptGraphsTask(TaskConfig):
         """
         if not hasattr(model, "updated_bn"):
             return model
-        return model.updated_bn(self._bn_batches(seed))
-
-    def _bn_batches(self, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        for k in range(_BN_BATCHES):
-            rng = generator(seed, "evaluation", 3, k)
-            yield self._noisy(self._images(_BN_BATCH, rng), rng)[:3]
+        rngs = (generator(seed, "evaluation", 3, k) for k in range(_BN_BATCHES))
+        return model.updated_bn(self._noisy(self._images(_BN_BATCH, rng), rng)[:3] for rng in rngs)
 
     def samples(
         self, model: Any, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
-from anchorlens.configuration import check_choice, check_number
+from anchorlens.configuration import article, check_choice, check_number
 
 CONCEPTS = ("wumpus", "yumpus", "zumpus", "dumpus", "rompus", "numpus", "tumpus", "vumpus", "impus", "jompus")
 FAMILIES = (
@@ -181,19 +181,12 @@ def _is(concept: str, parent: str, property: str, negated: bool, rng: random.Ran
     no = " not" if negated else ""
     if rng.random() < 0.5:
         return f"{concept}es are{no} {f'{parent}es' if parent else property} ."
-    return (
-        f"{rng.choice(('each', 'every'))} {concept} is{no} {with_article(parent) if parent else property} ."
-    )
+    return f"{rng.choice(('each', 'every'))} {concept} is{no} {article(parent) if parent else property} ."
 
 
 def _item(rules: list[str], concept: str, asked: Node, hops: int, rng: random.Random) -> Item:
     name, true = rng.choice(NAMES), rng.random() < 0.5
     no = " not" if asked.negated == true else ""
     query = f"true or false : {name} is{no} {asked.property} ."
-    prompt = " ".join([*rules, f"{name} is {with_article(concept)} .", query])
+    prompt = " ".join([*rules, f"{name} is {article(concept)} .", query])
     return Item(prompt, "true" if true else "false", hops)
-
-
-def with_article(concept: str) -> str:
-    """`a wumpus`, `an impus`."""
-    return f"{'an' if concept[0] in 'aeiou' else 'a'} {concept}"

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
+from anchorlens.configuration import article
 from anchorlens.safe import safe_repr
 
 _SENTENCE = re.compile(r"^(?:(each|every) )?(\w+) (is|are)( not)?(?: (an?))? (\w+)$")
@@ -44,9 +45,8 @@ def read_question(prompt: str) -> Question:
     Raises:
         ValueError: a sentence of another form.
     """
-    *context, query = _sentences(prompt)
-    asked, statements = _asked(query), list(map(_statement, context))
-    rules, facts = (tuple(s for s in statements if s.of_all == of_all) for of_all in (True, False))
+    statements, asked = _read(prompt)
+    rules, facts = (tuple(s for _, s in statements if s.of_all == of_all) for of_all in (True, False))
     return Question(rules, facts, asked)
 
 
@@ -84,20 +84,18 @@ def n_steps(prompt: str) -> int | None:
 
 def _of(entity: str, rule: Statement) -> str:
     """Apply a rule to an entity: `rex is not shy`, `rex is an impus`."""
-    name = rule.predicate
-    article = "" if not name.endswith("pus") else "an " if name[0] in "aeiou" else "a "
-    return f"{entity} is{' not' if rule.negated else ''} {article}{name}"
+    what = article(rule.predicate) if rule.predicate.endswith("pus") else rule.predicate
+    return f"{entity} is{' not' if rule.negated else ''} {what}"
 
 
-def _sentences(prompt: str) -> list[str]:
-    return [sentence.strip() for sentence in prompt.strip(" .").split(" . ")]
-
-
-def _asked(query: str) -> Statement:
-    asked = _QUERY.match(query)
-    if asked is None:
+def _read(prompt: str) -> tuple[list[tuple[str, Statement]], Statement]:
+    """Each sentence of a prompt with what it says, and the statement to judge."""
+    *context, query = (sentence.strip() for sentence in prompt.strip(" .").split(" . "))
+    match = _QUERY.match(query)
+    if match is None:
         raise ValueError(f"a prompt must end in `true or false : ...`, got {safe_repr(query)}")
-    return _statement(asked[1])
+    asked = _statement(match[1])
+    return [(sentence, _statement(sentence)) for sentence in context], asked
 
 
 def _statement(sentence: str) -> Statement:
@@ -121,9 +119,8 @@ def by_chaining(prompt: str) -> bool | None:
 
 def _deduced(prompt: str) -> list[str] | None:
     """The sentences by which the query or its opposite follows, the conclusion last; None if neither does."""
-    *context, query = _sentences(prompt)
-    asked = _asked(query)
-    statements = {sentence: _statement(sentence) for sentence in context}
+    sentences, asked = _read(prompt)
+    statements = dict(sentences)
     chains = {  # (predicate, negated) -> sentences
         (fact.predicate, fact.negated): [sentence]
         for sentence, fact in statements.items()

@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -18,29 +18,28 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.prontoqa.ontology import MOST_HOPS, WORDS, Item, Order, balanced, most_words, official
 from anchorlens.tasks.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction, n_steps
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.figure_specs import FigureSpec
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.metric import Metric, phase_metrics
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.split_task import Right, shares_by_group
-from anchorlens.tasks.shared.word_task import WordTask, word_metrics
+from anchorlens.tasks.shared.word_task import WordTask
 from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
-
-if TYPE_CHECKING:
-    from anchorlens.tasks.shared.batch import TokenBatch
 
 _MOST_READ = 2_000
 """Training questions whose steps are counted."""
 _SHORTCUTS = {"degree": by_degree, "polarity": by_polarity}
 METRICS = (
-    *word_metrics(
+    *phase_metrics(
         meanings=(
             "questions it was trained on",
             "fresh questions of as many steps as are trained",
             "fresh questions of more steps than are trained",
         ),
         asks=("fresh questions", "fresh questions", "questions of more steps"),
+        score="exact match",
         thresholds=(".90 (.95 if the label alone is asked for)", ".50 (.75 if the label alone is asked for)"),
-    )[:3],
+    ),
     *(
         Metric(name, title, heading, meaning, in_tables=False)
         for name, title, heading, meaning in (
@@ -199,8 +198,6 @@ class PrOntoQATask(WordTask):
         """Training sequences with only the answer scored."""
         from torch import from_numpy
 
-        from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
-
         answered = np.logical_or.accumulate(batch.tokens.numpy() == SEP, axis=1)
         return TokenBatch(batch.tokens, batch.targets.masked_fill(from_numpy(~answered), IGNORE))
 
@@ -257,8 +254,8 @@ class PrOntoQATask(WordTask):
         scored = f"{answer} alone" if self.loss_on == "label" else f"every word, {answer} among them"
         return (
             f"PrOntoQA, {self.ontology}: true or false by the rules of the prompt, {kinds[self.ontology]}.\n"
-            f"Trained: questions of {trained}, scored on {scored}. Held out (ID test): {self.n_test:,} "
-            "others.\n"
+            f"Trained: questions of {trained}, scored on {scored}. Held out (ID test): "
+            f"{self.n_test:,} others.\n"
             f"Never seen (OOD): {self.n_test:,} questions of {longer}."
         )
 
@@ -266,8 +263,6 @@ class PrOntoQATask(WordTask):
 def _every_word(batch: TokenBatch) -> TokenBatch:
     """Score every position of the sequences up to the end mark: its target is the next token."""
     import torch
-
-    from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
     after = torch.roll(batch.tokens, -1, dims=1)
     at = torch.arange(batch.tokens.shape[1], device="cpu")

@@ -83,4 +83,5 @@ class TokenBatch:
         return TokenBatch(self.tokens[rows].long(), self.targets[rows].long())
 
     def __repr__(self) -> str:
-        return f"TokenBatch({len(self):,} sequences of {self.tokens.shape[-1]} tokens with their targets)"
+        name, n_pos = type(self).__name__, self.tokens.shape[-1]
+        return f"{name}({len(self):,} sequences of {n_pos} tokens with their targets)"

@@ -80,9 +80,8 @@ def token_batch(
                 f"{name} of the training data must be {allowed}, got {low if low < 0 else high:,}; is it the "
                 "data of this model's task?"
             )
-    return TokenBatch(
-        *(torch.from_numpy(np.require(narrowed(a), requirements=["C", "W"])) for a in (tokens, targets))
-    )
+    arrays = (np.require(narrowed(a), requirements=["C", "W"]) for a in (tokens, targets))
+    return TokenBatch(*map(torch.from_numpy, arrays))
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
     from torch import Tensor
 
     from anchorlens.tasks.shared.base import LogitsModel, Task
-    from anchorlens.tasks.shared.batch import TokenBatch
 
 AnyTask = TypeVar("AnyTask", bound="Task")
 _MULTIPLE = 64
@@ -94,7 +94,6 @@ class Evaluator(Generic[AnyTask]):
         import torch
 
         from anchorlens.models.running import evaluation_mode, give_back_freed_memory
-        from anchorlens.tasks.shared.batch import IGNORE, is_ragged
 
         targets = batch.targets if batch.targets.dim() == 2 else batch.targets.unsqueeze(1)
         found = np.ones(tuple(targets.shape), dtype=bool)
@@ -108,13 +107,13 @@ class Evaluator(Generic[AnyTask]):
                 if number % _GIVE_BACK_EVERY == 0:
                     give_back_freed_memory()
                 longest = int(lengths[rows].max())
-                behind = width - longest
-                wanted = targets[rows, : targets.shape[1] - behind]
-                n_last = wanted.shape[1] - int((wanted != IGNORE).any(dim=0).int().argmax())
+                last = targets.shape[1] - (width - longest)
+                wanted = targets[rows, :last]
+                n_last = last - int((wanted != IGNORE).any(dim=0).int().argmax())
                 if n_last > _MULTIPLE:
-                    n_last = min(-(-n_last // _MULTIPLE) * _MULTIPLE, wanted.shape[1])
+                    n_last = min(-(-n_last // _MULTIPLE) * _MULTIPLE, last)
                 logits = self._logits(at_end(self.model, n_last), batch.tokens[rows, :longest])
-                n_given = min(logits.shape[1], wanted.shape[1])
+                n_given = min(logits.shape[1], last)
                 if (wanted[:, :-n_given] != IGNORE).any():
                     raise ValueError(
                         f"model must give logits at every position that is scored, got the last {n_given}"
@@ -123,7 +122,6 @@ class Evaluator(Generic[AnyTask]):
                 scored = wanted != IGNORE
                 least, most = logits.aminmax(dim=-1)  # NaN, where there is one
                 self.finite = self.finite and bool(((least.isfinite() & most.isfinite()) | ~scored).all())
-                last = targets.shape[1] - behind
                 right = (logits.argmax(dim=-1) == wanted) | ~scored
                 found[rows.numpy()[:, None], np.arange(last - n_given, last)] = right.numpy()
         return found
@@ -169,14 +167,10 @@ class Evaluator(Generic[AnyTask]):
         so_far = torch.nn.functional.pad(tokens.clone(), (0, width - tokens.shape[1]))
         at, going = n_asked.clone(), torch.ones(len(tokens), dtype=torch.bool, device=tokens.device)
         with evaluation_mode(self.model), torch.inference_mode():
-            while bool((going & (at < width)).any()):
-                rows = (going & (at < width)).nonzero().squeeze(1)
+            while len(rows := (going & (at < width)).nonzero().squeeze(1)):
                 logits = self._logits(at_end(self.model, None), so_far[rows, : int(at[rows].max())])
-                said = (
-                    logits[torch.arange(len(rows), device=logits.device), at[rows].to(logits.device) - 1]
-                    .argmax(dim=-1)
-                    .cpu()
-                )
+                of_row = torch.arange(len(rows), device=logits.device)
+                said = logits[of_row, at[rows].to(logits.device) - 1].argmax(dim=-1).cpu()
                 so_far[rows, at[rows]] = said
                 at[rows] += 1
                 going[rows] = said != end

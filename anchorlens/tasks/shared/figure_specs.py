@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -64,8 +64,7 @@ class Grid(Axes):
     """0..1, a row for each of `y`; None where there is no value."""
     frame: tuple[DrawnNumber, DrawnNumber, DrawnNumber, DrawnNumber] | None = None
     """A rectangle that is marked: first x, first y, last x, last y."""
-    _: KW_ONLY
-    figure_spec: Literal["Grid"] = "Grid"
+    figure_spec: Literal["Grid"] = field(default="Grid", kw_only=True)
     """Which of the pictures it is, in JSON."""
 
 
@@ -80,8 +79,7 @@ class Curve(Axes):
     """Standard errors of `y`."""
     mark: DrawnNumber | None = None
     """A value of `x` that is marked with a line."""
-    _: KW_ONLY
-    figure_spec: Literal["Curve"] = "Curve"
+    figure_spec: Literal["Curve"] = field(default="Curve", kw_only=True)
     """Which of the pictures it is, in JSON."""
 
 
@@ -94,8 +92,7 @@ class Lines(Axes):
     """Name of a line -> 0..1, one for each of `x`; None where there is no value."""
     errors: Mapping[Name, Sequence[DrawnError | None]]
     """Name of a line -> standard errors of `y`."""
-    _: KW_ONLY
-    figure_spec: Literal["Lines"] = "Lines"
+    figure_spec: Literal["Lines"] = field(default="Lines", kw_only=True)
     """Which of the pictures it is, in JSON."""
 
 
@@ -108,8 +105,7 @@ class Bars(_Spec):
     """Title of the x axis, which goes from 0 to 1."""
     y: Mapping[Name, DrawnShare]
     """Name -> 0..1, from top to bottom."""
-    _: KW_ONLY
-    figure_spec: Literal["Bars"] = "Bars"
+    figure_spec: Literal["Bars"] = field(default="Bars", kw_only=True)
     """Which of the pictures it is, in JSON."""
 
 
@@ -137,8 +133,7 @@ class SampleTable(_Spec):
 
     answers: Annotated[tuple[Sample, ...], Len(0, 100)]
     """A row for each."""
-    _: KW_ONLY
-    figure_spec: Literal["SampleTable"] = "SampleTable"
+    figure_spec: Literal["SampleTable"] = field(default="SampleTable", kw_only=True)
     """Which of the pictures it is, in JSON."""
 
 
@@ -155,8 +150,7 @@ class ImageGrid(_Spec):
     """Pixels of an image's side."""
     pixels: Annotated[str, Len(0, 4_000_000)]
     """Red, green and blue of every pixel, a byte each, row by row of the whole: zlib, base64."""
-    _: KW_ONLY
-    figure_spec: Literal["ImageGrid"] = "ImageGrid"
+    figure_spec: Literal["ImageGrid"] = field(default="ImageGrid", kw_only=True)
     """Which of the pictures it is, in JSON."""
 
     @classmethod

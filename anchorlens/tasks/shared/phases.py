@@ -214,9 +214,8 @@ def phase_by_definition(
     phase = _phase_of(values, thresholds, train_source, asked)
     if standard_errors is None or phase.cause == "training data unknown":
         return phase
-    deciding = (
-        ("train", "ID", "OOD") if values["train"] >= thresholds["train"] and "OOD" in values else ("train",)
-    )
+    is_fit = values["train"] >= thresholds["train"] and "OOD" in values
+    deciding = ("train", "ID", "OOD") if is_fit else ("train",)
     near = {
         name: f"{name} {one} is within {standard_errors:g} standard errors of {thresholds[name]:.2f}"
         for name, one in measured.items()

@@ -11,6 +11,7 @@ from anchorlens.configuration import check_choice, check_number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec, Lines
@@ -19,8 +20,6 @@ from anchorlens.tasks.shared.phases import TRAINING_SET
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
-
-    from anchorlens.tasks.shared.batch import TokenBatch
 
 AT_ONCE = 4096
 """Examples that are made into sequences at a time, the shortest first."""
@@ -138,8 +137,7 @@ class SplitTask(TaskConfig):
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
         if half is not None:
             check_number("half", half, minimum=0, maximum=1, integer=True)
-        task: Any = self
-        evaluator, rng = Evaluator(model, task, batch_size), generator(seed, "evaluation")
+        evaluator, rng = Evaluator(model, self, batch_size), generator(seed, "evaluation")
         right = {
             name: self._right(evaluator, examples)
             for name, examples in self.splits.items()
@@ -197,8 +195,7 @@ class SplitTask(TaskConfig):
 
     def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """Train, ID and OOD accuracy, of at most `quickly` examples each, by their names in a log."""
-        task: Any = self
-        evaluator, rng = Evaluator(model, task, self.quickly), generator(seed, "evaluation", 1)
+        evaluator, rng = Evaluator(model, self, self.quickly), generator(seed, "evaluation", 1)
         some = training_set.take(rng.permutation(len(training_set))[: self.quickly])
         batches = {"train": self.answers_alone(some)}
         for name in ("id", "ood"):
@@ -270,8 +267,6 @@ def in_rounds(of: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, " n"
 
 def _right(evaluator: Evaluator, batch: TokenBatch) -> Bool[np.ndarray, "2 sequence"]:
     """Whether every scored position is right, and whether every one but the last, the end mark, is."""
-    from anchorlens.tasks.shared.batch import IGNORE
-
     right = evaluator.right_by_position(batch)
     whole = right.all(axis=1)
     scored = (batch.targets != IGNORE).numpy().reshape(right.shape)

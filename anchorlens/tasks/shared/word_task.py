@@ -12,7 +12,7 @@ from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec, Sample, SampleTable
 from anchorlens.tasks.shared.metric import Metric, phase_metrics
 from anchorlens.tasks.shared.split_task import AT_ONCE, Right, SplitTask, shares_by_group
-from anchorlens.tasks.shared.words import EOS, SEP, Examples
+from anchorlens.tasks.shared.words import EOS, SEP, Examples, n_words
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -25,14 +25,10 @@ _SHOWN = 4
 """Most right and most wrong answers of each split in a table of samples."""
 
 
-def word_metrics(
-    meanings: tuple[str, str, str],
-    asks: tuple[str, str, str],
-    thresholds: tuple[str, str] = (".90", ".50"),
-) -> tuple[Metric, ...]:
+def word_metrics(meanings: tuple[str, str, str], asks: tuple[str, str, str]) -> tuple[Metric, ...]:
     """Train, ID and OOD exact match, and OOD without the end mark; the arguments are `phase_metrics`'."""
     return (
-        *phase_metrics(meanings=meanings, asks=asks, score="exact match", thresholds=thresholds),
+        *phase_metrics(meanings=meanings, asks=asks, score="exact match"),
         Metric(
             "ood_without_end",
             "OOD, no end",
@@ -109,10 +105,8 @@ class WordTask(SplitTask):
                 some = rng.permutation(np.flatnonzero(whole[name] == right))[:_SHOWN]
                 shown = self.splits[name][np.sort(some)]
                 said = self.said(evaluator, shown) if len(shown) else []
-                answers += [
-                    Sample(titles[name], *words, right)
-                    for words in zip(shown.prompts, shown.answers, said, strict=True)
-                ]
+                words = zip(shown.prompts, shown.answers, said, strict=True)
+                answers += [Sample(titles[name], *texts, right) for texts in words]
         sample_table = SampleTable(
             "Answers",
             "Some examples of each split, up to four that are answered right and four that are not: what is "
@@ -123,10 +117,7 @@ class WordTask(SplitTask):
 
     def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
         """Exact match against the number of words of the answer, in groups of about equal size."""
-        lengths = {
-            name: np.array([answer.count(" ") + bool(answer) for answer in self.splits[name].answers])
-            for name in ("id", "ood")
-        }
+        lengths = {name: np.array(list(map(n_words, self.splits[name].answers))) for name in ("id", "ood")}
         every = np.concatenate(list(lengths.values()))
         edges = np.unique(np.quantile(every, np.linspace(0, 1, _MOST_GROUPS + 1)).round())
         group_of = {name: np.searchsorted(edges[1:-1], numbers) for name, numbers in lengths.items()}

@@ -11,11 +11,10 @@ import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.safe import safe_repr
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
 if TYPE_CHECKING:
     from jaxtyping import Int
-
-    from anchorlens.tasks.shared.batch import TokenBatch
 
 SPECIAL = ("<pad>", "<bos>", "<sep>", "<eos>")
 """The first tokens of every vocabulary: padding, the beginning, the end of the prompt, that of the answer."""
@@ -82,8 +81,7 @@ class Vocabulary:
         except KeyError as error:
             raise ValueError(
                 f"every word must be one of the task's {len(self.words):,}, got {safe_repr(error.args[0])} "
-                "in "
-                f"{safe_repr(text)}"
+                f"in {safe_repr(text)}"
             ) from None
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -99,9 +97,8 @@ class Vocabulary:
     def length(self, example: Examples) -> Int[np.ndarray, " example"]:
         """Tokens that a model reads of each example: all but the end mark."""
         pairs = zip(example.prompts, example.answers, strict=True)
-        marks = 1 + self.bos
-        n_words = [_n_words(prompt) + _n_words(answer) for prompt, answer in pairs]
-        return np.array(n_words, dtype=np.int64) + marks
+        words = [n_words(prompt) + n_words(answer) for prompt, answer in pairs]
+        return np.array(words, dtype=np.int64) + 1 + self.bos
 
     def sequences(self, examples: Examples, width: int) -> TokenBatch:
         """Examples as sequences; the answer and its end mark are scored.
@@ -118,8 +115,6 @@ class Vocabulary:
         """
         import torch
 
-        from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
-
         tokens = np.full((len(examples), width), PAD, dtype=np.int64)
         targets = np.full((len(examples), width), IGNORE, dtype=np.int64)
         for row, (prompt, answer) in enumerate(zip(examples.prompts, examples.answers, strict=True)):
@@ -128,13 +123,13 @@ class Vocabulary:
             if len(read) > width:
                 raise ValueError(
                     f"an example may have {width} tokens, got {len(read)}: {safe_repr(prompt)} with an "
-                    "answer of "
-                    f"{len(said)} words"
+                    f"answer of {len(said)} words"
                 )
             tokens[row, : len(read)] = read
             targets[row, len(asked) - 1 : len(read)] = [*said, EOS]
         return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(targets))
 
 
-def _n_words(text: str) -> int:
-    return text.count(" ") + 1 if text else 0
+def n_words(text: str) -> int:
+    """Words of a text that has single spaces between them."""
+    return text.count(" ") + bool(text)

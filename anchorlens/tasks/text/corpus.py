@@ -121,7 +121,6 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
     corpus = Corpus(folder)
     if corpus.is_whole:
         return corpus
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch_folder(f"{name}-", folder.parent) as scratch:
         made = scratch / "made"
         made.mkdir(mode=0o700)
@@ -130,14 +129,14 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
             out = held_out(n_bytes, share, seed)
             cut = {} if out else _end_of_the_largest(n_bytes, share)
             _write(made, documents(name, data), out, cut)
-            if not Corpus(folder).is_whole:  # another process may have made it meanwhile, and may use it
+            if not corpus.is_whole:  # another process may have made it meanwhile, and may use it
                 shutil.rmtree(folder, ignore_errors=True)
             os.replace(made, folder)
             _write_through(folder.parent)
         except OSError:
-            if not Corpus(folder).is_whole:  # no other process was faster
+            if not corpus.is_whole:  # no other process was faster
                 raise
-    return Corpus(folder)
+    return corpus
 
 
 def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str]:

@@ -128,8 +128,7 @@ def named_files(data: str) -> dict[str, Path]:
         if twice := sorted(files.keys() & named):
             raise ValueError(
                 f"data must name files of different names, got {safe_repr(twice[0])} twice; put what you "
-                "want "
-                "into one folder"
+                "want into one folder"
             )
         files |= dict(sorted(named.items()))
         if n_entries > MOST_ENTRIES or len(files) > MOST_FILES:
@@ -177,8 +176,7 @@ def fingerprint(data: str, expected: str = "") -> str:
         named += ", of other contents"  # not their hash, which would tell a stranger what they hold
     raise ValueError(
         f"the text must be that of {safe_repr(expected)}, and what is named is {named}; name the same files "
-        "in "
-        "the same order"
+        "in the same order"
     )
 
 

@@ -16,8 +16,9 @@ from anchorlens.configuration import check_number, documented, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
+from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.evaluator import check_capacity
+from anchorlens.tasks.shared.evaluator import at_end, check_capacity
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
@@ -25,8 +26,6 @@ from anchorlens.tasks.text.documents import CODE, FILES, absolute, fingerprint, 
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from anchorlens.tasks.shared.batch import TokenBatch
 
 MOST_ASKED, QUICKLY = 1_000, 128
 """Sequences of each split that `evaluate` uses by default, and that `measure` uses."""
@@ -174,9 +173,8 @@ class TextTask(TaskConfig):
         import torch
 
         logits = model(batch.tokens)[..., : TextTask.d_vocab]
-        return torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), batch.targets.to(logits.device).flatten()
-        )
+        targets = batch.targets.to(logits.device)
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     def evaluate(
         self,
@@ -208,20 +206,18 @@ class TextTask(TaskConfig):
         check_number("seed", seed, minimum=0, integer=True)
         rng, most = generator(seed, "evaluation"), QUICKLY if quick else max_asked
         trained = self._windows(TRAIN) if training_set is None else self.checked_training_set(training_set)
-        measures: dict[str, Accuracy | None] = {}
+        found: dict[str, Accuracy] = {}
         finite = True
         for name, sequences in (("train_bits", trained), ("validation_bits", self._windows(VALIDATION))):
             rows = rng.permutation(len(sequences))[:most]
             bits = np.concatenate(list(bits_per_byte(model, sequences, rows)))
             finite = finite and bool(np.isfinite(bits).all())
-            measures[name] = _mean(bits, of=len(sequences))
-        train, validation = measures["train_bits"], measures["validation_bits"]
-        assert train is not None and validation is not None
+            found[name] = _mean(bits, of=len(sequences))
+        train, validation = found.values()
         error = math.hypot(train.standard_error, validation.standard_error)
-        measures["perplexity"] = _perplexity(validation)
-        measures["gap"] = Accuracy(validation.value - train.value, error, validation.n_sequences)
+        gap = Accuracy(validation.value - train.value, error, validation.n_sequences)
         return self.evaluation(
-            measures,
+            {**found, "perplexity": _perplexity(validation), "gap": gap},
             finite=finite,
             seed=seed,
             options={
@@ -289,7 +285,6 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
     import torch
 
     from anchorlens.models.running import device_of, evaluation_mode
-    from anchorlens.tasks.shared.evaluator import at_end
 
     device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
     with evaluation_mode(model), torch.inference_mode():
@@ -297,9 +292,8 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
             batch = some.take(rows[first : first + AT_ONCE])
             logits = at_end(model, None)(batch.tokens.to(device))[..., : TextTask.d_vocab]
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            losses = torch.nn.functional.cross_entropy(
-                logits.transpose(1, 2), batch.targets.to(logits.device), reduction="none"
-            )
+            logits, targets = logits.transpose(1, 2), batch.targets.to(logits.device)
+            losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
             yield (losses.mean(dim=1) / math.log(2)).double().cpu().numpy()
 
 

@@ -137,8 +137,7 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
             raise ValueError(f"{what} must be a shift of at most {LARGEST}, got {safe_repr(function)}")
         return int(function)
     if isinstance(function, Mapping):
-        missing = [x for x in inputs if x not in function]
-        if missing:
+        if missing := [x for x in inputs if x not in function]:
             raise ValueError(
                 f"the table of {what} lacks {len(missing)} reachable values, the first is {missing[0]}; "
                 "add them or narrow the key range"
@@ -150,10 +149,9 @@ def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDic
         raise ValueError(f"{what} must be a shift, a table or a callable, got {safe_repr(function)}")
     try:
         table = FrozenDict(zip(inputs, map(operator.index, values), strict=True))
-        if max(table.values(), default=0) > LARGEST or min(table.values(), default=0) < -LARGEST:
-            raise ValueError(
-                f"{what} must give values up to {LARGEST}, got {safe_repr(max(table.values(), key=abs))}"
-            )
+        largest = max(table.values(), key=abs, default=0)
+        if abs(largest) > LARGEST:
+            raise ValueError(f"{what} must give values up to {LARGEST}, got {safe_repr(largest)}")
         return table
     except TypeError:
         odd = next(y for y in values if not hasattr(y, "__index__"))

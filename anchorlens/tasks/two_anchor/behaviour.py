@@ -142,6 +142,7 @@ def evaluate(
         found["symmetric"] = questions.by_position("ood", two_ways, as_mirror[differs])
 
     assert train_fresh is not None and train is not None and id_accuracy is not None
+    best_constant = float(np.bincount(train_targets).max()) / len(train_targets)
     positions = by_position.gathered(found, task.positions.tolist())
     return AnchorEvaluation(
         kind=task.kind,
@@ -172,7 +173,7 @@ def evaluate(
         pairs=tuple(pairs),
         deviations=deviations,
         positions=positions,
-        best_constant=_best_constant(train_targets),
+        best_constant=Accuracy.of_share(best_constant, len(train_targets)),
     )
 
 
@@ -200,11 +201,6 @@ def _beside_the_rules(
     }
 
 
-def _best_constant(targets: Int[np.ndarray, " trial"]) -> Accuracy:
-    share = float(np.bincount(targets).max()) / len(targets)
-    return Accuracy.of_share(share, len(targets))
-
-
 def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> TokenBatch | LazyDataset:
     """Check that a model's training data are sequences of this task, and return them.
 
@@ -222,12 +218,7 @@ def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> 
 
 
 def quick_accuracies(
-    model: LogitsModel,
-    task: CompositeFunction,
-    training_set: AnchorBatch,
-    *,
-    seed: int = 0,
-    max_train: int = QUICK_TRAIN,
+    model: LogitsModel, task: CompositeFunction, training_set: AnchorBatch, *, seed: int = 0
 ) -> dict[str, float | None]:
     """Accuracy on train, ID, OOD and exceptions, from one noise draw, for the log of a run.
 
@@ -236,16 +227,14 @@ def quick_accuracies(
         task: as for `evaluate`.
         training_set: the sequences it is trained on.
         seed: of the noise.
-        max_train: most sequences of the training set that are used.
 
     Returns:
         `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1, the last None where every pair is trained; of a
         task with exceptions `exceptions_accuracy` too.
     """
     questions = Questions(model, task, seed, batch_size=1024, max_trials=QUICK_TRIALS)
-    accuracies: dict[str, float | None] = {
-        "train_accuracy": questions.ask_batch(training_set, max_train)[0].value
-    }
+    train, _ = questions.ask_batch(training_set, QUICK_TRAIN)
+    accuracies: dict[str, float | None] = {"train_accuracy": train.value}
     for split in ("id", "ood"):
         trials = questions.trials(split)
         targets = task.targets(trials, kind="inferential" if split == "ood" else "trained")

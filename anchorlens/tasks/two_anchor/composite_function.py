@@ -182,10 +182,7 @@ class CompositeFunction(TaskConfig):
     def exceptions(self) -> tuple[MemorisedException, ...]:
         """The (key, pair, answer) of every exception, in the order in which they are added."""
         rows, keys, answers = (part.tolist() for part in self._targets.exceptions)
-        return tuple(
-            MemorisedException(key, self.pairs[row], answer)
-            for row, key, answer in zip(rows, keys, answers, strict=True)
-        )
+        return tuple(map(MemorisedException, keys, (self.pairs[row] for row in rows), answers))
 
     @cached_property
     def exception_trials(self) -> Trials:
@@ -334,16 +331,31 @@ class CompositeFunction(TaskConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
-        return _to_data(super().to_dict())
+        values = super().to_dict()
+        values["anchors"] = {str(anchor): _as_json(f) for anchor, f in self.anchors.items()}
+        if self.unseen_pairs is not None:
+            values["unseen_pairs"] = [list(pair) for pair in self.unseen_pairs]
+        if self.overrides is not None:
+            values["overrides"] = {",".join(map(str, p)): _as_json(f) for p, f in self.overrides.items()}
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Read a task from JSON or TOML data (anchors and pairs may be keys such as "3" and "3,4").
 
         Raises:
-            ValueError: an unknown field or an unusable value.
+            ValueError: an unknown field or an unusable value, such as keys that are no integers.
         """
-        return super().from_dict(_from_data(values))
+        fields = dict(values)
+        if "anchors" in fields:
+            fields["anchors"] = _read_functions(fields["anchors"], "anchors", _short_integer)
+        if fields.get("overrides") is not None:
+            fields["overrides"] = _read_functions(fields["overrides"], "overrides", _read_pair)
+        if (unseen := fields.get("unseen_pairs")) is not None:
+            if isinstance(unseen, str) or not isinstance(unseen, Sequence):
+                raise ValueError(f"unseen_pairs must be a list of pairs, got {safe_repr(unseen)}")
+            fields["unseen_pairs"] = [_read_pair(pair) if isinstance(pair, str) else pair for pair in unseen]
+        return super().from_dict(fields)
 
 
 def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) -> None:
@@ -375,34 +387,6 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
             f"{n_chains:,} chains of {n_keys:,} keys at {n_positions:,} positions are {n_trials:,} "
             f"questions, more than {_MOST_TRIALS:,}; use fewer anchors or keys, shorter chains or sequences"
         )
-
-
-def _to_data(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an AnchorTask, JSON-ready."""
-    values = {**fields, "anchors": {str(a): _as_json(f) for a, f in fields["anchors"].items()}}
-    if fields["unseen_pairs"] is not None:
-        values["unseen_pairs"] = [list(pair) for pair in fields["unseen_pairs"]]
-    if fields["overrides"] is not None:
-        values["overrides"] = {",".join(map(str, p)): _as_json(f) for p, f in fields["overrides"].items()}
-    return values
-
-
-def _from_data(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an AnchorTask from JSON or TOML data; those that are no text or table stay as they are.
-
-    Raises:
-        ValueError: keys that are no integers, or no list of pairs.
-    """
-    fields = dict(values)
-    if "anchors" in fields:
-        fields["anchors"] = _read_functions(fields["anchors"], "anchors", _short_integer)
-    if fields.get("overrides") is not None:
-        fields["overrides"] = _read_functions(fields["overrides"], "overrides", _read_pair)
-    if (unseen := fields.get("unseen_pairs")) is not None:
-        if isinstance(unseen, str) or not isinstance(unseen, Sequence):
-            raise ValueError(f"unseen_pairs must be a list of pairs, got {safe_repr(unseen)}")
-        fields["unseen_pairs"] = [_read_pair(pair) if isinstance(pair, str) else pair for pair in unseen]
-    return fields
 
 
 def _as_json(function: Any) -> int | dict[str, int]:

@@ -104,10 +104,7 @@ class AnchorEvaluation(Evaluation):
 
     def __repr__(self) -> str:
         values = {"train": self.train, "ID": self.id, "OOD": self.ood}
-        numbers = (
-            "no unseen pair" if value is None else f"{title} {value.value:.3f}"
-            for title, value in values.items()
-        )
+        numbers = (f"{title} {one.value:.3f}" if one else "no unseen pair" for title, one in values.items())
         remembered = self.measure("exceptions")
         more = "" if remembered is None else f", exceptions {remembered.value:.3f}"
         return f"AnchorEvaluation({self.phase.label}; {', '.join(numbers)}{more})"

@@ -45,12 +45,9 @@ class Questions(Evaluator[CompositeFunction]):
 
     def trials(self, split: Split) -> Trials:
         """Every (pair, key, position) of a split, or a random choice of `max_trials` of them."""
-        if self.whole(split):
-            found = self.task.trials(split)
-        else:
-            rng = generator(self.seed, "evaluation", 1)
-            rows = rng.choice(self.task.n_trials(split), self.max_trials, replace=False)
-            found = self.task.some_trials(split, rows)
+        n, rng = self.task.n_trials(split), generator(self.seed, "evaluation", 1)
+        rows = np.arange(n) if self.whole(split) else rng.choice(n, self.max_trials, replace=False)
+        found = self.task.some_trials(split, rows)
         if self.half is None or split != "ood":
             return found
         return found.take(np.flatnonzero(found.keys % 2 == self.half))
@@ -87,9 +84,8 @@ class Questions(Evaluator[CompositeFunction]):
         ends = [np.searchsorted(asked[order], wanted, side=side) for side in ("left", "right")]
         for pair, start, end in zip(pairs, *ends, strict=True):
             if start < end:
-                yield PairAccuracy(
-                    pair, split, Accuracy.of_draws(right[order[start:end]], whole=self.whole(split))
-                )
+                accuracy = Accuracy.of_draws(right[order[start:end]], whole=self.whole(split))
+                yield PairAccuracy(pair, split, accuracy)
 
     def by_position(
         self, split: Split, trials: Trials, right: Bool[np.ndarray, "trial draw"]
@@ -97,10 +93,9 @@ class Questions(Evaluator[CompositeFunction]):
         """Position of the key -> accuracy there; empty if there are more than `MOST_POSITIONS`."""
         if len(self.task.positions) > MOST_POSITIONS:
             return {}
-        at = {position: trials.positions == position for position in np.unique(trials.positions).tolist()}
         return {
-            position: Accuracy.of_draws(right[there], whole=self.whole(split))
-            for position, there in at.items()
+            position: Accuracy.of_draws(right[trials.positions == position], whole=self.whole(split))
+            for position in np.unique(trials.positions).tolist()
         }
 
     def ask_batch(

@@ -49,12 +49,11 @@ class LazyDataset:
         rng = self._rng
         positions, pairs = _some(self._positions, self._n, rng), _some(self._pairs, self._n, rng)
         keys = choose(rng, self.task.keys, self._allowed, positions)
-        noise = self.task.noise(self._n, rng)
-        return self.task.place(Trials(pairs, keys, positions), noise)
+        return self.task.place(Trials(pairs, keys, positions), self.task.noise(self._n, rng))
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`; the generator stays where it was."""
-        task, trials, noise = self.task, [], []
+        task, trials = self.task, []
         of_positions, rng = copy.deepcopy(self._rng), copy.deepcopy(self._rng)
         for n, _ in self._chunks(rows):
             _some(self._positions, n, rng)
@@ -65,8 +64,7 @@ class LazyDataset:
             positions = _some(self._positions, n, of_positions)
             keys = choose(rng, task.keys, self._allowed, positions)
             trials.append((_some(self._pairs, n, of_pairs)[here], keys[here], positions[here]))
-        for n, here in self._chunks(rows):
-            noise.append(task.noise(n, rng)[here])
+        noise = [task.noise(n, rng)[here] for n, here in self._chunks(rows)]
         pairs, keys, positions = (np.concatenate(part) for part in zip(*trials, strict=True))
         batch = task.place(Trials(pairs, keys, positions), np.concatenate(noise))  # ascending
         return batch.take(np.argsort(np.argsort(rows, kind="stable"), kind="stable"))

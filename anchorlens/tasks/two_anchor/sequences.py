@@ -45,7 +45,7 @@ class Trials:
 
 
 @documented
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AnchorBatch(TokenBatch):
     """Sequences ready for a model, with the trial of each.
 
@@ -58,9 +58,6 @@ class AnchorBatch(TokenBatch):
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
         """Some of the sequences, in the order of `rows`."""
         return AnchorBatch(self.tokens[rows], self.targets[rows], self.trials.take(rows))
-
-    def __repr__(self) -> str:
-        return f"AnchorBatch({len(self):,} sequences of {self.tokens.shape[-1]} tokens with their targets)"
 
     _repr_html_ = html
 

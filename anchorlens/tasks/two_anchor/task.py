@@ -98,12 +98,11 @@ class AnchorTask(CompositeFunction):
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
         """Most sequences that `evaluate` (if `quickly`, `measure`) runs, for `n_train` training sequences."""
-        n_trained, n_id, n_ood = (self.n_trials(split) for split in ("train", "id", "ood"))
+        most = QUICK_TRIALS if quickly else MAX_TRIALS
+        n_trained, n_id, n_ood = (min(most, self.n_trials(split)) for split in ("train", "id", "ood"))
+        n_exceptions = min(most, len(self.exception_trials))
         if quickly:
-            asked = min(QUICK_TRAIN, n_train) + min(QUICK_TRIALS, n_id) + min(QUICK_TRIALS, n_ood)
-            return asked + min(QUICK_TRIALS, len(self.exception_trials))
-        n_trained, n_id, n_ood = (min(n, MAX_TRIALS) for n in (n_trained, n_id, n_ood))
-        n_exceptions = min(len(self.exception_trials), MAX_TRIALS)
+            return min(QUICK_TRAIN, n_train) + n_id + n_ood + n_exceptions
         return min(MAX_TRAIN, n_train) + 2 * n_trained + N_NOISE * (n_id + 2 * n_ood + n_exceptions)
 
     def bytes_to_ask(self, n_train: int) -> int:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.shared_options import AsJson, Device, Plot, path_option
+from anchorlens.cli.errors import one_line_errors
+from anchorlens.cli.shared_options import AsJson, Device, Plot, hand_over, path_option
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.safe import safe_repr, safe_text
 
@@ -56,24 +56,22 @@ def audit_command(
         anchorlens audit noisy.csv --out audits/a
         anchorlens audit noisy.csv --seeds 5 --top 50 --plot audit.html
     """
-    from anchorlens import figures
     from anchorlens.audit import audit, mappings_of, open_dataset
     from anchorlens.audit.run import FIT, GAMMA, MOST_MODELS, STEPS
     from anchorlens.models.config import ModelConfig
     from anchorlens.models.devices import choose_device
     from anchorlens.runs.train_config import TrainConfig
     from anchorlens.show.terminal.audit import print_audit
-    from anchorlens.show.terminal.console import print_json
     from anchorlens.tasks.registry import task_or_default
     from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
-    the_papers: Any = task_or_default()
     choose_device(device)
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (dataset,))
     if seeds > MOST_MODELS:
         raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {safe_repr(seeds)}")
     try:
+        the_papers: Any = task_or_default()
         mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)
     except OSError as error:
         raise ValueError(f"{safe_text(dataset)}: {safe_text(error.strerror)}; give a .csv or .toml") from None
@@ -89,7 +87,4 @@ def audit_command(
         workers=workers,
         progress=COMMAND_LINE_SECONDS,
     )
-    if plot is not None:
-        figures.save(result.plot(), plot, result)
-        say(f"the picture is in {plot}")
-    print_json(result.to_dict()) if as_json else print_audit(result, top=top)
+    hand_over(result, as_json, plot, lambda found: print_audit(found, top=top))

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.shared_options import AsJson, Device, Plot
+from anchorlens.cli.errors import one_line_errors
+from anchorlens.cli.shared_options import AsJson, Device, Plot, hand_over
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.safe import safe_text
@@ -51,19 +51,14 @@ def benchmark_command(
         check_can_write(plot, "--plot", PICTURES, (probe,) if is_file else ())
     if name is not None and not is_file:
         raise ValueError("--probe chooses among the probes of a Python file; leave it out, or give the file")
-    from anchorlens import benchmark, figures
+    from anchorlens import benchmark
     from anchorlens.benchmarking import reference
     from anchorlens.models.devices import choose_device
     from anchorlens.show.terminal.benchmark import print_benchmark
-    from anchorlens.show.terminal.console import print_json
 
-    result = benchmark(
-        _of_file(Path(probe), name) if is_file else probe, first=first, device=choose_device(device)
-    )
-    if plot is not None:
-        figures.save(result.plot(), plot, result)
-        say(f"the picture is in {plot}")
-    print_json(result.to_dict()) if as_json else print_benchmark(result, reference())
+    measure = _of_file(Path(probe), name) if is_file else probe
+    result = benchmark(measure, first=first, device=choose_device(device))
+    hand_over(result, as_json, plot, lambda found: print_benchmark(found, reference()))
 
 
 def _of_file(path: Path, name: str | None) -> Callable[..., Any]:

@@ -44,7 +44,10 @@ def with_field_options(
     own = [p.replace(kind=_KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "fields"]
 
     def offer(tasks: Sequence[type[Task]]) -> None:
-        options = [_option(name, hint) for name, hint in _options(axes, short or {}, tasks).items()]
+        options = [
+            inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=hint)
+            for name, hint in _options(axes, short or {}, tasks).items()
+        ]
         command.__signature__ = inspect.Signature([*own, *options])  # pyright: ignore[reportFunctionMemberAccess]
         command.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
 
@@ -53,10 +56,6 @@ def with_field_options(
     command.field_sections = functools.partial(_sections, axes)  # pyright: ignore[reportFunctionMemberAccess]
     del command.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
     return command
-
-
-def _option(name: str, hint: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=hint)
 
 
 def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) -> dict[str, Any]:

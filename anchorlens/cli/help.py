@@ -161,12 +161,8 @@ def group_lines(group: Any, path: str, width: int) -> Iterator[str]:
         if command.rich_help_panel != title:
             title = command.rich_help_panel
             yield from (typer.style(line, bold=True) for line in wrapped(f"{title}:", width))
-        first, *more = wrapped(
-            f"{name:{longest}}  {first_sentence(description(command)[0][0])}",
-            width,
-            "  ",
-            " " * min(longest + 4, width // 2),
-        )
+        text = f"{name:{longest}}  {first_sentence(description(command)[0][0])}"
+        first, *more = wrapped(text, width, "  ", " " * min(longest + 4, width // 2))
         yield first.replace(name, typer.style(name, bold=True), 1)
         yield from more
     yield ""
@@ -200,14 +196,15 @@ def _in_short(
         yield from _in_full(command, path, parts, width)
         return
     paragraphs = description(command)[0][:-1]
+    places = {entry.name: title for title, section in parts for entry in section}
+    of_tasks = [name for name, title in places.items() if title.startswith("Task ")]
     entries = {
-        entry.name: first for section in parts for entry in section.entries for first in [_first(entry)]
+        entry.name: entry._replace(text=first_sentence(entry.text))
+        for _, section in parts
+        for entry in section
     }
-    places = {entry.name: section.title for section in parts for entry in section.entries}
-    of_tasks = [e.name for section in parts if section.title.startswith("Task ") for e in section.entries]
-    room = (
-        MOST_LINES - len(list(_head(command, path, paragraphs, USUAL_WIDTH))) - 2
-    )  # a line says what is missing
+    room = MOST_LINES - len(list(_head(command, path, paragraphs, USUAL_WIDTH)))
+    room -= 2  # a line says what is missing
     shown: list[str] = []
     middle = [*of_tasks, *_CORE] if task_first else [*_CORE, *of_tasks]
     for name in dict.fromkeys([*_FIRST, *middle, *_NEXT]):
@@ -245,10 +242,6 @@ def _lines(entry: Entry, width: int) -> Iterator[str]:
     for line in wrapped(entry.heading(), width, "  ", "    "):
         yield typer.style(line, bold=True)
     yield from wrapped(entry.text, width, "    ")
-
-
-def _first(entry: Entry) -> Entry:
-    return entry._replace(text=first_sentence(entry.text))
 
 
 def _entry(param: Any, hints: Mapping[str, Any]) -> Entry:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +17,6 @@ from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.safe import safe_repr, safe_text
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
-
-if TYPE_CHECKING:
-    from anchorlens.probes import Along, ProbeResult
 
 
 @one_line_errors
@@ -151,7 +147,7 @@ def probe_command(
         if table is not None:
             found.table(table)
             say(f"{len(found.rows)} rows are in {table}")
-        _show(found, as_json, plot)
+        shared.hand_over(found, as_json, plot, lambda result: typer.echo(repr(result)))
         return
     with reading_checkpoint(checkpoint):
         given = given_for(probe, checkpoint, None, chosen, config=config, device=where)
@@ -167,14 +163,4 @@ def probe_command(
         if probe in probes.SHIPPED and not isinstance(error, ValueError):
             raise  # an internal error: show the whole traceback
         raise ValueError(what_went_wrong(error, probe)) from error
-    _show(result, as_json, plot)
-
-
-def _show(result: ProbeResult | Along, as_json: bool, plot: Path | None) -> None:
-    """Print a result, and write its figure if `plot` is given."""
-    from anchorlens import figures
-
-    if plot is not None:
-        figures.save(result.plot(), plot, result)
-        say(f"the picture is in {plot}")
-    typer.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else repr(result))
+    shared.hand_over(result, as_json, plot, lambda result: typer.echo(repr(result)))

@@ -1,11 +1,14 @@
-"""The options that several commands share, each with its help."""
+"""The options that several commands share, each with its help, and what --json and --plot do."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from anchorlens.cli.errors import say
 
 
 def path_option(help: str, *names: str) -> Any:
@@ -13,15 +16,15 @@ def path_option(help: str, *names: str) -> Any:
     return typer.Option(*names, help=help, readable=False)
 
 
-def file_option(help: str, *names: str) -> Any:
+def file_option(help: str) -> Any:
     """An option that takes an existing file."""
-    return typer.Option(*names, help=help, exists=True, dir_okay=False, readable=False)
+    return typer.Option(help=help, exists=True, dir_okay=False, readable=False)
 
 
-_CHECKPOINT = typer.Argument(
-    help="A checkpoint: a file or folder of any kind that classify reads.", readable=False
-)
-Checkpoint = Annotated[Path, _CHECKPOINT]
+Checkpoint = Annotated[
+    Path,
+    typer.Argument(help="A checkpoint: a file or folder of any kind that classify reads.", readable=False),
+]
 CheckpointsUnlessList = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -61,3 +64,18 @@ TaskFiles = Annotated[
         "cogs. May be given more than once.",
     ),
 ]
+
+
+def hand_over(result: Any, as_json: bool, plot: Path | None, print_result: Callable[[Any], object]) -> None:
+    """Write the picture of a result if `plot` is given, and print the result, as JSON if asked for."""
+    if plot is not None:
+        from anchorlens import figures
+
+        figures.save(result.plot(), plot, result)
+        say(f"the picture is in {plot}")
+    if as_json:
+        from anchorlens.show.terminal.console import print_json
+
+        print_json(result.to_dict())
+    else:
+        print_result(result)

@@ -11,10 +11,10 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import with_field_options
-from anchorlens.cli.inputs import base_parts, read_toml
+from anchorlens.cli.inputs import base_parts, read_toml, unreadable_message
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.safe import safe_repr, safe_text
+from anchorlens.safe import safe_repr
 from anchorlens.sweep.grids import ALIASES, axis_values, grid
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
@@ -104,15 +104,13 @@ def sweep_command(
 
     print(printing.overview(runs), file=sys.stderr, flush=True)
     options: Any = {"engine": engine, "workers": workers, "security": security}
-    options["progress"] = COMMAND_LINE_SECONDS
     try:
-        result = sweep(runs, out, retry_failed=retry_failed, **options)
+        result = sweep(runs, out, retry_failed=retry_failed, progress=COMMAND_LINE_SECONDS, **options)
     except EngineError as error:
         fail(str(error), EXIT_FAILED)
     printing.print_sweep(result)
-    for status in ("failed", "damaged"):
+    for status, verb in (("failed", "have"), ("damaged", "are")):
         if n := result.counts.get(status):
-            verb = "are" if status == "damaged" else "have"
             fail(f"{n} of {len(result)} cells {verb} {status}; anchorlens status {out} says why", EXIT_FAILED)
 
 
@@ -215,5 +213,4 @@ def _opened(folder: Path) -> SweepResult:
     try:
         return open_sweep(folder)
     except OSError as error:
-        cause = f"{safe_text(error.filename or folder)}: {safe_text(error.strerror or error)}"
-        raise ValueError(f"{cause}; give the folder of a sweep") from None
+        raise ValueError(f"{unreadable_message(folder, error)}; give the folder of a sweep") from None

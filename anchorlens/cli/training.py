@@ -76,6 +76,7 @@ def train_command(
 
         print_plan(plan([run]), as_json)
         return
+    from anchorlens.logging import TensorBoard
     from anchorlens.training.plan import check_runs
     from anchorlens.training.progress import COMMAND_LINE_SECONDS
     from anchorlens.training.result import OnLogError, TrainingDiverged
@@ -83,11 +84,7 @@ def train_command(
     from anchorlens.training.run_folder import has_ended
 
     check_runs([run], starts=not (resume and has_ended(out)))
-    logger = None
-    if tensorboard is not None:
-        from anchorlens.logging import TensorBoard
-
-        logger = TensorBoard(tensorboard)
+    logger = None if tensorboard is None else TensorBoard(tensorboard)
     is_allowed = resume or not (out / "config.json").exists()
     if is_allowed and not sys.stderr.isatty():  # a terminal shows a progress bar instead
         say(f"training {run.overview}, into {out}")

@@ -14,7 +14,7 @@ from anchorlens.cli.inputs import check_config, moved, training_sets, unreadable
 from anchorlens.configuration import check_number
 from anchorlens.files.titles import titles
 from anchorlens.files.writing import PAGES, check_can_write, check_summary
-from anchorlens.models.devices import is_out_of_memory
+from anchorlens.models.devices import choose_device, is_out_of_memory
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 if TYPE_CHECKING:
@@ -74,9 +74,8 @@ def classify_command(
     check_number("--seed", seed, minimum=0, integer=True)
     if own and report is None:
         raise ValueError("--probes adds pictures to the report; give --report out.html too")
-    from anchorlens.models.devices import choose_device
-
     choose_device(device)
+    from anchorlens import show
     from anchorlens.files.importers import open_checkpoint
     from anchorlens.probes import REPORT_PROBES, with_own
 
@@ -108,14 +107,10 @@ def classify_command(
     if verdicts and not as_json:
         printing.print_verdicts(verdicts) if len(checkpoints) > 1 else printing.print_verdict(verdicts[0])
     if verdicts and report is not None:
-        from anchorlens.show import write_report
-
-        write_report(verdicts, report, probes=probes)
+        show.write_report(verdicts, report, probes=probes)
         say(f"the report is in {report}")
     if verdicts and summary is not None:
-        from anchorlens.show import write_summary
-
-        write_summary(verdicts, summary)
+        show.write_summary(verdicts, summary)
         say(f"the summary is in {summary}")
     if unreadable:
         raise typer.Exit(EXIT_CHECKPOINT)

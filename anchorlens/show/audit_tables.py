@@ -52,20 +52,18 @@ def summary(audit: Audit) -> str:
     if n_without == len(audit.fences):
         return "Nothing can be told: the models have not fit their data (three quarters); take more steps."
     sentences = [_too_few(audit)] if audit.too_few_steps else []
-    flagged = int(audit.flagged.sum())
-    if not flagged:
-        sentences.append("Nothing is flagged." if audit.too_few_steps else "Nothing stands out.")
-    else:
+    if flagged := int(audit.flagged.sum()):
         n = len(audit.mappings)
         sentences.append(f"{flagged:,} of {n:,} mappings stand out: they are fit late, or never.")
+    else:
+        sentences.append("Nothing is flagged." if audit.too_few_steps else "Nothing stands out.")
     if mirrored := int((audit.flagged & audit.mirror_flagged).sum()):
         sentences.append(
             f"{mirrored:,} of them are mirrors of each other (both orders of the anchors, one key): one "
             "exception makes both late."
         )
-    if names := [
-        f"({', '.join(map(str, audit.mappings.groups[k]))})" for k in audit.group_flagged.nonzero()[0]
-    ]:
+    groups = [audit.mappings.groups[k] for k in audit.group_flagged.nonzero()[0]]
+    if names := [f"({', '.join(map(str, group))})" for group in groups]:
         rest = f" and {len(names) - MOST_GROUPS} more groups" if len(names) > MOST_GROUPS else ""
         sentences.append(f"Most of {', '.join(names[:MOST_GROUPS])}{rest} do.")
     if n_without:
@@ -106,9 +104,8 @@ def _too_few(audit: Audit) -> str:
 def fit_in_words(audit: Audit) -> str:
     """The steps of the fences, and how many mappings were never fit."""
     never = int((audit.never_fit > 0).sum())
-    fences = [
-        f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= audit.evaluation_steps[-1]
-    ]
+    last = audit.evaluation_steps[-1]
+    fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= last]
     late = f"step{'s' * (len(fences) > 1)} {', '.join(fences)} (a fence for each model)"
     text = f"Fit later than {late} stands out. " if fences else ""
     return text + (f"{never:,} were never fit by some model (censored)." if never else "All were fit.")
@@ -165,8 +162,10 @@ def _step(step: float | None) -> str:
 def _steps(row: Mapping[str, Any]) -> str:
     """The fit steps of all models: one if they agree, median and range if there are more than four."""
     steps = [value for name, value in row.items() if name.startswith("fit_step ")]
-    if len(set(steps)) == 1 or len(steps) <= 4:
-        return ", ".join(map(_step, steps[:1] if len(set(steps)) == 1 else steps))
+    if len(set(steps)) == 1:
+        return _step(steps[0])
+    if len(steps) <= 4:
+        return ", ".join(map(_step, steps))
     fit = [step for step in steps if step is not None]
     never = f"; never in {len(steps) - len(fit)}" if len(fit) < len(steps) else ""
     return f"{statistics.median(fit):,.0f} ({min(fit):,}-{max(fit):,}){never}"

@@ -22,15 +22,11 @@ def control_table(control: Control) -> Table:
     """A row for the original run and for every attempt that was started; the best is emphasised."""
     best = control.best_attempt if control.best is not None else None
     begun = [one for one in control.attempts if one.outcome not in ("skipped", "planned")]
-    rows = [("as it was", "", *_measured(control.before), NOT_ENDED, "")]
-    rows += [_row(control, attempt) for attempt in begun]
+    rows = [("as it was", "", *_measured(control.before), NOT_ENDED, ""), *map(_row, begun)]
     columns = ("tried", "of", "phase", "train", "ID", "OOD", "OOD that chose", "minutes")
-    title = f"before and after; OOD is asked {_asked(control)}"
+    asked = "the half that chose nothing" if control.halves else "the questions that chose, so too high"
+    title = f"before and after; OOD is asked on {asked}"
     return Table(columns, rows, title, range(3, 8), [False, *(one is best for one in begun)])
-
-
-def _asked(control: Control) -> str:
-    return "on the half that chose nothing" if control.halves else "on the questions that chose, so too high"
 
 
 def _measured(answers: PhaseAnswers) -> tuple[TableCell | str, ...]:
@@ -38,21 +34,23 @@ def _measured(answers: PhaseAnswers) -> tuple[TableCell | str, ...]:
     return (dotted(answers.phase), *values)
 
 
-def _row(control: Control, attempt: Attempt) -> tuple[TableCell | str, ...]:
-    name = TableCell(attempt.name, code=True)
-    whose = "its start" if attempt.anew else "its end"
+def _name(attempt: Attempt) -> tuple[TableCell, str]:
+    """What is tried, and of which weights."""
+    return TableCell(attempt.name, code=True), "its start" if attempt.anew else "its end"
+
+
+def _row(attempt: Attempt) -> tuple[TableCell | str, ...]:
     if attempt.answers is None or attempt.chosen_by is None:
-        return (name, whose, attempt.outcome, *[NOT_ENDED] * 5)
+        return (*_name(attempt), attempt.outcome, *[NOT_ENDED] * 5)
     minutes = NOT_ENDED if attempt.minutes is None else number(attempt.minutes, ".1f")
-    return (name, whose, *_measured(attempt.answers), number(attempt.chosen_by.ood, ".3f"), minutes)
+    return (*_name(attempt), *_measured(attempt.answers), number(attempt.chosen_by.ood, ".3f"), minutes)
 
 
 def plan_table(control: Control) -> Table:
     """Every attempt in the order in which it would be tried, with the reason for it."""
     rows = [
         (
-            TableCell(one.name, code=True),
-            "its start" if one.anew else "its end",
+            *_name(one),
             TableCell(one.changes, code=True),
             f"{one.steps:,}",
             "none" if one.estimate is None else number(one.estimate, ".1f"),
@@ -77,7 +75,7 @@ def summary(control: Control) -> str:
             f"{best.answers.phase.label}."
         )
     said = f"{best.name} helped: {control.before.phase.label} became {best.answers.phase.label}"
-    if (best.answers.phase.number or 0) < control.goal:
+    if _reached(best) < control.goal:
         said = (
             f"{best.name} is in {goal} by the questions that chose it and not by the others: no help is shown"
         )
@@ -111,24 +109,21 @@ def notes(control: Control) -> Iterator[str]:
 
 def _beside(control: Control, baseline: Attempt) -> str:
     """Whether a cheaper attempt did as well as retraining."""
-    anew, own = f"Training anew ({safe_text(baseline.changes)})", _phase_and_minutes(baseline)
-    if own is None or baseline.answers is None:
+    anew, minutes = f"Training anew ({safe_text(baseline.changes)})", baseline.minutes
+    if baseline.answers is None or minutes is None:
         about = "" if baseline.estimate is None else f"; it takes about {baseline.estimate:.2g} minutes"
         return f"{anew} was not tried to its end{about}."
-    got = f"{anew} ended in {baseline.answers.phase.label}, in {own[1]:.1f} minutes"
-    others = {one.name: _phase_and_minutes(one) for one in control.tried if not one.baseline}
+    got = f"{anew} ended in {baseline.answers.phase.label}, in {minutes:.1f} minutes"
+    others = [one for one in control.tried if not one.baseline]
     if not others:
         return f"{got}; nothing else was tried to its end."
-    cheaper = [name for name, other in others.items() if other and other[0] >= own[0] and other[1] < own[1]]
-    return (
-        f"{got}; {', '.join(cheaper)} did as well in less."
-        if cheaper
-        else f"{got}; nothing cheaper did as well."
-    )
+    in_less = [one for one in others if one.answers and one.minutes is not None and one.minutes < minutes]
+    cheaper = [one.name for one in in_less if _reached(one) >= _reached(baseline)]
+    if not cheaper:
+        return f"{got}; nothing cheaper did as well."
+    return f"{got}; {', '.join(cheaper)} did as well in less."
 
 
-def _phase_and_minutes(attempt: Attempt) -> tuple[int, float] | None:
-    """The phase that an attempt reached (0 for none) and its training minutes; None if it did not finish."""
-    if attempt.answers is None or attempt.minutes is None:
-        return None
-    return attempt.answers.phase.number or 0, attempt.minutes
+def _reached(attempt: Attempt) -> int:
+    """The phase that an attempt reached, 0 for none."""
+    return (attempt.answers and attempt.answers.phase.number) or 0

@@ -49,18 +49,28 @@ class Script:
 def framed(
     template: str, *, scripts: Sequence[str], styles: str = "", heads: bool = False, **content: Any
 ) -> str:
-    """A whole page in the report's style, with plotly.js.
+    """A whole page in the report's style, which loads nothing and runs these scripts alone.
 
     Args:
         template: name of the template, which extends `frame.html`.
-        scripts: our own scripts of this page, in order; `plots.js` comes before them.
+        scripts: our own scripts of this page, in order; plotly.js and `plots.js` come before them.
         styles: our own style sheet of this page; those of the report come before it.
         heads: whether the page shows attention heads by circuitsvis.
         **content: variables of the template.
     """
-    css = sources((*VERDICT_SHEETS, "page.css", *([styles] if styles else [])))
-    config = Markup(script_json(json.dumps(QUIET)))
-    return _page(template, ("plots.js", *scripts), heads, css=css, plotly_config=config, **content)
+    libraries = [Script("plotly.js", Markup(source("Plotly")))]
+    libraries += [Script("circuitsvis", Markup(source("CircuitsVis")))] if heads else []
+    own = Script("page", Markup('"use strict";\n') + sources(("plots.js", *scripts)))
+    return rendered(
+        template,
+        css=sources((*VERDICT_SHEETS, "page.css", *([styles] if styles else []))),
+        plotly_config=Markup(script_json(json.dumps(QUIET))),
+        libraries=libraries,
+        scripts=[*libraries, own],
+        policy=_policy([*libraries, own]),
+        versions=library_versions(),
+        **content,
+    )
 
 
 def write_page(path: Path, html: str) -> None:
@@ -103,21 +113,6 @@ def _captions(result: Any) -> list[str]:
 
     how = CAPTIONS.get(result.probe)
     return [str(seen(result)), *([how.how_to_read] if how else [])]
-
-
-def _page(template: str, scripts: Sequence[str], heads: bool = False, **content: Any) -> str:
-    """A page that loads nothing and runs only plotly.js, circuitsvis (with `heads`) and `scripts`."""
-    libraries = [Script("plotly.js", Markup(source("Plotly")))]
-    libraries += [Script("circuitsvis", Markup(source("CircuitsVis")))] if heads else []
-    everything = [*libraries, Script("page", Markup('"use strict";\n') + sources(scripts))]
-    return rendered(
-        template,
-        libraries=libraries,
-        scripts=everything,
-        policy=_policy(everything),
-        versions=library_versions(),
-        **content,
-    )
 
 
 def _policy(scripts: Sequence[Script]) -> str:

@@ -51,12 +51,7 @@ def _(result: MaskKeyToken) -> str:
 
 @seen.register
 def _(result: InformationFlow) -> str:
-    scores = {
-        "inferential": result.inferential_route,
-        "symmetric": result.symmetric_route,
-        "gathered": result.gathered_route,
-    }
-    known = {name: score for name, score in scores.items() if score is not None}
+    known = {name: score for name in WAYS if (score := getattr(result, f"{name}_route")) is not None}
     if not known:
         return f"{result.headline()}; the lines are attention alone."
     numbers = ", ".join(f"{name} {score:.2f}" for name, score in known.items())
@@ -64,22 +59,18 @@ def _(result: InformationFlow) -> str:
     if known[best] < FAINT:
         return f"No route carries the answer alone ({numbers})."
     certain = "The" if known[best] >= CLEAR else "Mostly, as far as a route stands out, the"
-    text = f"{certain} {best} route: {WAYS[best]} ({numbers})."
-    if best == "gathered" and (why := _why_not_inferential(result)):
-        return f"{text} {why}"
-    return text
+    why = _why_not_inferential(result) if best == "gathered" else ""
+    return f"{certain} {best} route: {WAYS[best]} ({numbers}).{why}"
 
 
 def _why_not_inferential(result: InformationFlow) -> str:
     """The stage of the inferential route that a model on the gathered route does not need."""
-    stages = {name: lost for name, lost in result.stages["inferential"].items() if lost is not None}
-    if not stages:
-        return ""
-    stage = min(stages, key=stages.__getitem__)
-    if stages[stage] >= FAINT:
+    stages = [(lost, name) for name, lost in result.stages["inferential"].items() if lost is not None]
+    least, stage = min(stages, key=lambda item: item[0], default=(FAINT, ""))
+    if least >= FAINT:
         return ""
     return (
-        f"Inferential {result.inferential_route:.2f} is no contradiction: nothing is lost without {stage}, "
+        f" Inferential {result.inferential_route:.2f} is no contradiction: nothing is lost without {stage}, "
         "for the last anchor has it all."
     )
 
@@ -108,12 +99,11 @@ def _(result: QCondensation) -> str:
 def _(result: EmbeddingPCA) -> str:
     if result.lag_order is None:
         return f"{result.explained.sum():.0%} of the variance lie along the two axes drawn."
-    gap = f"{abs(result.lag_order):.2f}"
+    gap = number(result.lag_order, ".2f")
     if result.lag_order >= FAINT:
         return f"Orange bars are higher by {gap}: the embedding has the order of the rules."
     if result.lag_order >= FAINT / 4:
         return f"Orange bars are higher by {gap}: the embedding has a trace of the order of the rules."
-    gap = number(result.lag_order, ".2f")
     return f"Orange bars are no higher than grey ones ({gap}): the embedding has no order of the rules."
 
 
@@ -121,8 +111,7 @@ def pairs_seen(pairs: Collection[PairAccuracy]) -> str:
     """What the map of pairs shows: the lowest accuracy of the trained pairs, and the unseen pairs."""
     parts = []
     for split, words in (("id", "trained pairs, with held-out keys"), ("ood", "unseen pairs (boxed)")):
-        values = [pair.accuracy.value for pair in pairs if pair.split == split]
-        if values:
+        if values := [pair.accuracy.value for pair in pairs if pair.split == split]:
             low, high = f"{min(values):.2f}", f"{max(values):.2f}"
             parts.append(f"{words}: {low if low == high else f'{low} to {high}'}")
     return f"{'; '.join(parts)}."

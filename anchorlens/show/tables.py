@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -80,14 +81,7 @@ def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
 def accuracy_table(behaviour: Evaluation) -> Table:
     """A row for every accuracy or other metric that was measured."""
     rows = [
-        (
-            name,
-            number(value.value, ".3f"),
-            number(value.standard_error, ".3f"),
-            f"{value.n_sequences:,}",
-            text,
-        )
-        for name, value, text in behaviour.rows()
+        (name, *_with_error(value), f"{value.n_sequences:,}", text) for name, value, text in behaviour.rows()
     ]
     accuracies = all(metric.unit == "accuracy" for metric in behaviour.metrics)
     columns = ("accuracy" if accuracies else "metric", "value", "± s.e.", "sequences", "meaning")
@@ -98,38 +92,40 @@ def accuracy_table(behaviour: Evaluation) -> Table:
 
 def accuracies_table(behaviours: Sequence[Evaluation], names: Sequence[str]) -> Table:
     """A row for every metric and a column for each model."""
-    titles = list(dict.fromkeys((title, text) for one in behaviours for title, _, text in one.rows()))
-    found = [{(title, text): value for title, value, text in one.rows()} for one in behaviours]
-    rows = [
-        (title, *(_with_error(known.get((title, text))) for known in found), text) for title, text in titles
+    found = [
+        {(title, text): " ± ".join(_with_error(value)) for title, value, text in one.rows()}
+        for one in behaviours
     ]
+    metrics = dict.fromkeys(itertools.chain(*found))
+    rows = [(title, *(known.get((title, text), "-") for known in found), text) for title, text in metrics]
     title = "what was measured, with standard errors"
     return Table(("metric", *names, "meaning"), rows, title, range(1, len(names) + 1), meanings=True)
 
 
-def _with_error(value: Accuracy | None) -> str:
-    return "-" if value is None else f"{number(value.value, '.3f')} ± {number(value.standard_error, '.3f')}"
+def _with_error(value: Accuracy) -> tuple[str, str]:
+    return number(value.value, ".3f"), number(value.standard_error, ".3f")
 
 
-def pair_grid(behaviour: Evaluation, most: int | None = None) -> Table | None:
-    """Accuracy of every pair of two anchors.
+def pair_rows(behaviour: Evaluation, most: int) -> dict[int, list[PairAccuracy | None]]:
+    """First anchor -> the accuracy with each second anchor, in the same order; None for no such pair.
 
-    Args:
-        behaviour: the evaluation.
-        most: largest number of anchors; None for any number.
-
-    Returns:
-        The table; None for longer chains, for more anchors, and for other tasks.
+    It is empty for longer chains, for more than `most` anchors, and for other tasks.
     """
-    pairs = getattr(behaviour, "by_pair", dict)()
+    pairs = behaviour.by_pair()
     anchors = list(dict.fromkeys(pair[0] for pair in pairs))
-    if {len(pair) for pair in pairs} != {2} or (most is not None and len(anchors) > most):
+    if {len(pair) for pair in pairs} != {2} or len(anchors) > most:
+        return {}
+    return {first: [pairs.get((first, second)) for second in anchors] for first in anchors}
+
+
+def pair_grid(behaviour: Evaluation) -> Table | None:
+    """Accuracy of every pair of two anchors; None where `pair_rows` finds none beside other content."""
+    found = pair_rows(behaviour, MOST_ANCHORS)
+    if not found:
         return None
-    rows = [
-        (f"{first}, ..", *(_accuracy(pairs.get((first, second))) for second in anchors)) for first in anchors
-    ]
+    rows = [(f"{first}, ..", *map(_accuracy, pairs)) for first, pairs in found.items()]
     title = "accuracy by pair, first anchor down (*: OOD)"
-    return Table(("pair", *(f".., {anchor}" for anchor in anchors)), rows, title, range(1, len(anchors) + 1))
+    return Table(("pair", *(f".., {anchor}" for anchor in found)), rows, title, range(1, len(found) + 1))
 
 
 def pair_list(pairs: Iterable[PairAccuracy], title: str) -> Table:
@@ -159,8 +155,7 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
         if by_probes.phase.cause is None and by_probes.probabilities is not None:
             label = f"{label} ({max(by_probes.probabilities.values()):.2f})"
         phases = (dotted(by_probes.phase, label), dotted(verdict.phase))
-        own = {metric.name for metric in behaviour.metrics}
-        measures = (behaviour.measure(m.name) if m.name in own else None for m in metrics)
+        measures = (behaviour.measure(metric.name) for metric in metrics)
         texts = ("-" if measure is None else number(measure.value, ".3f") for measure in measures)
         rows.append((name, *phases, AGREEMENT[verdict.agreement].word, *texts))
     columns = ("model", "by the probes", "by behaviour", "agree", *(metric.title for metric in metrics))

@@ -33,8 +33,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=safe_lines,
     )
-    formats = {"number": number, "plain": plain, "short": short, "ticks": ticks}
-    made.filters |= formats | {"heading": heading, "parts": parts}
+    made.filters |= {format.__name__: format for format in (heading, number, parts, plain, short, ticks)}
     made.globals |= {"readings": evidence, "words": words, "phases": phases, "built": tables}
     return made
 

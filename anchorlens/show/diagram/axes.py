@@ -95,9 +95,9 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
         raise ValueError(f"x and y must be two fields, got {asked['x']!r} for both; try x='gamma'")
     varying = axes_of(cells)
     numbers = [name for name, values in varying.items() if name != "seed" and all(map(_is_number, values))]
-    free = [name for name in (*FIRST, *(name for name in numbers if name not in FIRST)) if name in varying]
-    free = [name for name in free if name not in asked.values()]
-    across = asked.get("x") or next(iter(free), None) or next(n for n in FIRST if n not in asked.values())
+    unasked = [name for name in dict.fromkeys((*FIRST, *numbers)) if name not in asked.values()]
+    free = [name for name in unasked if name in varying]
+    across = asked.get("x") or (free or unasked)[0]
     free = [name for name in free if name != across and not goes_with(cells, across, name)]
     return across, asked.get("y") or next(iter(free), None)
 

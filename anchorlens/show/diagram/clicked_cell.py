@@ -29,9 +29,10 @@ Readings = dict[tuple[str, str, str], int]
 
 def shared_content(readings: Readings) -> dict[str, Any]:
     """Content that the reports of all runs share: the phases, the readings, the training curve's layout."""
+    curve = json.loads(training_curve([]).update_layout(title_text="", margin_t=20).to_json() or "")
     phases = [{"label": label, "short": SHORT[label], "colour": colour} for label, colour in COLOURS.items()]
     table = [dict(zip(("reading", "meaning", "ranges"), shared, strict=True)) for shared in readings]
-    return {"phases": phases, "readings": printed(table), "curve": curve_layout()}
+    return {"phases": phases, "readings": printed(table), "curve": curve["layout"]}
 
 
 def run_content(
@@ -72,10 +73,9 @@ def run_content(
 
 def _verdict_content(verdict: Verdict, readings: Readings) -> dict[str, Any]:
     by_probes, table = verdict.by_probes, accuracy_table(verdict.behaviour)
-    note = beside(verdict)
     return {
         "behaviour": _phase_content(verdict.phase),
-        "by_probes": _phase_content(by_probes.phase, *([note] if note else [])),
+        "by_probes": _phase_content(by_probes.phase, beside(verdict)),
         "agreement": AGREEMENT[verdict.agreement]._asdict(),
         "explanation": verdict.explanation,
         "warnings": verdict.warnings,
@@ -89,8 +89,8 @@ def _verdict_content(verdict: Verdict, readings: Readings) -> dict[str, Any]:
     }
 
 
-def _phase_content(phase: Phase, *notes: str) -> dict[str, Any]:
-    reasons = [*([phase.reason] if phase.is_named else []), *notes]
+def _phase_content(phase: Phase, note: str = "") -> dict[str, Any]:
+    reasons = list(filter(None, (phase.reason if phase.is_named else "", note)))
     return {"label": phase.label, "colour": phase.colour, "gloss": phase.gloss, "reasons": reasons}
 
 
@@ -99,11 +99,9 @@ def _probabilities(verdict: Verdict) -> list[tuple[Any, ...]] | str:
     by_probes = verdict.by_probes
     if by_probes.probabilities is None:
         return by_probes.phase.reason
-    tables = [by_probes.probabilities]
-    if verdict.by_decoding.probabilities is not None:
-        tables.append(verdict.by_decoding.probabilities)
+    tables = [by_probes.probabilities, verdict.by_decoding.probabilities]
     return [
-        (label, _rounded(share), *(number(table.get(label), ".1%") for table in tables))
+        (label, _rounded(share), *(number(table.get(label), ".1%") for table in tables if table is not None))
         for label, share in by_probes.probabilities.items()
     ]
 
@@ -140,12 +138,6 @@ def curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         drawn = thinned(n_points, MOST_POINTS)
         traces.append({**trace, "x": trace["x"][drawn], "y": list(map(_rounded, trace["y"][drawn]))})
     return traces
-
-
-def curve_layout() -> dict[str, Any]:
-    """The layout that all training curves share."""
-    figure = training_curve([]).update_layout(title_text="", margin_t=20)
-    return json.loads(figure.to_json() or "")["layout"]
 
 
 def cell_facts(cell: Cell, others: Sequence[str]) -> str:

@@ -14,16 +14,7 @@ from anchorlens.figures.picture import Picture
 from anchorlens.safe import safe_repr
 from anchorlens.show.diagram import drawing, outcomes
 from anchorlens.show.diagram.layout import FILLED, Band, Layout, arranged
-from anchorlens.show.diagram.outcomes import (
-    FAILED,
-    MISSING,
-    UNDERFIT,
-    Category,
-    mean,
-    measured,
-    outcome,
-    trouble,
-)
+from anchorlens.show.diagram.outcomes import FAILED, MISSING, UNDERFIT, Category, measured, outcome, trouble
 from anchorlens.show.words import MAP_CAPTIONS, Caption
 from anchorlens.sweep.cells import Cell, metrics_of
 from anchorlens.tasks.shared.metric import Metric
@@ -112,10 +103,8 @@ def number_map(
 
     Source: the accuracies over gamma and weight decay of arXiv 2405.05409 and 2501.08537.
     """
-    layout, metrics = (
-        arranged(cells, x, y),
-        {metric.name: metric for metric in metrics_of(cells) if metric.map_caption},
-    )
+    layout = arranged(cells, x, y)
+    metrics = {metric.name: metric for metric in metrics_of(cells) if metric.map_caption}
     if number not in metrics:
         raise ValueError(f"number must be one of {', '.join(metrics)}, got {safe_repr(number)}")
     return Picture(_numbers(metrics[number], layout))
@@ -226,7 +215,7 @@ def _map_of_numbers(
     for category in (UNDERFIT, without, FAILED, MISSING):
         if bands := groups.get(category):
             data.append(drawing.category_bars(layout, () if category is UNDERFIT else bands, category))
-    texts = drawing.written(layout, lambda square: mean(square.cells, number, spec))
+    texts = drawing.written(layout, lambda square: outcomes.mean(square.cells, number, spec))
     scale = {"colorscale": get_colorscale(SCALE), "cmin": low, "cmax": high, "color": [low]}
     scale |= {"showscale": True, "colorbar": drawing.scale_bar(layout)}
     data.append(_no_points(marker=scale, showlegend=False))
@@ -248,7 +237,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
             data.append(_bubbles(layout, bands, {**drawn, "size": share * largest}))
     texts = drawing.written(
         layout,
-        lambda square: mean(square.cells, RANK, ".3g").replace("<br>", ", "),
+        lambda square: outcomes.mean(square.cells, RANK, ".3g").replace("<br>", ", "),
         yshift=-20,
         bgcolor=outcomes.CLEAR,
         font={"size": 11},

@@ -173,6 +173,7 @@ def diagram_html(
     maps = maps_of(cells)
     slices = [PageSlice(part.label, arranged(part.cells, x, y), maps) for part in axes.slices(cells, x, y)]
     varying = axes_of(cells)
+    varying_in_words = " × ".join(f"{name} ({len(values)})" for name, values in varying.items())
     cells = [cell for part in slices for cell in part.layout.cells]
     readings, links = Readings(), links or {}
     runs, curves = [], []  # apart, since gzip finds repetitions within 32 kB
@@ -181,19 +182,19 @@ def diagram_html(
         runs.append(_json(run_content(cell, fields, varying, readings, n_lines=len(log), report=report)))
         curves.append(_json(curve_traces(log)))
     figures = {map: [part.figures[map.name] for part in slices] for map in maps}
-    absent = [(map, of[0]) for map, of in figures.items() if all(isinstance(one, str) for one in of)]
+    absent = {map: of[0] for map, of in figures.items() if all(isinstance(one, str) for one in of)}
     return framed(
         "diagram.html",
         scripts=("clicked_cell.js", "diagram.js"),
         styles="diagram.css",
         name=result.out.name or str(result.out),
-        axes=_axes_in_words(varying, x, y),
+        axes=f"{varying_in_words or 'one configuration'}; {x} across" + (f", {y} up" if y else ""),
         n_cells=len(cells),
         statuses=Counter(cell.status for cell in cells),
         slices=slices,
         categories=[c for c in OUTCOMES if any(c in part.summary.outcomes for part in slices)],
         signs=SIGNS,
-        maps=[map for map in maps if map not in [other for other, _ in absent]],
+        maps=[map for map in maps if map not in absent],
         absent=absent,
         fields=fields,
         shared=Markup(script_json(_json(shared_content(readings)))),
@@ -218,19 +219,13 @@ def gzipped(text: str) -> str:
     return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode()
 
 
-def _axes_in_words(varying: Mapping[str, Sequence[Any]], x: str, y: str | None) -> str:
-    words = " × ".join(f"{name} ({len(values)})" for name, values in varying.items())
-    return f"{words or 'one configuration'}; {x} across" + (f", {y} up" if y else "")
-
-
 def _versions(cells: Sequence[Cell]) -> dict[str, str]:
     """Library -> the versions of it that occur in the cells."""
-    versions: dict[str, dict[str, None]] = {}
-    for cell in cells:
-        made_with = cell.verdict and cell.verdict.subject.versions
-        for library, version in (made_with or {}).items():
-            versions.setdefault(library, {})[version] = None
-    return {library: " and ".join(several) for library, several in versions.items()}
+    versions: dict[str, list[str]] = {}
+    for verdict in filter(None, (cell.verdict for cell in cells)):
+        for library, version in (verdict.subject.versions or {}).items():
+            versions.setdefault(library, []).append(version)
+    return {library: " and ".join(dict.fromkeys(several)) for library, several in versions.items()}
 
 
 def _write_reports(result: SweepResult, path: Path, progress: bool | float | None) -> dict[str, str]:

@@ -11,9 +11,8 @@ from anchorlens.views import html
 @html.register
 def control_html(control: Control) -> str:
     """Every attempt and the original run, or the plan of attempts, without a script."""
-    is_plan = all(one.outcome in ("planned", "skipped") for one in control.attempts) and any(
-        one.outcome == "planned" for one in control.attempts
-    )
+    outcomes = {one.outcome for one in control.attempts}
+    is_plan = "planned" in outcomes and outcomes <= {"planned", "skipped"}
     return view(
         "control.html",
         overview=overview(control),

@@ -7,7 +7,6 @@ from anchorlens.show.diagram.clicked_cell import cell_facts, command
 from anchorlens.show.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, text_maps
 from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult
-from anchorlens.tasks.shared.phases import COLOURS
 from anchorlens.views import html
 
 MOST_FAILED = 5
@@ -15,8 +14,6 @@ MOST_COLUMNS, MOST_ROWS = 16, 12
 """Largest number of columns and rows of a map of phases."""
 FIELDS = ("gamma", "weight_decay", "n_samples", "seed")
 """Configuration fields that identify a cell."""
-MOST_EVIDENCE = 4
-"""Largest number of readings of a cell with a drawing; the others are listed."""
 
 
 @html.register
@@ -33,8 +30,7 @@ def sweep_html(result: SweepResult) -> str:
         total=f"{len(result):,}",
         axes=" × ".join(f"{name} ({len(values)})" for name, values in result.axes.items()),
         counts=result.counts,
-        phases=result.phases,
-        colours=COLOURS,
+        labels=result.phases,
         maps=maps[:MOST_MAPS],
         n_more=len(maps[MOST_MAPS:]),
         most_columns=MOST_COLUMNS,
@@ -65,5 +61,4 @@ def cell_html(cell: Cell) -> str:
         verdict=cell.verdict,
         probes=cell.content.probes if cell.content else {},
         command=command(cell),
-        most_evidence=MOST_EVIDENCE,
     )

@@ -44,9 +44,7 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
         ("made with", safe_text(versions or "not known")),
     ]
     configs = {"task": checkpoint.task, "model": checkpoint.model_config, "train": checkpoint.train_config}
-    parts = [
-        (name, [row for row in settings(config) if row.changed]) for name, config in configs.items() if config
-    ]
+    parts = [(name, settings(config)) for name, config in configs.items() if config]
     return view("checkpoint.html", overview=checkpoint.overview, facts=facts, parts=parts)
 
 
@@ -100,10 +98,8 @@ def small_curve(log: Sequence[Mapping[str, Any]]) -> list[SmallLine]:
         high = metric.highest or 1.0
         scale = "" if metric.unit == "accuracy" else f" (0 to {high:g} {metric.unit})"
         at, values = (np.array(column, dtype=float) for column in measured(log, name))
-        dash = DASHES[style["line"]["dash"]]
-        lines.append(
-            SmallLine(title, _points(ends, at, values, 0.0, high), style["line"]["color"], dash, scale)
-        )
+        points, line = _points(ends, at, values, 0.0, high), style["line"]
+        lines.append(SmallLine(title, points, line["color"], DASHES[line["dash"]], scale))
     at, losses = (np.array(column, dtype=float) for column in measured(log, "loss"))
     usable = np.isfinite(losses) & (losses > 0)
     if usable.any():

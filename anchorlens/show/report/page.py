@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.config import sizes
-from anchorlens.probes.registry import (
-    OF_ANY_NETWORK,
-    OF_MIXTURES,
-    REPORT_PROBES,
-    SHIPPED,
-    checked_probes,
-)
+from anchorlens.probes.registry import OF_ANY_NETWORK, OF_MIXTURES, REPORT_PROBES, SHIPPED, checked_probes
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.calling import needs_task
 from anchorlens.runs.identity import places
@@ -25,9 +20,8 @@ from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures
 from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.seen import pairs_seen
-from anchorlens.show.tables import MOST_ANCHORS, verdict_table
+from anchorlens.show.tables import pair_rows, verdict_table
 from anchorlens.tasks.shared.metric import has_phases
-from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
 from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report
 
@@ -35,30 +29,6 @@ MOST_IN_MAP = 40
 """Largest number of anchors whose pairs are drawn as a map."""
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
 """Fields of `cfg` that describe a model without a checkpoint."""
-
-
-class PairMap(NamedTuple):
-    """The accuracy of every pair of two anchors, as a table with coloured cells."""
-
-    anchors: Sequence[int]
-    """Anchors of the columns and of the rows."""
-    rows: Sequence[tuple[int, Sequence[PairAccuracy | None]]]
-    """First anchor, and the accuracy with each second anchor; None for a pair that does not exist."""
-    written: bool
-    """Whether there is room for the numbers."""
-    seen: str
-    """A sentence on what the map shows."""
-
-
-class SettingRow(NamedTuple):
-    """A field of the configurations of several models."""
-
-    name: str
-    """The name of the field."""
-    meaning: str
-    """Docstring of the field."""
-    settings: Sequence[Setting | None]
-    """Setting of each model; None if a model has no such field."""
 
 
 def write_report(
@@ -99,20 +69,17 @@ def _of_one(verdict: Verdict, path: str | os.PathLike[str], **options: Any) -> N
     write_report([verdict], path, **options)
 
 
-def page_html(
-    verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeResult] | str] = REPORT_PROBES
-) -> str:
+def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeResult] | str]) -> str:
     """The page that `write_report` writes.
 
     Raises:
-        ValueError: no verdict, objects that are no verdicts or probes, two probes of one name, or a verdict
-            that was read back without its model.
+        ValueError: objects that are no probes, or two probes of one name.
     """
-    check_verdicts(verdicts)
     requested = checked_probes(probes)
     has_anchors = any(verdict.subject.model_and_task()[1].has_anchors for verdict in verdicts)
     opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
-    mixed = any(_is_mixture(verdict.subject.model) for verdict in verdicts)
+    configs = [getattr(verdict.subject.model, "cfg", None) for verdict in verdicts]
+    mixed = any(getattr(config, "num_experts", None) is not None for config in configs)
     requested = tuple(probe for probe in requested if mixed or probe not in OF_MIXTURES)
     chosen = [
         probe
@@ -122,9 +89,9 @@ def page_html(
     ]
     labels = distinct([verdict.subject.name for verdict in verdicts])
     figures = list(probe_figures(verdicts, labels, chosen))
-    order = list(CARD)  # followed by your own probes
+    order = {name: k for k, name in enumerate(CARD)}  # followed by your own probes
     first = [figure for figure in figures if figure.comes_first] or figures
-    first.sort(key=lambda figure: order.index(figure.id) if figure.id in order else len(order))
+    first.sort(key=lambda figure: order.get(figure.id, len(order)))
     answers = list(answer_figures(verdicts, labels))
     if not any(verdict.behaviour.by_pair() for verdict in verdicts):
         first, answers = [*answers[:1], *first], answers[1:]
@@ -136,7 +103,8 @@ def page_html(
         overview=outline(verdicts[0].subject),
         labels=labels,
         verdicts=verdicts,
-        maps=[_pair_map(verdict) for verdict in verdicts],
+        maps=[pair_rows(verdict.behaviour, MOST_IN_MAP) for verdict in verdicts],
+        pairs_seen=pairs_seen,
         summary=verdict_table(verdicts, labels),
         moved=moved,
         others=others,
@@ -149,20 +117,6 @@ def page_html(
         training=list(training_figures(verdicts, labels)),
         configurations=_side_by_side([_configurations(verdict.subject) for verdict in verdicts]),
     )
-
-
-def _pair_map(verdict: Verdict) -> PairMap | None:
-    """The map of pair accuracies; None for longer chains, very many anchors, and other tasks."""
-    pairs = verdict.behaviour.by_pair()
-    anchors = list(dict.fromkeys(pair[0] for pair in pairs))
-    if {len(pair) for pair in pairs} != {2} or len(anchors) > MOST_IN_MAP:
-        return None
-    rows = [(first, [pairs.get((first, second)) for second in anchors]) for first in anchors]
-    return PairMap(anchors, rows, len(anchors) <= MOST_ANCHORS, pairs_seen(pairs.values()))
-
-
-def _is_mixture(model: Any) -> bool:
-    return getattr(getattr(model, "cfg", None), "num_experts", None) is not None
 
 
 def check_verdicts(verdicts: Any) -> None:
@@ -198,12 +152,10 @@ def outline(subject: Subject) -> str:
 def _configurations(subject: Subject) -> dict[str, list[Setting]]:
     """Name of each configuration -> all its fields; without a checkpoint, facts of the model itself."""
     checkpoint = subject.checkpoint
-    made_with = subject.versions and ", ".join(
-        f"{name} {version}" for name, version in subject.versions.items()
-    )
     about = {"kind": subject.kind, "path": subject.path, "step": subject.step, "SHA-256": subject.sha256}
+    versions = (f"{name} {version}" for name, version in (subject.versions or {}).items())
+    about["made with"] = ", ".join(versions) or "not known"
     parts = {"Checkpoint": [Setting(name, value, "") for name, value in about.items()]}
-    parts["Checkpoint"].append(Setting("made with", made_with or "not known", ""))
     if checkpoint is None:
         model, task = subject.model_and_task()
         meaning = "of the HookedTransformer"
@@ -213,14 +165,11 @@ def _configurations(subject: Subject) -> dict[str, list[Setting]]:
     return parts | {name: settings(config) for name, config in configs.items() if config is not None}
 
 
-def _side_by_side(of_models: Sequence[dict[str, list[Setting]]]) -> dict[str, list[SettingRow]]:
-    """Name of a configuration -> a row for each field that some model has, with its setting in each."""
+def _side_by_side(of_models: Sequence[dict[str, list[Setting]]]) -> dict[str, list[list[Setting | None]]]:
+    """Name of a configuration -> for each field that some model has, its setting in each; None without it."""
     rows = {}
-    for part in dict.fromkeys(part for parts in of_models for part in parts):
+    for part in dict.fromkeys(itertools.chain(*of_models)):
         by_name = [{setting.name: setting for setting in parts.get(part, ())} for parts in of_models]
-        rows[part] = [
-            SettingRow(name, next(known[name].meaning for known in by_name if name in known), found)
-            for name in dict.fromkeys(name for known in by_name for name in known)
-            for found in ([known.get(name) for known in by_name],)
-        ]
+        names = dict.fromkeys(itertools.chain(*by_name))
+        rows[part] = [[known.get(name) for known in by_name] for name in names]
     return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class PageFigure:
     """Heading and how to read the picture."""
     panels: Sequence[Panel]
     """A panel for each model."""
-    json: Markup | None
+    json: Markup | None = None
     """The picture as JSON for a script element; None if no model has one."""
     height: int = 0
     """Height of the picture in pixels."""
@@ -111,14 +111,18 @@ def probe_figures(
                 panels.append(_panel(label, result, in_words(probe.__name__)))
                 share_axes = result.comparable_axes
             except Exception as error:
-                failed = "" if isinstance(error, ValueError) else "it failed with "
-                panels.append(Panel(label, failed + what_went_wrong(error, probe)))
+                panels.append(Panel(label, refusal(error, probe)))
         name = probe.__name__
         if probe in SHIPPED:
             yield _figure(name, CAPTIONS[name], panels, share_axes, CARD.get(name), first=name in CARD)
         else:  # your own probe: its name, and its docstring's first sentence
             caption = Caption(in_words(name), first_sentence(probe) or NO_DOCSTRING)
             yield _figure(f"own-{name}", caption, panels, share_axes, first=True)
+
+
+def refusal(error: Exception, probe: Callable[..., ProbeResult]) -> str:
+    """Why a probe has no picture: it refused, or it failed."""
+    return ("" if isinstance(error, ValueError) else "it failed with ") + what_went_wrong(error, probe)
 
 
 def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
@@ -177,25 +181,25 @@ def _figure(
     first: bool = False,
 ) -> PageFigure:
     """All panels as one picture, on the same scales where `share_axes` is true."""
-    drawn = [(panel.picture, _short(panel.label)) for panel in panels if panel.picture is not None]
-    if not drawn:
-        return PageFigure(identity, caption, panels, None, comes_first=first)
-    figure, labels = drawn[0][0], [label for _, label in drawn]
+    made = PageFigure(identity, caption, panels, comes_first=first)
+    pictures = [panel.picture for panel in panels if panel.picture is not None]
+    labels = [_short(panel.label) for panel in panels if panel.picture is not None]
+    if not pictures:
+        return made
+    figure = pictures[0]
     if len(panels) > 1:
         try:
-            pictures = [picture for picture, _ in drawn]
             figure = side_by_side(pictures, labels, share_axes=share_axes, room=room)
         except ValueError as error:  # raised by plotly, for pictures without axes for example
             why = f"these pictures cannot stand side by side: {str(error).strip().splitlines()[0]}"
             for panel in panels:
                 panel.text, panel.picture = f"{panel.text} ({why})", None
-            return PageFigure(identity, caption, panels, None, comes_first=first)
+            return made
     layout: Any = figure["layout"]
     figure.update_layout(title_text="")  # the page's heading has the title
     if len(panels) == 1 and room is not None:
         figure.update_layout(height=min(layout.height, ALONE), margin_t=40)
-    content = Markup(script_json(figure.to_json() or ""))
-    return PageFigure(identity, caption, panels, content, layout.height, first)
+    return replace(made, json=Markup(script_json(figure.to_json() or "")), height=layout.height)
 
 
 def _short(label: str) -> str:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write, check_summary
 from anchorlens.probes import probe_named
-from anchorlens.probes.from_file import what_went_wrong
 from anchorlens.safe import safe_text
 from anchorlens.show.formats import number
 from anchorlens.show.report.page import check_verdicts, inputs, outline
+from anchorlens.show.report.panels import refusal
 from anchorlens.show.summary.panels import PANELS, SMALL, answers
 from anchorlens.show.words import AGREEMENT, outside_calibration
 from anchorlens.verdict.verdict import Verdict
@@ -112,8 +112,7 @@ def _page(verdict: Verdict) -> tuple[str, Figure]:
         try:
             result = verdict.subject.measure(probe)
         except Exception as error:
-            failed = "" if isinstance(error, ValueError) else "it failed with "
-            refused.append((panel, f"Not shown: {failed}{what_went_wrong(error, probe)}", None))
+            refused.append((panel, f"Not shown: {refusal(error, probe)}", None))
         else:
             drawn.append((panel, result.headline(), (draw, result)))
     for place, (panel, words, picture) in zip(PLACES[1:], drawn + refused, strict=True):
@@ -127,9 +126,8 @@ def _page(verdict: Verdict) -> tuple[str, Figure]:
 def _header(figure: Figure, verdict: Verdict) -> None:
     """The name, the verdicts with their explanations, and the origin of the model."""
     by_probes, by_decoding, subject = verdict.by_probes, verdict.by_decoding, verdict.subject
-    measured = ", ".join(
-        f"{title} {number(value.value, '.3f')}" for title, value, _ in verdict.behaviour.rows()
-    )
+    measures = verdict.behaviour.rows()
+    measured = ", ".join(f"{title} {number(value.value, '.3f')}" for title, value, _ in measures)
     weights = ", ".join(f"{one.reading} {number(one.value)}" for one in by_probes.evidence)
     inside = by_probes.in_words() or weights
     rows = [("By behaviour", verdict.phase, measured), ("By the probes", by_probes.phase, inside)]
@@ -170,9 +168,7 @@ def _words(figure: Figure, place: tuple[float, float], title: str, words: str) -
 
 def _write(figure: Figure, x: float, y: float, text: str, width: int, most: int, **style: Any) -> None:
     """Write a text below a place in inches, in at most `most` lines of `width` characters; cut ends get …."""
-    lines = textwrap.wrap(
-        safe_text(text, None), width, max_lines=most, placeholder=" …", break_long_words=True
-    )
+    lines = textwrap.wrap(safe_text(text, None), width, max_lines=most, placeholder=" …")
     figure.text(_x(x), _y(y), "\n".join(lines), va="top", linespacing=1.25, **style)
 
 

@@ -11,7 +11,7 @@ from einops import reduce
 from anchorlens.figures import BLUE, CATEGORIES, COSINE, EFFECT, NO_EFFECT, ORANGE, SHARE
 from anchorlens.probes.plots.embedding import ARROWS, MOST_WRITTEN
 from anchorlens.probes.plots.flow_diagram import drawn_edges
-from anchorlens.show.tables import MOST_ANCHORS
+from anchorlens.show.tables import MOST_ANCHORS, pair_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,19 +36,17 @@ def answers(axes: Axes, behaviour: Evaluation) -> str:
     Returns:
         A line on what the panel shows.
     """
-    pairs = getattr(behaviour, "by_pair", dict)()
-    anchors = list(dict.fromkeys(pair[0] for pair in pairs))
-    if {len(pair) for pair in pairs} == {2} and len(anchors) <= MOST_ANCHORS:
-        values = np.full((len(anchors), len(anchors)), np.nan)
-        for (a, b), pair in pairs.items():
-            values[anchors.index(a), anchors.index(b)] = pair.accuracy.value
-        unseen = [(a, b) for (a, b), pair in pairs.items() if pair.split == "ood"]
-        _matrix(axes, values, SHARE, [(anchors.index(a), anchors.index(b)) for a, b in unseen], ORANGE)
+    if anchors := pair_rows(behaviour, MOST_ANCHORS):
+        pairs = list(anchors.values())
+        values = np.array([[pair.accuracy.value if pair else np.nan for pair in row] for row in pairs])
+        places = np.ndindex(values.shape)
+        unseen = [(i, j) for i, j in places if (pair := pairs[i][j]) and pair.split == "ood"]
+        _matrix(axes, values, SHARE, unseen, ORANGE)
         for (row, column), value in np.ndenumerate(values):
             text = "" if np.isnan(value) else f"{value:.2f}"
             colour = "white" if value > 0.55 else "black"
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=SMALL)
-        _ticks(axes, list(map(str, anchors)), "second anchor", "first anchor", most=MOST_ANCHORS)
+        _ticks(axes, list(map(str, anchors)), "second anchor", "first anchor")
         return "Accuracy; " + ("unseen pairs are boxed." if unseen else "every pair is trained.")
     rows = {title: value for title, value, _ in behaviour.rows()}
     shares = {title: value for title, value in rows.items() if 0 <= value.value <= 1}
@@ -113,7 +111,7 @@ def v_similarity(axes: Axes, result: VSimilarity) -> None:
     rows, columns = (result.results[result.anchors.tolist().index(anchor)] for anchor in (first, second))
     _matrix(axes, result.centred_cosines[0], COSINE, np.argwhere(rows[:, None] == columns[None]))
     keys = [str(key) for key in result.keys]
-    _ticks(axes, keys, f"key before anchor {second} (boxed: equal g)", f"key before anchor {first}", most=12)
+    _ticks(axes, keys, f"key before anchor {second} (boxed: equal g)", f"key before anchor {first}")
     _bar(axes, COSINE, "cosine, centred")
 
 
@@ -135,9 +133,8 @@ def embedding_pca(axes: Axes, result: EmbeddingPCA) -> None:
     axes.scatter(*points.T, s=0 if written else 3, color=BLUE)
     for (x, y), token in zip(points if written else [], result.tokens, strict=False):
         axes.text(x, y, str(token), ha="center", va="center", color=BLUE, fontsize=5)
-    arrows = ", ".join(
-        f"+{step} {name}" for step, name in zip(result.steps, ("orange", "green"), strict=False)
-    )
+    colours = zip(result.steps, ("orange", "green"), strict=False)
+    arrows = ", ".join(f"+{step} {colour}" for step, colour in colours)
     axes.set_xlabel(f"first axis ({result.explained[0]:.0%})" + (f"; arrows {arrows}" if arrows else ""))
     axes.set_ylabel(f"second axis ({result.explained[1]:.0%})")
     axes.margins(0.08)
@@ -190,10 +187,8 @@ def _matrix(
 
     n_rows, n_columns = values.shape
     edges = np.arange(n_columns + 1) - 0.5, np.arange(n_rows + 1) - 0.5
-    low, high = scale["zmin"], scale["zmax"]
-    shown = axes.pcolormesh(
-        *edges, values, cmap=_colours(scale), vmin=low, vmax=high, linewidth=0.05, edgecolor="face"
-    )
+    ends = {"vmin": scale["zmin"], "vmax": scale["zmax"]}
+    shown = axes.pcolormesh(*edges, values, cmap=_colours(scale), **ends, linewidth=0.05, edgecolor="face")
     shown.set_rasterized(values.size > MOST_CELLS)
     for row, column in boxed:
         place = (column - 0.5, row - 0.5)
@@ -202,21 +197,21 @@ def _matrix(
     axes.set_aspect("equal")
 
 
-def _ticks(axes: Axes, names: Sequence[str], x: str, y: str, *, most: int) -> None:
-    places = range(0, len(names), -(-len(names) // most))
+def _ticks(axes: Axes, names: Sequence[str], x: str, y: str) -> None:
+    """At most `MOST_ANCHORS` of the names along both axes, and their titles."""
+    places = range(0, len(names), -(-len(names) // MOST_ANCHORS))
     axes.set_xticks(places, [names[k] for k in places])
     axes.set_yticks(places, [names[k] for k in places])
     axes.set(xlabel=x, ylabel=y)
 
 
 def _bar(axes: Axes, scale: Mapping[str, Any], title: str) -> None:
-    """The colour bar at the right."""
+    """The colour bar at the right, for values from -1 to 1."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    low, high = (scale.get(f"z{end}", scale.get(f"c{end}")) for end in ("min", "max"))
-    colours = ScalarMappable(Normalize(low, high), _colours(scale))
-    bar = axes.figure.colorbar(colours, ax=axes, fraction=0.04, pad=0.03, shrink=0.8, ticks=[low, 0, high])
+    colours = ScalarMappable(Normalize(-1, 1), _colours(scale))
+    bar = axes.figure.colorbar(colours, ax=axes, fraction=0.04, pad=0.03, shrink=0.8, ticks=[-1, 0, 1])
     bar.set_label(title, fontsize=SMALL)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=SMALL, length=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,5 +53,4 @@ def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Print exactly one JSON object on one line, and flush it."""
-    sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
-    sys.stdout.flush()
+    print(json.dumps(content, allow_nan=False), flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.show.tables import MOST_ANCHORS, Table, accuracy_table, pair_grid
+from anchorlens.show.tables import Table, accuracy_table, pair_grid
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.training.plan import Plan
@@ -36,8 +36,7 @@ def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, a
     console.print(rich_table(accuracy_table(behaviour)))
     if (assumption := behaviour.assumption) is not None:
         console.print(f"note: {assumption}")
-    pairs = pair_grid(behaviour, MOST_ANCHORS)
-    if pairs is not None:
+    if (pairs := pair_grid(behaviour)) is not None:
         console.print(rich_table(pairs))
     for line in behaviour.in_words():
         console.print(line)

@@ -39,8 +39,7 @@ def print_verdict(verdict: Verdict) -> None:
     ]
     if verdict.by_decoding.probabilities is not None:
         rows.append(("by decoding", verdict.by_decoding.phase.label, verdict.by_decoding.in_words()))
-    names = what_is_named(by_probes)
-    console.print(rich_table(Table(("verdict", names, "rests on"), rows)))
+    console.print(rich_table(Table(("verdict", what_is_named(by_probes), "rests on"), rows)))
     console.print(verdict.explanation)
     if warning := outside_calibration(by_probes):
         console.print(warning)

@@ -264,13 +264,14 @@ def others(script: str, name: str | None = None) -> str:
         script: of research/figures, without its ending.
         name: of the JSON, where it is another.
     """
-    lines = []
+    lines, own = [], networks(name or script)[0]["preset"]
     for each in networks(name or script):
         if each.suffix:
-            fields = (f"{field}={','.join(map(_plain, values))}" for field, values in each["set"].items())
-            asked = f"--seed {' '.join(map(str, each['seed']))} --set {' '.join(fields)}"
-            asked = " ".join([*_options(each), asked])
-            preset = "" if each["preset"] == "quick" else f"--preset {each['preset']} "
+            changed = each.get("set", {}).items()
+            fields = [f"{field}={','.join(map(_plain, values))}" for field, values in changed]
+            seeds = f"--seed {' '.join(map(str, each['seed']))}"
+            asked = " ".join([*_options(each), seeds, *(["--set", *fields] if fields else [])])
+            preset = "" if each["preset"] in ("quick", own) else f"--preset {each['preset']} "
             tag = each.suffix.lstrip("_")
             lines.append(
                 f"\npython research/figures/{script}.py {preset}{asked} --tag {tag} "

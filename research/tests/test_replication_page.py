@@ -162,7 +162,7 @@ def test_every_effect_is_of_seeds_that_were_run(figure):
 
 def test_the_command_of_another_network_is_that_of_its_json(monkeypatch):
     own, other = (
-        page.Numbers(),
+        page.Numbers(preset="scan"),
         page.Numbers(preset="quick", seed=[0, 1], set={"variant": ["postnorm"], "lr": [4e-4]}),
     )
     other.suffix = "_postnorm"
@@ -173,6 +173,11 @@ def test_the_command_of_another_network_is_that_of_its_json(monkeypatch):
     )
     other["options"] = {"gamma": [0.8, 0.5], "both_orders": True, "equal_id": False, "mode": "reversed"}
     assert " --gamma 0.8 0.5 --both-orders --mode reversed --seed 0 1 " in page.others("c2_gamma_depth")
+    other.update(preset="scan", set={})  # a script of one preset has no option for it
+    assert page.others("c2_gamma_depth").startswith("\npython research/figures/c2_gamma_depth.py --gamma 0.8")
+    assert "--set" not in page.others("c2_gamma_depth")
+    other["preset"] = "paper-scan"
+    assert ".py --preset paper-scan --gamma 0.8" in page.others("c2_gamma_depth")
 
 
 def test_a_sentence_that_the_numbers_do_not_bear_out_stops_the_page():

@@ -43,7 +43,7 @@ nitpick_ignore_regex = [
     ("py:class", r"(.*\.)?(ModelConfiguration|Logger)"),
     # what a field is checked by when it is read
     ("py:class", r"anchorlens\.records\._.*|annotated_types\..*|.*Annotated\[.*|zipfile\.ZipFile"),
-    ("py:class", r"anchorlens\.sweep\.stored\.CellContent|anchorlens\.engine\.flat_layout\.FlatLayout"),
+    ("py:class", r"anchorlens\.sweep\.cell_json\.CellContent|anchorlens\.engine\.flat_layout\.FlatLayout"),
     # jaxtyping's shapes: Float[Tensor, "batch pos"]
     ("py:class", "Bool|Float|Int"),
 ]

@@ -171,7 +171,7 @@ TOKENS, TARGETS = [[23, 1, 2, 30, 31, 32, 33, 34, 35]], [29]
 @pytest.mark.parametrize(
     ("given", "cause"),
     [
-        ("data.csv", "must be (tokens, targets), got str"),
+        ("nothere.csv", "nothere.csv: cannot be read: No such file"),
         ((TOKENS, TARGETS, None), "must be (tokens, targets), got 3 values"),
         (([], []), "must have shape [batch, 9] with a sequence in each row, got [0]"),
         ((torch.zeros(0, 9, dtype=int), []), "got [0, 9]"),

@@ -34,7 +34,7 @@ from claims.side_claims_c import CLAIMS as OF_2405_05409
 from claims.side_claims_j import CLAIMS as OF_2501_08537
 from claims.side_claims_j import larger
 from claims.side_claims_tasks import CLAIMS as OF_TASKS
-from shared import numerals, trends
+from shared import arms, numerals, trends
 from shared.readings import Reading
 from shared.sentences import sentences_of
 
@@ -374,7 +374,7 @@ def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
         larger,
     )
     found.globals |= {function.__name__: function for function in own}
-    found.globals |= {"claims": main_claims_read()}
+    found.globals |= {"claims": main_claims_read(), "knowing": arms.KNOWING}
     of_numbers = (network, rule, variant, flat, where, get, of, has, gamma, random_cosine, capital, label)
     styles = (numerals.number, numerals.short, numerals.percent, numerals.joined)
     over_seeds = (numerals.each, numerals.each_percent, numerals.one_by_one)

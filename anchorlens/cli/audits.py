@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import one_line_errors
-from anchorlens.cli.shared_options import AsJson, Device, Plot, hand_over, path_option
+from anchorlens.cli.results import draw_and_print
+from anchorlens.cli.shared_options import AsJson, Device, Plot, path_option
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.safe import safe_repr, safe_text
 
@@ -87,4 +88,4 @@ def audit_command(
         workers=workers,
         progress=COMMAND_LINE_SECONDS,
     )
-    hand_over(result, as_json, plot, lambda found: print_audit(found, top=top))
+    draw_and_print(result, as_json, plot, lambda found: print_audit(found, top=top))

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli.errors import one_line_errors
-from anchorlens.cli.shared_options import AsJson, Device, Plot, hand_over
+from anchorlens.cli.results import draw_and_print
+from anchorlens.cli.shared_options import AsJson, Device, Plot
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.safe import safe_text
@@ -58,7 +59,7 @@ def benchmark_command(
 
     measure = _of_file(Path(probe), name) if is_file else probe
     result = benchmark(measure, first=first, device=choose_device(device))
-    hand_over(result, as_json, plot, lambda found: print_benchmark(found, reference()))
+    draw_and_print(result, as_json, plot, lambda found: print_benchmark(found, reference()))
 
 
 def _of_file(path: Path, name: str | None) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from anchorlens.cli import shared_options as shared
 from anchorlens.cli.errors import one_line_errors, say
 from anchorlens.cli.field_options import read_json
 from anchorlens.cli.inputs import check_config, moved, reading_checkpoint, training_sets
+from anchorlens.cli.results import draw_and_print
 from anchorlens.configuration import check_number
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PICTURES, check_can_write
@@ -147,7 +148,7 @@ def probe_command(
         if table is not None:
             found.table(table)
             say(f"{len(found.rows)} rows are in {table}")
-        shared.hand_over(found, as_json, plot, lambda result: typer.echo(repr(result)))
+        draw_and_print(found, as_json, plot, lambda result: typer.echo(repr(result)))
         return
     with reading_checkpoint(checkpoint):
         given = given_for(probe, checkpoint, None, chosen, config=config, device=where)
@@ -163,4 +164,4 @@ def probe_command(
         if probe in probes.SHIPPED and not isinstance(error, ValueError):
             raise  # an internal error: show the whole traceback
         raise ValueError(what_went_wrong(error, probe)) from error
-    shared.hand_over(result, as_json, plot, lambda result: typer.echo(repr(result)))
+    draw_and_print(result, as_json, plot, lambda result: typer.echo(repr(result)))

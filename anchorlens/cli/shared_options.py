@@ -1,14 +1,11 @@
-"""The options that several commands share, each with its help, and what --json and --plot do."""
+"""The options that several commands share, each with its help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from anchorlens.cli.errors import say
 
 
 def path_option(help: str, *names: str) -> Any:
@@ -64,18 +61,3 @@ TaskFiles = Annotated[
         "cogs. May be given more than once.",
     ),
 ]
-
-
-def hand_over(result: Any, as_json: bool, plot: Path | None, print_result: Callable[[Any], object]) -> None:
-    """Write the picture of a result if `plot` is given, and print the result, as JSON if asked for."""
-    if plot is not None:
-        from anchorlens import figures
-
-        figures.save(result.plot(), plot, result)
-        say(f"the picture is in {plot}")
-    if as_json:
-        from anchorlens.show.terminal.console import print_json
-
-        print_json(result.to_dict())
-    else:
-        print_result(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -15,7 +16,7 @@ Part = Literal["embedding", "qk", "vo", "mlp"]
 PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
 
 _SIZE = {"minimum": 1, "limit": 1_000_000}
-GAMMA_RANGE = {"minimum": -10, "maximum": 10}
+GAMMA_RANGE: Mapping[str, Any] = {"minimum": -10, "maximum": 10}
 _MOST_PARAMETERS = 10**12
 _MOST_EXPERTS = 64
 
@@ -256,7 +257,5 @@ def _read_gammas(text: str) -> list[float]:
             f"gamma_experts must be numbers with a space between, 0.3 0.9 for example, got {safe_repr(text)}"
         )
     for gamma in gammas:
-        check_number(
-            "a gamma of gamma_experts", gamma, minimum=GAMMA_RANGE["minimum"], maximum=GAMMA_RANGE["maximum"]
-        )
+        check_number("a gamma of gamma_experts", gamma, **GAMMA_RANGE)
     return gammas

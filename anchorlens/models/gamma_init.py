@@ -88,7 +88,7 @@ def gamma_init_(
     Source: the initialization rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
     """
     gamma = exactly(gamma, float)
-    check_number("gamma", gamma, minimum=GAMMA_RANGE["minimum"], maximum=GAMMA_RANGE["maximum"])
+    check_number("gamma", gamma, **GAMMA_RANGE)
     generator = initial_generator(seed)
     gammas = {"gamma": gamma, "gamma_embedding": gamma_embedding, "gamma_qk": gamma_qk}
     gammas |= {"gamma_vo": gamma_vo, "gamma_mlp": gamma_mlp}

@@ -3,6 +3,7 @@
 import json
 import re
 
+import plotly.graph_objects as go
 import pytest
 from docutils import nodes
 from docutils.core import publish_doctree
@@ -178,6 +179,20 @@ def test_the_command_of_another_network_is_that_of_its_json(monkeypatch):
     assert "--set" not in page.others("c2_gamma_depth")
     other["preset"] = "paper-scan"
     assert ".py --preset paper-scan --gamma 0.8" in page.others("c2_gamma_depth")
+
+
+def test_what_is_counted_anew_keeps_the_options_that_its_numbers_came_from(tmp_path):
+    parser = common.options("")
+    parser.add_argument("--gamma", type=float, nargs="+", default=[0.4, 0.5])
+    asked = parser.parse_args(["--gamma", "0.8", "--out", str(tmp_path), "--suffix", ".html"])
+    asked.network = {"gamma": [0.8]}
+    common.write(asked, "figure", go.Figure(), {"x": 1})
+    anew = parser.parse_args(["--out", str(tmp_path)])
+    common.taken_up(anew, tmp_path / "figure.json")
+    before = (tmp_path / "figure.json").read_text()
+    common.write(anew, "figure", go.Figure(), {"x": 1})
+    assert json.loads(before)["options"] == {"gamma": [0.8]}
+    assert (tmp_path / "figure.json").read_text() == before
 
 
 def test_a_sentence_that_the_numbers_do_not_bear_out_stops_the_page():

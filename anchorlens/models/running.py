@@ -30,21 +30,20 @@ _COPIES = 4
 
 @contextlib.contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:
-    """Put every submodule in evaluation mode, and afterwards back in the mode it was in.
+    """Put every submodule in evaluation mode, and afterwards those that were in training mode back in it.
 
     Other threads that measure the same model wait.
     """
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
     with lock_of(model):
-        modes = [module.training for module in modules]
+        modules = model.modules() if isinstance(model, nn.Module) else ()
+        training = [module for module in modules if module.training]
 
-        def restore() -> None:
-            for module, mode in zip(modules, modes, strict=True):
+        def set_mode(mode: bool) -> None:
+            for module in training:
                 module.training = mode
 
-        with _undone_by(restore):
-            for module in modules:
-                module.training = False
+        with _undone_by(lambda: set_mode(True)):
+            set_mode(False)
             yield
 
 

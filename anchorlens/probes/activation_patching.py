@@ -172,7 +172,9 @@ def activation_patching(
     n_pos = every[0].clean.shape[1]
     recovered, clean_means, corrupted_means = [], [], []
     for pairs in every:
-        clean, other = (pairs.differences(model, rows) for rows in (pairs.clean, pairs.corrupted))
+        clean, other = (
+            pairs.differences(hooks.last_logits(model, rows)) for rows in (pairs.clean, pairs.corrupted)
+        )
         told_apart = clearly_above_zero(clean) and clearly_above_zero(-other)
         nothing = np.full((len(sites), model.cfg.n_layers, n_pos), np.nan)
         recovered.append(patch_effects(model, pairs, sites) if told_apart else nothing)

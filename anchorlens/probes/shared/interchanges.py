@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
-from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from anchorlens.models import hooks
-from anchorlens.models.running import attached
+from anchorlens.probes.shared.patches import patched_logits
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
-    from transformer_lens.hook_points import HookPoint
-
     from anchorlens.models.library import HookedTransformer
 
 Kind = Literal["unequal", "equal", "unseen"]
@@ -140,40 +137,15 @@ def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Seque
         inputs: base and source inputs.
         sites: hook names of activations [batch, pos, d_model].
     """
-    n_layers, (n, n_pos) = model.cfg.n_layers, inputs.base.shape
+    n, n_pos = inputs.base.shape
     unchanged = hooks.last_logits(model, inputs.base).argmax(dim=-1).cpu()
-    answers = unchanged.expand(len(sites), n_layers, n_pos, n).clone()
-    for layer, (row, site) in product(range(n_layers), enumerate(sites)):
-        held = hooks.read(model, inputs.source, [(layer, site)])[layer, site]
-        reaches_all = layer < n_layers - 1 or site == hooks.RESID_PRE
-        places = torch.arange(
-            0 if reaches_all else n_pos - 1, n_pos, device="cpu"
-        )  # other positions do not reach the answer
-        answers[row, layer, places] = _patched_at(model, inputs.base, held, (layer, site), places)
+    answers = unchanged.expand(len(sites), model.cfg.n_layers, n_pos, n).clone()
+    for row, layer, places, logits in patched_logits(model, inputs.base, inputs.source, sites):
+        answers[row, layer, places] = logits.argmax(dim=-1).cpu()
     expected, of_source = (
         (answers == targets).numpy() for targets in (inputs.expected, inputs.source_targets)
     )
     return Answers(expected, of_source)
-
-
-def _patched_at(
-    model: HookedTransformer, base: Tensor, held: Tensor, hook: tuple[int, str], places: Tensor
-) -> Int[Tensor, "place batch"]:
-    """Answers to the base with the source's activation `held` [batch, pos, d_model] at each of `places`."""
-    tokens = repeat(base, "batch pos -> (place batch) pos", place=len(places))
-    of_source = rearrange(held[:, places], "batch place m -> (place batch) m")
-    at = repeat(places, "place -> (place batch)", batch=len(base))
-    size = hooks.sequences_per_batch(model, base.shape[1])
-    batches = iter(zip(at.split(size), of_source.split(size), strict=True))  # the batches of `last_logits`
-
-    def put(value: Tensor, hook: HookPoint) -> Tensor:
-        value, (positions, rows) = value.clone(), next(batches)
-        value[torch.arange(len(rows), device="cpu"), positions] = rows
-        return value
-
-    with attached(model, [(hooks.hook_name(*hook), put)]):
-        answers = hooks.last_logits(model, tokens).argmax(dim=-1)
-    return rearrange(answers, "(place batch) -> place batch", place=len(places)).cpu()
 
 
 def best_place(accuracy: Float[np.ndarray, "site layer pos"]) -> tuple[int, int, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
+from einops import rearrange, repeat
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -35,16 +37,17 @@ class PatchPairs(NamedTuple):
     wrong: Int[Tensor, " batch"]
     """[sequence] Targets of the corrupted run."""
 
-    def differences(self, model: HookedTransformer, tokens: Tensor) -> Float[np.ndarray, " batch"]:
-        """logit(clean target) - logit(corrupted target) of the model's answers to `tokens`."""
-        logits = hooks.last_logits(model, tokens).double().cpu()
-        return (logits.gather(1, self.right[:, None]) - logits.gather(1, self.wrong[:, None]))[:, 0].numpy()
+    def differences(self, logits: Float[Tensor, "*place batch d_vocab"]) -> Float[np.ndarray, "*place batch"]:
+        """logit(clean target) - logit(corrupted target) of each sequence."""
+        of_sequence = torch.arange(len(self.right), device="cpu")
+        logits = logits.double().cpu()
+        return (logits[..., of_sequence, self.right] - logits[..., of_sequence, self.wrong]).numpy()
 
 
 def patch_effects(
     model: HookedTransformer, pairs: PatchPairs, sites: Sequence[str]
 ) -> Float[np.ndarray, "site layer pos"]:
-    """Recovered share for every patch; one layer's clean activations are held at a time.
+    """Recovered share for every patch.
 
     Args:
         model: a model whose hooks at `sites` are alive, and which tells the two targets apart.
@@ -54,23 +57,58 @@ def patch_effects(
     Returns:
         0 = the patch changes nothing, 1 = it recovers the clean logit difference (mean over sequences).
     """
-    from transformer_lens.patching import layer_pos_patch_setter
-
-    n_layers, n_pos = model.cfg.n_layers, pairs.clean.shape[1]
-    shares = np.empty((len(sites), n_layers, n_pos))
-    clean, corrupted = (pairs.differences(model, tokens).mean() for tokens in (pairs.clean, pairs.corrupted))
-    for layer, (row, site) in product(range(n_layers), enumerate(sites)):
-        held = hooks.read(model, pairs.clean, [(layer, site)])[layer, site]
-        for pos in range(n_pos):
-            batches = iter(held.split(hooks.sequences_per_batch(model, n_pos)))  # as in `differences`
-
-            def patch(value: Tensor, hook: HookPoint, at: Any = (layer, pos), parts: Any = batches) -> Tensor:
-                return layer_pos_patch_setter(value.clone(), at, next(parts))
-
-            with attached(model, [(hooks.hook_name(layer, site), patch)]):
-                patched = pairs.differences(model, pairs.corrupted).mean()
-            shares[row, layer, pos] = (patched - corrupted) / (clean - corrupted)
+    clean, corrupted = (
+        pairs.differences(hooks.last_logits(model, tokens)).mean()
+        for tokens in (pairs.clean, pairs.corrupted)
+    )
+    shares = np.zeros((len(sites), model.cfg.n_layers, pairs.clean.shape[1]))
+    for row, layer, places, logits in patched_logits(model, pairs.corrupted, pairs.clean, sites):
+        patched = pairs.differences(logits).mean(axis=-1)
+        shares[row, layer, places] = (patched - corrupted) / (clean - corrupted)
     return shares
+
+
+def patched_logits(
+    model: HookedTransformer,
+    base: Int[Tensor, "batch pos"],
+    source: Int[Tensor, "batch pos"],
+    sites: Sequence[str],
+) -> Iterator[tuple[int, int, range, Float[Tensor, "place batch d_vocab"]]]:
+    """Logits for `base` with one activation of the run on `source`, for every site, layer and position.
+
+    The positions of a site and layer pass through the model together, and one layer's activations are held
+    at a time.
+
+    Args:
+        model: a model whose hooks at `sites` are alive.
+        base: sequences whose run is changed.
+        source: as many sequences, whose activations are copied.
+        sites: hook names of activations [batch, pos, d_model].
+
+    Yields:
+        (index of the site, layer, positions, logits at the last position). Other positions of that site and
+        layer do not reach the last position, so that the logits for `base` stay as they are.
+    """
+    n_pos = base.shape[1]
+    size = hooks.sequences_per_batch(model, n_pos)
+    for layer, (row, site) in product(range(model.cfg.n_layers), enumerate(sites)):
+        reaches_all = layer < model.cfg.n_layers - 1 or site == hooks.RESID_PRE
+        places = range(0 if reaches_all else n_pos - 1, n_pos)
+        held = hooks.read(model, source, [(layer, site)])[layer, site][:, places.start :]
+        rows = rearrange(held, "batch place m -> (place batch) m")
+        at = repeat(torch.tensor(places, device="cpu"), "place -> (place batch)", batch=len(base))
+        batches = iter(zip(at.split(size), rows.split(size), strict=True))  # the batches of `last_logits`
+
+        def put(value: Tensor, hook: HookPoint, batches: Any = batches) -> Tensor:
+            value, (positions, rows) = value.clone(), next(batches)
+            value[torch.arange(len(rows), device="cpu"), positions] = rows
+            return value
+
+        with attached(model, [(hooks.hook_name(layer, site), put)]):
+            logits = hooks.last_logits(
+                model, repeat(base, "batch pos -> (place batch) pos", place=len(places))
+            )
+        yield row, layer, places, rearrange(logits, "(place batch) v -> place batch v", place=len(places))
 
 
 def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:

@@ -124,14 +124,15 @@ def test_attempts_under_way_end_with_the_time(tmp_path):
     other = replace(endless, name="other", fields={**STILL, "weight_decay_qk": 0.1})
     quick = damaged(tmp_path / "quick.pt", seconds=1e-6)
     out = tmp_path / "out"
-    found = control(quick, out, minutes=0.5, interventions=[endless, other], workers=2, progress=False)
+    found = control(quick, out, minutes=0.3, interventions=[endless, other], workers=2, progress=False)
     assert [one.outcome for one in found.attempts] == ["cut off"] * 2 and found.best is None
-    assert "the time was up before it ended" in found.attempts[0].note and found.minutes >= 0.5
+    assert "the time was up before it ended" in found.attempts[0].note and found.minutes >= 0.3
     assert found.attempts[1].out == str(out / "other") and not list(out.glob("*/ckpt.pt"))
     assert repr(found) == "Control(Phase 2 without commutativity; nothing helped, 0 of 2 tried)"
 
 
 SCRIPT = """
+from few_questions import asked_less
 from known_cures import CURE, HURT, IDLE
 from anchorlens.controlling import Intervention, control
 import sys
@@ -139,7 +140,9 @@ from dataclasses import replace
 
 if __name__ == "__main__":
     long = replace(IDLE, name="long", steps=20.0, fields={**IDLE.fields, "state_every_seconds": 0})
-    control(sys.argv[1], sys.argv[2], minutes=60, interventions=[HURT, long, CURE], workers=1, progress=False)
+    tried = {"interventions": [HURT, long, CURE], "workers": 1, "progress": False}
+    with asked_less():
+        control(sys.argv[1], sys.argv[2], minutes=60, **tried)
 """
 
 

@@ -86,7 +86,7 @@ class TestPackage:
         assert "a share of the pairs is trained" in page and "Measure the norm of every token" in page
 
         sweep = tmp_path / "sweep"
-        axes = ["--seed=0:2", "--engine=local", "--workers=2", "--out", sweep]
+        axes = ["--seed=0:2", "--engine=local", "--workers=1", "--out", sweep]
         finish(start("sweep", *OF_TASK, *FLAGS, "--steps=20", *axes))
         finish(start("diagram", sweep, "--table", tmp_path / "runs.csv"))
         names, *rows = (tmp_path / "runs.csv").read_text().splitlines()

@@ -162,8 +162,9 @@ class TestUndecided:
         assert by_probes.phase.label == "undecided: no readings" and "layer" in by_probes.phase.reason
 
     def test_an_architecture_outside_the_calibration_is_less_sure_and_says_so(self, shipped):
-        deep = read_inside(build_model(replace(TINY, n_layers=7)), AnchorTask()).by_probes
-        assert "n_layers 7 is outside 2..6" in deep.outside and calibration().distance({"n_layers": 7}) > 0
+        tiny = read_inside(build_model(TINY), AnchorTask()).by_probes
+        assert "d_model 16 is outside 48..256" in tiny.outside
+        assert calibration().distance({"d_model": 16}) > 0 < calibration().distance({"n_layers": 7})
         released = shipped["phase2-commutative"]
         assert released.by_probes.outside and not shipped["phase3"].by_probes.outside
         shown = html.unescape(released._repr_html_())
@@ -183,9 +184,9 @@ class TestUndecided:
         assert verdict.by_probes.probabilities["Phase 3"] > 0.5 and verdict.by_probes.phase.cause is None
 
     def test_a_task_beyond_the_zoo_is_less_sure_and_says_so(self):
-        task = AnchorTask(anchors={a: a for a in range(1, 10)}, unseen_pairs=[(1, 2), (2, 1)])
+        task = AnchorTask(anchors={a: a for a in range(1, 7)}, unseen_pairs=[(1, 2), (2, 1)])
         by_probes = read_inside(build_model(TINY), task).by_probes
-        assert "n_anchors 9 is outside 3..5" in by_probes.outside and by_probes.probabilities is not None
+        assert "n_anchors 6 is outside 3..5" in by_probes.outside and by_probes.probabilities is not None
 
 
 class TestExplanation:

@@ -31,7 +31,7 @@ from shared.pair_fit import BROKEN, MARKED, THRESHOLDS, Course, course, summary,
 
 NAMES = {SMALL_GAMMA: " (small initialisation)", LARGE_GAMMA: " (large initialisation)"}
 N_CHECKPOINTS = 40
-KINDS = {"rule of 12 and 21 broken": ORANGE, "also marked in the paper": "#E69F00", "the others": BLUE}
+KINDS = {"12 and 21": ORANGE, "also marked in the paper": "#E69F00", "the others": BLUE}
 """What a bar is -> its colour."""
 SEEDS = ("circle", "diamond", "square", "cross", "x")
 """Marker of each seed."""

@@ -181,7 +181,7 @@ def marked_pairs(numbers: Numbers) -> list[Reading]:
                     [] if others is None else [one > others for one in own if one is not None]
                 )
         where = f"to {threshold:.0%}".replace("%", " %")
-        words = f"{where}: each of the four is slowed more than the twelve, against the control"
+        words = f"{where}: each of the four is slowed more than the mean of the twelve, against the control"
         readings.append(Reading(words, slowed))
     return readings
 

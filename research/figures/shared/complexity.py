@@ -206,7 +206,15 @@ def _traces(times: Sequence[Time], line: str, color: str, shift: float) -> list[
     reached = [time for time in times if time.epochs is not None]
     censored = [time for time in times if time.epochs is None]
     x = [k + shift for k in complexities]
-    median = go.Scatter(x=x, y=medians, mode="lines", line_color=color, name=line, legendgroup=line)
+    median = go.Scatter(
+        x=x,
+        y=medians,
+        mode="lines+markers",
+        line_color=color,
+        marker={"symbol": "line-ew-open", "size": 14},
+        name=f"{line}: median; points are seeds",
+        legendgroup=line,
+    )
     runs = [
         go.Scatter(
             x=[time.complexity + shift + 0.03 * seeds.index(time.seed) for time in group],

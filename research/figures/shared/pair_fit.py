@@ -8,6 +8,7 @@ taken over it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations
@@ -199,7 +200,10 @@ def paired(broken: Steps, control: Steps) -> dict[str, Any]:
 
 
 def summary(courses: Sequence[Course]) -> list[dict[str, Any]]:
-    """For each threshold, reading, gamma and seed: the four against the twelve, broken against control."""
+    """For each threshold, reading, gamma and seed: the four against the twelve, broken against control.
+
+    `latest` of each: its pairs from the last that is fit to the first, censored ones before all.
+    """
     found = {(each.gamma, each.seed, each.broken): each for each in courses}
     rows = []
     for threshold in THRESHOLDS:
@@ -214,12 +218,22 @@ def summary(courses: Sequence[Course]) -> list[dict[str, Any]]:
                         "reading": reading,
                         "gamma": gamma,
                         "seed": seed,
-                        "broken": against(run, MARKED),
-                        "control": against(control, MARKED),
+                        "broken": {**against(run, MARKED), "latest": latest(run)},
+                        "control": {**against(control, MARKED), "latest": latest(control)},
                         "paired": paired(run, control),
                     }
                 )
     return rows
+
+
+def latest(values: Steps) -> list[str]:
+    """The pairs from the last that is fit to the first; those that are not fit come before all.
+
+    >>> latest({(1, 1): 3.0, (1, 2): None, (2, 1): 4.0})
+    ['1,2', '2,1', '1,1']
+    """
+    steps = {pair: math.inf if step is None else step for pair, step in values.items()}
+    return [text(pair) for pair in sorted(steps, key=lambda pair: -steps[pair])]
 
 
 def text(pair: Pair) -> str:

@@ -91,7 +91,7 @@ class TestKnownAnswers:
         assert found.survival < 0.2 and found.others > 0.95 and (found.accuracies_before == 1).all()
 
     def test_a_random_start_has_nothing_to_forget(self):
-        found = survival(build_model(CONFIG), TASK)
+        found = survival(build_model(CONFIG), TASK, **FEW)
         assert found.survival is None and np.isnan(found.ratios).all() and found.others < 0.5
         assert "knows nothing to forget" in found.headline()
         found.plot()

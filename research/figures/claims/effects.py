@@ -22,6 +22,8 @@ DECAY = 0.01
 """Weight decay of the rows along gamma: cells of one seed at 0, .01 and .1 are no runs of their own."""
 EQUIVALENT = 1.25
 """Times that are within this factor are about as long."""
+LARGE_RATE = 8e-4
+"""A learning rate from which on we call it large: the largest of `postnorm`."""
 MARKED_AT = 0.6
 """Accuracy at which figure 8B of 2501.08537 marks its slow pairs."""
 
@@ -196,7 +198,7 @@ def learning_rate(numbers: Numbers) -> Effect:
         fit = {str(r["seed"]): r["inferential"] for r in own if r["lr"] == rate and r["train"] >= ID}
         return {seed: fit.get(seed) for seed in seeds_of(numbers)}
 
-    if len(rates) < 2:
+    if len(rates) < 2 or rates[-1] < LARGE_RATE:  # small rates alone answer another question
         return Effect(dict.fromkeys(seeds_of(numbers)), [])
     ends = {rate: at(rate) for rate in (rates[0], rates[-1])}
     shown = [

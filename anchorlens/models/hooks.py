@@ -1,6 +1,6 @@
 """Read and change activations: all hook names, masking after the softmax, liveness of hooks.
 
-Everything here is a context manager or a call that leaves the model as it was (`measuring.py`).
+Everything here is a context manager or a call that leaves the model as it was (`running.py`).
 """
 
 from __future__ import annotations

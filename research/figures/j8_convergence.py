@@ -68,8 +68,8 @@ def draw_pairs(courses: Sequence[Course]) -> go.Figure:
     Columns are the smallest and the largest initialisation, rows the broken runs and their control. Where a
     seed has not fit a pair there is no bar but a triangle at the end of that run: later than this.
     """
-    found = {each.gamma for each in courses}
-    gammas = sorted({min(found), max(found)}, reverse=True)
+    trained_at = {each.gamma for each in courses}
+    gammas = sorted({min(trained_at), max(trained_at)}, reverse=True)
     kinds = {True: "12 and 21 break the rule", False: "control, all obey"}
     figure = make_subplots(
         rows=2,

@@ -76,8 +76,8 @@ def patched_logits(
 ) -> Iterator[tuple[int, int, range, Float[Tensor, "place batch d_vocab"]]]:
     """Logits for `base` with one activation of the run on `source`, for every site, layer and position.
 
-    The positions of a site and layer pass through the model together, and one layer's activations are held
-    at a time.
+    As many positions of a site and layer pass through the model together as fit in one batch, and one layer's
+    activations are held at a time.
 
     Args:
         model: a model whose hooks at `sites` are alive.
@@ -86,29 +86,31 @@ def patched_logits(
         sites: hook names of activations [batch, pos, d_model].
 
     Yields:
-        (index of the site, layer, positions, logits at the last position). Other positions of that site and
-        layer do not reach the last position, so that the logits for `base` stay as they are.
+        (index of the site, layer, positions, logits at the last position). Positions that are not yielded do not
+        reach the last position: there the logits for `base` stay as they are.
     """
     n_pos = base.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
+    together = max(1, size // len(base))
     for layer, (row, site) in product(range(model.cfg.n_layers), enumerate(sites)):
         reaches_all = layer < model.cfg.n_layers - 1 or site == hooks.RESID_PRE
-        places = range(0 if reaches_all else n_pos - 1, n_pos)
-        held = hooks.read(model, source, [(layer, site)])[layer, site][:, places.start :]
-        rows = rearrange(held, "batch place m -> (place batch) m")
-        at = repeat(torch.tensor(places, device="cpu"), "place -> (place batch)", batch=len(base))
-        batches = iter(zip(at.split(size), rows.split(size), strict=True))  # the batches of `last_logits`
+        reached = range(0 if reaches_all else n_pos - 1, n_pos)
+        held = hooks.read(model, source, [(layer, site)])[layer, site]
+        for start in range(0, len(reached), together):
+            places = reached[start : start + together]
+            rows = rearrange(held[:, places.start : places.stop], "batch place m -> (place batch) m")
+            at = repeat(torch.tensor(places, device="cpu"), "place -> (place batch)", batch=len(base))
+            batches = iter(zip(at.split(size), rows.split(size), strict=True))  # the batches of `last_logits`
 
-        def put(value: Tensor, hook: HookPoint, batches: Any = batches) -> Tensor:
-            value, (positions, rows) = value.clone(), next(batches)
-            value[torch.arange(len(rows), device="cpu"), positions] = rows
-            return value
+            def put(value: Tensor, hook: HookPoint, batches: Any = batches) -> Tensor:
+                value, (positions, rows) = value.clone(), next(batches)
+                value[torch.arange(len(rows), device="cpu"), positions] = rows
+                return value
 
-        with attached(model, [(hooks.hook_name(layer, site), put)]):
-            logits = hooks.last_logits(
-                model, repeat(base, "batch pos -> (place batch) pos", place=len(places))
-            )
-        yield row, layer, places, rearrange(logits, "(place batch) v -> place batch v", place=len(places))
+            tokens = repeat(base, "batch pos -> (place batch) pos", place=len(places))
+            with attached(model, [(hooks.hook_name(layer, site), put)]):
+                logits = hooks.last_logits(model, tokens)
+            yield row, layer, places, rearrange(logits, "(place batch) v -> place batch v", place=len(places))
 
 
 def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:

@@ -86,8 +86,8 @@ def patched_logits(
         sites: hook names of activations [batch, pos, d_model].
 
     Yields:
-        (index of the site, layer, positions, logits at the last position). Positions that are not yielded do not
-        reach the last position: there the logits for `base` stay as they are.
+        (index of the site, layer, positions, logits at the last position). Positions that are not yielded do
+        not reach the last position: there the logits for `base` stay as they are.
     """
     n_pos = base.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)

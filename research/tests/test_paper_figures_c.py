@@ -131,7 +131,7 @@ class TestTimesOfManyRuns:
         assert sum(symbol == "circle" for symbol, _, _ in drawn) == 8
         assert all(y != 0 for _, _, y in drawn)
         assert any("not reached" in (trace.name or "") for trace in picture.data)
-        line = next(trace for trace in picture.data if trace.mode == "lines")
+        line = next(trace for trace in picture.data if trace.mode == "lines+markers")
         assert tuple(line.y) == (3.0, 6.0, None)
 
     def test_without_a_censored_one_say_nothing_of_them(self):

@@ -49,10 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("dist", "no") != "no":
         return
     modules = annotated_modules()
+    import jaxtyping
+    import shape_checks
     import transformer_lens  # noqa: F401 - under the hook it would be compiled from its source each time
-    from jaxtyping import install_import_hook
 
-    install_import_hook(modules, "shape_checks.shapes")
+    jaxtyping.jaxtyped = shape_checks.where_named  # with which the hook decorates
+    jaxtyping.install_import_hook(modules, "shape_checks.shapes")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures that set how much `evaluate` and `interchange` ask; each conftest.py imports them.
+"""Fixtures that set how much `evaluate`, `interchange` and the readings ask; each conftest.py imports them.
 
 Ours is imported in the fixtures, once shapes are checked (`../conftest.py`).
 """
@@ -16,14 +16,17 @@ FEW_SEQUENCES = 20
 
 @contextmanager
 def asked_less():
-    """Let `evaluate` and `interchange` ask less than they do for users."""
+    """Let `evaluate` and `interchange` ask less than they do for users, and read at one position of the key."""
     from anchorlens.probes.interchange import interchange
     from anchorlens.tasks.two_anchor.behaviour import evaluate
+    from anchorlens.verdict import readings
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in FEW.items():
             patch.setitem(unwrap(evaluate).__kwdefaults__, name, value)
         patch.setitem(unwrap(interchange).__kwdefaults__, "n_sequences", FEW_SEQUENCES)
+        all_positions = readings.reading_positions
+        patch.setattr(readings, "reading_positions", lambda task: all_positions(task)[:1])
         yield patch
 
 

@@ -1,12 +1,18 @@
-"""What the tests check of annotations: the shapes of arrays alone, by beartype.
+"""What the tests check of annotations: the shapes of arrays alone, by beartype, where a signature names one.
 
 Other annotations may name types that are imported only for type checkers, which pyright looks at.
 """
 
+import re
+import types
 import typing
+from functools import partial
 
+import jaxtyping
 from beartype import beartype
-from jaxtyping import AbstractArray
+from jaxtyping import AbstractArray, AbstractDtype
+
+decorated = jaxtyping.jaxtyped
 
 
 def names_shape(hint: object) -> bool:
@@ -21,3 +27,42 @@ def shapes(function):
     hints = {name: hint for name, hint in function.__annotations__.items() if names_shape(hint)}
     function.__annotations__ = hints
     return beartype(function) if hints else function
+
+
+def where_named(thing=None, *, typechecker):
+    """`jaxtyping.jaxtyped` for what names a shape; all else as it is, which is most and costs nothing so.
+
+    Args:
+        thing: a function, method, property or class, as for `jaxtyped`; None to decorate later.
+        typechecker: as for `jaxtyped`.
+    """
+    if thing is None:
+        return partial(where_named, typechecker=typechecker)
+    return decorated(thing, typechecker=typechecker) if any(map(_names_one, _functions(thing))) else thing
+
+
+def _functions(thing) -> list[types.FunctionType]:
+    """The functions that `jaxtyped` would check: of a class `__init__`, of a property all three."""
+    if isinstance(thing, property):
+        own = [thing.fget, thing.fset, thing.fdel]
+    elif isinstance(thing, classmethod | staticmethod):
+        own = [thing.__func__]
+    else:
+        own = [thing.__init__ if isinstance(thing, type) else thing]
+    return [function for function in own if isinstance(function, types.FunctionType)]
+
+
+def _names_one(function) -> bool:
+    """Whether a name in an annotation is, where the function stands, a type of jaxtyping's or holds one."""
+    words = {
+        word for hint in function.__annotations__.values() for word in re.findall(r"[^\W\d]\w*", str(hint))
+    }
+    return any(map(_is_of_shapes, (function.__globals__.get(word) for word in words)))
+
+
+def _is_of_shapes(value: object) -> bool:
+    return (
+        value is jaxtyping
+        or (isinstance(value, type) and issubclass(value, AbstractDtype))
+        or names_shape(value)
+    )

@@ -7,17 +7,11 @@ import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, load_checkpoint
 from anchorlens.probes.shared.checks import check_inputs
-from anchorlens.verdict import READINGS, readings, take_readings
+from anchorlens.verdict import READINGS, take_readings
 from anchorlens.verdict.readings import MEASURED, reading_positions
 
 PAPER = AnchorTask()
 TASKS = {"reasoning": PAPER, "conflict": AnchorTask(regime="conflict")}
-
-
-@pytest.fixture(autouse=True)
-def at_one_position(monkeypatch):
-    """What they may look at does not depend on the position of the key; several only take longer."""
-    monkeypatch.setattr(readings, "reading_positions", lambda task: (2,))
 
 
 def shipped(name):

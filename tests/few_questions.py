@@ -8,7 +8,7 @@ from inspect import unwrap
 
 import pytest
 
-FEW = {"n_noise": 2, "max_train": 1024, "max_trials": 3000}
+FEW = {"n_noise": 2, "max_train": 512, "max_trials": 1000}
 """Of `evaluate`: fewer questions, which make standard errors larger."""
 FEW_SEQUENCES = 20
 """Of `interchange`, for each interchange."""
@@ -16,7 +16,7 @@ FEW_SEQUENCES = 20
 
 @contextmanager
 def asked_less():
-    """Let `evaluate` and `interchange` ask less than they do for users, and read at one position of the key."""
+    """Let `evaluate` and `interchange` ask less than for users, and read at one position of the key."""
     from anchorlens.probes.interchange import interchange
     from anchorlens.tasks.two_anchor.behaviour import evaluate
     from anchorlens.verdict import readings

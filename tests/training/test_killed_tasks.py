@@ -6,6 +6,7 @@ import time
 
 import pytest
 import torch
+from anchorlens_command import call
 from sweeping import start
 
 from anchorlens import load_checkpoint
@@ -18,13 +19,19 @@ SHORT = {
     "state-every-seconds": 0.02,
 }
 RUNS = {
-    "concept_graphs": {"n-feat": 8, "n-diffusion-steps": 10, "n-samples": 64, "image-side": 24},
+    "concept_graphs": {
+        "n-feat": 8,
+        "n-diffusion-steps": 10,
+        "n-samples": 64,
+        "image-side": 16,
+        "input-side": 16,
+    },
     "two_anchor": {
         "d-model": 16,
         "d-head": 8,
         "d-mlp": 16,
         "n-samples": 640,
-        "steps": 400,
+        "steps": 200,
         "weight-decay": "0 0.1:0.5=1.0..0.1 0.5:1=0.3",
         "weight-decay-qk": 0.2,
         "lr": "0.001 0.25:0.3=0.002",
@@ -34,7 +41,7 @@ RUNS = {
     "text": {"seq-len": 32, "n-ctx": 32, "d-model": 16, "d-head": 8, "d-mlp": 16, "n-samples": 64},
 }
 KILLED_AT = 10
-"""Lines of the log; the runs have 30 and more, so that there is time to kill them."""
+"""Lines of the log; the runs have 20 and more, so that there is time to kill them."""
 
 
 @pytest.fixture
@@ -47,10 +54,10 @@ def command(tmp_path, monkeypatch, request):
         kind = "quick"
     elif kind == "text":
         text = tmp_path / "text.txt"
-        text.write_text("".join(f"line {k} of a text\n" for k in range(4000)))
-        fields |= {"data": text, "epochs": 50}
+        text.write_text("".join(f"line {k} of a text\n" for k in range(1000)))
+        fields |= {"data": text, "epochs": 20}
     else:
-        fields |= {"steps": 30}
+        fields |= {"steps": 20}
     options = [f"--{name}={value}" for name, value in {**SHORT, **fields, "threads": 1}.items()]
     return ["train", "--preset", kind, *options]
 
@@ -58,7 +65,7 @@ def command(tmp_path, monkeypatch, request):
 @pytest.mark.parametrize("command", RUNS, indirect=True)
 def test_killed_and_resumed_the_bits_are_equal(command, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    finish(start(*command, "--out", whole))
+    call(*command, "--out", whole)
     process = start(*command, "--out", cut)
     while process.poll() is None and not ((cut / "state.pt").exists() and lines(cut) >= KILLED_AT):
         time.sleep(0.002)
@@ -66,18 +73,14 @@ def test_killed_and_resumed_the_bits_are_equal(command, tmp_path):
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert not (cut / "ckpt.pt").exists() and lines(cut) < lines(whole)
-    finish(start("train", "--resume", "--out", cut))
+    resumed = start("train", "--resume", "--out", cut)
+    output = resumed.communicate()
+    assert resumed.returncode == 0, output
     names = [path.name for path in sorted((whole / "checkpoints").iterdir())]
     for name in ("ckpt.pt", *(f"checkpoints/{name}" for name in names)):
         one, other = (load_checkpoint(folder / name) for folder in (whole, cut))
         assert one.step == other.step and one.weights.keys() == other.weights.keys()
         assert all(torch.equal(value, other.weights[name]) for name, value in one.weights.items())
-
-
-def finish(process):
-    """Wait for a command that must succeed."""
-    output = process.communicate()
-    assert process.returncode == 0, output
 
 
 def lines(folder):

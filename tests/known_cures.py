@@ -1,4 +1,4 @@
-"""A run whose cure is known, a shipped Phase 3 model with its MLPs times 1.5; and results made by hand."""
+"""A run whose cure is known, a shipped Phase 3 model with its W_Q and W_K times 0.6; and results made by hand."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from anchorlens.controlling import Attempt, Control, Intervention, PhaseAnswers
 from anchorlens.engine import architecture
 from anchorlens.tasks.shared.phases import Phase
 
-DAMAGE = 1.5
+DAMAGE = 0.6
 SHORT = {
     "n_samples": 1000,
     "batch_size": 100,
@@ -19,7 +19,7 @@ SHORT = {
 STILL = {"lr": 1e-30, "weight_decay": 0}
 """A recipe that moves no weight."""
 IDLE = Intervention("idle", "Changes nothing.", "ours", STILL)
-CURE = Intervention("cure", "Takes the damage back.", "ours", {**STILL, "rescale": f"mlp={1 / DAMAGE!r}@0"})
+CURE = Intervention("cure", "Takes the damage back.", "ours", {**STILL, "rescale": f"qk={1 / DAMAGE!r}@0"})
 HURT = Intervention("hurt", "Damages all.", "ours", {**STILL, "rescale": "all=0.01@0"}, steps=0.5)
 ANEW = Intervention("anew", "Begins again.", "ours", added={"gamma": 0.1}, anew=True, baseline=True)
 
@@ -29,7 +29,7 @@ def damaged(path, **metrics):
     cured = load_checkpoint(next(one for one in checkpoints.shipped() if one.stem == "phase3"))
     parts = architecture(cured.model_config).parts()
     weights = {
-        name: weight * (DAMAGE if parts.get(name) == "mlp" else 1) for name, weight in cured.weights.items()
+        name: weight * (DAMAGE if parts.get(name) == "qk" else 1) for name, weight in cured.weights.items()
     }
     known = {"step": 4, "seconds": 0.4, **metrics}
     train = replace(cured.train_config, **SHORT)

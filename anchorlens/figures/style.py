@@ -107,7 +107,8 @@ def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2,
         for row, column in cells
     ]
     shapes: Any = figure["layout"]["shapes"]
-    return figure.update_layout(shapes=(*shapes, *boxes))  # all at once, since plotly copies all to add one
+    figure.layout.shapes = (*shapes, *boxes)  # all at once, since plotly copies all to add or update one
+    return figure
 
 
 def save(figure: go.Figure, path: Path, result: Any = None) -> None:

@@ -35,6 +35,7 @@ from claims.side_claims_j import CLAIMS as OF_2501_08537
 from claims.side_claims_j import larger
 from claims.side_claims_tasks import CLAIMS as OF_TASKS
 from shared import arms, numerals, trends
+from shared.pair_fit import seeds_together
 from shared.readings import Reading
 from shared.sentences import sentences_of
 
@@ -372,6 +373,7 @@ def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
         picture,
         network_of,
         larger,
+        seeds_together,
     )
     found.globals |= {function.__name__: function for function in own}
     found.globals |= {"claims": main_claims_read(), "knowing": arms.KNOWING}

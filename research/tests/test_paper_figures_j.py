@@ -278,6 +278,25 @@ class TestPairs:
         assert found["ratios"]["3,3"] is None and found["ratios"]["1,1"] is None and found["n_others"] == 11
         assert found["broken_over_others"]["ratio"] is None
 
+    def test_what_seeds_say_together(self):
+        """In one the broken pairs take twice as long, in the other all pairs that hold anchor 2 do."""
+        control = {(a, b): 10.0 * a + b for a in (1, 2, 3, 4) for b in (1, 2, 3, 4)}
+        slow = (set(pair_fit.BROKEN), {pair for pair in control if 2 in pair})
+        rows = []
+        for pairs in slow:
+            broken = {pair: step * (2 if pair in pairs else 1) for pair, step in control.items()}
+            latest = {
+                name: pair_fit.latest(steps) for name, steps in (("broken", broken), ("control", control))
+            }
+            paired = pair_fit.paired(broken, control)
+            rows.append({"paired": paired} | {name: {"latest": order} for name, order in latest.items()})
+        found = pair_fit.seeds_together(rows)
+        assert found["n"] == 2 and found["ratios"]["2,2"] == [1.0, 2.0] and found["without_2"] == [1.0, 1.0]
+        assert [found["slower"][pair] for pair in ("1,1", "1,2", "2,2", "2,3")] == [0, 2, 1, 1]
+        assert found["excess"] == pytest.approx([0.5, 7 / 4 - 16 / 12])
+        assert found["all_slower"] == found["all_last"] == found["early_in_control"] == 0
+        assert found["among_last"]["4,4"] == 1 and found["last"]["4,4"] == 1 and found["last"]["4,2"] == 1
+
 
 def test_the_summary_of_figure_8b_is_that_of_the_accuracies_that_are_stored():
     stored = json.loads((ROOT / "docs/images/figures/j8_convergence.json").read_text())["pairs"]

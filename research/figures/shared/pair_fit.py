@@ -226,6 +226,47 @@ def summary(courses: Sequence[Course]) -> list[dict[str, Any]]:
     return rows
 
 
+def seeds_together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the seeds of one gamma, threshold and reading say together.
+
+    Args:
+        rows: of `summary`, one for each seed; no pair is censored.
+
+    Returns:
+        `n`, the number of seeds. By pair: `ratios`, its ratio to the control in each seed; `slower`, in how
+        many seeds that is above the mean of the twelve; `among_last` and `last`, in how many it is among the
+        last four that are fit, or the last of all. Of the four `MARKED`: `all_slower`, in how many seeds each
+        is above the mean of the twelve; `all_last`, in how many they are the last four; `excess`, their mean
+        minus that of the twelve in each seed. `early_in_control`: in how many seeds both `BROKEN` are among
+        the first four of the control; `without_2`: the mean of the eight others without anchor 2 in each
+        seed.
+    """
+    pairs = list(rows[0]["paired"]["ratios"])
+    marked = [text(pair) for pair in MARKED]
+    ratios = {pair: [row["paired"]["ratios"][pair] for row in rows] for pair in pairs}
+    others = [row["paired"]["others"] for row in rows]
+    slower = {
+        pair: [ratio > other for ratio, other in zip(ratios[pair], others, strict=True)] for pair in pairs
+    }
+    last, early = ([row[run]["latest"] for row in rows] for run in ("broken", "control"))
+    without_2 = [pair for pair in pairs if pair not in marked and "2" not in pair]
+    of_four, of_eight = (
+        np.mean([ratios[pair] for pair in some], axis=0).tolist() for some in (marked, without_2)
+    )
+    return {
+        "n": len(rows),
+        "ratios": ratios,
+        "slower": {pair: sum(found) for pair, found in slower.items()},
+        "among_last": {pair: sum(pair in order[:4] for order in last) for pair in pairs},
+        "last": {pair: sum(pair == order[0] for order in last) for pair in pairs},
+        "early_in_control": sum(set(map(text, BROKEN)) <= set(order[-4:]) for order in early),
+        "all_slower": sum(all(slower[pair][k] for pair in marked) for k in range(len(rows))),
+        "all_last": sum(set(order[:4]) == set(marked) for order in last),
+        "excess": [four - other for four, other in zip(of_four, others, strict=True)],
+        "without_2": of_eight,
+    }
+
+
 def latest(values: Steps) -> list[str]:
     """The pairs from the last that is fit to the first; those that are not fit come before all.
 

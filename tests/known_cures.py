@@ -1,4 +1,4 @@
-"""A run whose cure is known, a shipped Phase 3 model with its W_Q and W_K times 0.6; and results made by hand."""
+"""A run whose cure is known, a shipped Phase 3 model with W_Q and W_K times 0.6; and results made by hand."""
 
 from dataclasses import replace
 

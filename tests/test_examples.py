@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from browser import needs_chromium
-from quick_tsne import quick_tsne
 
 from anchorlens import Checkpoint, build_model, checkpoints, load_checkpoint, preset, train_many
 from anchorlens.probes import OF_MIXTURES, PROBES, REPORT_PROBES
@@ -99,8 +98,7 @@ def test_probe_benchmark_measures_every_probe():
     checkpoint = Checkpoint.from_model(
         build_model(run.model_config), run.model_config, run.task, train_config=run.train_config
     )
-    with quick_tsne():
-        rows = benchmark.measure(checkpoint, "cpu", patches=True)
+    rows = benchmark.measure(checkpoint, "cpu", patches=True)
     assert [row["probe"] for row in rows[1:-1]] == [
         probe.__name__ for probe in REPORT_PROBES if probe not in OF_MIXTURES
     ]

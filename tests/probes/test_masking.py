@@ -167,6 +167,7 @@ class TestSecondAnchor:
         assert all(set(mask[0, :, 8].nonzero()[:, 1].tolist()) == {4, 5} for mask in masked[0].values())
         assert mask_second_anchor(model, PAPER, edge=(0, 1, LAST, SECOND)).edge == (0, 1, LAST, SECOND)
 
+    @pytest.mark.usefixtures("all_questions")
     def test_the_second_anchor_is_the_tasks_second_and_fifty_sequences_are_the_papers(self):
         assert mask_second_anchor(build_model(SMALL), PAPER).second_anchor == 2
         assert len(mask_key_token(build_model(SMALL), PAPER).labels) == 12 * 50

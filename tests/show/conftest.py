@@ -4,8 +4,8 @@ import dataclasses
 import os
 
 import pytest
+from few_questions import asked_less
 from filelock import FileLock
-from quick_tsne import quick_tsne
 
 
 def hostile_verdict():
@@ -30,7 +30,7 @@ def written_once(tmp_path_factory, name, write):
     """A page that the first process to ask for it writes, for all of them."""
     folder = tmp_path_factory.getbasetemp()
     path = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / f"{name}.html"
-    with FileLock(f"{path}.lock"), quick_tsne():
+    with FileLock(f"{path}.lock"), asked_less():
         if not path.exists():
             write(path)
     return path

@@ -10,7 +10,6 @@ import pytest
 from known_verdicts import bare_verdict, whole_verdict
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from quick_tsne import quick_tsne
 
 from anchorlens import ModelConfig, ScanTask, build_model, checkpoints, classify
 from anchorlens.figures import CATEGORIES, COSINE, ORANGE
@@ -24,9 +23,8 @@ TITLES = ("Answers", *(title for title, _ in panels.PANELS.values()))
 @pytest.fixture(scope="module")
 def verdict():
     """A verdict with everything there is; its probes have measured."""
-    with quick_tsne():
-        made = whole_verdict("runs/a$b/<ckpt>.pt")
-        made.subject.measure(mask_key_token)
+    made = whole_verdict("runs/a$b/<ckpt>.pt")
+    made.subject.measure(mask_key_token)
     return made
 
 
@@ -173,8 +171,7 @@ class TestRefused:
         phase1, *_, phase3 = checkpoints.shipped()
         several = anchorlens_command.call("classify", phase1, phase3, "--summary", tmp_path / "s.png", code=2)
         assert "--summary must end in .pdf for several models" in several.stderr and not several.stdout
-        with quick_tsne():
-            done = anchorlens_command.call("classify", phase1, "--summary", tmp_path / "s.svg")
+        done = anchorlens_command.call("classify", phase1, "--summary", tmp_path / "s.svg")
         assert f"the summary is in {tmp_path / 's.svg'}" in " ".join(done.stderr.split())
         assert "By behaviour ● Phase 1" in joined((tmp_path / "s.svg").read_bytes())
         assert [path.name for path in tmp_path.iterdir()] == ["s.svg"]

@@ -360,7 +360,9 @@ def test_each_half_of_the_unseen_pairs_is_asked_by_itself():
     def even(x, a, b, i, tokens):
         return rules(x, a, b, i, tokens) if x % 2 == 0 else no_unseen(x, a, b, i, tokens)
 
-    found = [evaluate(oracle(even), AnchorTask(), n_noise=2, half=half) for half in (0, 1, None)]
+    found = [
+        evaluate(oracle(even), AnchorTask(), n_noise=2, max_trials=2000, half=half) for half in (0, 1, None)
+    ]
     assert [one.ood.value for one in found] == [1, 0, 0.5]
     assert [one.phase.number for one in found] == [3, 2, 2]
     assert found[0].ood.n_sequences + found[1].ood.n_sequences == found[2].ood.n_sequences

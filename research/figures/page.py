@@ -122,9 +122,12 @@ def correction() -> dict[str, Any]:
 
 def right_seeds(figure: str) -> str:
     """In how many of the seeds that were trained the effect lies above the dead zone."""
-    found = outcome(figure).answer.effect
-    above = sum(value > main_claims_read()[figure].zone for value in found.reached)
-    return f"{above} of {len(found.by_seed)}"
+    return f"{n_right(figure)} of {len(outcome(figure).answer.effect.by_seed)}"
+
+
+def n_right(figure: str) -> int:
+    """The number of seeds in which the effect lies above the dead zone."""
+    return sum(value > main_claims_read()[figure].zone for value in outcome(figure).answer.effect.reached)
 
 
 def whose(figure: str, answer: Answer) -> str:
@@ -367,6 +370,7 @@ def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
         with_word,
         correction,
         right_seeds,
+        n_right,
         whose,
         shown,
         size_of,

@@ -3,14 +3,14 @@
 Other annotations may name types that are imported only for type checkers, which pyright looks at.
 """
 
-import re
 import types
 import typing
+from collections.abc import Iterator
 from functools import partial
 
 import jaxtyping
 from beartype import beartype
-from jaxtyping import AbstractArray, AbstractDtype
+from jaxtyping import AbstractArray
 
 decorated = jaxtyping.jaxtyped
 
@@ -53,16 +53,13 @@ def _functions(thing) -> list[types.FunctionType]:
 
 
 def _names_one(function) -> bool:
-    """Whether a name in an annotation is, where the function stands, a type of jaxtyping's or holds one."""
-    words = {
-        word for hint in function.__annotations__.values() for word in re.findall(r"[^\W\d]\w*", str(hint))
-    }
-    return any(map(_is_of_shapes, (function.__globals__.get(word) for word in words)))
+    """Whether an annotation names a shape, read where the function stands, as jaxtyping does."""
+    return any(map(names_shape, _annotations(function)))
 
 
-def _is_of_shapes(value: object) -> bool:
-    return (
-        value is jaxtyping
-        or (isinstance(value, type) and issubclass(value, AbstractDtype))
-        or names_shape(value)
-    )
+def _annotations(function) -> Iterator[object]:
+    for hint in function.__annotations__.values():
+        try:
+            yield eval(hint, function.__globals__) if isinstance(hint, str) else hint
+        except Exception:  # a name that is imported for type checkers alone
+            continue

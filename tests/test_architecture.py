@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from jaxtyping import TypeCheckError
+from jaxtyping import Float, TypeCheckError
+from shape_checks import shapes, where_named
 from torch.utils._device import _device_constructors
 
 import anchorlens
@@ -251,6 +252,56 @@ def test_a_wrong_shape_is_an_error():
     with pytest.raises(TypeCheckError, match="b.*feature"):
         cosines_between(torch.zeros(2, 3), torch.zeros(2, 4))
     assert causal_edges(1, 2, last_only=False, merged=True).shape == (3, 3)
+
+
+Rows = Float[torch.Tensor, "row 2"]
+checked = where_named(typechecker=shapes)
+
+
+class TestWhereShapesAreNamed:
+    """In functions, methods, properties and dataclasses; what names none is left as it is."""
+
+    def test_they_are_checked(self):
+        def of_rows(rows: Rows) -> int:
+            return len(rows)
+
+        def shifted(cls, rows: "Rows"):
+            return rows
+
+        def named(self) -> Float[torch.Tensor, " row"]:
+            return torch.zeros(1, 1)
+
+        @checked
+        @dataclasses.dataclass
+        class Holding:
+            rows: Rows
+
+        cases = (
+            lambda wrong: checked(of_rows)(wrong),
+            lambda wrong: type("Any", (), {"it": checked(classmethod(shifted))}).it(wrong),
+            lambda wrong: type("Any", (), {"it": checked(property(named))})().it,
+            Holding,
+        )
+        for case in cases:
+            with pytest.raises(TypeCheckError):
+                case(torch.zeros(3, 3))
+        assert checked(of_rows)(torch.zeros(3, 2)) == 3
+
+    def test_nothing_else_is(self):
+        def plain(a: int, b: "list[str] | None" = None) -> dict[str, int]:
+            return {}
+
+        def unmarked(a, b):
+            return a
+
+        for one in (
+            plain,
+            unmarked,
+            classmethod(plain),
+            property(unmarked),
+            dataclasses.dataclass(type("Empty", (), {})),
+        ):
+            assert checked(one) is one
 
 
 def test_one_place_builds_hooked_transformers():

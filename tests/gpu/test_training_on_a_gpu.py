@@ -1,6 +1,7 @@
 """Training on a GPU, or on the stand-in for one: the CPU's numbers, and no wait of the host in any update."""
 
 import contextlib
+import gc
 import threading
 from dataclasses import replace
 
@@ -254,6 +255,7 @@ def test_threads_capture_one_after_the_other(monkeypatch):
 class TestMemory:
     def test_is_given_back(self):
         train_many([on("cuda", run) for run in members(tiny())], progress=False)
+        gc.collect()  # of what tests before it left
         before = torch.cuda.memory_allocated()  # with what cuBLAS keeps
         train_many([on("cuda", run) for run in members(tiny())], progress=False)
         assert torch.cuda.memory_allocated() == before

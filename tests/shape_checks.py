@@ -12,7 +12,7 @@ import jaxtyping
 from beartype import beartype
 from jaxtyping import AbstractArray
 
-decorated = jaxtyping.jaxtyped
+jaxtyped = jaxtyping.jaxtyped  # before the tests put `where_named` in its place
 
 
 def names_shape(hint: object) -> bool:
@@ -38,7 +38,7 @@ def where_named(thing=None, *, typechecker):
     """
     if thing is None:
         return partial(where_named, typechecker=typechecker)
-    return decorated(thing, typechecker=typechecker) if any(map(_names_one, _functions(thing))) else thing
+    return jaxtyped(thing, typechecker=typechecker) if any(map(_names_one, _functions(thing))) else thing
 
 
 def _functions(thing) -> list[types.FunctionType]:
@@ -58,6 +58,7 @@ def _names_one(function) -> bool:
 
 
 def _annotations(function) -> Iterator[object]:
+    """What its annotations are, those that are texts evaluated where it stands."""
     for hint in function.__annotations__.values():
         try:
             yield eval(hint, function.__globals__) if isinstance(hint, str) else hint

@@ -1,4 +1,4 @@
-"""Runs of other tasks and recipes, as real processes: killed with SIGKILL, resumed, and the bits compared."""
+"""Runs of other tasks and recipes: real processes, killed with SIGKILL and resumed, beside one left alone."""
 
 import os
 import signal

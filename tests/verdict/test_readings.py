@@ -7,7 +7,7 @@ import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, load_checkpoint
 from anchorlens.probes.shared.checks import check_inputs
-from anchorlens.verdict import READINGS, take_readings
+from anchorlens.verdict import READINGS, readings, take_readings
 from anchorlens.verdict.readings import MEASURED, reading_positions
 
 PAPER = AnchorTask()
@@ -95,6 +95,16 @@ def test_what_composes_and_what_memorises_read_apart():
     for name in ("unseen_target_at_last", "target_at_last"):
         reading = f"nearest_neighbours.{name}"
         assert composing[reading] > 0.5 > 0.2 > memorising[reading]
+
+
+def test_a_reading_is_the_mean_over_the_positions_of_the_key(monkeypatch):
+    one = {"v_similarity": MEASURED["v_similarity"]}
+    monkeypatch.setattr(readings, "MEASURED", one)
+    model, found = shipped("phase3").build_model(), []
+    for positions in ((2,), (4,), (2, 4)):
+        monkeypatch.setattr(readings, "reading_positions", lambda task, positions=positions: positions)
+        found.append(take_readings(model, PAPER)["v_similarity.centred_gap"])
+    assert found[0] != found[1] and found[2] == pytest.approx((found[0] + found[1]) / 2)
 
 
 def test_early_readings_are_the_same_without_the_costly_ones():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, saf
 from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.views import html
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ class Checkpoint:
     """Loss, accuracies and status at that step, as far as they were measured; JSON-ready."""
     versions: Mapping[str, str] = field(default_factory=library_versions)
     """Versions of the libraries that made it."""
+    overlap: Overlap | None = None
+    """How many training sequences asked held-out questions, for a model from elsewhere whose configuration
+    tells it; None where nothing tells it."""
 
     @classmethod
     def from_model(
@@ -168,7 +172,9 @@ class Checkpoint:
             **options: options of the task's `evaluate`, such as `seed`.
         """
         options = {"training_set": self.lazy_training_set(), **options}
-        return self.task.evaluate(self.fast_model(device), **options)
+        found = self.task.evaluate(self.fast_model(device), **options)
+        known = found.overlap is not None and found.overlap.there_is_some
+        return found if known or self.overlap is None else replace(found, overlap=self.overlap)
 
     def training_set(self) -> Any:
         """The sequences it was trained on, drawn again from the seed; None without a train config."""
@@ -271,6 +277,7 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
         "step": checkpoint.step,
         "metrics": dict(checkpoint.metrics),
         "versions": dict(checkpoint.versions),
+        **({} if checkpoint.overlap is None else {"overlap": checkpoint.overlap.to_dict()}),
     }
     container.write(path, header, checkpoint.weights)
 
@@ -318,7 +325,8 @@ def from_contents(
         config = task.model_class.from_dict(header["model"])
         train = None if header["train"] is None else TrainConfig.from_dict(header["train"])
         parts = {name: header[name] for name in ("step", "metrics", "versions")}
-        checkpoint = Checkpoint(config, task, weights, train, **parts)
+        overlap = Overlap.from_dict(header["overlap"]) if "overlap" in header else None
+        checkpoint = Checkpoint(config, task, weights, train, **parts, overlap=overlap)
         config.check_task(task)
     problem = _mismatch(weights, config)
     if problem:

@@ -90,7 +90,7 @@ class TestReleasedCode:
         ("changes", "cause"),
         [
             ({"model": "LSTM"}, "model must be one of GPT2_init_for_diff_part_prenorm, got 'LSTM'"),
-            ({"target": "sum"}, "target must be one of composition, got 'sum'"),
+            ({"target": "sum"}, "composition_more_anchor, got 'sum'"),
             ({"d_v": 8}, "d_v must equal d_k, 4, got 8"),
             ({"n_heads": 4}, "W_Q.weight must have shape [16, 8], got [8, 8]"),
             ({"n_layers": 2}, "decoder.layers.1.dec_self_attn.W_Q.weight is missing"),

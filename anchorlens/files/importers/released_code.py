@@ -16,16 +16,22 @@ from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
+from anchorlens.files.importers.released_task import trained
 from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.source import Imported, Source, StateDict, imported, state_dict
+from anchorlens.files.importers.source import (
+    Imported,
+    Source,
+    StateDict,
+    imported,
+    not_used,
+    state_dict,
+)
 from anchorlens.models.config import ModelConfig
 from anchorlens.safe import CheckpointError, reading, safe_repr
-from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "released code"
 
 _MODELS = ("GPT2_init_for_diff_part_prenorm",)
-_TARGETS = ("composition",)
 _GAMMAS = {
     "gamma_embedding": "embedding_std",
     "gamma_qk": "qk_std",
@@ -41,7 +47,6 @@ _SHAPES = {
     "d_vocab": "vocab_size",
     "n_ctx": "max_pos",
 }
-_TASK = ("seq_len", "data_min", "data_max", "target", "model")
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
@@ -72,22 +77,25 @@ def read(source: Source) -> Imported:
         ValueError: the weights are not those of that configuration.
     """
     theirs = Settings.beside(source.file, source.file.parent.parent, source.file.parent)
+    given = source.task if source.config is None else source.config.task() or source.task
     with reading(theirs.path, "its configuration cannot be read"):
-        config, task = _model(theirs.values), _task(theirs.values)
-    notes = []
-    if source.config is not None:
+        config, run = _model(theirs.values), trained(theirs.values, given)
+    notes = [f"{theirs.path}: {note}" for note in run.notes]
+    if source.config is not None and (given is None or run.task != given):
         notes.append(f"{source.config.path} was not needed: {theirs.path} says what it is")
     step = _step(source.file)
     if step is None:
         notes.append("its name is not model_<N>.pt: its step is not known")
+    used = {"model", *_GAMMAS.values(), *_SHAPES.values(), "d_v", *run.used}
     recipe = {
         name: value
         for name, value in theirs.values.items()
-        if name not in {*_TASK, *_GAMMAS.values(), *_SHAPES.values(), "d_v"} and _is_plain(value)
+        if name not in used - {"data_size"} and _is_plain(value)
     }
+    notes += not_used(theirs, used)
     weights = _weights(StateDict(source.tensors), config)
     metrics = {"recipe": recipe}
-    return imported(config, task, weights, notes=notes, step=step, metrics=metrics)
+    return imported(config, run.task, weights, notes=notes, step=step, metrics=metrics, overlap=run.overlap)
 
 
 def _model(theirs: Mapping[str, Any]) -> ModelConfig:
@@ -103,14 +111,6 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     common = gammas["gamma_embedding"]
     own: dict[str, Any] = {name: None if gamma == common else gamma for name, gamma in gammas.items()}
     return ModelConfig(variant="released", gamma=common or 0.0, **own, **shapes)
-
-
-def _task(theirs: Mapping[str, Any]) -> AnchorTask:
-    """Their task; `data_max` is exclusive."""
-    check_choice("target", theirs.get("target"), _TARGETS)
-    for name, largest in (("data_min", "vocab_size"), ("data_max", "vocab_size"), ("seq_len", "max_pos")):
-        check_number(name, theirs.get(name), minimum=0, maximum=theirs[largest], integer=True)
-    return AnchorTask(seq_len=theirs["seq_len"], key_min=theirs["data_min"], key_max=theirs["data_max"] - 1)
 
 
 def _weights(state: StateDict, config: ModelConfig) -> dict[str, Tensor]:

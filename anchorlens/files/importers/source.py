@@ -17,7 +17,7 @@ from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.vocabulary import in_order_of
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
-from anchorlens.safe import safe_repr
+from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
 
 PAPERS_TASK = "no task was given: it is asked the papers' own"
@@ -99,6 +99,12 @@ class StateDict:
         for name in self._left:
             if not name.endswith(buffers):
                 raise ValueError(f"{safe_repr(name)} is no parameter of an architecture that can be read")
+
+
+def not_used(config: Settings, used: Iterable[str]) -> list[str]:
+    """The note that lists the fields of a configuration that nothing uses; none where all are used."""
+    left = sorted(set(config.values) - set(used))
+    return [f"{config.path}: not used: {', '.join(map(safe_text, left))}"] if left else []
 
 
 def imported(

@@ -48,7 +48,8 @@ class Evaluation(Record):
     held_out: Text = ""
     """What the task leaves out of training, in words."""
     overlap: Overlap | None = None
-    """The training sequences that ask held-out questions; None where the training data are not known."""
+    """The training sequences that ask held-out questions, as the data or the model's configuration tell; None
+    where neither does."""
 
     def measure(self, name: str) -> Accuracy | None:
         """The value of a metric with its standard error; None where it is not defined."""
@@ -79,6 +80,8 @@ class Evaluation(Record):
         """What the phase assumes about the training data, in a line; None where nothing is assumed."""
         if self.train_is_known or not has_phases(self.metrics):
             return None
+        if self.overlap is not None:
+            return f"its training data are not known: train accuracy is measured on {self.train_source}"
         return (
             "its training data are not known: the verdict assumes that it was never trained on "
             f"{self.held_out}, and measures train accuracy on {self.train_source}"

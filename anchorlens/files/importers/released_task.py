@@ -1,0 +1,172 @@
+"""The task of a run of the papers' released code, as its config.json says it.
+
+A run has groups of sequences. `data_name` names them; `data_mode` says which pair a group asks and of which
+keys (`34_xel`: x mod seq_len differs from the position; `34_xm0`: it equals it); `data_train` is 1 for groups
+that are trained; `data_percent` says how large they are. Source: the released code of arXiv 2501.08537.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from anchorlens.configuration import check_choice, check_number
+from anchorlens.safe import safe_repr
+from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.overlap import Overlap
+from anchorlens.tasks.two_anchor.regimes import COMPLEXITY_SHIFTS, CONFLICT_SHIFT, PAPER_SHIFTS
+from anchorlens.tasks.two_anchor.sequences import Pair
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+_TARGETS = ("composition", "composition_test", "composition_random", "composition_more_anchor")
+_NINE_SHIFTS = {anchor: anchor - 5 for anchor in range(1, 10)}
+_GROUPS = ("data_name", "data_mode", "data_train", "data_percent")
+_MODE = re.compile(r"([1-9])([1-9]).*(xel|xm0)")
+
+
+class Trained(NamedTuple):
+    """What a run trained."""
+
+    task: Task
+    """The task: its pairs that no trained group asks are unseen."""
+    overlap: Overlap | None
+    """Trained sequences that ask held-out keys; None where the file does not name the groups."""
+    notes: tuple[str, ...]
+    """What the file does not say or the task cannot, one line each."""
+    used: frozenset[str]
+    """Names of the fields that say this."""
+
+
+def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
+    """What the fields of a config.json say was trained; sizes have been checked.
+
+    Args:
+        theirs: the fields.
+        given: what the caller says it was trained on, which counts where the file does not name the pairs.
+
+    Raises:
+        ValueError: a field is missing, or the fields contradict each other.
+    """
+    target = theirs.get("target")
+    check_choice("target", target, _TARGETS)
+    for name, largest in (("data_min", "vocab_size"), ("data_max", "vocab_size"), ("seq_len", "max_pos")):
+        check_number(name, theirs.get(name), minimum=0, maximum=theirs[largest], integer=True)
+    sizes: dict[str, Any] = {
+        "seq_len": theirs["seq_len"],
+        "key_min": theirs["data_min"],
+        "key_max": theirs["data_max"] - 1,  # theirs is exclusive
+        "anchors": _NINE_SHIFTS if target == "composition_more_anchor" else PAPER_SHIFTS,
+    }
+    used = frozenset({"seq_len", "data_min", "data_max", "target"})
+    if "data_train" not in theirs or not {"data_mode", "data_name"} & theirs.keys():
+        task = AnchorTask(**sizes) if given is None else given
+        for name in ("seq_len", "key_min", "key_max"):
+            if getattr(task, name, None) != sizes[name]:
+                raise ValueError(f"the task must have {name} {sizes[name]}, got {getattr(task, name, None)}")
+        assumed = (
+            f"all but {', '.join(map(str, task.ood_pairs))}" if given is None else "the task that was given"
+        )
+        return Trained(
+            task,
+            None,
+            (f"it does not say which pairs were trained (data_mode, data_train): {assumed} is assumed",),
+            used,
+        )
+    groups = _groups(theirs)
+    rule, held_out = (
+        Counter[Pair]({pair: n for (pair, keys), n in groups.items() if keys == which})
+        for which in ("xel", "xm0")
+    )
+    pairs = set(rule) | set(held_out)
+    n_anchors = len(sizes["anchors"])
+    if max(last := max(pairs, key=max)) > n_anchors:
+        raise ValueError(f"data_mode must name pairs of the anchors 1..{n_anchors}, got {last}")
+    others = {pair: shift for pair, shift in _overrides(theirs, target).items() if pair in pairs}
+    task = _task(sizes, pairs, others)
+    notes = [f"it leaves out {name}: {_ASSUMED[name]}" for name in _ASSUMED if name not in theirs]
+    if target == "composition" and others:
+        notes.append(
+            f"(3, 4) was trained on x{CONFLICT_SHIFT}, as the released code does for target 'composition'"
+        )
+    if len(set(rule.values())) > 1:
+        notes.append(
+            "pairs were trained in different proportions (data_percent): the task has them in equal ones"
+        )
+    n_held_out = held_out.total()
+    overlap = Overlap(rule.total() + n_held_out, {"id": n_held_out, "ood": 0})
+    used |= {
+        *_GROUPS,
+        "data_size",
+        "random_data_num",
+        *(f"data_size_{name}" for name in theirs.get("data_name", ())),
+    }
+    return Trained(task, overlap, tuple(notes), used)
+
+
+_ASSUMED = {
+    "data_mode": "each group is assumed to be what data_name calls it",
+    "data_percent": "groups of one size are assumed",
+}
+"""Field that may be left out -> what is then assumed."""
+
+
+def _overrides(theirs: Mapping[str, Any], target: str) -> dict[Pair, int]:
+    """Pair -> its total shift where that is not the composition's, whether or not the pair is trained."""
+    if target == "composition":
+        return {(3, 4): CONFLICT_SHIFT}
+    if target != "composition_random":
+        return {}
+    n, most = theirs.get("random_data_num"), len(COMPLEXITY_SHIFTS)
+    check_number("random_data_num", n, minimum=0, maximum=most, integer=True)
+    return {pair: shift for (a, b), shift in COMPLEXITY_SHIFTS[:n] for pair in ((a, b), (b, a))}
+
+
+def _groups(theirs: Mapping[str, Any]) -> dict[tuple[Pair, str], int]:
+    """(Pair, `xel` or `xm0`) of every group that is trained -> how many sequences.
+
+    Raises:
+        ValueError: the lists do not belong together, or nothing is trained.
+    """
+    either = theirs.get("data_name", theirs.get("data_mode"))
+    lists = {name: theirs.get(name, either) for name in _GROUPS[:3]}
+    lists["data_percent"] = theirs.get(
+        "data_percent", [1] * len(either) if isinstance(either, list) else None
+    )
+    n = {len(values) if isinstance(values, list) else None for values in lists.values()}
+    if len(n) > 1 or None in n:
+        raise ValueError(f"{', '.join(lists)} must be lists of one length; got others")
+    check_number("data_size", theirs.get("data_size"), minimum=1, limit=10**12, integer=True)
+    for percent in lists["data_percent"]:
+        check_number("data_percent", percent, minimum=0)
+    whole = sum(lists["data_percent"]) or 1.0
+    found: dict[tuple[Pair, str], int] = {}
+    for name, mode, is_trained, percent in zip(*lists.values(), strict=True):
+        check_number("data_train", is_trained, minimum=0, maximum=1, integer=True)
+        matched = _MODE.fullmatch(mode) if isinstance(mode, str) else None
+        if matched is None:
+            raise ValueError(
+                f"data_mode must hold modes such as '34_xel' and '34_xm0', got {safe_repr(mode)}"
+            )
+        size = theirs.get(f"data_size_{name}", math.ceil(theirs["data_size"] * percent / whole))
+        check_number(f"the size of {safe_repr(name)}", size, minimum=0, limit=10**12, integer=True)
+        if is_trained and size:
+            group = (int(matched[1]), int(matched[2])), matched[3]
+            found[group] = found.get(group, 0) + size
+    if not found:
+        raise ValueError("data_train must be 1 for a group with sequences, got none")
+    return found
+
+
+def _task(sizes: Mapping[str, Any], trained: set[Pair], overrides: Mapping[Pair, int]) -> AnchorTask:
+    """The task with these trained pairs; by the papers' name for it, if they have one."""
+    everything = AnchorTask(**sizes, unseen_pairs=())
+    unseen = [pair for pair in everything.pairs if pair not in trained]
+    papers = [{"regime": "conflict"}, *({"complexity": k} for k in range(len(COMPLEXITY_SHIFTS) + 1))]
+    for named in ({}, *(papers if dict(everything.anchors) == PAPER_SHIFTS else ())):
+        task = AnchorTask(**sizes, **named)
+        if set(task.ood_pairs) == set(unseen) and dict(task.trained_overrides) == overrides:
+            return task
+    return AnchorTask(**sizes, unseen_pairs=unseen, overrides=overrides or None)

@@ -41,6 +41,14 @@ def test_a_terminal_obeys_no_text():
     assert text.endswith("a\nb\n")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_no_part_of_a_text(encoding):
+    """Notepad and PowerShell write one."""
+    assert read_json('{"a": "é"}'.encode(encoding)) == {"a": "é"}
+    assert read_toml('a = "é"'.encode(encoding)) == {"a": "é"}
+    assert read_json("\ufeff[]") == [] and read_json('["\ufeff"]') == ["\ufeff"]
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
@@ -51,7 +59,7 @@ def test_a_terminal_obeys_no_text():
         ("9" * 31, "integer of more than 30 digits"),
         ("9" * 10_000, "integer of more than 30 digits"),
         ("{" * 3, "is no JSON: "),
-        (b"\xff\xfe", "must be UTF-8 text, got byte 0xff"),
+        (b"\xff", "must be UTF-8 text, got byte 0xff"),
         ("[" + "0," * 1_000_001 + "0]", "holds more than 1,000,000 values"),
     ],
 )

@@ -53,9 +53,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
             f"a dataset must be a .csv of mappings or a .toml with a task, got {safe_repr(str(path))}"
         )
     try:
-        content = read_toml(_content(path, MOST_TOML_BYTES).decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: {_undecoded(error)}") from None
+        content = read_toml(_content(path, MOST_TOML_BYTES))
     except ValueError as error:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
     others = sorted(content.keys() - {"task"})

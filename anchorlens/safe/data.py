@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import json
@@ -23,6 +24,9 @@ MOST_BYTES = 4 * 2**20
 """Default for the most bytes of a file that is read whole."""
 MOST_VALUES = 1_000_000
 """Default for the most values in a JSON text; the smallest takes 30 times its bytes in memory."""
+
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The first bytes of a text in UTF-16, as PowerShell writes it."""
 
 _DOTTED_KEY = re.compile(r"[=,\n]")
 """Separators of the dotted keys in a TOML text."""
@@ -74,7 +78,7 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
     Raises:
         ValueError: it is no JSON, or holds anything else; the message says what.
     """
-    text = _decoded(text)
+    text = decoded(text)
     if sum(map(text.count, ",[{")) > most_values:
         raise ValueError(f"holds more than {most_values:,} values")
     with _refusing():
@@ -104,7 +108,7 @@ def read_toml(text: str | bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is no TOML, or holds anything else; the message says what.
     """
-    text = _decoded(text)
+    text = decoded(text)
     # before it is read: a key of many parts takes time and memory that grow with their square
     if any(part.count(".") > DEEPEST for part in _DOTTED_KEY.split(text)):
         raise ValueError(_TOO_DEEP)
@@ -133,9 +137,19 @@ def _refusing() -> Iterator[None]:
         raise ValueError(_TOO_LONG) from None
 
 
-def _decoded(text: str | bytes) -> str:
+def decoded(text: str | bytes) -> str:
+    """A text in UTF-8, or in UTF-16 where its byte order mark says so; the mark is left out.
+
+    Raises:
+        ValueError: it is no such text.
+
+    >>> decoded("{}".encode("utf-8-sig")), decoded("{}".encode("utf-16"))
+    ('{}', '{}')
+    """
     try:
-        return text if isinstance(text, str) else text.decode("utf-8")
+        if not isinstance(text, str):
+            text = text.decode("utf-16" if text.startswith(UTF_16) else "utf-8")
+        return text.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise ValueError(f"must be UTF-8 text, got byte {error.object[error.start]:#04x}") from None
 

@@ -288,6 +288,16 @@ class TestSplits:
             _ = TextTask(data=str(folder)).text
         assert not list((cache / "text").iterdir())
 
+    def test_a_byte_order_mark_is_no_text(self, folder, cache):
+        for file in folder.rglob("*.txt"):
+            file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+        text = TextTask(data=str(folder)).text.folder
+        both = [(text / f"{split}.bin").read_bytes() for split in ("train", "validation")]
+        assert all(both) and not any(b"\xef\xbb\xbf" in part for part in both)
+        (folder / "zz.txt").write_text("PowerShell", encoding="utf-16")
+        with pytest.raises(ValueError, match="must be text in UTF-8, got UTF-16; save it as UTF-8"):
+            _ = TextTask(data=str(folder)).text
+
 
 class TestTraining:
     def test_sequences_follow_one_another_and_are_read_from_the_disk(self, task):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anchorlens.models.config import ModelConfig
-from anchorlens.safe import CheckpointError, read_bytes, read_json, read_toml, reading, safe_repr
+from anchorlens.safe import CheckpointError, decoded, read_bytes, read_json, read_toml, reading, safe_repr
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
 
@@ -66,10 +66,10 @@ class Settings:
             CheckpointError: missing, too large, or neither.
         """
         with reading(path):
-            data = read_bytes(path, _LARGEST)
+            text = decoded(read_bytes(path, _LARGEST))
         try:
-            is_json = data.lstrip().startswith(b"{")
-            return cls(path, read_json(data) if is_json else read_toml(data))
+            is_json = text.lstrip().startswith("{")
+            return cls(path, read_json(text) if is_json else read_toml(text))
         except ValueError as error:
             raise CheckpointError(path, f"neither JSON nor TOML: it {error}") from None
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.safe import ordinary_file, safe_repr
+from anchorlens.safe import UTF_16, ordinary_file, safe_repr
 
 CODE, TEXT, FILES = "code", "text", "files"
 MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32
@@ -189,6 +189,12 @@ def text_of(path: Path) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder("utf-8")()
     n_bytes = 0
     for piece in _pieces(path):
+        if not n_bytes:
+            if piece.startswith(UTF_16):
+                raise ValueError(
+                    f"{safe_repr(str(path))} must be text in UTF-8, got UTF-16; save it as UTF-8"
+                )
+            piece = piece.removeprefix(codecs.BOM_UTF8)
         if b"\0" in piece:
             raise ValueError(
                 f"{safe_repr(str(path))} must be text, and holds a NUL byte; is it a binary file?"

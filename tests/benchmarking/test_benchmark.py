@@ -140,6 +140,7 @@ class TestBadProbes:
             (lambda model: {}, "must give one number or more, got an empty mapping"),
             (lambda model, task, layer: 1.0, "TypeError: .*missing 1 required positional argument: 'layer'"),
             (lambda: 1.0, "TypeError"),
+            (lambda model: model.W_E.data.zero_().sum(), r"must leave the model .* weights \(embed.W_E\)"),
         ],
     )
     def test_one_that_fails_on_all_is_one_error(self, probe, message):

@@ -214,6 +214,22 @@ class TestResult:
         assert apply(backwards, build_model(TINY), TASK).value == 11
         assert apply(of_another_name, build_model(TINY), TASK).value == 2
 
+    def test_one_that_alters_the_model_or_its_start_gives_an_error_and_no_later_reading_changes(self):
+        def vandal(model, task):
+            model.blocks[0].attn.W_Q.data[:] = 1  # of rank one
+            return measured()(model, task)
+
+        def vandal_of_the_start(model, initial):
+            return vandal(initial, None)
+
+        model, start = build_model(TINY), build_model(TINY, seed=1)
+        before = stable_rank(model).w_q, stable_rank(start).w_q
+        with pytest.raises(ValueError, match=r"vandal must leave .* weights \(blocks.0.attn.W_Q\). They are"):
+            apply(vandal, model, TASK)
+        with pytest.raises(ValueError, match="vandal_of_the_start must leave the model"):
+            apply(vandal_of_the_start, model, initial=start)
+        assert (stable_rank(model).w_q, stable_rank(start).w_q) == before
+
     def test_an_error_of_ones_own_says_its_line_and_a_refusal_of_ours_none(self, tmp_path):
         path = tmp_path / "fails.py"
         path.write_text(ATTENTION_BREADTH.replace("    tokens = task", "    {}[3]\n    tokens = task"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from anchorlens.configuration import check_names
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
+from anchorlens.models.alterations import unaltered
 from anchorlens.models.running import lock_of
 
 if TYPE_CHECKING:
@@ -185,5 +187,8 @@ def call(
         )
     by_name = {"model": given.model, "task": given.task}
     arguments = {name: value for name, value in by_name.items() if name in parameters}
-    with lock_of(given.model):
+    watched = contextlib.nullcontext()
+    if not (getattr(function, "__module__", None) or "").startswith("anchorlens."):
+        watched = unaltered(probe.__name__, given.model, options.get("initial"))
+    with lock_of(given.model), watched:
         return function(*([] if "model" in arguments else [given.model]), **arguments, **options)
